@@ -1,0 +1,1 @@
+"""The resource as typed values: spec, conditions, names and the support matrix."""

@@ -1,0 +1,84 @@
+"""Names, labels, content hashes and the layout of the volume: strings two places agree on."""
+
+import hashlib
+import json
+from typing import Any
+
+from specdec.api.model import API_VERSION, GROUP, KIND, SpeculativeModel
+
+MANAGER = "specdec"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+APP = "app.kubernetes.io/name"
+MODEL = f"{GROUP}/model"
+ENGINE = f"{GROUP}/engine"
+CLAIM = f"{GROUP}/claim"
+REPOSITORY = f"{GROUP}/repository"
+
+# Inside every pod that mounts the volume.
+VOLUME = "/models"
+CHECKPOINTS = f"{VOLUME}/checkpoints"
+ENGINES = f"{VOLUME}/engines"
+REPOSITORIES = f"{VOLUME}/repositories"
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling: sorted keys, no blanks, plain characters."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: Any) -> str:
+    """sha256 in hex over the canonical JSON of a value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def labels(model: SpeculativeModel, component: str) -> dict[str, str]:
+    """The labels of a child that belongs to one resource alone."""
+    name = model.metadata.name
+    return {
+        APP: "specdec",
+        MANAGED_BY: MANAGER,
+        INSTANCE: name,
+        COMPONENT: component,
+        MODEL: name,
+    }
+
+
+def selector(model: SpeculativeModel) -> dict[str, str]:
+    """What selects the serving pods of a resource; part of the scale subresource."""
+    return {INSTANCE: model.metadata.name, COMPONENT: "server", MANAGED_BY: MANAGER}
+
+
+def sharer(name: str) -> str:
+    """Label key that a shared engine Job carries for each resource that uses it."""
+    return f"models.{GROUP}/{name}"
+
+
+def owned_by(model: SpeculativeModel) -> list[dict[str, Any]]:
+    """The owner reference every child carries, so that the API server collects it."""
+    return [
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": model.metadata.name,
+            "uid": model.metadata.uid,
+            "controller": False,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+def claim_name(model: SpeculativeModel) -> str:
+    """The claim all stages work on: the user's own, or `<name>-models`."""
+    return model.spec.storage.existing_claim or f"{model.metadata.name}-models"
+
+
+def job_name(model: SpeculativeModel, stage: str, content: str) -> str:
+    """`<name>-<stage>-<first 10 hex digits of the content hash>`."""
+    return f"{model.metadata.name}-{stage}-{content[:10]}"
+
+
+def engine_job_name(key: str, claim: str) -> str:
+    """One Job for every engine and claim, whoever asks first."""
+    return f"engine-{key[:16]}-{hashlib.sha256(claim.encode()).hexdigest()[:6]}"

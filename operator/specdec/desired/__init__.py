@@ -1,0 +1,1 @@
+"""Pure builders of Kubernetes objects, one module per kind of child."""

@@ -1,0 +1,1 @@
+"""What runs inside our own Jobs, from the operator's image."""

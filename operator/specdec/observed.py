@@ -1,0 +1,84 @@
+"""Snapshot of everything read for one reconcile, with small predicates over plain API objects."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from specdec.api import names
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Which object to delete."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the API server said, live; `None` or absent means it does not exist."""
+
+    now: datetime
+    claim: Object | None = None
+    jobs: Mapping[str, Object] = field(default_factory=dict)
+    pods: tuple[Object, ...] = ()
+    config_maps: Mapping[str, Object] = field(default_factory=dict)
+    deployment: Object | None = None
+    services: Mapping[str, Object] = field(default_factory=dict)
+
+    def pods_of(self, job: str) -> list[Object]:
+        """The pods of one Job, newest first."""
+        label = "batch.kubernetes.io/job-name"
+        mine = [p for p in self.pods if p["metadata"].get("labels", {}).get(label) == job]
+        return sorted(mine, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
+
+    def serving_pods(self) -> list[Object]:
+        """The pods of the serving Deployment, newest first."""
+        mine = [
+            p
+            for p in self.pods
+            if p["metadata"].get("labels", {}).get(names.COMPONENT) == "server"
+        ]
+        return sorted(mine, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
+
+
+def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "Failed"]:
+    """Where a Job stands, by its conditions."""
+    if job is None:
+        return "Absent"
+    for condition in job.get("status", {}).get("conditions", []):
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            return "Complete" if condition["type"] == "Complete" else "Failed"
+    return "Running"
+
+
+def last_words(pod: Object) -> str:
+    """The newest termination message of a pod's containers, or an empty string."""
+    statuses = [
+        *pod.get("status", {}).get("containerStatuses", []),
+        *pod.get("status", {}).get("initContainerStatuses", []),
+    ]
+    for status in statuses:
+        for state in (status.get("state", {}), status.get("lastState", {})):
+            message = state.get("terminated", {}).get("message", "")
+            if message:
+                return str(message)
+    return ""
+
+
+def result(pods: list[Object]) -> dict[str, Any]:
+    """The JSON a Job left in its newest termination message; `{}` when there is none."""
+    for pod in pods:
+        try:
+            value = json.loads(last_words(pod) or "null")
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            return value
+    return {}

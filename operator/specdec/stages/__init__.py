@@ -1,0 +1,1 @@
+"""One pure function per stage: observed state in, objects wanted and conditions out."""

@@ -1,0 +1,89 @@
+"""What every stage takes and gives."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specdec.api.conditions import Condition
+from specdec.api.model import SpeculativeModel
+from specdec.observed import Object, Observed, Ref
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of a release: our own Jobs' and the default server of each backend."""
+
+    operator: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A fetched checkpoint: digest of its content (hex), where it lies, size, small facts."""
+
+    role: str
+    digest: str
+    revision: str
+    bytes: int
+    facts: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Directory inside every pod that mounts the volume."""
+        return f"/models/checkpoints/{self.digest}"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine wanted or built: content key (hex) and where it lies."""
+
+    role: str
+    key: str
+
+    @property
+    def path(self) -> str:
+        """Directory inside every pod that mounts the volume."""
+        return f"/models/engines/{self.key}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What earlier stages found out, handed down the chain."""
+
+    version: str = ""
+    image: str = ""
+    claim: str = ""
+    checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
+    engines_on_volume: frozenset[str] = frozenset()
+    engines: Mapping[str, Engine] = field(default_factory=dict)
+    repository: str = ""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Input of a stage."""
+
+    model: SpeculativeModel
+    observed: Observed
+    images: Images
+    facts: Facts = Facts()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Output of a stage.
+
+    `proceed` lets the chain go on; `facts` are those of the next stage; `status` is merged into
+    the resource's status; `retry_after` (seconds) asks for another look when no event will come.
+    """
+
+    conditions: tuple[Condition, ...]
+    facts: Facts
+    proceed: bool
+    apply: tuple[Object, ...] = ()
+    delete: tuple[Ref, ...] = ()
+    status: Mapping[str, Any] = field(default_factory=dict)
+    retry_after: float | None = None
+
+
+Stage = Callable[[Context], Outcome]
