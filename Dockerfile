@@ -1,0 +1,49 @@
+# syntax=docker/dockerfile:1
+# Two images from one file:
+#   operator   the operator and its own fetch and publish Jobs
+#   reference  a CPU tritonserver with the Reference backend and the tiny model pair
+# docker build --target operator -t specdec/operator .
+
+FROM python:3.11-slim-bookworm AS base
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_ROOT_USER_ACTION=ignore \
+    PYTHONUNBUFFERED=1
+RUN groupadd --gid 10001 specdec \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
+            --shell /usr/sbin/nologin specdec
+
+FROM base AS operator
+WORKDIR /build
+# An empty package first: dependencies then change only with these files, not with every edit.
+COPY pyproject.toml constraints.txt README.md ./
+COPY operator/specdec/__init__.py operator/specdec/__init__.py
+RUN pip install -c constraints.txt '.[jobs]' hatchling
+COPY operator operator
+RUN pip install --no-deps --no-build-isolation --force-reinstall . \
+ && rm -rf /build/*
+WORKDIR /
+USER 10001:10001
+EXPOSE 8080 9090
+CMD ["kopf", "run", "--standalone", "-A", "--log-format=json", \
+     "--liveness=http://0.0.0.0:8080/healthz", "-m", "specdec.handlers"]
+
+FROM base AS reference
+WORKDIR /build
+COPY constraints.txt ./
+RUN pip install -c constraints.txt numpy safetensors tokenizers
+# The server alone first, with an empty backend folder beside it: it is large and seldom changes.
+COPY operator/specdec/payload/backend/install.py layout/install.py
+RUN mkdir layout/tensorrtllm \
+ && python3 layout/install.py --source download --dest /opt/tritonserver \
+ && rm -rf /opt/wheels /build/layout
+COPY operator/specdec/payload/pair/target /opt/specdec/pair/target
+COPY operator/specdec/payload/pair/draft /opt/specdec/pair/draft
+COPY operator/specdec/payload/backend/tensorrtllm /opt/tritonserver/backends/tensorrtllm
+# Compiled here: the root file system of a pod is read-only, so a start could not keep it.
+RUN python3 -m compileall -q /opt/tritonserver/backends/tensorrtllm
+WORKDIR /
+ENV PATH=/opt/tritonserver/bin:$PATH
+USER 10001:10001
+EXPOSE 8000 8001 8002
+CMD ["tritonserver", "--help"]

@@ -1,0 +1,74 @@
+# One verb each; the same on a laptop and in CI. `make help` lists them.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+# The stamp's name carries what the environment is made of, so that a change sets it up anew.
+STAMP := $(VENV)/.set-up-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+
+CLUSTER ?= node
+NAME ?= demo
+LAYERS := tests/unit tests/golden tests/triton tests/controlplane
+
+.PHONY: help setup fmt lint test unit golden demo demo-down cluster-up cluster-down e2e bench
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make the Python environment in .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "make: no $(PYTHON) on PATH; install Python 3.11 or name one: make PYTHON=python3.12" >&2; \
+	  exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@rm -f $(VENV)/.set-up-*
+	@touch $@
+
+fmt: setup ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: setup ## formatting, rules, types and layers, without changing anything
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests
+
+test: setup ## every layer: unit, golden, triton, controlplane, and e2e when root on Linux
+	$(BIN)/python -m pytest
+
+unit: setup ## the quick layers only, seconds
+	$(BIN)/python -m pytest tests/unit tests/golden tests/cluster
+
+golden: setup ## write the golden files anew; read the diff before committing
+	$(BIN)/python tests/golden/update.py
+
+demo: setup ## the whole product on this machine; CLUSTER=kind where Docker is
+	@$(BIN)/python -m demo --cluster $(CLUSTER)
+
+demo-down: setup ## remove what `make demo` made
+	@$(BIN)/python -m demo --cluster $(CLUSTER) --down
+
+cluster-up: setup ## a real node (root), or CLUSTER=control-plane without root; NAME=demo
+	@$(BIN)/python -m cluster up --name $(NAME) --$(CLUSTER)
+
+cluster-down: setup ## stop that cluster
+	@$(BIN)/python -m cluster down --name $(NAME)
+
+e2e: setup ## only the tests on the real node (Linux, root)
+	$(BIN)/python -m pytest tests/e2e
+
+bench: setup ## measure against the goals: NAME=reference or operator
+	@test -f tests/bench/$(NAME).py || { \
+	  echo "make: no benchmark $(NAME); set NAME to one of:" \
+	       "$(basename $(notdir $(filter-out %/report.py,$(wildcard tests/bench/*.py))))" >&2; exit 2; }
+	$(BIN)/python -m bench.$(NAME)
+
+# `python -m demo` and `python -m cluster` live under tests/.
+export PYTHONPATH := $(CURDIR)/tests
