@@ -1,0 +1,98 @@
+"""A gRPC server that answers like Triton does, on loopback, from a script of the test."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import numpy as np
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+
+INPUTS = (
+    "text_input",
+    "max_tokens",
+    "stream",
+    "exclude_input_in_output",
+    "num_draft_tokens",
+    "random_seed",
+    "stop_words",
+    "return_perf_metrics",
+)
+OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
+
+
+@dataclass
+class Script:
+    """What the server says: chunks of text, the counts after each, or an error."""
+
+    chunks: tuple[str, ...] = ("a", "b")
+    counts: tuple[tuple[int, int], ...] = ()
+    error: str = ""
+    decoupled: bool = True
+    silent: bool = False
+    seen: list[Any] = field(default_factory=list)
+
+
+class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def ServerLive(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return service_pb2.ServerLiveResponse(live=True)
+
+    def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if request.name == "absent":
+            context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'absent'")
+        config = model_config_pb2.ModelConfig(name=request.name)
+        config.input.extend(model_config_pb2.ModelInput(name=n) for n in INPUTS)
+        config.output.extend(model_config_pb2.ModelOutput(name=n) for n in OUTPUTS)
+        config.model_transaction_policy.decoupled = self.script.decoupled
+        return service_pb2.ModelConfigResponse(config=config)
+
+    def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:  # noqa: N802
+        for request in requests:
+            self.script.seen.append(request)
+            if self.script.silent:
+                continue
+            if self.script.error:
+                yield service_pb2.ModelStreamInferResponse(error_message=self.script.error)
+                continue
+            for index, text in enumerate(self.script.chunks):
+                yield self._chunk(text, index)
+            yield _final()
+
+    def _chunk(self, text: str, index: int) -> Any:
+        answer = service_pb2.ModelStreamInferResponse()
+        response = answer.infer_response
+        _add(response, "text_output", "BYTES", _packed(text.encode()))
+        if self.script.counts:
+            drafted, accepted = self.script.counts[index]
+            _add(response, "total_draft_tokens", "INT32", np.int32(drafted).tobytes())
+            _add(response, "total_accepted_draft_tokens", "INT32", np.int32(accepted).tobytes())
+        response.parameters["triton_final_response"].bool_param = False
+        return answer
+
+
+def _packed(value: bytes) -> bytes:
+    return len(value).to_bytes(4, "little") + value
+
+
+def _add(response: Any, name: str, dtype: str, raw: bytes) -> None:
+    response.outputs.add(name=name, datatype=dtype, shape=[1])
+    response.raw_output_contents.append(raw)
+
+
+def _final() -> Any:
+    answer = service_pb2.ModelStreamInferResponse()
+    answer.infer_response.parameters["triton_final_response"].bool_param = True
+    return answer
+
+
+def serve(script: Script) -> tuple[Any, str]:
+    """A started server and its address."""
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(FakeTriton(script), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, f"127.0.0.1:{port}"
