@@ -1,0 +1,72 @@
+"""Counters of a served model, read from Triton's metrics endpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from specdec.client.errors import RefusedError, UnreachableError
+
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What the server's rounds did: totals since it started, or a difference of two readings.
+
+    One round is one draft and one verification; it yields what was accepted and one more token.
+    """
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    generated: int = 0
+
+    def __sub__(self, earlier: "Speculation") -> "Speculation":
+        return Speculation(
+            self.rounds - earlier.rounds,
+            self.drafted - earlier.drafted,
+            self.accepted - earlier.accepted,
+            self.generated - earlier.generated,
+        )
+
+
+def read(url: str) -> Speculation:
+    """The totals of the server whose metrics are at `url` (`host:port`).
+
+    Raises:
+        UnreachableError: nobody answers there.
+        RefusedError: what answers speaks no Prometheus text.
+    """
+    try:
+        with urlopen(f"http://{url}/metrics", timeout=_SECONDS) as reply:
+            text = reply.read().decode()
+        return parse(text)
+    except (URLError, HTTPException, OSError) as error:
+        raise UnreachableError(f"no metrics at {url} ({error}); check the address") from error
+    except ValueError as error:
+        raise RefusedError(f"what answers at {url} is no metrics endpoint ({error})") from error
+
+
+def parse(text: str) -> Speculation:
+    """The totals in a Prometheus exposition; families the server lacks count as 0."""
+    totals: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    return _from(totals)
+
+
+def _from(totals: Mapping[str, float]) -> Speculation:
+    def total(name: str) -> int:
+        return int(totals.get(f"specdec_{name}_total", 0.0))
+
+    return Speculation(
+        rounds=total("rounds"),
+        drafted=total("draft_tokens"),
+        accepted=total("accepted_tokens"),
+        generated=total("generated_tokens"),
+    )

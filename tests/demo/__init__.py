@@ -1,0 +1,1 @@
+"""`python -m demo`: the whole product on this machine, from nothing to a streamed answer."""

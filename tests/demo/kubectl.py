@@ -1,0 +1,144 @@
+"""kubectl as the demo and the end-to-end tests use it: argument lists in, plain values out."""
+
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from demo.errors import DemoError
+from demo.tools import end, lines_of
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """A kubectl that talks to one cluster; `environment` holds its KUBECONFIG."""
+
+    program: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: str, given: str | None = None, timeout: float = 60.0) -> str:
+        """Standard output of one command.
+
+        Raises:
+            DemoError: it failed; carries kubectl's own words.
+        """
+        try:
+            done = subprocess.run(
+                [self.program, *arguments],
+                env={**os.environ, **self.environment},
+                input=given,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DemoError(
+                f"kubectl {' '.join(arguments)} did not end within {timeout:g} s"
+            ) from error
+        if done.returncode != 0:
+            raise DemoError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def get(self, *arguments: str) -> dict[str, Any] | None:
+        """An object or a list as JSON; None when it does not exist."""
+        text = self("get", *arguments, "-o", "json", "--ignore-not-found")
+        return dict(json.loads(text)) if text.strip() else None
+
+    def spawn(self, *arguments: str, errors: int = subprocess.STDOUT) -> subprocess.Popen[str]:
+        """A command that goes on, with its output as a pipe."""
+        return subprocess.Popen(
+            [self.program, *arguments],
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+
+    @contextmanager
+    def forward(self, target: str, *ports: int, seconds: float = 30.0) -> Iterator[dict[int, int]]:
+        """Forward free local ports to `target`; yields local port by remote port.
+
+        Raises:
+            DemoError: the forwarding did not come about.
+        """
+        process = self.spawn("port-forward", target, *(f":{port}" for port in ports))
+        try:
+            yield _forwarded(process, ports, seconds)
+        finally:
+            end(process)
+
+    def watch(self, *arguments: str, seconds: float) -> Iterator[dict[str, Any]]:
+        """The object now and after each change, until `seconds` have passed.
+
+        A watch that the server ends is opened again: that is its right at any time.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            command = ("get", *arguments, "-o", "json", "--watch")
+            process = self.spawn(*command, errors=subprocess.DEVNULL)
+            try:
+                yield from _documents(process, deadline)
+            finally:
+                end(process)
+            # Not at once: an API server that has gone away is not asked hundreds of times.
+            threading.Event().wait(0.5)
+
+
+def wait(
+    true: Callable[[], bool], seconds: float, what: Callable[[], str], step: float = 0.2
+) -> None:
+    """Poll until `true()`; the one place that waits between looks.
+
+    Raises:
+        DemoError: it did not hold within `seconds`; the sentence is `what()`.
+    """
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise DemoError(what())
+        threading.Event().wait(step)
+
+
+def _documents(process: subprocess.Popen[str], deadline: float) -> Iterator[dict[str, Any]]:
+    decoder, text, lines = json.JSONDecoder(), "", lines_of(process)
+    while True:
+        try:
+            line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            return
+        if line is None:
+            return
+        text += line
+        # kubectl writes indented documents one after the other: one ends with a lone brace.
+        if line.startswith("}"):
+            document, length = decoder.raw_decode(text.lstrip())
+            text = text.lstrip()[length:]
+            yield document
+
+
+def _forwarded(
+    process: subprocess.Popen[str], ports: tuple[int, ...], seconds: float
+) -> dict[int, int]:
+    deadline, said, found = time.monotonic() + seconds, "", dict[int, int]()
+    lines = lines_of(process)
+    while len(found) < len(ports):
+        try:
+            line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            line = None
+        if line is None:
+            raise DemoError(f"kubectl port-forward came to nothing: {said.strip() or 'silence'}")
+        said += line
+        # "Forwarding from 127.0.0.1:40123 -> 8001"
+        if line.startswith("Forwarding from 127.0.0.1:"):
+            local, _, remote = line.removeprefix("Forwarding from 127.0.0.1:").partition(" -> ")
+            found[int(remote)] = int(local)
+    return found

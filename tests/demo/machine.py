@@ -1,0 +1,153 @@
+"""Where the demo runs: the local node of tests/cluster, or kind where Docker is."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from cluster import binaries
+from demo.errors import DemoError
+from demo.kubectl import Kubectl, wait
+from demo.tools import ROOT, Say, run
+
+NAME = "specdec-demo"
+IMAGES = {
+    "operator": "localhost/specdec/operator:dev",
+    "reference": "localhost/specdec/reference:dev",
+}
+_FAKE_GPUS = (
+    '[{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "8"},'
+    ' {"op": "add", "path": "/status/allocatable/nvidia.com~1gpu", "value": "8"}]'
+)
+
+
+class Machine(Protocol):
+    """A cluster that can be brought up, given images, asked and removed."""
+
+    def up(self) -> None:
+        """Bring the cluster up; nothing to do where it is."""
+
+    def build(self) -> None:
+        """Build both images and hand them to the cluster."""
+
+    def down(self) -> None:
+        """Remove the cluster and all that runs in it."""
+
+    def kubectl(self) -> Kubectl:
+        """A kubectl for the cluster."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A real kubelet on this machine, in a network namespace of its own."""
+
+    say: Say
+    name: str = NAME
+
+    def up(self) -> None:
+        if sys.platform != "linux" or os.geteuid() != 0:
+            raise DemoError(
+                "a real node needs Linux and root: run `sudo make demo`, or `make demo "
+                "CLUSTER=kind` where Docker and kind are; `make test` runs every layer but the "
+                "node's without either",
+                exit_status=2,
+            )
+        self._cluster("up", "--name", self.name, "--node", "--gpus", "8")
+
+    def build(self) -> None:
+        for target, tag in IMAGES.items():
+            self._cluster("image", "build", "--target", target, "--tag", tag)
+        self._cluster("image", "load", "--name", self.name, *IMAGES.values())
+
+    def down(self) -> None:
+        self._cluster("down", "--name", self.name)
+
+    def kubectl(self) -> Kubectl:
+        done = subprocess.run(
+            [sys.executable, "-m", "cluster", "kubeconfig", "--name", self.name],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise DemoError(
+                done.stderr.strip() or f"there is no cluster {self.name}; run `make demo`"
+            )
+        return Kubectl(str(binaries.path("kubectl")), {"KUBECONFIG": done.stdout.strip()})
+
+    def _cluster(self, *arguments: str) -> None:
+        run(self.say, sys.executable, "-m", "cluster", *arguments)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Kubernetes in Docker."""
+
+    say: Say
+    name: str = NAME
+
+    def up(self) -> None:
+        for tool in ("docker", "kind", "kubectl"):
+            if shutil.which(tool) is None:
+                raise DemoError(
+                    f"CLUSTER=kind needs {tool} on PATH: install it, or run `sudo make demo`, "
+                    "which needs neither Docker nor kind",
+                    exit_status=2,
+                )
+        if self.name not in self._clusters():
+            run(self.say, "kind", "create", "cluster", "--name", self.name, "--wait", "120s")
+        self._advertise_gpus()
+
+    def build(self) -> None:
+        for target, tag in IMAGES.items():
+            run(self.say, "docker", "build", "--target", target, "--tag", tag, str(ROOT))
+        run(self.say, "kind", "load", "docker-image", "--name", self.name, *IMAGES.values())
+
+    def down(self) -> None:
+        run(self.say, "kind", "delete", "cluster", "--name", self.name)
+
+    def kubectl(self) -> Kubectl:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
+        config = folder / "kind.kubeconfig"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        # A file of its own: the user's current context stays what it is.
+        run(
+            self.say,
+            "kind",
+            "export",
+            "kubeconfig",
+            "--name",
+            self.name,
+            "--kubeconfig",
+            str(config),
+        )
+        return Kubectl("kubectl", {"KUBECONFIG": str(config)})
+
+    def _clusters(self) -> list[str]:
+        argv = ["kind", "get", "clusters"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode != 0:
+            raise DemoError(
+                f"kind cannot list its clusters ({done.stderr.strip()}); start Docker", 2
+            )
+        return done.stdout.split()
+
+    def _advertise_gpus(self) -> None:
+        kubectl = self.kubectl()
+        nodes = kubectl("get", "nodes", "-o", "name").split()
+        for node in nodes:
+            kubectl("patch", node, "--subresource=status", "--type=json", "-p", _FAKE_GPUS)
+        wait(
+            lambda: "8" in kubectl("get", *nodes, "-o", r"jsonpath={..nvidia\.com/gpu}"),
+            30,
+            lambda: "kind's node does not keep the stand-in GPUs",
+        )
+
+
+def machine(kind: Literal["node", "kind"], say: Say) -> Machine:
+    """The machine for `CLUSTER=...`."""
+    return Kind(say) if kind == "kind" else Node(say)

@@ -1,0 +1,61 @@
+"""Conditions as lines: one for each change of status or reason."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_WAITING = "Waiting"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A condition that changed."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass
+class Progress:
+    """Remembers what was shown, so that each change is shown once."""
+
+    shown: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def changes(self, model: Mapping[str, Any]) -> list[Step]:
+        """What is new in a resource since the last call; conditions of an old spec are none."""
+        metadata, status = model["metadata"], model.get("status", {})
+        if status.get("observedGeneration") != metadata["generation"]:
+            return []
+        steps = []
+        for condition in status.get("conditions", []):
+            step = Step(
+                condition["type"],
+                condition["status"],
+                condition["reason"],
+                condition.get("message", ""),
+            )
+            # Ready repeats what another condition says until all is done.
+            quiet = step.reason == _WAITING or (step.type == "Ready" and step.status != "True")
+            if not quiet and self.shown.get(step.type) != (step.status, step.reason):
+                self.shown[step.type] = (step.status, step.reason)
+                steps.append(step)
+        return steps
+
+
+def is_ready(model: Mapping[str, Any]) -> bool:
+    """Whether the resource as it stands now, not an older generation, is served."""
+    status = model.get("status", {})
+    return status.get("observedGeneration") == model["metadata"]["generation"] and any(
+        c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])
+    )
+
+
+def why_not(model: Mapping[str, Any] | None) -> str:
+    """One sentence about what keeps a resource from being served."""
+    conditions = (model or {}).get("status", {}).get("conditions", [])
+    for condition in conditions:
+        if condition["status"] != "True":
+            return f"{condition['type']} is {condition['reason']}: {condition.get('message', '')}"
+    return "the operator has not looked at it; see its log"

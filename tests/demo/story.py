@@ -1,0 +1,166 @@
+"""The demo's parts in order; `tests/e2e` uses the same ones."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from demo.errors import DemoError
+from demo.kubectl import Kubectl, wait
+from demo.machine import Machine
+from demo.progress import Progress, is_ready, why_not
+from demo.screen import Screen
+from demo.tools import ROOT
+from specdec.client import Answer, Client, Request, metrics
+
+OPERATOR = ("specdec-system", "specdec-operator")
+MODEL = "reference-draft-target"
+SAMPLES = ROOT / "manifests" / "samples"
+PROMPT = "def read_lines(path):\n"
+_TOKENS = 96
+
+
+def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
+    """CRD, roles and the operator; returns when it is available in its current image."""
+    namespace, name = OPERATOR
+    before = kubectl.get("deployment", name, "-n", namespace) if _has_namespace(kubectl) else None
+    kubectl("apply", "-k", str(ROOT / "manifests" / "install"), timeout=120)
+    kubectl("wait", "crd/speculativemodels.specdec.dev", "--for=condition=Established")
+    if before is not None:
+        # The tag stays the same when the image behind it changes.
+        kubectl("rollout", "restart", f"deployment/{name}", "-n", namespace)
+    command = ("rollout", "status", f"deployment/{name}", "-n", namespace)
+    try:
+        kubectl(*command, f"--timeout={seconds:g}s", timeout=seconds + 10)
+    except DemoError as error:
+        raise DemoError(f"the operator does not start: {_pods(kubectl, namespace)}") from error
+
+
+def seed_pair(kubectl: Kubectl, seconds: float = 120.0) -> None:
+    """The claim with the tiny model pair; returns when both checkpoints lie on it."""
+    kubectl("apply", "-f", str(SAMPLES / "reference-pair.yaml"))
+    try:
+        command = ("wait", "job/reference-pair", "--for=condition=Complete")
+        kubectl(*command, f"--timeout={seconds:g}s", timeout=seconds + 10)
+    except DemoError as error:
+        raise DemoError(f"the model pair was not copied: {_pods(kubectl, 'default')}") from error
+
+
+def follow(kubectl: Kubectl, screen: Screen, model: str, seconds: float = 300.0) -> None:
+    """Show every change of a resource's conditions until it is served.
+
+    Raises:
+        DemoError: it was not served within `seconds`; says which stage is at fault.
+    """
+    progress, last = Progress(), None
+    for last in kubectl.watch("speculativemodel", model, seconds=seconds):
+        for step in progress.changes(last):
+            screen.step(step)
+        if is_ready(last):
+            return
+    raise DemoError(f"{model} was not served within {seconds:g} s: {why_not(last)}")
+
+
+def ask(kubectl: Kubectl, screen: Screen, model: str, prompt: str = PROMPT) -> Answer:
+    """Stream a continuation through `tensorrt_llm_bls` and compare it with the plain path."""
+    with kubectl.forward(f"service/{model}", 8001, 8002) as ports:
+        grpc, http = f"localhost:{ports[8001]}", f"localhost:{ports[8002]}"
+        before = metrics.read(http)
+        with Client(grpc) as client:
+            screen.prompt(prompt)
+            answer, began = Answer(), time.monotonic()
+            for chunk in client.generate(Request(prompt, max_tokens=_TOKENS)):
+                screen.chunk(chunk.text, answer.chunks)
+                answer = answer.add(chunk, time.monotonic() - began)
+            did = _settled(http, before)
+            plain = client.ask(Request(prompt, model="ensemble", max_tokens=_TOKENS, stream=False))
+        screen.summary(answer, did, equal=plain.text == answer.text)
+    if plain.text != answer.text:
+        raise DemoError("the speculative answer is not that of the target alone; this is a bug")
+    return answer
+
+
+def _settled(http: str, before: metrics.Speculation) -> metrics.Speculation:
+    """What the one request did; the server publishes its counters a moment after the answer."""
+    seen: list[metrics.Speculation] = []
+
+    def still() -> bool:
+        seen.append(metrics.read(http) - before)
+        return len(seen) > 1 and seen[-1] == seen[-2] and seen[-1].rounds > 0
+
+    wait(still, 20, lambda: f"the server counts no rounds at {http}/metrics", step=0.5)
+    return seen[-1]
+
+
+def tell(machine: Machine, screen: Screen) -> None:
+    """How to look further, and how to remove it all."""
+    kubectl = machine.kubectl()
+    screen.heading("Look further")
+    screen.block(
+        [
+            f"export KUBECONFIG={kubectl.environment['KUBECONFIG']}",
+            f"alias kubectl={kubectl.program}",
+            "kubectl get specm",
+            f"kubectl describe specm {MODEL}",
+            "kubectl get events --sort-by=.metadata.creationTimestamp",
+            f"kubectl get jobs,pods,services -l specdec.dev/model={MODEL}",
+            f"kubectl logs deployment/{MODEL}",
+            f"kubectl logs -n {OPERATOR[0]} deployment/{OPERATOR[1]}",
+            f"kubectl apply -f {SAMPLES.relative_to(ROOT)}/reference-lookahead.yaml",
+            f"kubectl port-forward service/{MODEL} 8001 &",
+            ".venv/bin/specdec generate --url localhost:8001 --prompt 'class Reader:'",
+        ]
+    )
+    screen.heading("Remove it")
+    screen.block([f"kubectl delete specm {MODEL}", "make demo-down"])
+
+
+def run(machine: Machine, screen: Screen) -> None:
+    """The whole demo."""
+    with screen.part("Cluster"):
+        machine.up()
+    with screen.part("Images"):
+        machine.build()
+    kubectl = machine.kubectl()
+    with screen.part("Operator"):
+        install(kubectl)
+    with screen.part("Model pair"):
+        seed_pair(kubectl)
+    with screen.part(f"SpeculativeModel {MODEL}"):
+        kubectl("apply", "-f", str(SAMPLES / f"{MODEL}.yaml"))
+        follow(kubectl, screen, MODEL)
+    screen.heading("Answer: prompt in bold, each chunk is what one round accepted")
+    ask(kubectl, screen, MODEL)
+    screen.console.print(
+        "\n  A tiny model on a CPU: it shows that the pieces work together and lose nothing, "
+        "not that they are fast.",
+        style="dim",
+    )
+    tell(machine, screen)
+
+
+def _has_namespace(kubectl: Kubectl) -> bool:
+    return kubectl.get("namespace", OPERATOR[0]) is not None
+
+
+def _pods(kubectl: Kubectl, namespace: str) -> str:
+    """What the newest unready pod of a namespace waits for, in the cluster's own words."""
+    pods: list[dict[str, Any]] = (kubectl.get("pods", "-n", namespace) or {}).get("items", [])
+    for pod in reversed(pods):
+        for status in pod["status"].get("containerStatuses", []):
+            for state in (status["state"], status.get("lastState", {})):
+                words = state.get("waiting") or state.get("terminated") or {}
+                if words.get("message") or words.get("reason"):
+                    said = words.get("message") or words["reason"]
+                    return f"pod {pod['metadata']['name']}: {said}"
+        for condition in pod["status"].get("conditions", []):
+            if condition["status"] == "False" and condition.get("message"):
+                return f"pod {pod['metadata']['name']}: {condition['message']}"
+    return "no pod says why; see `kubectl get events -A`"
+
+
+def prompts(count: int) -> list[str]:
+    """Held-out prompts that ship beside the pair."""
+    file = Path(ROOT, "operator/specdec/payload/pair/prompts.jsonl")
+    lines = file.read_text(encoding="utf-8").splitlines()[:count]
+    return [json.loads(line)["prompt"] for line in lines]

@@ -1,0 +1,183 @@
+"""The demo's own parts, with stand-in programs on PATH in place of a cluster."""
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from demo import machine, tools
+from demo.errors import DemoError
+from demo.kubectl import Kubectl, wait
+from demo.progress import Progress, is_ready, why_not
+from demo.screen import Screen
+from specdec.client import Answer
+from specdec.client.metrics import Speculation
+
+Program = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Writes a Python program under a name that is first on PATH."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def write(name: str, body: str) -> Path:
+        file = tmp_path / name
+        head = f"#!{sys.executable}\nimport json, sys, time\n"
+        file.write_text(head + textwrap.dedent(body))
+        file.chmod(0o755)
+        return file
+
+    return write
+
+
+def model(generation: int, observed: int, *conditions: tuple[str, str, str]) -> dict[str, Any]:
+    return {
+        "metadata": {"generation": generation},
+        "status": {
+            "observedGeneration": observed,
+            "conditions": [
+                {"type": t, "status": s, "reason": r, "message": f"about {t}"}
+                for t, s, r in conditions
+            ],
+        },
+    }
+
+
+def test_each_change_is_shown_once_and_waiting_never() -> None:
+    progress = Progress()
+    first = model(1, 1, ("Accepted", "True", "Valid"), ("StorageReady", "Unknown", "Waiting"))
+    second = model(1, 1, ("Accepted", "True", "Valid"), ("StorageReady", "False", "ClaimPending"))
+    assert [s.type for s in progress.changes(first)] == ["Accepted"]
+    assert progress.changes(first) == []
+    assert [s.reason for s in progress.changes(second)] == ["ClaimPending"]
+
+
+def test_conditions_of_an_older_spec_neither_show_nor_count() -> None:
+    old = model(2, 1, ("Ready", "True", "Serving"))
+    assert Progress().changes(old) == []
+    assert not is_ready(old)
+    assert is_ready(model(2, 2, ("Ready", "True", "Serving")))
+
+
+def test_why_not_names_the_first_condition_that_is_not_true() -> None:
+    stuck = model(1, 1, ("Accepted", "True", "Valid"), ("EnginesReady", "False", "BuildFailed"))
+    assert why_not(stuck) == "EnginesReady is BuildFailed: about EnginesReady"
+    assert "operator" in why_not(None)
+
+
+def test_watch_gives_whole_objects_and_opens_again(program: Program, tmp_path: Path) -> None:
+    # Ends after two objects, as an API server ends a watch at any time.
+    kubectl = program("kubectl", 'for n in (1, 2): print(json.dumps({"n": {"n": n}}, indent=4))')
+    seen = []
+    for document in Kubectl(str(kubectl)).watch("specm", "x", seconds=20):
+        seen.append(document["n"]["n"])
+        if len(seen) == 4:
+            break
+    assert seen == [1, 2, 1, 2]
+
+
+def test_watch_ends_at_its_deadline(program: Program) -> None:
+    kubectl = program("kubectl", "time.sleep(60)")
+    assert list(Kubectl(str(kubectl)).watch("specm", "x", seconds=0.2)) == []
+
+
+def test_failing_kubectl_speaks_in_its_own_words(program: Program) -> None:
+    kubectl = Kubectl(str(program("kubectl", 'sys.exit("Error: no such resource")')))
+    with pytest.raises(DemoError, match="get specm: Error: no such resource"):
+        kubectl("get", "specm")
+
+
+def test_forward_yields_local_ports(program: Program) -> None:
+    body = """
+        for local, remote in ((4001, 8001), (4002, 8002)):
+            print(f"Forwarding from 127.0.0.1:{local} -> {remote}", flush=True)
+            print(f"Forwarding from [::1]:{local} -> {remote}", flush=True)
+        time.sleep(60)
+    """
+    with Kubectl(str(program("kubectl", body))).forward("service/x", 8001, 8002) as ports:
+        assert ports == {8001: 4001, 8002: 4002}
+
+
+def test_forward_that_fails_says_why(program: Program) -> None:
+    kubectl = Kubectl(str(program("kubectl", 'sys.exit("error: service not found")')))
+    with pytest.raises(DemoError, match="service not found"), kubectl.forward("service/x", 8001):
+        pytest.fail("there is nothing to talk to")
+
+
+def test_tool_output_is_shown_and_its_last_line_is_the_error(program: Program) -> None:
+    said: list[str] = []
+    failing = program("builder", 'print("step 1"); sys.exit("no space left")')
+    with pytest.raises(DemoError, match=r"^no space left$"):
+        tools.run(said.append, str(failing))
+    assert said[0] == "step 1"
+
+
+def test_tool_that_hangs_is_ended(program: Program) -> None:
+    hanging = program("builder", 'print("step 1", flush=True); time.sleep(60)')
+    with pytest.raises(DemoError, match=r"did not end within 0\.5 s; it said: step 1"):
+        tools.run(lambda _: None, str(hanging), seconds=0.5)
+
+
+def test_without_root_the_node_says_what_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(DemoError, match="sudo make demo") as raised:
+        machine.machine("node", print).up()
+    assert raised.value.exit_status == 2
+
+
+def test_without_kind_the_first_missing_tool_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DemoError, match="needs docker on PATH") as raised:
+        machine.machine("kind", print).up()
+    assert raised.value.exit_status == 2
+
+
+def test_kind_builds_and_loads_both_images(program: Program, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    record = f"open({str(log)!r}, 'a').write(json.dumps(sys.argv) + '\\n')"
+    gpus = "print('8 8' if 'jsonpath' in sys.argv[-1] else 'node/one')"
+    program("docker", record)
+    program("kind", record)
+    program("kubectl", f"{record}; {gpus}")
+    place = machine.machine("kind", lambda _: None)
+    place.up()
+    place.build()
+    calls = [json.loads(line) for line in log.read_text().splitlines()]
+    spoken = [" ".join([Path(call[0]).name, *call[1:]]) for call in calls]
+    assert "kind create cluster --name specdec-demo --wait 120s" in spoken
+    assert [s.split()[3] for s in spoken if s.startswith("docker build")] == [
+        "operator",
+        "reference",
+    ]
+    assert any(
+        s.startswith("kind load docker-image --name specdec-demo localhost") for s in spoken
+    )
+    assert any("patch node/one --subresource=status" in s for s in spoken)
+
+
+def test_wait_ends_with_its_sentence() -> None:
+    with pytest.raises(DemoError, match="never came"):
+        wait(lambda: False, 0.1, lambda: "it never came", step=0.01)
+
+
+def test_summary_is_plain_about_what_happened() -> None:
+    out = StringIO()
+    screen = Screen(Console(file=out, width=100))
+    answer = Answer("ab", chunks=2, seconds=1.0)
+    screen.summary(answer, Speculation(rounds=8, drafted=32, accepted=16, generated=24), True)
+    text = out.getvalue()
+    assert "16 (50 %)" in text
+    assert "8 (3.00 tokens a round)" in text
+    assert "yes, byte for byte" in text
+    screen.chunk("x[0] = '[bold]'", 0)
+    assert "x[0] = '[bold]'" in out.getvalue()

@@ -1,0 +1,68 @@
+"""Counters as Triton writes them."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from typing_extensions import override
+
+from specdec.client import RefusedError, UnreachableError, metrics
+from specdec.client.metrics import Speculation
+
+TEXT = """\
+# HELP specdec_rounds_total Rounds
+# TYPE specdec_rounds_total counter
+specdec_rounds_total{model="tensorrt_llm_bls",version="1"} 12
+# HELP specdec_draft_tokens_total Draft tokens
+# TYPE specdec_draft_tokens_total counter
+specdec_draft_tokens_total{model="tensorrt_llm_bls",instance="0"} 30
+specdec_draft_tokens_total{model="tensorrt_llm_bls",instance="1"} 18
+# TYPE specdec_accepted_tokens_total counter
+specdec_accepted_tokens_total 20
+# TYPE nv_inference_count counter
+nv_inference_count{model="ensemble"} 4
+"""
+
+
+class Handler(BaseHTTPRequestHandler):
+    body = TEXT
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/metrics" else 404)
+        self.end_headers()
+        self.wfile.write(self.body.encode())
+
+    @override
+    def log_message(self, *_: object) -> None:
+        """Nothing: the test's output stays its own."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+def test_samples_of_a_family_add_up_and_absent_families_are_zero(url: str) -> None:
+    assert metrics.read(url) == Speculation(rounds=12, drafted=48, accepted=20, generated=0)
+
+
+def test_difference_is_what_happened_between() -> None:
+    assert Speculation(5, 20, 12, 17) - Speculation(2, 8, 3, 5) == Speculation(3, 12, 9, 12)
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(UnreachableError, match="no metrics at 127"):
+        metrics.read("127.0.0.1:9")
+
+
+def test_something_else_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handler, "body", "specdec_rounds_total{ 12")
+    with pytest.raises(RefusedError, match="no metrics endpoint"):
+        metrics.read(url)
