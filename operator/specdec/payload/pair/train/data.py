@@ -1,0 +1,131 @@
+"""The training text: the running Python's standard library, its tokenizer, windows and prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+END = "<|endoftext|>"
+Tokens = NDArray[np.uint16]
+
+# Not program text one would want completed: tests, generated tables, translated word lists.
+SKIPPED = {
+    "__pycache__", "encodings", "idle_test", "idlelib", "lib2to3", "pydoc_data", "site-packages",
+    "test", "tests", "turtledemo",
+}  # fmt: skip
+HELD_OUT_ONE_IN = 26
+PROMPT_TOKENS = range(32, 65)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Source texts by path relative to the standard library, split by a hash of that path."""
+
+    train: dict[str, str]
+    held_out: dict[str, str]
+
+
+def read_corpus(root: Path | None = None) -> Corpus:
+    """Read every chosen `.py` file under `root` (default: the running Python's standard library).
+
+    Raises:
+        ValueError: no Python file was found.
+    """
+    root = root or Path(sysconfig.get_path("stdlib"))
+    texts = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted(root.rglob("*.py"))
+        if not SKIPPED & set(path.relative_to(root).parts)
+    }
+    if not texts:
+        raise ValueError(f"--source {root} holds no Python file: name a standard library folder")
+    held_out = {name for name in texts if is_held_out(name)}
+    return Corpus(
+        train={name: text for name, text in texts.items() if name not in held_out},
+        held_out={name: text for name, text in texts.items() if name in held_out},
+    )
+
+
+def is_held_out(name: str) -> bool:
+    """Whether the file of this relative path is kept from training, the same on every machine."""
+    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Byte-level BPE (Sennrich et al. 2016) with `END` as token 0; decoding gives the bytes back."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
+    """All texts as one token row, each closed by `END`."""
+    end = [tokenizer.token_to_id(END)]
+    rows = [encoding.ids + end for encoding in tokenizer.encode_batch(list(texts))]
+    return np.asarray([token for row in rows for token in row], dtype=np.uint16)
+
+
+def windows(tokens: Tokens, indices: NDArray[np.int64], length: int, seed: int) -> NDArray[np.int32]:
+    """The windows number `indices` of an endless shuffled pass over `tokens`, `[len, length]`.
+
+    Each epoch shifts the window borders and shuffles anew, both from `seed`, so any index can be
+    drawn without those before it: an interrupted training resumes on the very next batch.
+    """
+    per_epoch = len(tokens) // length - 1
+    rows = []
+    for epoch in np.unique(indices // per_epoch):
+        draw = np.random.default_rng([seed, int(epoch)])
+        shift, order = draw.integers(length), draw.permutation(per_epoch)
+        starts = order[indices[indices // per_epoch == epoch] % per_epoch] * length + shift
+        rows += [tokens[start : start + length] for start in starts]
+    return np.stack(rows).astype(np.int32)
+
+
+def cut_prompts(
+    tokenizer: Tokenizer, texts: dict[str, str], count: int, seed: int = 7
+) -> list[dict[str, str]]:
+    """`count` prompts from `texts`: a function's opening lines, 32 to 64 tokens, whole lines.
+
+    Raises:
+        ValueError: the texts hold too few functions.
+    """
+    found = []
+    for name, text in texts.items():
+        lines = text.splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if line.lstrip().startswith(("def ", "class ")):
+                prompt = _grow(tokenizer, lines[number:])
+                if prompt:
+                    found.append({"prompt": prompt, "file": name, "line": str(number + 1)})
+    if len(found) < count:
+        raise ValueError(f"only {len(found)} of {count} prompts found in the held-out files")
+    chosen = random.Random(seed).sample(found, count)  # noqa: S311 - a fixed choice, no secret
+    return sorted(chosen, key=lambda prompt: (prompt["file"], int(prompt["line"])))
+
+
+def _grow(tokenizer: Tokenizer, lines: Sequence[str]) -> str | None:
+    text = ""
+    for line in lines:
+        text += line
+        count = len(tokenizer.encode(text).ids)
+        if count in PROMPT_TOKENS:
+            return text
+        if count > PROMPT_TOKENS[-1]:
+            return None
+    return None

@@ -1,0 +1,146 @@
+"""Train the draft to predict what the target would say (Hinton et al. 2015; Zhou et al. 2023).
+
+Speculation accepts a draft token when it is the target's own choice, so the target is the teacher
+and its own continuations are most of the text: those are what the draft meets when it serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from .data import Tokens, windows
+from .model import DRAFT, TARGET, Params, empty_cache, forward, initialise, step
+from .optimise import Plan, fit
+
+TOP = 24
+BATCH = 16
+GENERATE_BATCH = 64
+PREFIX_TOKENS = (8, 72)
+SAMPLED_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Token rows `[n, context]` and the target's best `TOP` choices after each of their tokens.
+
+    `choices` are token ids and `log_probs` their natural logarithms, both `[n, context, TOP]`.
+    """
+
+    rows: NDArray[np.int32]
+    choices: NDArray[np.int16]
+    log_probs: NDArray[np.float16]
+
+    def joined(self, other: Lessons) -> Lessons:
+        """The rows of both."""
+        return Lessons(
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.choices, other.choices]),
+            np.concatenate([self.log_probs, other.log_probs]),
+        )
+
+
+def continue_rows(
+    params: Params, rows: jax.Array, lengths: jax.Array, sampled: jax.Array, key: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Let the target continue each of `rows` `[batch, context]` after its first `lengths` tokens.
+
+    Rows marked in `sampled` `[batch]` draw from the target's distribution, the others are greedy.
+    Returns the filled rows, and the choices and log probabilities of `Lessons`.
+    """
+
+    def advance(carry: tuple[jax.Array, dict[str, jax.Array]], at: jax.Array) -> tuple[object, object]:
+        token, cache = carry
+        logits, cache = step(params, cache, token, at, TARGET)
+        noise = jax.random.gumbel(jax.random.fold_in(key, at), logits.shape)
+        chosen = jnp.argmax(logits + noise * sampled[:, None], axis=-1)
+        given = rows[:, jnp.minimum(at + 1, TARGET.context - 1)]
+        following = jnp.where(at + 1 < lengths, given, chosen).astype(jnp.int32)
+        values, choices = jax.lax.top_k(jax.nn.log_softmax(logits), TOP)
+        kept = (token, choices.astype(jnp.int16), values.astype(jnp.float16))
+        return (following, cache), kept
+
+    start = (rows[:, 0], empty_cache(TARGET, rows.shape[0]))
+    _, (tokens, choices, values) = jax.lax.scan(advance, start, jnp.arange(TARGET.context))
+    return tokens.T, choices.transpose(1, 0, 2), values.transpose(1, 0, 2)
+
+
+def generated_lessons(
+    target: Params, tokens: Tokens, count: int, report: Callable[[str], None], seed: int = 3
+) -> Lessons:
+    """`count` rows that begin with 8 to 72 tokens of the corpus and go on as the target would."""
+    compiled = jax.jit(continue_rows)
+    parts = []
+    for first in range(0, count, GENERATE_BATCH):
+        draw = np.random.default_rng([seed, first])
+        prefix = windows(tokens, np.arange(first, first + GENERATE_BATCH), TARGET.context, seed)
+        lengths = draw.integers(*PREFIX_TOKENS, GENERATE_BATCH)
+        sampled = (draw.random(GENERATE_BATCH) < SAMPLED_SHARE).astype(np.float32)
+        key = jax.random.key(seed + first)
+        filled = compiled(target, jnp.asarray(prefix), lengths, sampled, key)
+        parts.append(Lessons(*(np.asarray(part) for part in filled)))
+        report(f"generated {first + GENERATE_BATCH}/{count} rows")
+    return _concatenated(parts)
+
+
+def corpus_lessons(target: Params, tokens: Tokens, count: int, seed: int = 4) -> Lessons:
+    """`count` rows of the corpus with the target's choices."""
+
+    def judge(params: Params, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, choices = jax.lax.top_k(jax.nn.log_softmax(forward(params, rows, TARGET)), TOP)
+        return choices.astype(jnp.int16), values.astype(jnp.float16)
+
+    compiled = jax.jit(judge)
+    parts = []
+    for first in range(0, count, BATCH):
+        rows = windows(tokens, np.arange(first, first + BATCH), TARGET.context, seed)
+        choices, values = compiled(target, jnp.asarray(rows))
+        parts.append(Lessons(rows, np.asarray(choices), np.asarray(values)))
+    return _concatenated(parts)
+
+
+def _concatenated(parts: list[Lessons]) -> Lessons:
+    return Lessons(
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.choices for part in parts]),
+        np.concatenate([part.log_probs for part in parts]),
+    )
+
+
+def divergence(params: Params, batch: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    """Cross entropy, in nats, of the draft against the target's best choices, renormalised.
+
+    It differs from the Kullback-Leibler divergence by a constant of the target.
+    """
+    rows, choices, log_probs = batch
+    predicted = jax.nn.log_softmax(forward(params, rows, DRAFT))
+    wanted = jax.nn.softmax(log_probs.astype(jnp.float32), axis=-1)
+    scored = jnp.take_along_axis(predicted, choices.astype(jnp.int32), axis=-1)
+    return -(wanted * scored).sum(-1).mean()
+
+
+def train_draft(
+    lessons: Lessons, steps: int, state_file: Path, report: Callable[[str], None], seed: int = 2
+) -> Params:
+    """Train for `steps` batches of 16 rows, each epoch shuffled from `seed`."""
+    count = len(lessons.rows)
+
+    def batch(number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+        indices = np.arange(number * BATCH, (number + 1) * BATCH)
+        epoch = int(indices[0] // count)
+        order = np.random.default_rng([seed, epoch]).permutation(count)
+        chosen = order[indices % count]
+        return (
+            jnp.asarray(lessons.rows[chosen]),
+            jnp.asarray(lessons.choices[chosen]),
+            jnp.asarray(lessons.log_probs[chosen]),
+        )
+
+    plan = Plan(steps, adam_rate=4e-3)
+    return fit(initialise(DRAFT, seed), divergence, batch, plan, state_file, report)

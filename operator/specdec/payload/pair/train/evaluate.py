@@ -1,0 +1,234 @@
+"""Figures of the finished pair: held-out loss, acceptance by draft length, repetition, digests."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from .checkpoint import read_checkpoint, sha256, write_bytes, write_json
+from .data import Corpus, encode
+from .model import DRAFT, TARGET, Params, Shape, empty_cache, forward, step
+from .target import held_out_loss
+
+NEW_TOKENS = 128
+DRAFT_LENGTHS = (1, 2, 3, 4, 6, 8)
+REPEAT = 8
+PROVED_LENGTH = 4
+
+Ids = list[int]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What speculation did on one prompt: per round, where it began and how many were accepted."""
+
+    starts: list[int]
+    drafted: list[int]
+    accepted: list[int]
+
+
+def write_prompts(path: Path, prompts: list[dict[str, str]]) -> None:
+    """Write prompts as JSON lines."""
+    write_bytes(path, "".join(json.dumps(prompt) + "\n" for prompt in prompts).encode())
+
+
+def read_prompts(path: Path, tokenizer: Tokenizer) -> list[Ids]:
+    """The prompts as token ids."""
+    lines = path.read_text().splitlines()
+    return [tokenizer.encode(json.loads(line)["prompt"]).ids for line in lines]
+
+
+def _padded(rows: list[Ids], length: int) -> NDArray[np.int32]:
+    table = np.zeros((len(rows), length), np.int32)
+    for index, row in enumerate(rows):
+        table[index, : len(row)] = row
+    return table
+
+
+def greedy(params: Params, prompts: list[Ids], shape: Shape) -> list[Ids]:
+    """Each prompt's `NEW_TOKENS` greedy continuation tokens, by cached decoding; no early end."""
+    lengths = np.asarray([len(prompt) for prompt in prompts])
+    total = int(lengths.max()) + NEW_TOKENS
+    rows = jnp.asarray(_padded(prompts, total))
+
+    def advance(carry: tuple[Any, Any], at: jax.Array) -> tuple[object, object]:
+        token, cache = carry
+        logits, cache = step(params, cache, token, at, shape)
+        given = rows[:, jnp.minimum(at + 1, total - 1)]
+        following = jnp.where(at + 1 < lengths, given, logits.argmax(-1)).astype(jnp.int32)
+        return (following, cache), following
+
+    start = (rows[:, 0], empty_cache(shape, len(prompts)))
+    _, chosen = jax.lax.scan(advance, start, jnp.arange(total - 1))
+    table = np.asarray(chosen).T
+    return [row[n - 1 : n - 1 + NEW_TOKENS].tolist() for row, n in zip(table, lengths, strict=True)]
+
+
+def _best_next(params: Params, rows: NDArray[np.int32], shape: Shape) -> NDArray[np.int32]:
+    logits = jax.jit(forward, static_argnums=2)(params, jnp.asarray(rows), shape)
+    return np.asarray(logits.argmax(-1), np.int32)
+
+
+def agreement(draft: Params, prompts: list[Ids], outputs: list[Ids]) -> list[list[bool]]:
+    """For each output token: would the draft, given all before it, have chosen it?
+
+    That alone fixes what greedy speculation accepts at any draft length, because as long as tokens
+    are accepted the draft sees exactly the target's own text.
+    """
+    full = [prompt + output for prompt, output in zip(prompts, outputs, strict=True)]
+    best = _best_next(draft, _padded(full, max(map(len, full))), DRAFT)
+    return [
+        (best[i, len(prompts[i]) - 1 : len(full[i]) - 1] == np.asarray(outputs[i])).tolist()
+        for i in range(len(full))
+    ]
+
+
+def count_rounds(agrees: list[bool], draft_length: int) -> Rounds:
+    """Replay greedy speculation: each round gives the accepted tokens and one of the target's."""
+    rounds = Rounds([], [], [])
+    at = 0
+    while at < len(agrees):
+        # The last token of a round is the target's own, so one place is always left to it.
+        offered = min(draft_length, len(agrees) - at - 1)
+        accepted = 0
+        while accepted < offered and agrees[at + accepted]:
+            accepted += 1
+        rounds.starts.append(at)
+        rounds.drafted.append(offered)
+        rounds.accepted.append(accepted)
+        at += accepted + 1
+    return rounds
+
+
+def first_repeat(output: Ids) -> int:
+    """Index of the token that completes the first repeated 8-gram; the length where none repeats."""
+    seen: set[tuple[int, ...]] = set()
+    for end in range(REPEAT, len(output) + 1):
+        gram = tuple(output[end - REPEAT : end])
+        if gram in seen:
+            return end - 1
+        seen.add(gram)
+    return len(output)
+
+
+def acceptance(agrees: list[list[bool]], outputs: list[Ids], draft_length: int) -> dict[str, float]:
+    """Acceptance over all prompts in percent of drafted tokens, and tokens per target step.
+
+    A round counts as before the repetition when it begins before the token that completes the
+    output's first repeated 8-gram.
+    """
+    early, late = np.zeros(3), np.zeros(3)
+    for row, output in zip(agrees, outputs, strict=True):
+        rounds = count_rounds(row, draft_length)
+        border = first_repeat(output)
+        for start, drafted, accepted in zip(
+            rounds.starts, rounds.drafted, rounds.accepted, strict=True
+        ):
+            side = early if start < border else late
+            side += (drafted, accepted, 1)
+    both = early + late
+    return {
+        "draft_length": draft_length,
+        "accepted_percent": _percent(both),
+        "tokens_per_target_step": round(float((both[1] + both[2]) / both[2]), 3),
+        "accepted_percent_before_repeat": _percent(early),
+        "accepted_percent_after_repeat": _percent(late),
+    }
+
+
+def _percent(counts: NDArray[np.float64]) -> float:
+    return round(100 * float(counts[1] / max(counts[0], 1)), 1)
+
+
+def speculate(
+    target: Params, draft: Params, prompts: list[Ids], draft_length: int
+) -> tuple[list[Ids], int]:
+    """Greedy speculation done in full, every draft token drafted and verified.
+
+    All prompts advance together over one fixed-size table, without a cache, so that this shares no
+    shortcut with `agreement`. Returns the outputs and the number of target steps.
+    """
+    total = max(map(len, prompts)) + NEW_TOKENS + draft_length
+    table = _padded(prompts, total)
+    ends = np.asarray([len(prompt) for prompt in prompts])
+    goals = ends + NEW_TOKENS
+    steps = 0
+    while (ends < goals).any():
+        steps += int((ends < goals).sum())
+        for offset in range(draft_length):
+            guesses = _best_next(draft, table, DRAFT)
+            for row, end in enumerate(ends):
+                table[row, end + offset] = guesses[row, end + offset - 1]
+        wanted = _best_next(target, table, TARGET)
+        for row in np.flatnonzero(ends < goals):
+            accepted, end = 0, int(ends[row])
+            offered = min(draft_length, int(goals[row]) - end - 1)
+            while accepted < offered and table[row, end + accepted] == wanted[row, end + accepted - 1]:
+                accepted += 1
+            table[row, end + accepted] = wanted[row, end + accepted - 1]
+            ends[row] = end + accepted + 1
+    outputs = [table[i, len(p) : goals[i]].tolist() for i, p in enumerate(prompts)]
+    return outputs, steps
+
+
+def write_figures(out: Path, work: Path, corpus: Corpus, tokenizer: Tokenizer) -> str:
+    """Measure the pair in `out`, write its `manifest.json`, and return a one-line summary."""
+    target, draft = read_checkpoint(out / "target"), read_checkpoint(out / "draft")
+    held_out = encode(tokenizer, list(corpus.held_out.values()))
+    prompts = read_prompts(out / "prompts.jsonl", tokenizer)
+    outputs = greedy(target, prompts, TARGET)
+    agrees = agreement(draft, prompts, outputs)
+    table = [acceptance(agrees, outputs, length) for length in DRAFT_LENGTHS]
+    proved, steps = speculate(target, draft, prompts, PROVED_LENGTH)
+    identical = sum(left == right for left, right in zip(proved, outputs, strict=True))
+    size = sum(path.stat().st_size for path in _shipped(out))
+    manifest = {
+        "corpus": {
+            "python": platform.python_version(),
+            "train_files": len(corpus.train),
+            "train_bytes": sum(len(text.encode()) for text in corpus.train.values()),
+            "held_out_files": sorted(corpus.held_out),
+            "held_out_bytes_per_token": round(
+                sum(len(text.encode()) for text in corpus.held_out.values()) / len(held_out), 2
+            ),
+        },
+        "training": {name: _steps_done(work / f"{name}.npz") for name in ("target", "draft")},
+        "held_out": {
+            "target": held_out_loss(target, held_out, TARGET),
+            "draft": held_out_loss(draft, held_out, DRAFT),
+        },
+        "speculation": {
+            "prompts": len(prompts),
+            "new_tokens": NEW_TOKENS,
+            "outputs_that_repeat": sum(first_repeat(output) < NEW_TOKENS for output in outputs),
+            "acceptance": table,
+            "full_speculation": {
+                "draft_length": PROVED_LENGTH,
+                "identical_outputs": identical,
+                "tokens_per_target_step": round(len(prompts) * NEW_TOKENS / steps, 3),
+            },
+        },
+        "bytes": size,
+        "sha256": {path.relative_to(out).as_posix(): sha256(path) for path in _shipped(out)},
+    }
+    write_json(out / "manifest.json", manifest)
+    return f"{size} bytes, identical {identical}/{len(prompts)}, {json.dumps(table)}"
+
+
+def _shipped(out: Path) -> list[Path]:
+    """Every file of the pair but the manifest and the folder of training code."""
+    return sorted([*(out / "target").iterdir(), *(out / "draft").iterdir(), out / "prompts.jsonl"])
+
+
+def _steps_done(state_file: Path) -> dict[str, int]:
+    with np.load(state_file) as stored:
+        return {"steps": int(stored["step"])}
