@@ -1,0 +1,294 @@
+"""The API server behind seven verbs; the only module that knows the Kubernetes client.
+
+Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
+is never taken on what was true a while ago.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.dynamic import DynamicClient
+
+from specdec import metrics
+from specdec.api import names
+from specdec.api.conditions import Transition
+from specdec.api.model import API_VERSION, KIND, PLURAL
+
+Json = dict[str, Any]
+
+# Everything the operator touches. A table instead of discovery: no requests at start, no cache
+# file on a read-only root.
+PLURALS = {
+    (API_VERSION, KIND): PLURAL,
+    ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
+    ("v1", "ConfigMap"): "configmaps",
+    ("v1", "Pod"): "pods",
+    ("v1", "Service"): "services",
+    ("apps/v1", "Deployment"): "deployments",
+    ("batch/v1", "Job"): "jobs",
+    ("events.k8s.io/v1", "Event"): "events",
+}
+
+APPLY = "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
+# Creation of Services reaches seconds on a busy server, so a client must be patient.
+TIMEOUT = 60.0
+PAGE = 500
+
+
+class ClusterError(Exception):
+    """A request that did not do what was asked; the message is fit for a user."""
+
+
+class Conflict(ClusterError):  # noqa: N818 - named for what it is, as the server does
+    """Someone else wrote meanwhile: read again and decide again."""
+
+
+class Transient(ClusterError):  # noqa: N818
+    """No answer, or one that will be different later: try again."""
+
+
+class Rejected(ClusterError):  # noqa: N818
+    """The server refuses; repeating does not help until somebody changes something.
+
+    `code` is the HTTP status, `target` the object in question, `words` the server's own sentence.
+    """
+
+    def __init__(self, code: int, target: str, words: str) -> None:
+        super().__init__(f"the API server rejects {target}: {words}")
+        self.code = code
+        self.target = target
+        self.words = words
+
+
+class Missing(Rejected):
+    """404: neither the object nor the place it should be in exists."""
+
+
+def path(api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str:
+    """The URL path of a collection or of one object; raises KeyError for a kind not in use."""
+    root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
+    place = f"/namespaces/{namespace}" if namespace else ""
+    leaf = f"/{name}" if name else ""
+    return f"{root}{place}/{PLURALS[api_version, kind]}{leaf}"
+
+
+def convert(error: Exception, target: str) -> ClusterError:
+    """The one place that turns the client's errors into ours."""
+    if not isinstance(error, ApiException):
+        kind = type(error).__name__
+        return Transient(f"the API server did not answer about {target}: {error or kind}")
+    words = server_words(error)
+    status = error.status
+    if status == 409:
+        return Conflict(f"{target} changed meanwhile: {words}")
+    if status == 404:
+        return Missing(status, target, words)
+    # 401 comes while a rotated token is not yet in place.
+    if status in (401, 408, 429) or not 400 <= status < 500:
+        return Transient(f"the API server answers {status} about {target}: {words}")
+    return Rejected(status, target, words)
+
+
+def server_words(error: ApiException) -> str:
+    """The message of the Status object in an error's body, else the HTTP reason."""
+    try:
+        body = json.loads(error.body or "null")
+    except ValueError:
+        body = None
+    message = body.get("message") if isinstance(body, dict) else None
+    return str(message or error.reason or f"HTTP {error.status}")
+
+
+class Cluster:
+    """Get, list, apply, patch, delete, apply_status and record_event on one API server."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._dynamic = DynamicClient(client)  # type: ignore[no-untyped-call]
+
+    async def get(
+        self, api_version: str, kind: str, namespace: str | None, name: str
+    ) -> Json | None:
+        """The object, or None when it does not exist."""
+        try:
+            return await self._send("get", api_version, kind, namespace, name)
+        except Missing:
+            return None
+
+    async def list(
+        self, api_version: str, kind: str, namespace: str | None, selector: str = ""
+    ) -> list[Json]:
+        """Every object that a label selector takes; of all namespaces when none is given.
+
+        Items carry apiVersion and kind, which the server leaves out of lists.
+        """
+        found: list[Json] = []
+        token: str | None = None
+        while True:
+            page = await self._send(
+                "list",
+                api_version,
+                kind,
+                namespace,
+                label_selector=selector or None,
+                limit=PAGE,
+                _continue=token,
+            )
+            found += [{"apiVersion": api_version, "kind": kind, **item} for item in page["items"]]
+            token = page["metadata"].get("continue")
+            if not token:
+                return found
+
+    async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
+        """Server-side apply of a complete intent; returns the object as it is now."""
+        return await self._send(
+            "apply",
+            **identity(body),
+            body=body,
+            content_type=APPLY,
+            field_manager=manager,
+            force_conflicts=True,
+        )
+
+    async def patch(self, target: Mapping[str, Any], change: Json) -> Json:
+        """A strategic merge patch: for taking one member out of a list others write too."""
+        return await self._send("patch", **identity(target), body=change, content_type=STRATEGIC)
+
+    async def delete(
+        self, api_version: str, kind: str, namespace: str, name: str, uid: str | None = None
+    ) -> bool:
+        """Delete an object and, in the background, what it owns; False when it was gone.
+
+        With `uid` only that very object is deleted, never a namesake made meanwhile.
+        """
+        options: Json = {"propagationPolicy": "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._send("delete", api_version, kind, namespace, name, body=options)
+        except Missing:
+            return False
+        return True
+
+    async def apply_status(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> bool:
+        """Server-side apply of a status; False when the resource is gone."""
+        try:
+            await self._send(
+                "apply_status",
+                **identity(body),
+                subresource="status",
+                body=body,
+                content_type=APPLY,
+                field_manager=manager,
+                force_conflicts=True,
+            )
+        except Missing:
+            return False
+        return True
+
+    async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
+        """One event about a changed condition of a resource."""
+        event = event_of(regarding, transition, datetime.now(UTC))
+        await self._send(
+            "create", "events.k8s.io/v1", "Event", event["metadata"]["namespace"], body=event
+        )
+
+    async def _send(
+        self,
+        verb: str,
+        api_version: str,
+        kind: str,
+        namespace: str | None,
+        name: str | None = None,
+        subresource: str = "",
+        **options: Any,
+    ) -> Json:
+        target = " ".join(filter(None, (kind, name)))
+        url = path(api_version, kind, namespace, name) + (subresource and f"/{subresource}")
+        code = 0
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                answer = await self._dynamic.request(
+                    METHODS[verb], url, serialize=False, **options
+                )
+                code = answer.status
+                value: Json = await answer.json()
+                return value
+        except ApiException as error:
+            code = error.status or 0
+            raise convert(error, target) from error
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise convert(error, target) from error
+        finally:
+            metrics.API_REQUESTS.labels(verb, kind, code).inc()
+
+
+METHODS = {
+    "get": "get",
+    "list": "get",
+    "apply": "patch",
+    "apply_status": "patch",
+    "patch": "patch",
+    "delete": "delete",
+    "create": "post",
+}
+
+
+def identity(body: Mapping[str, Any]) -> Json:
+    """The keyword arguments that name the object of a manifest."""
+    return {
+        "api_version": body["apiVersion"],
+        "kind": body["kind"],
+        "namespace": body["metadata"]["namespace"],
+        "name": body["metadata"]["name"],
+    }
+
+
+def event_of(regarding: Mapping[str, Any], transition: Transition, at: datetime) -> Json:
+    """An events.k8s.io/v1 Event; its note is cut at the server's limit of 1024 bytes."""
+    meta, condition = regarding["metadata"], transition.condition
+    stamp = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    unique = names.digest([meta["uid"], condition.type, condition.reason, stamp])[:16]
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{meta['name']}.{unique}", "namespace": meta["namespace"]},
+        "eventTime": stamp,
+        "type": "Warning" if transition.warning else "Normal",
+        "reason": condition.reason,
+        "action": str(condition.type),
+        "note": condition.message.encode()[:1024].decode(errors="ignore"),
+        "regarding": {
+            "apiVersion": regarding["apiVersion"],
+            "kind": regarding["kind"],
+            "name": meta["name"],
+            "namespace": meta["namespace"],
+            "uid": meta["uid"],
+        },
+        "reportingController": "specdec.dev/operator",
+        "reportingInstance": os.environ.get("HOSTNAME", "specdec-operator")[:128],
+    }
+
+
+@asynccontextmanager
+async def connect() -> AsyncIterator[Cluster]:
+    """A Cluster logged in as the pod's service account, else by KUBECONFIG or ~/.kube/config."""
+    settings = Configuration()
+    try:
+        config.load_incluster_config(settings)  # type: ignore[no-untyped-call]
+    except config.ConfigException:
+        await config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+    settings.retries = 0  # the queue backs off; a second layer of retries would only hide trouble
+    async with ApiClient(settings) as client:
+        yield Cluster(client)
