@@ -1,11 +1,33 @@
 """Pure: what was read in, what to do out. The chain stops at the first stage that is not done."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specdec.api.conditions import Condition
-from specdec.observed import Object, Ref
+from specdec.api import names
+from specdec.api.conditions import Condition, Type
+from specdec.api.model import SpeculativeModel
+from specdec.observed import Object, Observed, Ref
+from specdec.stages import ready, serving, work
+from specdec.stages.accept import accept
+from specdec.stages.engines import engines
+from specdec.stages.fetch import fetch
+from specdec.stages.network import network
+from specdec.stages.repository import repository
+from specdec.stages.stage import POLL, Context, Images, Outcome, Stage
+from specdec.stages.storage import storage, volume_of
+
+CHAIN: tuple[Stage, ...] = (
+    accept,
+    storage,
+    fetch,
+    engines,
+    repository,
+    serving.serving,
+    network,
+)
+# Results that outlive their Jobs, and the address: kept while a stage before them is not done.
+_KEPT = ("models", "engines", "repository", "serving", "url")
 
 
 @dataclass(frozen=True)
@@ -21,3 +43,84 @@ class Decision:
     conditions: tuple[Condition, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     requeue_after: float | None = None
+
+
+def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decision:
+    """Run the chain on what was read and say what to write."""
+    context = Context(model, observed, images)
+    outcomes: list[Outcome] = []
+    for stage in CHAIN:
+        outcome = stage(context)
+        outcomes.append(outcome)
+        context = replace(context, facts=outcome.facts)
+        if not outcome.proceed:
+            break
+    else:
+        return _decision(context, outcomes)
+    return _decision(context, [*outcomes, _meanwhile(context)])
+
+
+def _meanwhile(context: Context) -> Outcome:
+    """What goes on while the chain waits: the pods of the previous revision, if there are any."""
+    live = context.observed.deployment
+    if live is None:
+        return Outcome((), context.facts, proceed=False)
+    condition = serving.available(context, None)
+    volume = volume_of(context.model, context.observed)
+    held = serving.parked(context, volume) if context.model.spec.suspend else None
+    settled = condition.status == "True" or condition.reason == "Suspended"
+    keep = network(context)
+    return Outcome(
+        (condition,),
+        context.facts,
+        proceed=False,
+        apply=((held,) if held else ()) + keep.apply,
+        status=keep.status,
+        retry_after=None if settled else POLL,
+    )
+
+
+def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
+    stages = ready.complete([c for outcome in outcomes for c in outcome.conditions])
+    summary = ready.summary(context.model, stages)
+    refs = [ref for outcome in outcomes for ref in outcome.delete]
+    if context.model.spec.suspend:
+        refs += map(work.delete, work.unfinished(context.observed, context.model))
+    waits = [o.retry_after for o in outcomes if o.retry_after is not None]
+    return Decision(
+        apply=tuple(obj for outcome in outcomes for obj in outcome.apply),
+        delete=tuple(dict.fromkeys(refs)),
+        conditions=(*stages, summary),
+        status=_status(context, outcomes, ready.phase(stages, summary)),
+        requeue_after=min(waits, default=None),
+    )
+
+
+def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
+    """The whole status but its conditions: what stages found, and what earlier ones had found."""
+    model, deployment = context.model, context.observed.deployment or {}
+    counts = deployment.get("status", {})
+    selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
+    status: dict[str, Any] = {
+        "observedGeneration": model.metadata.generation,
+        "phase": phase,
+        "replicas": counts.get("replicas", 0),
+        "readyReplicas": counts.get("readyReplicas", 0),
+        "selector": selector,
+        **{key: model.status[key] for key in _KEPT if key in model.status},
+    }
+    for outcome in outcomes:
+        found = dict(outcome.status)
+        plan = status.get("plan", {}) | found.pop("plan", {})
+        status |= found | ({"plan": plan} if plan else {})
+    status |= _served(context, outcomes)
+    return status
+
+
+def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:
+    """Which revision answers, known for sure only when all pods are of one revision."""
+    available = [c for o in outcomes for c in o.conditions if c.type == Type.AVAILABLE]
+    live = serving.live_revision(context.observed)
+    if live is None or not any(c.status == "True" for c in available):
+        return {}
+    return {"serving": {"revision": live.repository, "image": live.image}}

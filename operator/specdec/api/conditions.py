@@ -21,6 +21,76 @@ class Type(StrEnum):
     READY = "Ready"
 
 
+# Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
+BLOCKED = frozenset(
+    {
+        "ClaimLost",
+        "ClaimNotFound",
+        "ClaimPending",
+        "ContainerConfigError",
+        "CrashLoop",
+        "ImagePullFailed",
+        "NetworkError",
+        "OutOfMemory",
+        "RolloutStuck",
+        "SecretMissing",
+        "StartupTimeout",
+        "Unschedulable",
+    }
+)
+# Reasons that stay until somebody changes the resource, a checkpoint or deletes a failed Job.
+FAILED = frozenset(
+    {
+        "AuthFailed",
+        "BuildFailed",
+        "CheckpointCorrupt",
+        "ContextTooShort",
+        "DeadlineExceeded",
+        "EngineMismatch",
+        "EngineMissing",
+        "FetchFailed",
+        "ImageMissing",
+        "InvalidDevices",
+        "InvalidSpec",
+        "PublishFailed",
+        "Rejected",
+        "RevisionNotFound",
+        "SourceNotFound",
+        "SpecialTokensMismatch",
+        "TokenizerMismatch",
+        "UnsupportedArchitecture",
+        "UnsupportedBackend",
+        "UnsupportedMethod",
+        "UnsupportedVersion",
+        "VocabSizeMismatch",
+        "VolumeFull",
+    }
+)
+# Every reason that becomes a Warning event.
+PROBLEMS = BLOCKED | FAILED
+# Reasons that say how far things are.
+PROGRESS = frozenset(
+    {
+        "Bound",
+        "Building",
+        "Built",
+        "Fetched",
+        "Fetching",
+        "Fits",
+        "NotDeployed",
+        "PodsReady",
+        "Published",
+        "Publishing",
+        "Queued",
+        "Serving",
+        "Starting",
+        "Suspended",
+        "Valid",
+        "Waiting",
+    }
+)
+
+
 @dataclass(frozen=True)
 class Condition:
     """One statement; `reason` is a CamelCase word of the documented vocabulary."""
@@ -65,7 +135,9 @@ def merge(
 
 
 def transitions(
-    old: Iterable[Mapping[str, Any]], new: Iterable[Condition], bad: frozenset[str]
+    old: Iterable[Mapping[str, Any]],
+    new: Iterable[Condition],
+    bad: frozenset[str] = PROBLEMS,
 ) -> list[Transition]:
     """What is worth an event: a changed status or reason. Reasons in `bad` are warnings."""
     before = {item["type"]: (item["status"], item["reason"]) for item in old}

@@ -15,6 +15,7 @@ MODEL = f"{GROUP}/model"
 ENGINE = f"{GROUP}/engine"
 CLAIM = f"{GROUP}/claim"
 REPOSITORY = f"{GROUP}/repository"
+LABEL_LIMIT = 63
 
 # Inside every pod that mounts the volume.
 VOLUME = "/models"
@@ -74,11 +75,22 @@ def claim_name(model: SpeculativeModel) -> str:
     return model.spec.storage.existing_claim or f"{model.metadata.name}-models"
 
 
+def claim_label(claim: str) -> str:
+    """The claim as a label value: its name, or a hash of a name too long for a label."""
+    if len(claim) <= LABEL_LIMIT:
+        return claim
+    return hashlib.sha256(claim.encode()).hexdigest()[:32]
+
+
 def job_name(model: SpeculativeModel, stage: str, content: str) -> str:
     """`<name>-<stage>-<first 10 hex digits of the content hash>`."""
     return f"{model.metadata.name}-{stage}-{content[:10]}"
 
 
 def engine_job_name(key: str, claim: str) -> str:
-    """One Job for every engine and claim, whoever asks first."""
+    """One Job for every engine and claim, whoever asks first.
+
+    `claim` is what tells one volume from another: the uid of the claim, so that an engine built
+    on a volume that is gone does not pass for one on the volume that replaced it.
+    """
     return f"engine-{key[:16]}-{hashlib.sha256(claim.encode()).hexdigest()[:6]}"

@@ -6,7 +6,12 @@ from typing import Any
 
 from specdec.api.conditions import Condition
 from specdec.api.model import SpeculativeModel
+from specdec.desired.pod import Volume
 from specdec.observed import Object, Observed, Ref
+
+# How soon (seconds) to look again while a Job, pod or claim is under way: pods are not watched.
+POLL = 5.0
+NO_VOLUME = Volume(claim="", identity="", single_node=False)
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,11 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine wanted or built: content key (hex) and where it lies."""
+    """An engine wanted or built: content key (hex), its build plan and where it lies."""
 
     role: str
     key: str
+    plan: Mapping[str, Any]
 
     @property
     def path(self) -> str:
@@ -52,7 +58,7 @@ class Facts:
 
     version: str = ""
     image: str = ""
-    claim: str = ""
+    volume: Volume = NO_VOLUME
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
     engines_on_volume: frozenset[str] = frozenset()
     engines: Mapping[str, Engine] = field(default_factory=dict)

@@ -1,0 +1,29 @@
+"""What every child object has: name, labels and the owner that takes it along."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that say something: server-side apply wants no nulls and no empty noise."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def metadata(
+    model: SpeculativeModel,
+    name: str,
+    component: str,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Metadata of a child that belongs to one resource alone."""
+    return {
+        "name": name,
+        "namespace": model.metadata.namespace,
+        "labels": {**names.labels(model, component), **(labels or {})},
+        "ownerReferences": names.owned_by(model),
+        **given(annotations=dict(annotations or {})),
+    }

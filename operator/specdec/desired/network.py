@@ -1,0 +1,27 @@
+"""The Service in front of the serving pods."""
+
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired.child import metadata
+from specdec.desired.serving import PORTS
+
+
+def service(model: SpeculativeModel) -> dict[str, Any]:
+    """A ClusterIP Service with the ports of a tritonserver by name."""
+    ports = [
+        {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
+        for name, port in PORTS.items()
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(model, model.metadata.name, "network"),
+        "spec": {"type": "ClusterIP", "selector": names.selector(model), "ports": ports},
+    }
+
+
+def url(model: SpeculativeModel) -> str:
+    """Where clients inside the cluster reach the HTTP endpoint."""
+    return f"http://{model.metadata.name}.{model.metadata.namespace}.svc:{PORTS['http']}"

@@ -1,0 +1,166 @@
+"""What all our pods share: the restricted security profile, the one volume and small mounts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired.child import given
+
+USER = 10001
+GPU = "nvidia.com/gpu"
+_HOSTNAME = "kubernetes.io/hostname"
+_TMP = "tmp"
+_MODELS = "models"
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The claim every stage works on.
+
+    `identity` tells one volume from another of the same name (the claim's uid); `single_node`
+    says that all its pods must run on one node (ReadWriteOnce).
+    """
+
+    claim: str
+    identity: str
+    single_node: bool
+
+
+@dataclass(frozen=True)
+class Container:
+    """The one container of a pod; `mounts` are those beside the volume and /tmp."""
+
+    name: str
+    image: str
+    pull_policy: str
+    command: Sequence[str]
+    env: Sequence[Mapping[str, Any]] = ()
+    mounts: Sequence[Mapping[str, Any]] = ()
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    models_read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a pod may run; pod-shaped fields of the spec, passed through."""
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    affinity: Mapping[str, Any] = field(default_factory=dict)
+
+
+def labels(base: Mapping[str, str], volume: Volume) -> dict[str, str]:
+    """Pod labels: `base` and the claim, by which pods of a single-node volume find together."""
+    return {**base, names.CLAIM: names.claim_label(volume.claim)}
+
+
+def template(
+    container: Container,
+    volume: Volume,
+    pod_labels: Mapping[str, str],
+    placement: Placement = Placement(),
+    volumes: Sequence[Mapping[str, Any]] = (),
+    **spec: Any,
+) -> dict[str, Any]:
+    """A pod template under the restricted profile; `spec` adds or overrides pod fields."""
+    claim = {"claimName": volume.claim} | given(readOnly=container.models_read_only)
+    return {
+        "metadata": {"labels": dict(pod_labels)},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": _pod_security(),
+            "containers": [_container(container)],
+            "volumes": [
+                {"name": _MODELS, "persistentVolumeClaim": claim},
+                {"name": _TMP, "emptyDir": {}},
+                *(dict(v) for v in volumes),
+            ],
+            **given(
+                nodeSelector=dict(placement.node_selector),
+                tolerations=[dict(t) for t in placement.tolerations],
+                affinity=_affinity(placement.affinity, volume),
+            ),
+            **spec,
+        },
+    }
+
+
+def job_spec(template_: Mapping[str, Any], backoff: int, deadline: int | None) -> dict[str, Any]:
+    """A Job that keeps its failed pods readable; a drained node does not count as a failure."""
+    ignore = {
+        "action": "Ignore",
+        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+    }
+    return {
+        "backoffLimit": backoff,
+        "podFailurePolicy": {"rules": [ignore]},
+        **given(activeDeadlineSeconds=deadline),
+        "template": dict(template_),
+    }
+
+
+def with_gpus(resources: Mapping[str, Any], gpus: int) -> dict[str, Any]:
+    """The user's resources with the number of GPUs that the devices ask for."""
+    if gpus == 0:
+        return dict(resources)
+    return {**resources, "limits": {**resources.get("limits", {}), GPU: str(gpus)}}
+
+
+def pull_secrets(model: SpeculativeModel) -> list[dict[str, str]]:
+    """The pull secrets of the resource, for every pod that it causes."""
+    return [{"name": secret.name} for secret in model.spec.runtime.pull_secrets]
+
+
+def _container(container: Container) -> dict[str, Any]:
+    models = {"name": _MODELS, "mountPath": names.VOLUME}
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imagePullPolicy": container.pull_policy,
+        # The kubelet expands $(NAME) in a command, even to the value of a secret; $$ stays a $.
+        "command": [argument.replace("$", "$$") for argument in container.command],
+        "env": [{"name": "HOME", "value": "/tmp"}, *(dict(e) for e in container.env)],  # noqa: S108
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [
+            models | given(readOnly=container.models_read_only),
+            {"name": _TMP, "mountPath": "/tmp"},  # noqa: S108
+            *(dict(m) for m in container.mounts),
+        ],
+        **given(resources=dict(container.resources)),
+        **container.extra,
+    }
+
+
+def _pod_security() -> dict[str, Any]:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        # Only the volume's root is looked at: re-owning terabytes on every mount takes minutes.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _affinity(affinity: Mapping[str, Any], volume: Volume) -> dict[str, Any]:
+    """The user's affinity, and for a single-node volume the company of the claim's other pods."""
+    if not volume.single_node:
+        return dict(affinity)
+    term = {
+        "labelSelector": {"matchLabels": {names.CLAIM: names.claim_label(volume.claim)}},
+        "topologyKey": _HOSTNAME,
+    }
+    pods = dict(affinity.get("podAffinity", {}))
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    pods[required] = [*pods.get(required, []), term]
+    return {**affinity, "podAffinity": pods}

@@ -1,0 +1,111 @@
+"""The ConfigMap with the rendered model repository, and the Job that publishes it.
+
+A ConfigMap's keys are flat and a repository is nested: each file gets a key of its own and the
+Job's volume projects the keys back to their paths.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired.child import metadata
+from specdec.desired.fetch import own_job
+from specdec.desired.pod import Container, Volume
+
+FILES = "/specdec/repository"
+EXPECTATIONS = "/specdec/expectations"
+EXPECTATIONS_KEY = "expectations.json"
+# The API server's limit on one ConfigMap, less room for metadata.
+LIMIT_BYTES = 1024 * 1024 - 16 * 1024
+_RESOURCES = {
+    "requests": {"cpu": "100m", "memory": "64Mi"},
+    "limits": {"memory": "256Mi"},
+}
+
+
+def revision(
+    files: Mapping[str, str], engines: Sequence[Mapping[str, Any]], volume: Volume
+) -> str:
+    """The content hash of a repository: its files, what it expects of engines, and its volume."""
+    content = {"files": dict(files), "engines": list(engines), "volume": volume.identity}
+    return names.digest(content)
+
+
+def job_name(model: SpeculativeModel, revision_: str) -> str:
+    """The name of the publish Job and of its ConfigMap."""
+    return names.job_name(model, "publish", revision_)
+
+
+def config_map(
+    model: SpeculativeModel,
+    revision_: str,
+    files: Mapping[str, str],
+    engines: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """All files of the repository and what the Job has to check.
+
+    Raises:
+        ValueError: the files do not fit into one ConfigMap.
+    """
+    digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in files.items()}
+    expectations = {"hash": revision_, "files": digests, "engines": list(engines)}
+    data = {_key(path): text for path, text in files.items()}
+    data[EXPECTATIONS_KEY] = names.canonical(expectations)
+    size = sum(len(key) + len(text.encode()) for key, text in data.items())
+    if size > LIMIT_BYTES:
+        raise ValueError(
+            f"the model repository has {size} bytes and a ConfigMap holds {LIMIT_BYTES}"
+        )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(model, revision_),
+        "data": data,
+    }
+
+
+def job(
+    model: SpeculativeModel, revision_: str, paths: Sequence[str], volume: Volume, image: str
+) -> dict[str, Any]:
+    """The publish Job; `image` is the operator's own, `paths` are the repository's files."""
+    name = job_name(model, revision_)
+    container = Container(
+        name="publish",
+        image=image,
+        pull_policy="IfNotPresent",
+        command=[
+            *("python", "-m", "specdec.jobs.publish", "--repository", FILES),
+            *("--expectations", f"{EXPECTATIONS}/{EXPECTATIONS_KEY}"),
+        ],
+        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
+        mounts=[
+            {"name": "repository", "mountPath": FILES, "readOnly": True},
+            {"name": "expectations", "mountPath": EXPECTATIONS, "readOnly": True},
+        ],
+        resources=_RESOURCES,
+    )
+    items = [{"key": _key(path), "path": path} for path in sorted(paths)]
+    expected = [{"key": EXPECTATIONS_KEY, "path": EXPECTATIONS_KEY}]
+    volumes = [
+        {"name": "repository", "configMap": {"name": name, "items": items}},
+        {"name": "expectations", "configMap": {"name": name, "items": expected}},
+    ]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(model, revision_),
+        "spec": own_job(model, container, volume, "publish", volumes),
+    }
+
+
+def _metadata(model: SpeculativeModel, revision_: str) -> dict[str, Any]:
+    short = {names.REPOSITORY: revision_[:16]}
+    return metadata(model, job_name(model, revision_), "publish", labels=short)
+
+
+def _key(path: str) -> str:
+    """A ConfigMap key for a path: readable, and distinct for distinct paths."""
+    short = hashlib.sha256(path.encode()).hexdigest()[:8]
+    return f"{short}-{path.rpartition('/')[2]}"

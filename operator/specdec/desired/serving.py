@@ -1,0 +1,101 @@
+"""The Deployment of tritonserver pods on one published repository."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired import pod
+from specdec.desired.child import given, metadata
+from specdec.desired.pod import Container, Placement, Volume
+from specdec.triton.launch import server_argv
+
+PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+CONTAINER = "server"
+_PERIOD = 5
+# Endpoints are removed while the server still answers: a client in between loses nothing.
+_LINGER = 5
+_MARGIN = 15
+
+
+@dataclass(frozen=True)
+class Revision:
+    """What is served: a published repository (hash) by an image on a number of GPUs per pod."""
+
+    repository: str
+    image: str
+    gpus: int = 0
+
+
+def deployment(
+    model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
+) -> dict[str, Any]:
+    """The Deployment `<name>`: new pods come before old ones go."""
+    full = {names.REPOSITORY: revision.repository}
+    short = {names.REPOSITORY: revision.repository[:16]}
+    labels = pod.labels(names.labels(model, "server"), volume) | short
+    serving = model.spec.serving
+    drain = serving.drain.timeout_seconds
+    template = pod.template(
+        _container(model, revision),
+        volume,
+        labels,
+        Placement(serving.node_selector, serving.tolerations, serving.affinity),
+        [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": serving.shared_memory}}],
+        terminationGracePeriodSeconds=drain + _LINGER + _MARGIN,
+        **given(imagePullSecrets=pod.pull_secrets(model)),
+    )
+    template["metadata"]["annotations"] = full
+    budget = serving.probes.startup_budget_seconds
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(model, model.metadata.name, "server", annotations=full),
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 2,
+            "progressDeadlineSeconds": budget + 300,
+            "selector": {"matchLabels": names.selector(model)},
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            "template": template,
+        },
+    }
+
+
+def _container(model: SpeculativeModel, revision: Revision) -> Container:
+    serving = model.spec.serving
+    repository = f"{names.REPOSITORIES}/{revision.repository}"
+    budget = serving.probes.startup_budget_seconds
+    return Container(
+        name=CONTAINER,
+        image=revision.image,
+        pull_policy=model.spec.runtime.pull_policy,
+        command=server_argv(repository, exit_timeout_seconds=serving.drain.timeout_seconds),
+        mounts=[{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+        resources=pod.with_gpus(serving.resources, revision.gpus),
+        models_read_only=True,
+        extra={
+            "ports": [
+                {"name": name, "containerPort": port, "protocol": "TCP"}
+                for name, port in PORTS.items()
+            ],
+            "startupProbe": _probe("ready", math.ceil(budget / _PERIOD)),
+            "readinessProbe": _probe("ready", 3),
+            "livenessProbe": _probe("live", 6),
+            "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(_LINGER)]}}},
+        },
+    )
+
+
+def _probe(what: str, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": f"/v2/health/{what}", "port": "http", "scheme": "HTTP"},
+        "periodSeconds": _PERIOD,
+        "timeoutSeconds": 4,
+        "failureThreshold": failures,
+        "successThreshold": 1,
+    }

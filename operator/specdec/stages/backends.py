@@ -1,0 +1,197 @@
+"""A backend as a strategy: what differs between backends, and nothing else, is in here.
+
+Stages ask the strategy of the resource's backend; none of them asks which backend it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Protocol
+
+from specdec.api import names
+from specdec.api.model import Backend, Lookahead, Method, ModelSpec, SpeculativeModel
+from specdec.desired.serving import Revision
+from specdec.stages.stage import Checkpoint, Engine, Facts, Images
+from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan
+
+_DTYPES = {
+    "Auto": "auto",
+    "Float32": "float32",
+    "Float16": "float16",
+    "BFloat16": "bfloat16",
+}
+
+
+class Strategy(Protocol):
+    """What a stage may ask of a backend."""
+
+    def default_image(self, images: Images) -> str:
+        """The release's server image; empty when the release has none."""
+
+    def scripts(self) -> Mapping[str, str]:
+        """The engine-build program: source text by file name."""
+
+    def devices(self, model: SpeculativeModel) -> dict[str, tuple[int, ...]]:
+        """GPU ordinals inside the pod by role; empty when a model runs on the CPU."""
+
+    def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
+        """The engine of a checkpoint; its key holds everything that changes the engine's bytes."""
+
+    def repository(self, model: SpeculativeModel, facts: Facts) -> RepositoryPlan:
+        """The model repository over the engines in `facts`."""
+
+
+def strategy(backend: Backend) -> Strategy:
+    """The strategy of a backend that this release serves; KeyError for any other."""
+    return _STRATEGIES[backend]
+
+
+def gpus(devices: dict[str, tuple[int, ...]]) -> int:
+    """How many GPUs a pod needs so that every ordinal exists in it."""
+    return max((i + 1 for ids in devices.values() for i in ids), default=0)
+
+
+def max_draft_len(model: SpeculativeModel) -> int:
+    """The draft length (tokens) that the target's engine is built for.
+
+    Lookahead decoding (Fu et al., 2024) verifies G n-grams beside a window of W columns and N - 1
+    rows; the longest input of one step beyond the first token follows from W, N and G.
+    """
+    speculation = model.spec.speculation
+    if speculation.method is Method.DRAFT_TARGET:
+        return speculation.max_draft_tokens or 0
+    if speculation.method is Method.LOOKAHEAD:
+        sizes = speculation.lookahead or Lookahead()
+        n = sizes.ngram_size
+        first = 0 if n == 1 else n - 2
+        return first + (sizes.window_size - 1 + sizes.verification_set_size) * (n - 1)
+    return 0
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The CPU backend: GPUs are only taken when ordinals are given, to try their assignment."""
+
+    def default_image(self, images: Images) -> str:
+        """The reference image of the release."""
+        return images.reference
+
+    def scripts(self) -> Mapping[str, str]:
+        """The Python files of `payload/build`."""
+        return payload("build")
+
+    def devices(self, model: SpeculativeModel) -> dict[str, tuple[int, ...]]:
+        """Exactly the ordinals of the spec."""
+        return {role: spec.gpu.device_ids for role, spec in model.models.items()}
+
+    def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
+        """Key over the build plan, the image and the script; draft length defaults stay out."""
+        plan = self._plan(model, checkpoint, facts.version)
+        inputs = {
+            "plan": plan,
+            "image": facts.image,
+            "scripts": names.digest(dict(self.scripts())),
+            "gpuProduct": None,
+        }
+        key = names.digest(inputs)
+        output = f"{names.ENGINES}/{key}"
+        return Engine(checkpoint.role, key, {**plan, "key": key, "output": output})
+
+    def repository(self, model: SpeculativeModel, facts: Facts) -> RepositoryPlan:
+        """The layout of the wanted version over the engines."""
+        speculation = model.spec.speculation
+        sizes = speculation.lookahead or Lookahead()
+        devices = self.devices(model)
+        plans = {
+            role: _model_plan(spec, facts.engines[role].path, devices[role])
+            for role, spec in model.models.items()
+        }
+        drafting = speculation.method is Method.DRAFT_TARGET
+        lookahead = LookaheadPlan(sizes.window_size, sizes.ngram_size, sizes.verification_set_size)
+        return RepositoryPlan(
+            version=facts.version,
+            method=speculation.method.value,
+            tokenizer_dir=facts.checkpoints["target"].path,
+            target=plans["target"],
+            draft=plans.get("draft"),
+            lookahead=lookahead if speculation.method is Method.LOOKAHEAD else None,
+            max_batch_size=min(spec.limits.max_batch_size for spec in model.models.values()),
+            decoupled=model.spec.serving.streaming,
+            draft_tokens=draft_tokens(model),
+            max_draft_tokens=max_draft_len(model) if drafting else 0,
+            enable_kv_cache_reuse=model.spec.target.kv_cache.reuse,
+        )
+
+    def _plan(
+        self, model: SpeculativeModel, checkpoint: Checkpoint, version: str
+    ) -> dict[str, Any]:
+        spec = model.models[checkpoint.role]
+        method = model.spec.speculation.method
+        target = checkpoint.role == "target"
+        mode, lookahead = "none", None
+        if target and method is Method.DRAFT_TARGET:
+            mode = "draft_tokens_external"
+        elif target and method is Method.LOOKAHEAD:
+            mode = "lookahead_decoding"
+            sizes = model.spec.speculation.lookahead or Lookahead()
+            lookahead = sizes.model_dump(by_alias=True)
+        limits = spec.limits.model_dump(by_alias=True)
+        if method is Method.DRAFT_TARGET:
+            # Every round sends the whole sequence so far as the input of a new request.
+            limits["maxInputLen"] = limits["maxSeqLen"]
+        return {
+            "backend": Backend.REFERENCE.value,
+            "role": checkpoint.role,
+            "checkpoint": checkpoint.path,
+            "dtype": _DTYPES[spec.dtype],
+            "limits": limits,
+            "maxDraftTokens": max_draft_len(model) if target else 0,
+            "speculativeDecodingMode": mode,
+            "lookahead": lookahead,
+            "tensorParallel": spec.parallelism.tensor,
+            "pipelineParallel": spec.parallelism.pipeline,
+            "version": version,
+        }
+
+
+def draft_tokens(model: SpeculativeModel) -> int:
+    """The server's default draft length: the spec's, else as long as the engine allows."""
+    speculation = model.spec.speculation
+    if speculation.method is not Method.DRAFT_TARGET:
+        return 0
+    wanted = speculation.draft_tokens
+    return (speculation.max_draft_tokens or 0) if wanted is None else wanted
+
+
+@cache
+def payload(folder: str) -> Mapping[str, str]:
+    """The Python files of a folder under `payload/`; they ship with the package as they are."""
+    files = resources.files("specdec").joinpath("payload", folder).iterdir()
+    return {f.name: f.read_text("utf-8") for f in files if f.name.endswith(".py")}
+
+
+def _model_plan(spec: ModelSpec, engine_dir: str, devices: tuple[int, ...]) -> ModelPlan:
+    cache_ = spec.kv_cache
+    tokens, fraction = cache_.max_tokens, None
+    if cache_.memory_percent is not None:
+        fraction = f"{cache_.memory_percent / 100:.2f}"
+    elif tokens is None:
+        # Room for a full batch of full sequences: an explicit budget, so that two models in one
+        # server never race for what is free.
+        tokens = spec.limits.max_batch_size * spec.limits.max_seq_len
+    return ModelPlan(
+        engine_dir=engine_dir,
+        gpu_device_ids=devices,
+        max_tokens_in_paged_kv_cache=tokens,
+        kv_cache_fraction=fraction,
+    )
+
+
+def served(model: SpeculativeModel, facts: Facts) -> Revision:
+    """What the serving pods shall run."""
+    devices = strategy(model.spec.runtime.backend).devices(model)
+    return Revision(facts.repository, facts.image, gpus(devices))
+
+
+_STRATEGIES: dict[Backend, Strategy] = {Backend.REFERENCE: Reference()}

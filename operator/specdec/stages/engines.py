@@ -1,0 +1,173 @@
+"""EnginesReady: one build Job for each engine that is not on the volume yet, all at once."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
+from specdec.desired import engine as desired
+from specdec.observed import Object, Ref, result
+from specdec.stages import backends, progress, work
+from specdec.stages.progress import Words
+from specdec.stages.stage import POLL, Context, Engine, Outcome
+
+
+@dataclass(frozen=True)
+class _Build:
+    """Where one engine stands; `words` is None when it is built."""
+
+    engine: Engine
+    job: str
+    words: Words | None = None
+    seconds: int | None = None
+    apply: tuple[Object, ...] = ()
+    delete: tuple[Ref, ...] = ()
+
+
+def engines(context: Context) -> Outcome:
+    """Want every engine of the wanted state; go on when all are built."""
+    model, volume = context.model, context.facts.volume
+    strategy = backends.strategy(model.spec.runtime.backend)
+    wanted = [
+        strategy.engine(model, checkpoint, context.facts)
+        for checkpoint in context.facts.checkpoints.values()
+    ]
+    lost = _lost(context)
+    builds = [_rebuild(context, engine) if lost else _build(context, engine) for engine in wanted]
+    keep = {desired.job_name(engine.key, volume) for engine in wanted}
+    outdated = [
+        work.delete(name)
+        for name in work.unfinished(context.observed, model, "engine")
+        if name not in keep
+    ]
+    waiting = [b.words for b in builds if b.words]
+    facts = replace(context.facts, engines={e.role: e for e in wanted})
+    return Outcome(
+        (_condition(builds),),
+        facts,
+        proceed=not waiting,
+        apply=tuple(obj for b in builds for obj in b.apply),
+        delete=(*outdated, *lost, *(ref for b in builds for ref in b.delete)),
+        status={
+            "engines": [_entry(b) for b in builds],
+            "plan": {"engineKeys": {e.role: e.key for e in wanted}},
+        },
+        retry_after=_retry(waiting),
+    )
+
+
+def _retry(waiting: list[Words]) -> float | None:
+    """Failed Jobs wait for a person, whose deletion is an event; all else is looked at again."""
+    return POLL if any("kubectl delete job" not in words.message for words in waiting) else None
+
+
+def _build(context: Context, engine: Engine) -> _Build:
+    model, volume = context.model, context.facts.volume
+    name = desired.job_name(engine.key, volume)
+    state = work.look(context.observed, name)
+    told = result(state.pods).get("engine", {}) if state.state == "Complete" else {}
+    known = _remembered(context, engine, name)
+    if known is not None or state.state == "Complete":
+        seconds = told.get("seconds", (known or {}).get("seconds"))
+        return _Build(engine, name, seconds=None if seconds is None else round(seconds))
+    if engine.key[:16] in context.facts.engines_on_volume:
+        return _Build(engine, name)
+    if model.spec.suspend:
+        words = Words("Suspended", f"engine of the {engine.role} is not built while suspended")
+        return _Build(engine, name, words)
+    return _job(context, engine, state)
+
+
+def _job(context: Context, engine: Engine, state: work.Work) -> _Build:
+    model, volume = context.model, context.facts.volume
+    strategy = backends.strategy(model.spec.runtime.backend)
+    gpus = len(strategy.devices(model)[engine.role])
+    job = work.shaped(desired.job(model, engine.plan, volume, context.facts.image, gpus))
+    files = desired.config_map(model, engine.plan, volume, strategy.scripts())
+    name, role = state.name, engine.role
+    if state.state == "Deleting":
+        return _Build(engine, name, Words("Queued", f"{role}: Job {name} is being deleted"))
+    if work.outdated(state, job, model):
+        words = Words("Queued", f"{role}: Job {name} makes way for one with the changed settings")
+        return _Build(engine, name, words, delete=(work.delete(name),))
+    if state.state == "Absent":
+        words = Words("Queued", f"{role}: Job {name} is created")
+        return _Build(engine, name, words, apply=(files, job))
+    # A Job that another resource made is joined; one that is ours already is left as it is.
+    join = () if work.belongs(state.job, model) else (desired.joined(model, engine.key, volume),)
+    if state.state == "Failed":
+        words = progress.failed(name, state.job, state.pods, "BuildFailed")
+    else:
+        doing = f"builds the engine of the {role}"
+        words = progress.running(name, doing, "Building", state.pods)
+    words = Words(words.reason, f"{role}: {words.message}")
+    return _Build(engine, name, words, apply=(files, *join))
+
+
+def _remembered(context: Context, engine: Engine, job: str) -> Mapping[str, Any] | None:
+    """The status entry that says this very engine is built on this very volume."""
+    for entry in context.model.status.get("engines", []):
+        same = entry.get("key") == engine.key and entry.get("job") == job
+        if same and entry.get("state") == "Built":
+            return dict(entry)
+    return None
+
+
+def _lost(context: Context) -> tuple[Ref, ...]:
+    """Publish and fetch Jobs to forget when publishing found that an engine is gone."""
+    jobs = context.observed.jobs
+    for name, job in sorted(jobs.items()):
+        if not work.belongs(job, context.model):
+            continue
+        error = result(context.observed.pods_of(name)).get("error", {})
+        if isinstance(error, dict) and error.get("reason") == "EngineMissing":
+            fetch = [n for n in jobs if n.startswith(f"{context.model.metadata.name}-fetch-")]
+            return tuple(work.delete(n) for n in sorted({name, *fetch}))
+    return ()
+
+
+def _rebuild(context: Context, engine: Engine) -> _Build:
+    """Forget what is known of an engine; the next look builds it (or finds it) again."""
+    name = desired.job_name(engine.key, context.facts.volume)
+    words = Words(
+        "Queued", f"{engine.role}: an engine is gone from the volume, builds start again"
+    )
+    gone = (work.delete(name),) if name in context.observed.jobs else ()
+    return _Build(engine, name, words, delete=gone)
+
+
+def _condition(builds: list[_Build]) -> Condition:
+    waiting = [b.words for b in builds if b.words]
+    if not waiting:
+        keys = ", ".join(f"{b.engine.role} {b.engine.key[:16]}" for b in builds)
+        return Condition(Type.ENGINES_READY, "True", "Built", f"engines on the volume: {keys}")
+    worst = min(waiting, key=_rank)
+    done = len(builds) - len(waiting)
+    texts = "; ".join(words.message for words in sorted(waiting, key=_rank))
+    message = f"{done} of {len(builds)} engines built; {texts}"
+    return Condition(Type.ENGINES_READY, "False", worst.reason, message)
+
+
+def _rank(words: Words) -> int:
+    """What needs a person comes first, then what blocks, then what runs."""
+    order = (FAILED, BLOCKED, frozenset({"Building"}))
+    return next((i for i, reasons in enumerate(order) if words.reason in reasons), len(order))
+
+
+def _entry(build: _Build) -> dict[str, Any]:
+    return dict(_fields(build))
+
+
+def _fields(build: _Build) -> Iterator[tuple[str, Any]]:
+    yield "role", build.engine.role
+    yield "key", build.engine.key
+    yield "state", "Built" if build.words is None else _state(build.words)
+    yield "job", build.job
+    if build.seconds is not None:
+        yield "seconds", build.seconds
+    if build.words is not None:
+        yield "progress", build.words.message
+
+
+def _state(words: Words) -> str:
+    return words.reason if words.reason in ("Building", "Queued", "Suspended") else "Failed"

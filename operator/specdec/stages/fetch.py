@@ -1,0 +1,179 @@
+"""ModelsFetched and Compatible: checkpoints on the volume, looked at before any GPU is used."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specdec.api import compatibility
+from specdec.api.compatibility import Finding
+from specdec.api.conditions import Condition, Type
+from specdec.api.model import SpeculativeModel
+from specdec.desired import fetch as desired
+from specdec.observed import Ref, result
+from specdec.stages import progress, work
+from specdec.stages.progress import Words
+from specdec.stages.stage import POLL, Checkpoint, Context, Facts, Outcome
+
+Entries = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Fetched:
+    """What is known of the models: status entries by role, and engines seen on the volume."""
+
+    entries: Entries
+    engines: frozenset[str]
+
+
+def fetch(context: Context) -> Outcome:
+    """Run the fetch Job unless its results are known, then judge the pair."""
+    model, observed, volume = context.model, context.observed, context.facts.volume
+    job = work.shaped(desired.job(model, volume, context.images.operator))
+    name = job["metadata"]["name"]
+    state = work.look(observed, name)
+    told = result(state.pods) if state.state == "Complete" else {}
+    fetched = _known(context, told)
+    outdated = tuple(
+        work.delete(other)
+        for other in work.unfinished(observed, model, "fetch")
+        if other != name or fetched is not None
+    )
+    if fetched is not None:
+        return _judge(context, fetched, outdated)
+    if model.spec.suspend:
+        words = Words("Suspended", "nothing is fetched while spec.suspend is true")
+        return _waiting(context.facts, words, delete=outdated, retry=None)
+    if work.outdated(state, job, model):
+        outdated = (*outdated, work.delete(name))
+        words = Words("Queued", f"Job {name} makes way for one with the changed settings")
+        return _waiting(context.facts, words, delete=outdated)
+    if state.state == "Absent":
+        words = Words("Queued", f"Job {name} is created to fetch {_what(model)}")
+        return _waiting(context.facts, words, apply=(job,), delete=outdated)
+    return _unfinished(context.facts, state, _what(model), outdated)
+
+
+def _unfinished(facts: Facts, state: work.Work, what: str, outdated: tuple[Ref, ...]) -> Outcome:
+    if state.state == "Running":
+        words = progress.running(state.name, f"fetches {what}", "Fetching", state.pods)
+        return _waiting(facts, words, delete=outdated)
+    if state.state == "Failed":
+        words = progress.failed(state.name, state.job, state.pods, "FetchFailed")
+        return _waiting(facts, words, delete=outdated, retry=None)
+    if state.state == "Complete" and not state.pods:
+        # The result went with the pod; running again finds the checkpoints in place.
+        words = Words("Queued", f"Job {state.name} lost its result with its pod and runs again")
+        return _waiting(facts, words, delete=(*outdated, work.delete(state.name)))
+    if state.state == "Complete":
+        message = f"Job {state.name} left no result; to try again: kubectl delete job {state.name}"
+        return _waiting(facts, Words("FetchFailed", message), delete=outdated, retry=None)
+    return _waiting(facts, Words("Queued", f"Job {state.name} is being deleted"), delete=outdated)
+
+
+def _known(context: Context, told: Mapping[str, Any]) -> _Fetched | None:
+    """Results for the wanted sources: the Job's, else those the status remembers."""
+    volume = context.facts.volume
+    sources = {
+        role: desired.source_hash(spec, volume) for role, spec in context.model.models.items()
+    }
+    engines = frozenset(str(key) for key in told.get("engines", []))
+    models = told.get("models", {})
+    if all(role in models for role in sources):
+        entries = {
+            role: {"role": role, "source": source, **_entry(models[role])}
+            for role, source in sources.items()
+        }
+        found = [dict(f) for f in told.get("findings", [])]
+        if not told.get("compatible", True) and found:
+            last = list(entries)[-1]
+            entries[last]["facts"] = {**entries[last]["facts"], "findings": found}
+        return _Fetched(entries, engines)
+    known = {e.get("role"): e for e in context.model.status.get("models", [])}
+    if all(known.get(role, {}).get("source") == source for role, source in sources.items()):
+        return _Fetched({role: dict(known[role]) for role in sources}, engines)
+    return None
+
+
+def _entry(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "digest": str(model.get("digest", "")),
+        "revision": str(model.get("revision", "")),
+        "bytes": int(model.get("bytes", 0)),
+        "facts": {k: v for k, v in model.get("facts", {}).items() if v is not None},
+    }
+
+
+def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outcome:
+    entries = fetched.entries
+    checkpoints = {
+        role: Checkpoint(
+            role,
+            entry["digest"],
+            entry.get("revision", ""),
+            entry.get("bytes", 0),
+            entry.get("facts", {}),
+        )
+        for role, entry in entries.items()
+    }
+    findings = _findings(context.model, checkpoints)
+    size = sum(c.bytes for c in checkpoints.values())
+    done = Condition(
+        Type.MODELS_FETCHED,
+        "True",
+        "Fetched",
+        f"{_what(context.model)} on the volume ({size / 1e6:.1f} MB)",
+    )
+    facts = replace(context.facts, checkpoints=checkpoints, engines_on_volume=fetched.engines)
+    return Outcome(
+        (done, _compatible(context.model, findings)),
+        facts,
+        proceed=not findings,
+        delete=delete,
+        status={"models": list(entries.values())},
+    )
+
+
+def _findings(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> list[Finding]:
+    """The Job's own findings, else ours from the same facts (limits may change without a Job)."""
+    roles = list(checkpoints)
+    told = [
+        Finding(str(f.get("code", "")), str(f.get("message", "")))
+        for role in roles
+        for f in checkpoints[role].facts.get("findings", [])
+    ]
+    if told:
+        return told
+    found = []
+    if "draft" in checkpoints:
+        found += compatibility.pair(checkpoints["target"].facts, checkpoints["draft"].facts)
+    for role, spec in model.models.items():
+        found += compatibility.limits(role, checkpoints[role].facts, spec.limits.max_seq_len)
+    return found
+
+
+def _compatible(model: SpeculativeModel, findings: list[Finding]) -> Condition:
+    if findings:
+        text = "; ".join(f.message for f in findings)
+        return Condition(Type.COMPATIBLE, "False", findings[0].code, text)
+    if "draft" in model.models:
+        fits = "draft and target share tokenizer, vocabulary and special tokens"
+    else:
+        fits = "the target stands alone and its context is long enough"
+    return Condition(Type.COMPATIBLE, "True", "Fits", fits)
+
+
+def _waiting(
+    facts: Facts,
+    words: Words,
+    apply: tuple[Mapping[str, Any], ...] = (),
+    delete: tuple[Ref, ...] = (),
+    retry: float | None = POLL,
+) -> Outcome:
+    condition = Condition(Type.MODELS_FETCHED, "False", words.reason, words.message)
+    return Outcome(
+        (condition,), facts, proceed=False, apply=apply, delete=delete, retry_after=retry
+    )
+
+
+def _what(model: SpeculativeModel) -> str:
+    return " and ".join(model.models)

@@ -1,0 +1,159 @@
+"""What the live state of a pod or a Job means, in a reason and a sentence for a stranger."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from specdec.observed import Object, last_words, result
+
+# How many characters of a container's last words fit into a condition.
+TAIL = 600
+_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A CamelCase reason and one sentence."""
+
+    reason: str
+    message: str
+
+
+def blocked(pod: Object) -> Words | None:
+    """Why a pod cannot even start, in the scheduler's or the kubelet's words; None if it can."""
+    name = pod["metadata"]["name"]
+    for condition in pod.get("status", {}).get("conditions", []):
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            why = _sentence(condition.get("message", "no node fits"))
+            return Words("Unschedulable", f"pod {name} cannot be scheduled: {why}")
+    for status in _statuses(pod):
+        waiting = status.get("state", {}).get("waiting", {})
+        reason, why = waiting.get("reason", ""), _sentence(waiting.get("message", ""))
+        if reason in _PULL:
+            return Words(
+                "ImagePullFailed",
+                f"image {status.get('image', '')} of pod {name} cannot be pulled ({reason}: "
+                f"{why}): correct the image's name or its pull secret",
+            )
+        if reason in _CONFIG and _SECRET.search(why):
+            return Words(
+                "SecretMissing",
+                f"pod {name} waits for a Secret: {why}: create it with that key, or correct its "
+                "name in the resource",
+            )
+        if reason in _CONFIG:
+            return Words("ContainerConfigError", f"pod {name} cannot start ({reason}): {why}")
+    return None
+
+
+def running(name: str, doing: str, reason: str, pods: list[Object]) -> Words:
+    """Where an unfinished Job stands: its pod's trouble, its last failure, or since when."""
+    if not pods:
+        return Words("Queued", f"Job {name} waits for its pod")
+    pod = pods[0]
+    trouble = blocked(pod)
+    if trouble:
+        return Words(trouble.reason, f"Job {name}: {trouble.message}")
+    phase = pod.get("status", {}).get("phase", "Pending")
+    node = pod.get("spec", {}).get("nodeName", "")
+    if phase == "Failed":
+        last = _failure(pods, reason)
+        return Words(last.reason, f"Job {name} tries again after a failure: {last.message}")
+    if phase == "Pending":
+        return Words("Queued", f"pod {pod['metadata']['name']} of Job {name} starts" + _on(node))
+    since = pod.get("status", {}).get("startTime")
+    return Words(reason, f"Job {name} {doing}" + _on(node) + (f" since {since}" if since else ""))
+
+
+def failed(name: str, job: Object, pods: list[Object], reason: str) -> Words:
+    """Why a Job is finished and lost, and how to start it again; `reason` when it left none."""
+    deadline = job.get("spec", {}).get("activeDeadlineSeconds")
+    conditions = job.get("status", {}).get("conditions", [])
+    if any(c.get("reason") == "DeadlineExceeded" for c in conditions):
+        why = Words(
+            "DeadlineExceeded",
+            f"ran longer than {deadline} seconds: raise spec.build.activeDeadlineSeconds",
+        )
+    else:
+        why = _failure(pods, reason)
+    again = f"; to try again: kubectl delete job {name}"
+    return Words(why.reason, f"Job {name} failed: {_sentence(why.message)}{again}")
+
+
+def crashed(pod: Object, startup_budget: int) -> Words | None:
+    """Why a serving pod is not ready although it started before; None while it first starts."""
+    name = pod["metadata"]["name"]
+    for status in _statuses(pod):
+        if status.get("ready"):
+            continue
+        states = (status.get("state", {}), status.get("lastState", {}))
+        end = next((s["terminated"] for s in states if "terminated" in s), None)
+        if end is None:
+            continue
+        count = status.get("restartCount", 0)
+        words = _tail(end.get("message", "")) or f"exit code {end.get('exitCode')}"
+        if end.get("reason") == "OOMKilled":
+            return Words("OutOfMemory", f"pod {name}: {_memory(pod)}")
+        if _seconds(end) >= startup_budget:
+            return Words(
+                "StartupTimeout",
+                f"pod {name} was not ready within {startup_budget} seconds "
+                f"(spec.serving.probes.startupBudgetSeconds), {count} restarts; last words: "
+                f"{words}",
+            )
+        return Words("CrashLoop", f"pod {name} restarted {count} times; last words: {words}")
+    return None
+
+
+def _failure(pods: list[Object], reason: str) -> Words:
+    for pod in pods[:1]:
+        for status in _statuses(pod):
+            end = status.get("state", {}).get("terminated", {})
+            if end.get("reason") == "OOMKilled":
+                return Words("OutOfMemory", _memory(pod))
+    error = result(pods[:1]).get("error")
+    if isinstance(error, dict) and error.get("reason"):
+        return Words(str(error["reason"]), _tail(str(error.get("message", ""))))
+    words = _tail(last_words(pods[0])) if pods else ""
+    return Words(reason, f"last words: {words}" if words else "its pod left no word")
+
+
+def _memory(pod: Object) -> str:
+    containers = pod.get("spec", {}).get("containers", [{}])
+    limit = containers[0].get("resources", {}).get("limits", {}).get("memory")
+    if limit:
+        return f"the container was killed at its memory limit of {limit}: raise that limit"
+    return "the container was killed because its node ran out of memory: request more memory"
+
+
+def _statuses(pod: Object) -> Iterator[dict[str, Any]]:
+    status = pod.get("status", {})
+    yield from status.get("initContainerStatuses", [])
+    yield from status.get("containerStatuses", [])
+
+
+def _seconds(end: dict[str, Any]) -> float:
+    """How long a terminated container ran."""
+    try:
+        start = datetime.fromisoformat(end["startedAt"])
+        return (datetime.fromisoformat(end["finishedAt"]) - start).total_seconds()
+    except (KeyError, ValueError):
+        return 0.0
+
+
+def _tail(text: str) -> str:
+    """The end of a text on one line: what a program says last says most."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= TAIL else "…" + flat[-TAIL:]
+
+
+def _sentence(text: str) -> str:
+    return _tail(text).rstrip(".;")
+
+
+def _on(node: str) -> str:
+    return f" on node {node}" if node else ""

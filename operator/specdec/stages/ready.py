@@ -1,0 +1,50 @@
+"""Ready and the phase: one line that says what is going on."""
+
+from collections.abc import Sequence
+
+from specdec.api.conditions import FAILED, Condition, Type
+from specdec.api.model import SpeculativeModel
+
+_PHASES = {
+    Type.ACCEPTED: "Failed",
+    Type.STORAGE_READY: "Pending",
+    Type.MODELS_FETCHED: "Fetching",
+    Type.COMPATIBLE: "Checking",
+    Type.ENGINES_READY: "Building",
+    Type.REPOSITORY_READY: "Publishing",
+    Type.AVAILABLE: "Starting",
+}
+
+
+def complete(found: Sequence[Condition]) -> list[Condition]:
+    """All stage conditions in the order of the pipeline; the unreached ones wait."""
+    by_type = {condition.type: condition for condition in found}
+    first = next((t for t in _PHASES if t not in by_type or by_type[t].status != "True"), None)
+    waiting = f"waits for {first}"
+    return [by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting) for t in _PHASES]
+
+
+def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
+    """Ready: True when every stage is, else the first that is not, in its own words."""
+    if model.spec.suspend:
+        message = "spec.suspend is true: the pods are freed, engines and claim are kept"
+        return Condition(Type.READY, "False", "Suspended", message)
+    first = next((c for c in stages if c.status != "True"), None)
+    if first is None:
+        message = "draft, verify and answer: " if "draft" in model.models else ""
+        return Condition(Type.READY, "True", "Serving", message + stages[-1].message)
+    old = stages[-1]
+    message = first.message
+    if first.type != Type.AVAILABLE and old.status == "True":
+        message += "; the previous revision still serves"
+    return Condition(Type.READY, "False", first.reason, message)
+
+
+def phase(stages: Sequence[Condition], ready: Condition) -> str:
+    """One word for people and printer columns."""
+    if ready.status == "True":
+        return "Serving"
+    if ready.reason == "Suspended":
+        return "Suspended"
+    first = next(c for c in stages if c.status != "True")
+    return "Failed" if first.reason in FAILED else _PHASES[first.type]

@@ -1,0 +1,130 @@
+"""RepositoryReady: the rendered model repository, published on the volume by a Job."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from specdec.api import names
+from specdec.api.conditions import Condition, Type
+from specdec.desired import repository as desired
+from specdec.observed import Object, Ref
+from specdec.stages import backends, progress, work
+from specdec.stages.progress import Words
+from specdec.stages.stage import POLL, Context, Facts, Outcome
+from specdec.triton.repository import RepositoryPlan, render
+
+
+def repository(context: Context) -> Outcome:
+    """Render, hand the files to the publish Job, and go on when they are on the volume."""
+    model = context.model
+    strategy = backends.strategy(model.spec.runtime.backend)
+    try:
+        files = _render(strategy.repository(model, context.facts))
+        revision = desired.revision(files, _expected(context), context.facts.volume)
+        config = desired.config_map(model, revision, files, _expected(context))
+    except ValueError as error:
+        return _stopped(context.facts, Words("InvalidSpec", str(error)), retry=None)
+    facts = replace(context.facts, repository=revision)
+    outdated = _outdated(context, desired.job_name(model, revision))
+    if model.status.get("repository", {}).get("hash") == revision:
+        return _published(facts, revision, len(files), (config,), outdated)
+    if model.spec.suspend:
+        words = Words("Suspended", "nothing is published while spec.suspend is true")
+        return _stopped(facts, words, delete=outdated, retry=None)
+    volume, image = facts.volume, context.images.operator
+    job = work.shaped(desired.job(model, revision, list(files), volume, image))
+    state = work.look(context.observed, job["metadata"]["name"])
+    if state.state == "Complete":
+        return _published(facts, revision, len(files), (config,), outdated)
+    if work.outdated(state, job, model):
+        words = Words("Queued", f"Job {state.name} makes way for one with the changed settings")
+        return _stopped(facts, words, delete=(*outdated, work.delete(state.name)))
+    if state.state == "Absent":
+        words = Words("Queued", f"Job {state.name} is created to publish {len(files)} files")
+        return _stopped(facts, words, (config, job), outdated)
+    return _unfinished(facts, state, config, outdated)
+
+
+@lru_cache(maxsize=64)
+def _render(plan: RepositoryPlan) -> Mapping[str, str]:
+    return render(plan)
+
+
+def _unfinished(
+    facts: Facts, state: work.Work, config: Object, outdated: tuple[Ref, ...]
+) -> Outcome:
+    if state.state == "Deleting":
+        words = Words("Queued", f"Job {state.name} is being deleted")
+        return _stopped(facts, words, delete=outdated)
+    if state.state == "Failed":
+        words = progress.failed(state.name, state.job, state.pods, "PublishFailed")
+        return _stopped(facts, words, (config,), outdated, retry=None)
+    doing = "publishes the model repository"
+    words = progress.running(state.name, doing, "Publishing", state.pods)
+    return _stopped(facts, words, (config,), outdated)
+
+
+def _expected(context: Context) -> list[dict[str, Any]]:
+    """What the publish Job has to find in each engine's config.json before it publishes."""
+    return [
+        {
+            "role": engine.role,
+            "key": engine.key,
+            "path": engine.path,
+            "version": context.facts.version,
+            "minDraftLen": engine.plan["maxDraftTokens"],
+            "speculativeDecodingMode": engine.plan["speculativeDecodingMode"],
+        }
+        for engine in context.facts.engines.values()
+    ]
+
+
+def _outdated(context: Context, current: str) -> tuple[Ref, ...]:
+    """Publish Jobs and ConfigMaps that are neither wanted nor served."""
+    model, observed = context.model, context.observed
+    keep = {current}
+    served = (observed.deployment or {}).get("metadata", {}).get("annotations", {})
+    if names.REPOSITORY in served:
+        keep.add(desired.job_name(model, served[names.REPOSITORY]))
+    kinds = (("batch/v1", "Job", observed.jobs), ("v1", "ConfigMap", observed.config_maps))
+    return tuple(
+        Ref(version, kind, name)
+        for version, kind, objects in kinds
+        for name, obj in sorted(objects.items())
+        if name not in keep and _is_mine(obj, model.metadata.name)
+    )
+
+
+def _is_mine(obj: Object, name: str) -> bool:
+    labels = obj["metadata"].get("labels", {})
+    gone = obj["metadata"].get("deletionTimestamp")
+    mine = labels.get(names.MODEL) == name and labels.get(names.COMPONENT) == "publish"
+    return mine and not gone
+
+
+def _published(
+    facts: Facts, revision: str, files: int, apply: tuple[Object, ...], delete: tuple[Ref, ...]
+) -> Outcome:
+    message = f"model repository {revision[:16]} with {files} files is on the volume"
+    return Outcome(
+        (Condition(Type.REPOSITORY_READY, "True", "Published", message),),
+        facts,
+        proceed=True,
+        apply=apply,
+        delete=delete,
+        status={"repository": {"hash": revision, "files": files}},
+    )
+
+
+def _stopped(
+    facts: Facts,
+    words: Words,
+    apply: tuple[Object, ...] = (),
+    delete: tuple[Ref, ...] = (),
+    retry: float | None = POLL,
+) -> Outcome:
+    condition = Condition(Type.REPOSITORY_READY, "False", words.reason, words.message)
+    return Outcome(
+        (condition,), facts, proceed=False, apply=apply, delete=delete, retry_after=retry
+    )
