@@ -1,0 +1,1 @@
+"""The whole product on a real node: images, Jobs, volumes, probes and tokens."""

@@ -1,0 +1,59 @@
+"""One node for the whole layer: images, operator, the model pair and a claim to share."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import binaries
+from cluster.handle import Node
+from demo import story
+from demo.kubectl import Kubectl
+from demo.machine import IMAGES
+from e2e.world import SHARED, World
+
+_CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": SHARED},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+    },
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder carries the layer's mark."""
+    for item in items:
+        if "e2e" in item.path.parts:
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    """The node with the operator; SPECDEC_E2E_KEEP=1 leaves it up for the next run."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("a real node needs Linux and root; run `sudo make e2e`")
+    keep = os.environ.get("SPECDEC_E2E_KEEP") == "1"
+    with Node("specdec-e2e", keep=keep) as node:
+        for target, tag in IMAGES.items():
+            node.load(target, tag)
+        environment = {
+            "KUBECONFIG": str(node.kubeconfig),
+            "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
+        }
+        kubectl = Kubectl(str(binaries.path("kubectl")), environment)
+        story.install(kubectl)
+        story.seed_pair(kubectl)
+        kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
+        yield World(node, kubectl)
+
+
+@pytest.fixture(autouse=True)
+def _clean(world: World) -> Iterator[None]:
+    yield
+    world.clean()

@@ -1,0 +1,152 @@
+"""Everything a user can get wrong, each with a sentence that says the mend, and nothing lost."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.errors import DemoError
+from e2e.world import PAIR, World, model, source
+
+
+@pytest.fixture
+def copies(world: World) -> Any:
+    """Makes a damaged copy of a checkpoint on the pair's claim."""
+    root = world.folder(PAIR)
+    made: list[Path] = []
+
+    def copy(role: str, name: str) -> Path:
+        folder = root / name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(root / role, folder)
+        made.append(folder)
+        return folder
+
+    yield copy
+    for folder in made:
+        shutil.rmtree(folder)
+
+
+def with_draft(name: str, path: str) -> dict[str, Any]:
+    return model(name, speculation={"draftTarget": {"draft": {"source": source(path)}}})
+
+
+def test_draft_with_another_tokenizer_never_gets_a_build_job(world: World, copies: Any) -> None:
+    folder = copies("draft", "odd-draft")
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    first, second = list(vocabulary)[300:302]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    file.write_text(json.dumps(tokenizer))
+    name = world.apply(with_draft("odd", "odd-draft"))
+    condition = world.until(name, "Compatible", "TokenizerMismatch")
+    assert condition["status"] == "False"
+    assert "tokenizer" in condition["message"]
+    assert world.build_jobs(name) == {}
+    assert world.condition(name, "Ready")["reason"] == "TokenizerMismatch"
+
+
+def test_corrupt_safetensors(world: World, copies: Any) -> None:
+    folder = copies("draft", "cut-draft")
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    name = world.apply(with_draft("cut", "cut-draft"))
+    condition = world.until(name, "ModelsFetched", "CheckpointCorrupt")
+    assert "model.safetensors" in condition["message"]
+    assert "kubectl delete job" in condition["message"]
+
+
+def test_unsupported_architecture(world: World, copies: Any) -> None:
+    folder = copies("target", "odd-target")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["Mystery"]}))
+    name = world.apply(model("mystery", target={"source": source("odd-target")}))
+    condition = world.until(name, "ModelsFetched", "UnsupportedArchitecture")
+    assert "Mystery" in condition["message"]
+
+
+def test_path_that_does_not_exist(world: World) -> None:
+    name = world.apply(with_draft("lost", "no/such/path"))
+    assert "no/such/path" in world.until(name, "ModelsFetched", "SourceNotFound")["message"]
+
+
+def test_missing_secret(world: World) -> None:
+    reference = {"name": "no-such-secret", "key": "token"}
+    hub = {"repo": "a/b", "endpoint": "http://127.0.0.1:9", "tokenSecretRef": reference}
+    name = world.apply(model("secretive", target={"source": {"pvc": None, "huggingFace": hub}}))
+    assert "no-such-secret" in world.until(name, "ModelsFetched", "SecretMissing")["message"]
+
+
+def test_missing_claim(world: World) -> None:
+    name = world.apply(model("claimless", claim="no-such-claim"))
+    assert "no-such-claim" in world.until(name, "StorageReady", "ClaimNotFound")["message"]
+
+
+def test_claim_that_stays_pending(world: World) -> None:
+    storage = {"existingClaim": None, "size": "1Ti", "accessMode": "ReadWriteOnce"}
+    name = world.apply(model("huge", storage=storage))
+    assert "huge-models" in world.until(name, "StorageReady", "ClaimPending")["message"]
+
+
+def test_image_that_cannot_be_pulled(world: World) -> None:
+    image = "localhost/no-such-image:1"
+    name = world.apply(model("imageless", runtime={"image": image}))
+    condition = world.until(name, "EnginesReady", "ImagePullFailed")
+    assert image in condition["message"]
+
+
+def test_build_that_fails_shows_the_end_of_its_log(world: World) -> None:
+    # The operator's image has Python and none of what a build needs.
+    runtime = {"image": "localhost/specdec/operator:dev"}
+    name = world.apply(model("broken", runtime=runtime, build={"backoffLimit": 0}))
+    condition = world.until(name, "EnginesReady", "BuildFailed")
+    assert "numpy" in condition["message"]
+    assert "kubectl delete job" in condition["message"]
+
+
+def test_full_volume(world: World) -> None:
+    storage = {
+        "existingClaim": None,
+        "size": "1Gi",
+        "storageClassName": "specdec-tiny",
+        "accessMode": "ReadWriteOnce",
+    }
+    name = world.apply(model("full", storage=storage))
+    world.until(name, "StorageReady", "Bound")
+
+    def full() -> bool:
+        conditions = world.get(name).get("status", {}).get("conditions", [])
+        return any(c["reason"] == "VolumeFull" for c in conditions)
+
+    world.wait(full, 90, lambda: json.dumps(world.get(name).get("status", {})))
+    reason = world.condition(name, "Ready")
+    assert reason["reason"] == "VolumeFull"
+    assert f"{name}-models" in reason["message"]
+
+
+def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:
+    name = world.apply(model("damaged", claim=None))
+    ready = world.ready(name)
+    engines = world.folder(f"{name}-models") / "engines"
+    shutil.rmtree(engines / ready["status"]["plan"]["engineKeys"]["draft"])
+    (pod,) = world.pods(name)
+    world.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
+    condition = world.until(name, "Available", "CrashLoop", seconds=90)
+    assert ready["status"]["plan"]["engineKeys"]["draft"][:12] in condition["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"speculation": {"draftTokens": 9}}, "draftTokens"),
+        ({"speculation": {"method": "Eagle"}}, "Unsupported value"),
+        ({"storage": {"size": "1Gi"}}, "existingClaim"),
+        ({"storage": {"existingClaim": None}}, "existingClaim"),
+    ],
+)
+def test_refused_at_the_door(world: World, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(DemoError, match=words):
+        world.apply(model("refused", **change))

@@ -1,0 +1,116 @@
+"""Changes of a served resource: what is built, what is not, and who serves meanwhile."""
+
+from typing import Any
+
+from e2e.world import SHARED, World, model
+
+
+def owners(world: World, job: str) -> set[str]:
+    found = world.kubectl.get("job", job)
+    assert found is not None
+    return {owner["name"] for owner in found["metadata"]["ownerReferences"]}
+
+
+def both(length: int) -> dict[str, Any]:
+    """The sequence limit of target and draft alike: what makes engines new."""
+    limits = {"maxSeqLen": length}
+    return {
+        "target": {"limits": limits},
+        "speculation": {"draftTarget": {"draft": {"limits": limits}}},
+    }
+
+
+def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
+    change = both(336)
+    world.apply(model("one", **change))
+    world.apply(model("two", **change))
+    world.ready("one")
+    world.ready("two")
+    jobs = world.build_jobs("one")
+    assert len(jobs) == 2, "one Job for the target and one for the draft"
+    assert world.build_jobs("two") == jobs
+    for job in jobs:
+        assert owners(world, job) == {"one", "two"}
+    world.kubectl("delete", "specm", "one")
+    world.wait(
+        lambda: all(owners(world, job) == {"two"} for job in jobs),
+        30,
+        lambda: f"a build Job still names its deleted owner: {[owners(world, j) for j in jobs]}",
+    )
+    assert world.build_jobs("two") == jobs
+    assert world.text("two", "def f(", max_tokens=4)
+
+
+def test_draft_tokens_build_nothing(world: World) -> None:
+    name = world.apply(model("tuned"))
+    first = world.ready(name)
+    jobs = world.build_jobs()
+    world.patch(name, {"speculation": {"draftTokens": 2}})
+    second = world.ready(name)
+    assert world.build_jobs() == jobs
+    assert second["status"]["plan"]["draftTokens"] == 2
+    assert second["status"]["repository"]["hash"] != first["status"]["repository"]["hash"]
+    assert second["status"]["plan"]["engineKeys"] == first["status"]["plan"]["engineKeys"]
+
+
+def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
+    name = world.apply(model("grown"))
+    first = world.ready(name)
+    with world.probed(name) as failures, world.watched(SHARED) as unfinished:
+        world.patch(name, both(337))
+        second = world.ready(name)
+    assert failures == []
+    assert unfinished == []
+    assert first["status"]["plan"]["engineKeys"] != second["status"]["plan"]["engineKeys"]
+    served = second["status"]["serving"]["revision"]
+    assert (
+        served == second["status"]["repository"]["hash"] != first["status"]["serving"]["revision"]
+    )
+
+
+def test_suspend_frees_the_pods_and_keeps_the_engines(world: World) -> None:
+    name = world.apply(model("paused"))
+    world.ready(name)
+    jobs = world.build_jobs(name)
+    world.patch(name, {"suspend": True})
+    world.until(name, "Ready", "Suspended")
+    world.wait(lambda: not world.pods(name), 60, lambda: "pods are still there")
+    engines = {e.name for e in (world.folder(SHARED) / "engines").iterdir()}
+    assert set(world.get(name)["status"]["plan"]["engineKeys"].values()) <= engines
+    world.patch(name, {"suspend": False})
+    world.ready(name)
+    assert world.build_jobs(name) == jobs
+    assert world.text(name, "def f(", max_tokens=4)
+
+
+def test_scale_subresource(world: World) -> None:
+    name = world.apply(model("scaled"))
+    world.ready(name)
+    world.kubectl("scale", "specm", name, "--replicas=2")
+    world.wait(
+        lambda: world.get(name)["status"].get("readyReplicas") == 2,
+        60,
+        lambda: "there are not two ready replicas",
+    )
+    assert len(world.pods(name)) == 2
+
+
+def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
+    name = world.apply(model("gone", **both(338)))
+    world.ready(name)
+    uid = world.get(name)["metadata"]["uid"]
+    kinds = "jobs,pods,deployments,replicasets,services,configmaps,persistentvolumeclaims"
+
+    def children() -> list[str]:
+        return [
+            f"{o['kind']}/{o['metadata']['name']}"
+            for o in world.listed(kinds)
+            if any(r["uid"] == uid for r in o["metadata"].get("ownerReferences", []))
+            or o["metadata"].get("labels", {}).get("specdec.dev/model") == name
+        ]
+
+    assert len(children()) >= 6
+    world.kubectl("delete", "specm", name)
+    world.wait(lambda: not children(), 30, lambda: f"still there: {children()}")
+    assert world.kubectl.get("pvc", SHARED) is not None
+    assert (world.folder(SHARED) / "engines").is_dir()

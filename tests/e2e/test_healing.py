@@ -1,0 +1,97 @@
+"""Whatever is killed comes back by itself, and nothing half-made is ever seen as finished."""
+
+from typing import Any
+
+import pytest
+
+from e2e.world import SHARED, World, model
+
+
+def kill(world: World, *what: str) -> None:
+    """Delete pods without any grace, as a lost node would."""
+    world.kubectl("delete", "pod", *what, "--grace-period=0", "--force", "--ignore-not-found")
+
+
+def fresh(name: str, length: int) -> dict[str, Any]:
+    """A resource whose engines nobody has built: the length in tokens makes its keys its own."""
+    body = model(name, target={"limits": {"maxSeqLen": length}})
+    body["spec"]["speculation"]["draftTarget"]["draft"]["limits"]["maxSeqLen"] = length
+    return body
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_killed_build_pod(world: World, phase: str) -> None:
+    length = {"Pending": 333, "Running": 334}[phase]
+    with world.watched(SHARED) as unfinished:
+        name = world.apply(fresh(f"build-{phase.lower()}", length))
+
+        def pods() -> list[str]:
+            return [
+                pod["metadata"]["name"]
+                for job in world.build_jobs(name)
+                for pod in world.listed("pods", f"batch.kubernetes.io/job-name={job}")
+                if phase == "Pending" or pod["status"]["phase"] in ("Running", "Succeeded")
+            ]
+
+        world.wait(lambda: bool(pods()), 60, lambda: f"no build pod is {phase}")
+        kill(world, *pods())
+        world.ready(name)
+    assert unfinished == []
+    assert world.text(name, "def f(", max_tokens=8)
+
+
+def test_killed_operator_pod(world: World) -> None:
+    with world.watched(SHARED) as unfinished:
+        name = world.apply(fresh("operator", 335))
+        world.wait(lambda: bool(world.build_jobs(name)), 60, lambda: "no build Job")
+        everything = ("pod", "-n", "specdec-system", "--all", "--grace-period=0", "--force")
+        world.kubectl("delete", *everything)
+        world.ready(name)
+    assert unfinished == []
+    assert len(world.build_jobs(name)) == 2
+
+
+def test_killed_server_pod(world: World) -> None:
+    name = world.apply(model("server"))
+    world.ready(name)
+    before = world.text(name, "def f(", max_tokens=16)
+    (pod,) = world.pods(name)
+    jobs = world.build_jobs(name)
+    kill(world, pod["metadata"]["name"])
+    world.wait(
+        lambda: [p["metadata"]["uid"] for p in world.pods(name)] != [pod["metadata"]["uid"]],
+        60,
+        lambda: "the pod is still the old one",
+    )
+    world.ready(name)
+    assert world.text(name, "def f(", max_tokens=16) == before
+    assert world.build_jobs(name) == jobs
+
+
+def test_ended_server_process(world: World) -> None:
+    name = world.apply(model("process"))
+    world.ready(name)
+    (pod,) = world.pods(name)
+    end = "import os, signal; os.kill(1, signal.SIGTERM)"
+    world.kubectl("exec", pod["metadata"]["name"], "--", "python3", "-c", end)
+
+    def restarted() -> bool:
+        (now,) = world.pods(name)
+        return bool(now["status"]["containerStatuses"][0]["restartCount"] == 1)
+
+    world.wait(restarted, 60, lambda: "the server was not started again")
+    world.ready(name)
+    assert world.text(name, "def f(", max_tokens=4)
+
+
+def test_deleted_children_come_back(world: World) -> None:
+    name = world.apply(model("children"))
+    world.ready(name)
+    world.kubectl("delete", f"service/{name}", f"deployment/{name}")
+    for kind in ("service", "deployment"):
+        world.wait(
+            lambda kind=kind: world.kubectl.get(kind, name) is not None,  # type: ignore[misc]
+            30,
+            lambda kind=kind: f"the {kind} is not back",  # type: ignore[misc]
+        )
+    world.ready(name)

@@ -1,0 +1,229 @@
+"""What an end-to-end test does to the cluster, and what it looks at."""
+
+import copy
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cluster.handle import Node
+from demo.errors import DemoError
+from demo.kubectl import Kubectl, wait
+from demo.progress import why_not
+from specdec.client import Client, ClientError, Request
+
+Object = dict[str, Any]
+
+PAIR = "reference-pair"
+SHARED = "models"
+
+
+def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
+    """A DraftTarget resource on the pair; `spec` is merged into it, None removes a field."""
+    storage = {"existingClaim": claim} if claim else {"size": "1Gi", "accessMode": "ReadWriteOnce"}
+    limits = {"maxBatchSize": 8, "maxInputLen": 256, "maxSeqLen": 512, "maxNumTokens": 2048}
+    base: Object = {
+        "runtime": {"backend": "Reference"},
+        "target": {"source": source("target"), "limits": limits},
+        "speculation": {
+            "method": "DraftTarget",
+            "maxDraftTokens": 8,
+            "draftTokens": 4,
+            "draftTarget": {"draft": {"source": source("draft"), "limits": dict(limits)}},
+        },
+        "storage": storage,
+        "serving": {"sharedMemory": "256Mi", "drain": {"timeoutSeconds": 10}},
+    }
+    return {
+        "apiVersion": "specdec.dev/v1alpha1",
+        "kind": "SpeculativeModel",
+        "metadata": {"name": name},
+        "spec": merged(base, spec),
+    }
+
+
+def source(path: str) -> Object:
+    """A checkpoint on the claim of the pair."""
+    return {"pvc": {"claimName": PAIR, "path": path}}
+
+
+def merged(base: Object, change: Mapping[str, Any]) -> Object:
+    """`base` with `change` laid over it; None removes."""
+    result = copy.deepcopy(base)
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), dict):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = copy.deepcopy(value)
+    return result
+
+
+@dataclass
+class World:
+    """A node with the operator on it."""
+
+    node: Node
+    kubectl: Kubectl
+    made: list[str] = field(default_factory=list)
+
+    def apply(self, body: Object) -> str:
+        """Apply a resource and return its name; the test's end deletes it."""
+        name: str = body["metadata"]["name"]
+        if body["kind"] == "SpeculativeModel" and name not in self.made:
+            self.made.append(name)
+        self.kubectl("apply", "-f", "-", given=json.dumps(body))
+        return name
+
+    def patch(self, name: str, spec: Object) -> None:
+        """Merge into the spec of a resource."""
+        self.kubectl("patch", "specm", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def clean(self) -> None:
+        """Delete what a test has made."""
+        if self.made:
+            self.kubectl("delete", "specm", *self.made, "--ignore-not-found", timeout=60)
+        self.made.clear()
+
+    def get(self, name: str) -> Object:
+        """The resource as it is."""
+        found = self.kubectl.get("specm", name)
+        assert found is not None, f"{name} is gone"
+        return found
+
+    def condition(self, name: str, kind: str) -> Object:
+        """One condition of the newest generation; empty while the operator has not got there."""
+        body = self.get(name)
+        for condition in body.get("status", {}).get("conditions", []):
+            current = condition["observedGeneration"] == body["metadata"]["generation"]
+            if condition["type"] == kind and current:
+                return dict(condition)
+        return {}
+
+    def until(self, name: str, kind: str, reason: str, seconds: float = 60.0) -> Object:
+        """Wait for a condition to carry a reason, and return it."""
+        self.wait(
+            lambda: self.condition(name, kind).get("reason") == reason,
+            seconds,
+            lambda: f"{kind} of {name} is not {reason}: {why_not(self.get(name))}",
+        )
+        return self.condition(name, kind)
+
+    def ready(self, name: str, seconds: float = 120.0) -> Object:
+        """Wait until a resource is served, and return it."""
+        self.until(name, "Ready", "Serving", seconds)
+        return self.get(name)
+
+    def wait(self, true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
+        """Poll; a call that a restarting API server refuses counts as not yet."""
+
+        def tried() -> bool:
+            try:
+                return true()
+            except DemoError:
+                return False
+
+        wait(tried, seconds, what)
+
+    def listed(self, kind: str, selector: str = "") -> list[Object]:
+        """The objects of a kind in the default namespace."""
+        found = self.kubectl.get(kind, *(["-l", selector] if selector else []))
+        return list((found or {}).get("items", []))
+
+    def pods(self, name: str) -> list[Object]:
+        """The serving pods of a resource that are not on their way out."""
+        selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
+        return [
+            pod
+            for pod in self.listed("pods", selector)
+            if "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    def build_jobs(self, name: str | None = None) -> dict[str, str]:
+        """Names and uids of the build Jobs, of one resource or of all."""
+        selector = "app.kubernetes.io/component=engine"
+        if name:
+            selector += f",models.specdec.dev/{name}"
+        return {j["metadata"]["name"]: j["metadata"]["uid"] for j in self.listed("jobs", selector)}
+
+    def address(self, name: str) -> str:
+        """The gRPC endpoint of a resource's Service, reachable from here."""
+        service = self.kubectl.get("service", name)
+        assert service is not None, f"no Service {name}"
+        return f"{service['spec']['clusterIP']}:8001"
+
+    def text(self, name: str, prompt: str, **request: Any) -> str:
+        """The continuation of a prompt."""
+        with Client(self.address(name), timeout=60) as client:
+            return client.ask(Request(prompt, **request)).text
+
+    def folder(self, claim: str) -> Path:
+        """Where the files of a claim lie on this machine."""
+        found = self.kubectl.get("pvc", claim)
+        assert found is not None, f"no claim {claim}"
+        return self.node.volume(found["spec"]["volumeName"])
+
+    def unfinished(self, claim: str) -> list[str]:
+        """Directories under a final name that are not whole; there must never be one."""
+        root = self.folder(claim)
+        return [
+            str(entry)
+            for kind in ("engines", "repositories", "checkpoints")
+            for entry in self._entries(root / kind)
+            if not _whole(kind, entry)
+        ]
+
+    @staticmethod
+    def _entries(folder: Path) -> list[Path]:
+        if not folder.is_dir():
+            return []
+        return [e for e in folder.iterdir() if not e.name.startswith(".")]
+
+    def watched(self, claim: str) -> AbstractContextManager[list[str]]:
+        """Look for unfinished directories all the time; the list holds those found."""
+        return _repeating(lambda: self.unfinished(claim))
+
+    def probed(self, name: str) -> AbstractContextManager[list[str]]:
+        """Ask the Service all the time; the list holds what went wrong."""
+        url = self.address(name)
+
+        def ask() -> list[str]:
+            try:
+                with Client(url, timeout=30) as client:
+                    client.ask(Request("def f(", max_tokens=4))
+            except ClientError as error:
+                return [f"{time.strftime('%X')} {error}"]
+            return []
+
+        return _repeating(ask)
+
+
+def _whole(kind: str, folder: Path) -> bool:
+    if kind == "engines":
+        return all((folder / name).is_file() for name in ("config.json", "manifest.json"))
+    if kind == "repositories":
+        return (folder / "tensorrt_llm_bls" / "config.pbtxt").is_file()
+    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+
+
+@contextmanager
+def _repeating(look: Callable[[], list[str]]) -> Iterator[list[str]]:
+    found: list[str] = []
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(0.1):
+            found.extend(look())
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join(60)
