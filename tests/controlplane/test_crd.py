@@ -1,0 +1,220 @@
+"""The CustomResourceDefinition on a real API server: what it takes, refuses and fills in."""
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster import ControlPlane
+from controlplane.specm import Object, RefusedError, Resources
+from specdec.api import model
+
+pytestmark = pytest.mark.controlplane
+
+ROOT = Path(__file__).parents[2]
+GOOD = sorted((Path(__file__).parent / "resources" / "good").glob("*.yaml"))
+BAD = sorted((Path(__file__).parent / "resources" / "bad").glob("*.yaml"))
+SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
+STATUS = Path(__file__).parent / "resources" / "status.yaml"
+Kubectl = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with ControlPlane(f"crd-{os.getpid()}", kwok=False) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane: ControlPlane) -> Kubectl:
+    run: Kubectl = control_plane.kubectl
+    run("apply", "--server-side", "-f", str(ROOT / "crds" / "speculativemodels.yaml"))
+    run("wait", "--for=condition=Established", f"crd/{model.PLURAL}.{model.GROUP}")
+    return run
+
+
+@pytest.fixture(scope="module")
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    name = f"crd-{secrets.token_hex(4)}"
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def resources(
+    control_plane: ControlPlane, kubectl: Kubectl, namespace: str
+) -> Iterator[Resources]:
+    found = Resources(control_plane.kubeconfig, namespace)
+    yield found
+    found.clear()
+    found.close()
+
+
+def read(file: Path) -> Object:
+    """One resource of a file."""
+    return dict(yaml.safe_load(file.read_text()))
+
+
+def expectation(file: Path) -> dict[str, str]:
+    """What a bad resource says in its head: field, message and perhaps after."""
+    lines = [line[2:] for line in file.read_text().splitlines() if line.startswith("# ")]
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def parsed(body: Object) -> model.Spec:
+    """The typed spec of a resource, stored or not."""
+    metadata = {"namespace": "default", "uid": "0", **body["metadata"]}
+    return model.SpeculativeModel.parse({**body, "metadata": metadata}).spec
+
+
+def test_there_are_enough_of_both() -> None:
+    assert len(GOOD) >= 20
+    assert len(BAD) >= 40
+
+
+@pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
+def test_good_resource_is_taken_and_means_what_the_operator_reads(
+    file: Path, resources: Resources
+) -> None:
+    body = read(file)
+    resources.create(body, dry_run=True)
+    assert resources.names() == set()
+    resources.create(body)
+    stored = resources.get(body["metadata"]["name"])
+    # The server's defaults are the operator's: reading before and after them gives the same.
+    assert parsed(stored) == parsed(body)
+
+
+@pytest.mark.parametrize("file", BAD, ids=lambda file: file.stem)
+def test_bad_resource_is_refused_by_the_intended_rule(file: Path, resources: Resources) -> None:
+    body, wanted = read(file), expectation(file)
+    send = resources.create
+    if "after" in wanted:
+        resources.create(read(file.parents[1] / "good" / f"{wanted['after']}.yaml"))
+        send = resources.replace
+    before = resources.names()
+    for dry_run in (True, False):
+        with pytest.raises(RefusedError) as refused:
+            send(body, dry_run=dry_run)
+        causes = refused.value.causes
+        assert all(wanted["message"] in message for _, message in causes), causes
+        if "unknown field" not in wanted["message"]:
+            assert {field for field, _ in causes} == {wanted["field"]}
+    assert resources.names() == before
+
+
+def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None:
+    body = read(next(file for file in GOOD if file.stem == "draft-target-minimal"))
+    part: Object = {"parallelism": {}, "gpu": {}, "limits": {}, "kvCache": {}}
+    draft = body["spec"]["speculation"]["draftTarget"]["draft"]
+    for place, more in (
+        (body["spec"]["target"], part),
+        (draft, part),
+        (body["spec"], {"build": {}, "serving": {"probes": {}, "drain": {}}}),
+    ):
+        place.update(more)
+    spec = resources.create(body)["spec"]
+    assert {**spec["target"], "source": {}} == {**scalars(model.ModelSpec), "source": {}}
+    assert {**draft, "source": {}, **scalars(model.ModelSpec)} == {
+        **spec["speculation"]["draftTarget"]["draft"],
+        "source": {},
+    }
+    assert spec["build"] == scalars(model.Build)
+    assert spec["serving"] == scalars(model.Serving)
+    assert spec["suspend"] is False
+    assert spec["runtime"]["pullPolicy"] == "IfNotPresent"
+    assert spec["storage"] == {"size": "10Gi", "accessMode": "ReadWriteMany"}
+
+
+def scalars(kind: type[model.Value]) -> Object:
+    """The scalar defaults of a part and of the parts inside it, as the server stores them."""
+    found: Object = {}
+    for field in kind.model_fields.values():
+        if field.is_required():
+            continue
+        value = field.get_default(call_default_factory=True, validated_data={})
+        if isinstance(value, model.Value):
+            found[str(field.alias)] = scalars(type(value))
+        elif value not in (None, (), {}):
+            found[str(field.alias)] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("storage-class", {"storage": {"size": "2Ti"}}),
+        ("draft-target-minimal", {"speculation": {"draftTokens": 4}}),
+        ("draft-target-minimal", {"target": {"limits": {"maxSeqLen": 1500}}}),
+        ("existing-claim", {"suspend": True}),
+        ("none-minimal", {"runtime": {"image": "registry.example.com/server:2"}}),
+    ],
+)
+def test_what_may_change_later(
+    name: str, change: Object, kubectl: Kubectl, namespace: str, resources: Resources
+) -> None:
+    resources.create(read(Path(__file__).parent / "resources" / "good" / f"{name}.yaml"))
+    patch = ("patch", "specm", name, "-n", namespace, "--type=merge", "-p")
+    said = [kubectl(*patch, json.dumps({"spec": change})) for _ in range(2)]
+    assert ["no change" in words for words in said] == [False, True]
+
+
+def test_samples_are_taken_and_settle(
+    kubectl: Kubectl, namespace: str, resources: Resources
+) -> None:
+    assert {file.stem for file in SAMPLES} >= {
+        "reference-pair",
+        "reference-baseline",
+        "reference-draft-target",
+        "reference-lookahead",
+    }
+    for file in SAMPLES:
+        first = kubectl("apply", "-n", namespace, "-f", str(file)).splitlines()
+        again = kubectl("apply", "-n", namespace, "-f", str(file)).splitlines()
+        assert [line.rsplit(" ", 1)[1] for line in first] == ["created"] * len(first)
+        assert [line.rsplit(" ", 1)[1] for line in again] == ["unchanged"] * len(first)
+
+
+def test_scale_writes_replicas_even_where_serving_is_left_out(
+    kubectl: Kubectl, namespace: str, resources: Resources
+) -> None:
+    resources.create(read(next(file for file in GOOD if file.stem == "none-minimal")))
+    kubectl("scale", "specm/none-minimal", "-n", namespace, "--replicas=3")
+    assert resources.get("none-minimal")["spec"]["serving"]["replicas"] == 3
+
+
+def test_status_holds_what_the_operator_says(
+    kubectl: Kubectl, namespace: str, resources: Resources
+) -> None:
+    made = resources.create(read(next(file for file in GOOD if file.stem == "none-minimal")))
+    status = read(STATUS)
+    patch = json.dumps({"status": status, "spec": {"suspend": True}})
+    where = ("none-minimal", "-n", namespace)
+    kubectl("patch", "specm", *where, "--subresource=status", "--type=merge", "-p", patch)
+    stored = resources.get("none-minimal")
+    assert stored["status"] == status
+    assert stored["spec"] == made["spec"]
+    assert stored["metadata"]["generation"] == made["metadata"]["generation"]
+    header, row = kubectl("get", "specm", *where).splitlines()
+    assert header.split() == ["NAME", "METHOD", "BACKEND", "READY", "REASON", "REPLICAS", "AGE"]
+    assert row.split()[:6] == ["none-minimal", "None", "Reference", "True", "Serving", "2"]
+    scale = f"/apis/{model.API_VERSION}/namespaces/{namespace}/{model.PLURAL}/none-minimal/scale"
+    assert json.loads(kubectl("get", "--raw", scale))["status"] == {
+        "replicas": 3,
+        "selector": status["selector"],
+    }
+
+
+def test_kubectl_explains_and_finds_it(
+    kubectl: Kubectl, namespace: str, resources: Resources
+) -> None:
+    text = kubectl("explain", "specm.spec.speculation.draftTarget.draft.limits.maxSeqLen")
+    assert "Tokens of a prompt and its continuation together." in text
+    assert "No resources found" not in kubectl("explain", "specm", "--recursive")
+    resources.create(read(GOOD[0]))
+    assert GOOD[0].stem in kubectl("get", "specdec", "-n", namespace)
