@@ -1,0 +1,127 @@
+"""Triton model `preprocessing`: text in, token ids and word lists out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from numpy.typing import NDArray
+from specdec_text import TextError, Tokenizer, is_true, parameter, text_of, word_array
+
+
+class TritonPythonModel:
+    """One request may hold several prompts; the rows of an output are padded on the right."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Open the tokenizer; a directory without one fails the load with a sentence."""
+        config: dict[str, Any] = json.loads(args["model_config"])
+        try:
+            self._tokenizer = Tokenizer(
+                parameter(config, "tokenizer_dir"),
+                add_special_tokens=is_true(parameter(config, "add_special_tokens", "true")),
+            )
+        except TextError as error:
+            raise pb_utils.TritonModelException(str(error)) from error
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Answer every request; one that cannot be used gets an error and harms no other."""
+        return [self._respond(request) for request in requests]
+
+    def _respond(self, request: Any) -> Any:
+        try:
+            arrays = self._arrays({t.name(): t.as_numpy() for t in request.inputs()})
+        except TextError as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor(name, array) for name, array in arrays.items()]
+        )
+
+    def _arrays(self, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        queries = [text_of(row, "text_input") for row in given["QUERY"].reshape(-1)]
+        rows = len(queries)
+        end = _column(given.get("END_ID"), rows, self._tokenizer.end_id)
+        pad = _column(given.get("PAD_ID"), rows, self._tokenizer.pad_id)
+        prompts = [self._prompt(query) for query in queries]
+        decoder = self._decoder_prompts(given.get("DECODER_QUERY"), pad)
+        arrays: dict[str, NDArray[Any]] = {
+            "INPUT_ID": _padded(prompts, pad),
+            "REQUEST_INPUT_LEN": _lengths(prompts),
+            "DECODER_INPUT_ID": _padded(decoder, pad),
+            "REQUEST_DECODER_INPUT_LEN": _lengths(decoder),
+            "REQUEST_OUTPUT_LEN": given["REQUEST_OUTPUT_LEN"].astype(np.int32),
+            "STOP_WORDS_IDS": self._word_ids(given.get("STOP_WORDS_DICT"), rows, "stop_words"),
+            "BAD_WORDS_IDS": self._word_ids(given.get("BAD_WORDS_DICT"), rows, "bad_words"),
+            "EMBEDDING_BIAS": self._bias(given, rows),
+            "OUT_END_ID": end,
+            "OUT_PAD_ID": pad,
+        }
+        if "PROMPT_TABLE_EXTRA_ID" in given:
+            # One identifier for every prompt token, as the prompt table's cache expects it.
+            width = arrays["INPUT_ID"].shape[1]
+            extra = given["PROMPT_TABLE_EXTRA_ID"].reshape(rows, 1)
+            arrays["OUT_PROMPT_TABLE_EXTRA_IDS"] = np.repeat(extra, width, 1).astype(np.uint64)
+        return arrays
+
+    def _prompt(self, text: str) -> list[int]:
+        ids = self._tokenizer.encode(text) if text else []
+        if not ids:
+            raise TextError("text_input is empty: send at least one character")
+        return ids
+
+    def _decoder_prompts(
+        self, queries: NDArray[Any] | None, pad: NDArray[np.int32]
+    ) -> list[list[int]]:
+        if queries is None:
+            return [[int(value)] for value in pad.reshape(-1)]
+        return [
+            self._tokenizer.encode(text_of(row, "decoder_text_input"))
+            for row in queries.reshape(-1)
+        ]
+
+    def _word_ids(self, words: NDArray[Any] | None, rows: int, field: str) -> NDArray[np.int32]:
+        if words is None:
+            return np.zeros((rows, 2, 0), np.int32)
+        arrays = [
+            word_array(self._tokenizer.words([text_of(word, field) for word in row]))
+            for row in words.reshape(rows, -1)
+        ]
+        width = max(array.shape[1] for array in arrays)
+        filler = ((0, 0), (0, width))
+        # -1 ends a list in row 1; row 0 is never read past the last offset.
+        return np.stack([np.pad(a, filler, constant_values=-1)[:, :width] for a in arrays]).astype(
+            np.int32
+        )
+
+    def _bias(self, given: dict[str, NDArray[Any]], rows: int) -> NDArray[np.float32]:
+        words = given.get("EMBEDDING_BIAS_WORDS")
+        weights = given.get("EMBEDDING_BIAS_WEIGHTS")
+        if words is None and weights is None:
+            return np.zeros((rows, 0), np.float32)
+        words = np.empty((rows, 0), object) if words is None else words.reshape(rows, -1)
+        weights = np.empty((rows, 0)) if weights is None else weights.reshape(rows, -1)
+        return np.stack(
+            [
+                self._tokenizer.bias([text_of(w, "embedding_bias_words") for w in row], values)
+                for row, values in zip(words, weights, strict=True)
+            ]
+        )
+
+
+def _column(given: NDArray[Any] | None, rows: int, default: int) -> NDArray[np.int32]:
+    if given is None:
+        return np.full((rows, 1), default, np.int32)
+    return given.astype(np.int32).reshape(rows, 1)
+
+
+def _lengths(rows: list[list[int]]) -> NDArray[np.int32]:
+    return np.array([[len(row)] for row in rows], np.int32)
+
+
+def _padded(rows: list[list[int]], pad: NDArray[np.int32]) -> NDArray[np.int32]:
+    width = max(len(row) for row in rows)
+    filled = np.repeat(pad.reshape(-1, 1), width, 1)
+    for target, row in zip(filled, rows, strict=True):
+        target[: len(row)] = row
+    return filled

@@ -1,0 +1,1 @@
+"""The BLS: a draft/target loop over Triton models, one prompt per worker thread."""

@@ -1,0 +1,182 @@
+"""Runs one task from its first round to its last token and hands out what a client gets."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from specdec_text import Tokenizer
+
+from specdec_bls.speculation import Chunk, DraftError, Generation
+from specdec_bls.task import Cancelled, Engine, Task, Tensors
+from specdec_bls.text import Detokenizer, StopText
+
+
+class Meter(Protocol):
+    """Counts what the server did."""
+
+    def chunk(self, chunk: Chunk) -> None:
+        """One more chunk was generated."""
+
+    def fallback(self, reason: str) -> None:
+        """An answer goes on without speculation."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of an answer as the client sees it.
+
+    Attributes:
+        text: new text of a stream, else the whole text.
+        log_probs: one for each new token.
+        cum_log_prob: sum over the whole answer so far.
+        drafted, accepted, rounds: over the whole answer so far.
+        extras: further tensors of the target.
+    """
+
+    text: str
+    log_probs: list[float] = field(default_factory=list)
+    cum_log_prob: float = 0.0
+    drafted: int = 0
+    accepted: int = 0
+    rounds: int = 0
+    extras: Tensors = field(default_factory=dict)
+
+
+class Answer:
+    """One task being answered.
+
+    Args:
+        task: what is asked.
+        target: the model that decides every token.
+        draft: the model that proposes, None without one.
+        tokenizer: turns tokens into text.
+        meter: counts rounds and fallbacks.
+        cancelled: asked once a round; true ends the answer.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        target: Engine,
+        draft: Engine | None,
+        tokenizer: Tokenizer,
+        meter: Meter,
+        cancelled: Cancelled,
+    ) -> None:
+        self._task = task
+        self._generation = Generation(task, target, draft)
+        self._tokenizer = tokenizer
+        self._meter = meter
+        self._cancelled = cancelled
+        self._detokenizer = Detokenizer(tokenizer.decode)
+        self._stop = StopText(task.stop_texts) if task.stop_texts else None
+        self._part = Part("")
+        self._ended = False
+        self._stopped = False
+        self._surplus = 0
+
+    def parts(self) -> Iterator[Part]:
+        """Parts in order: one per round of a stream, else exactly one; none when cancelled.
+
+        Raises:
+            EngineError: the target refused.
+        """
+        tokens: list[int] = []
+        log_probs: list[float] = []
+        with closing(self._chunks()) as chunks:
+            for chunk in chunks:
+                self._meter.chunk(chunk)
+                kept = self._take(chunk)
+                tokens += chunk.tokens[:kept]
+                log_probs += chunk.log_probs[:kept]
+                if self._task.stream:
+                    yield self._part
+                if self._ended:
+                    break
+        if not self._ended and self._cancelled():
+            return
+        if not self._task.stream:
+            yield self._whole(tokens, log_probs)
+        elif rest := "" if self._stopped else self._detokenizer.flush():
+            self._add(Chunk([]), 0, rest)
+            yield self._part
+
+    def _chunks(self) -> Generator[Chunk, None, None]:
+        if self._task.draft_tokens == 0:
+            yield from self._plain()
+            return
+        try:
+            yield from self._rounds()
+        except DraftError:
+            # The target alone gives the same answer, only slower.
+            self._meter.fallback("draft_error")
+            yield from self._plain()
+
+    def _rounds(self) -> Generator[Chunk, None, None]:
+        finished = False
+        while not finished and not self._cancelled():
+            chunk = self._generation.step()
+            finished = chunk.finished
+            yield chunk
+
+    def _plain(self) -> Generator[Chunk, None, None]:
+        # Closing ends the generation in the target, whichever way this loop is left.
+        with closing(self._generation.plain()) as chunks:
+            for chunk in chunks:
+                yield chunk
+                if self._cancelled():
+                    return
+
+    def _take(self, chunk: Chunk) -> int:
+        """Add a chunk up to the end of the answer; how many of its tokens count."""
+        kept = len(chunk.tokens)
+        text = ""
+        if self._stop is not None:
+            kept, text = self._until_stop(self._stop, chunk.tokens)
+        elif self._task.stream:
+            text = self._detokenizer.push(chunk.tokens)
+        self._ended = chunk.finished or self._stopped
+        self._add(chunk, kept, text)
+        return kept
+
+    def _until_stop(self, stop: StopText, tokens: list[int]) -> tuple[int, str]:
+        # Token by token: a stop word may end inside a token that is not the chunk's last.
+        text = ""
+        for count, token in enumerate(tokens, 1):
+            piece = self._detokenizer.push([token])
+            cut = stop.cut(piece)
+            if cut is not None:
+                self._stopped = True
+                self._surplus = len(piece) - cut
+                return count, text + piece[:cut]
+            text += piece
+        return len(tokens), text
+
+    def _add(self, chunk: Chunk, kept: int, text: str) -> None:
+        self._part = Part(
+            text=text,
+            log_probs=chunk.log_probs[:kept],
+            cum_log_prob=self._part.cum_log_prob + sum(chunk.log_probs[:kept]),
+            drafted=self._part.drafted + chunk.drafted,
+            accepted=self._part.accepted + chunk.accepted,
+            rounds=self._part.rounds + chunk.rounds,
+            extras=chunk.extras,
+        )
+
+    def _whole(self, tokens: list[int], log_probs: list[float]) -> Part:
+        prompt = () if self._task.exclude_input else self._task.prompt
+        text = self._tokenizer.decode([*prompt, *tokens])
+        part = self._part
+        return Part(
+            # Characters of the last token that lie behind a stop word.
+            text=text[: len(text) - self._surplus],
+            log_probs=log_probs,
+            cum_log_prob=part.cum_log_prob,
+            drafted=part.drafted,
+            accepted=part.accepted,
+            rounds=part.rounds,
+            extras=part.extras,
+        )

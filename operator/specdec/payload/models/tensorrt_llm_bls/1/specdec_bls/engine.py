@@ -1,0 +1,91 @@
+"""Calls of the draft and the target through Triton, from any thread of this process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from specdec_bls.task import EngineError, Tensors
+
+
+class TritonEngine:
+    """A served model, decoupled or not.
+
+    Args:
+        name: the Triton model.
+        decoupled: whether it may answer in several responses.
+    """
+
+    def __init__(self, name: str, *, decoupled: bool) -> None:
+        self.name = name
+        self._decoupled = decoupled
+
+    def call(self, inputs: Tensors, outputs: Sequence[str], request_id: str = "") -> Tensors:
+        """One whole answer; raises `EngineError` with the model's own sentence."""
+        request = self._request(inputs, outputs, request_id)
+        if not self._decoupled:
+            return self._tensors(request.exec())
+        answer: Tensors = {}
+        # Every response is taken, the empty final one too: abandoned ones stay in shared memory.
+        for response in request.exec(decoupled=True):
+            answer = self._tensors(response) or answer
+        if not answer:
+            raise EngineError(f"{self.name} ended the call without an answer: it was cancelled")
+        return answer
+
+    def stream(
+        self, inputs: Tensors, outputs: Sequence[str], request_id: str = ""
+    ) -> Generator[Tensors, None, None]:
+        """Partial answers; closing the generator cancels the call in the engine."""
+        if not self._decoupled:
+            raise EngineError(f"{self.name} does not stream: deploy it decoupled")
+        identity = request_id or uuid.uuid4().hex
+        responses = self._request(inputs, outputs, identity).exec(decoupled=True)
+        finished = False
+        try:
+            for response in responses:
+                answer = self._tensors(response)
+                if answer:
+                    yield answer
+            finished = True
+        finally:
+            if not finished:
+                self.stop(identity)
+                for _ in responses:
+                    pass
+
+    def stop(self, request_id: str) -> None:
+        """Ask the engine to end a running call: the same request id, and `stop`."""
+        one = np.ones((1, 1), np.int32)
+        inputs: Tensors = {
+            "input_ids": one,
+            "input_lengths": one,
+            "request_output_len": one,
+            "stop": np.array([[True]]),
+        }
+        request = self._request(inputs, ("output_ids", "sequence_length"), request_id)
+        if self._decoupled:
+            for _ in request.exec(decoupled=True):
+                pass
+        else:
+            request.exec()
+
+    def _request(self, inputs: Tensors, outputs: Sequence[str], request_id: str) -> Any:
+        return pb_utils.InferenceRequest(
+            model_name=self.name,
+            request_id=request_id,
+            inputs=[pb_utils.Tensor(name, np.ascontiguousarray(a)) for name, a in inputs.items()],
+            requested_output_names=list(outputs),
+            # Logits would otherwise stay on the GPU, where NumPy cannot see them.
+            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
+        )
+
+    def _tensors(self, response: Any) -> Tensors:
+        if response.has_error():
+            words = response.error().message().strip().splitlines()
+            raise EngineError(f"{self.name}: {words[0] if words else 'refused without a reason'}")
+        return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}

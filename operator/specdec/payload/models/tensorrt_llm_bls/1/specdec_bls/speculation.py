@@ -1,0 +1,198 @@
+"""The draft/target loop of one prompt: draft proposes, target verifies, repeat.
+
+The scheme is speculative decoding (Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023,
+arXiv:2302.01318). Acceptance itself happens inside the target's engine, which answers with the
+accepted draft tokens and one token of its own; this module sizes the rounds and ends the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specdec_bls.task import Engine, EngineError, Task, Tensors, new_tokens, token_log_probs
+
+_OUTPUTS = ("output_ids", "sequence_length")
+
+
+class DraftError(EngineError):
+    """The draft failed; the target alone can still finish the answer."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """New tokens of an answer and what they cost.
+
+    Attributes:
+        tokens: in order, without the prefix.
+        log_probs: one for each token, or none.
+        drafted, accepted: draft tokens offered to and accepted by the target.
+        rounds: verification steps, 0 on the plain path.
+        finished: nothing follows.
+        extras: further tensors of the target, on the plain path.
+    """
+
+    tokens: list[int]
+    log_probs: list[float] = field(default_factory=list)
+    drafted: int = 0
+    accepted: int = 0
+    rounds: int = 0
+    finished: bool = False
+    extras: Tensors = field(default_factory=dict)
+
+
+class Generation:
+    """The answer to one task as it grows.
+
+    Attributes:
+        tokens: generated so far.
+    """
+
+    def __init__(self, task: Task, target: Engine, draft: Engine | None) -> None:
+        self.task = task
+        self.tokens: list[int] = []
+        self._target = target
+        self._draft = draft
+        self._longest_stop = max((len(word) for word in task.stop_words), default=0)
+
+    def step(self) -> Chunk:
+        """One round: at most `draft_tokens` proposed, accepted ones and one more token gained.
+
+        Raises:
+            DraftError: the draft refused; nothing has changed.
+            EngineError: the target refused.
+        """
+        # The target always adds one token, so drafting the last one would be wasted.
+        length = min(self.task.draft_tokens, self._remaining() - 1)
+        proposal, logits = self._propose(length) if length > 0 else ([], None)
+        answer = self._verify(proposal, logits)
+        ids = [*self.task.prompt, *self.tokens]
+        new = new_tokens(answer, len(ids), "tensorrt_llm")[: len(proposal) + 1]
+        agreed = _common_prefix(proposal, new)
+        kept, ended = self._keep(new)
+        return Chunk(
+            tokens=kept,
+            log_probs=token_log_probs(answer, len(kept)),
+            drafted=len(proposal),
+            accepted=min(agreed, len(kept)),
+            rounds=1,
+            # Without a token of its own behind the agreed ones the target has met the end.
+            finished=ended or len(new) <= agreed or self._remaining() <= 0,
+        )
+
+    def plain(self) -> Generator[Chunk, None, None]:
+        """The rest of the answer from the target alone, in parts if the task streams.
+
+        Raises:
+            EngineError: the target refused.
+        """
+        if self.task.stream:
+            yield from self._plain_stream()
+            return
+        answer = self._target.call(self._plain_inputs(), self._outputs())
+        skip = len(self.task.prompt) + len(self.tokens)
+        kept, _ = self._keep(new_tokens(answer, skip, "tensorrt_llm"))
+        yield self._plain_chunk(kept, answer, finished=True)
+
+    def _plain_stream(self) -> Generator[Chunk, None, None]:
+        inputs = self._plain_inputs() | {"streaming": np.array([[True]])}
+        with closing(self._target.stream(inputs, self._outputs())) as parts:
+            for answer in parts:
+                kept, ended = self._keep(new_tokens(answer, 0, "tensorrt_llm"))
+                ended = ended or self._remaining() <= 0
+                yield self._plain_chunk(kept, answer, finished=ended)
+                if ended:
+                    return
+
+    def _plain_inputs(self) -> Tensors:
+        ids = [*self.task.prompt, *self.tokens]
+        inputs = self.task.inputs(ids, self._remaining(), self._remaining_minimum())
+        inputs |= self.task.plain
+        if self.task.log_probs:
+            inputs["return_log_probs"] = np.array([[True]])
+        return inputs
+
+    def _plain_chunk(self, kept: list[int], answer: Tensors, *, finished: bool) -> Chunk:
+        extras = {name: answer[name] for name in self.task.outputs if name in answer}
+        return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
+
+    def _propose(self, length: int) -> tuple[list[int], NDArray[np.generic] | None]:
+        ids = [*self.task.prompt, *self.tokens]
+        # A minimum of `length` keeps the draft from ending early: whether the answer ends is
+        # the target's decision.
+        inputs = self.task.inputs(ids, length, min_tokens=length)
+        outputs = _OUTPUTS
+        if self.task.use_draft_logits:
+            inputs["return_generation_logits"] = np.array([[True]])
+            outputs = (*_OUTPUTS, "generation_logits")
+        if self._draft is None:
+            raise DraftError("this server has no draft model")
+        try:
+            answer = self._draft.call(inputs, outputs)
+            proposal = new_tokens(answer, len(ids), "tensorrt_llm_draft")[:length]
+            return proposal, self._draft_logits(answer, len(proposal))
+        except EngineError as error:
+            raise DraftError(str(error)) from error
+
+    def _draft_logits(self, answer: Tensors, count: int) -> NDArray[np.generic] | None:
+        if not self.task.use_draft_logits or count == 0:
+            return None
+        logits = answer.get("generation_logits")
+        if logits is None or not logits.size:
+            raise EngineError(
+                "tensorrt_llm_draft returned no generation logits: "
+                "build the draft with them or leave use_draft_logits out"
+            )
+        # [1, beam, steps, vocabulary] -> [1, steps, vocabulary]. With fast logits one step holds
+        # a handle in place of the values; it passes unchanged.
+        rows = logits.reshape(-1, logits.shape[-1])
+        return rows[None, :count]
+
+    def _verify(self, proposal: list[int], logits: NDArray[np.generic] | None) -> Tensors:
+        ids = [*self.task.prompt, *self.tokens]
+        inputs = self.task.inputs(ids, len(proposal) + 1, self._remaining_minimum())
+        outputs: tuple[str, ...] = _OUTPUTS
+        if proposal:
+            inputs["draft_input_ids"] = np.array([proposal], np.int32)
+        if logits is not None:
+            inputs["draft_logits"] = logits
+        if self.task.log_probs:
+            inputs["return_log_probs"] = np.array([[True]])
+            outputs = (*_OUTPUTS, "output_log_probs", "cum_log_probs")
+        return self._target.call(inputs, outputs)
+
+    def _outputs(self) -> tuple[str, ...]:
+        wanted = ("output_log_probs", "cum_log_probs") if self.task.log_probs else ()
+        return (*_OUTPUTS, *wanted, *self.task.outputs)
+
+    def _remaining(self) -> int:
+        return self.task.max_tokens - len(self.tokens)
+
+    def _remaining_minimum(self) -> int:
+        return min(self.task.min_tokens - len(self.tokens), self._remaining())
+
+    def _keep(self, new: Sequence[int]) -> tuple[list[int], bool]:
+        """Append tokens up to the end of the answer; the ones kept, and whether it ended."""
+        fitting = list(new[: self._remaining()])
+        for count, token in enumerate(fitting, 1):
+            self.tokens.append(token)
+            if self._ends():
+                return fitting[:count], True
+        return fitting, False
+
+    def _ends(self) -> bool:
+        if self.tokens[-1] == self.task.end_id:
+            return True
+        tail = tuple(self.tokens[-self._longest_stop :]) if self._longest_stop else ()
+        return any(tail[-len(word) :] == word for word in self.task.stop_words)
+
+
+def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    for index, (left, right) in enumerate(zip(first, second, strict=False)):
+        if left != right:
+            return index
+    return min(len(first), len(second))

@@ -1,0 +1,107 @@
+"""What one prompt asks for, and the engine inputs that follow from it. NumPy only, no Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tensors = dict[str, NDArray[Any]]
+Cancelled = Callable[[], bool]
+
+
+class EngineError(RuntimeError):
+    """The draft or the target refused a call; the message is its own sentence."""
+
+
+class Engine(Protocol):
+    """A served model: the target or the draft."""
+
+    def call(self, inputs: Tensors, outputs: Sequence[str]) -> Tensors:
+        """One whole answer.
+
+        Raises:
+            EngineError: the model refused.
+        """
+
+    def stream(self, inputs: Tensors, outputs: Sequence[str]) -> Generator[Tensors, None, None]:
+        """Partial answers as they come; closing the iterator ends the generation.
+
+        Raises:
+            EngineError: the model refused.
+        """
+
+
+@dataclass(frozen=True)
+class Task:
+    """One prompt and how it is to be continued.
+
+    Attributes:
+        prompt: token ids.
+        max_tokens: new tokens at most.
+        draft_tokens: draft tokens a round; 0 takes the plain path.
+        min_tokens: the user's own minimum.
+        end_id: the token that ends an answer, -1 for none.
+        stop_words: token ids of each stop word; the answer ends with the first one in it.
+        stop_texts: the same words as text, for those that do not lie on token borders.
+        stream: an answer in parts.
+        exclude_input: the text of a whole answer leaves the prompt out.
+        common: inputs of every call to either engine: sampling, end, words, bias.
+        plain: inputs that only the plain path carries on to the target.
+        outputs: further outputs of the target that the plain path hands on.
+        min_name: how this release spells the minimum length.
+    """
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    draft_tokens: int = 0
+    min_tokens: int = 0
+    end_id: int = -1
+    stop_words: tuple[tuple[int, ...], ...] = ()
+    stop_texts: tuple[str, ...] = ()
+    use_draft_logits: bool = False
+    stream: bool = False
+    exclude_input: bool = False
+    log_probs: bool = False
+    statistics: bool = False
+    common: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    plain: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    min_name: str = "min_length"
+
+    def inputs(self, ids: Sequence[int], new_tokens: int, min_tokens: int) -> Tensors:
+        """Inputs of one engine call: `ids` is the whole prefix, [1, len(ids)] on the wire."""
+        tensors = dict(self.common)
+        tensors["input_ids"] = np.array([ids], np.int32)
+        tensors["input_lengths"] = np.array([[len(ids)]], np.int32)
+        tensors["request_output_len"] = np.array([[new_tokens]], np.int32)
+        if min_tokens > 0:
+            tensors[self.min_name] = np.array([[min_tokens]], np.int32)
+        return tensors
+
+
+def new_tokens(answer: Tensors, skip: int, model: str) -> list[int]:
+    """Tokens of beam 0 behind the first `skip`, which are the prefix that was sent.
+
+    Raises:
+        EngineError: the answer is shorter than the prefix, so nothing behind it can be found.
+    """
+    length = int(answer["sequence_length"].reshape(-1)[0])
+    if length < skip:
+        raise EngineError(
+            f"{model} answered {length} tokens to a prefix of {skip}: "
+            "set its parameter exclude_input_in_output to false"
+        )
+    ids = answer["output_ids"]
+    return [int(token) for token in ids.reshape(-1, ids.shape[-1])[0, skip:length]]
+
+
+def token_log_probs(answer: Tensors, count: int) -> list[float]:
+    """Log probabilities of the first `count` new tokens of beam 0, fewer where none came."""
+    values = answer.get("output_log_probs")
+    if values is None or not values.size:
+        return []
+    return [float(value) for value in values.reshape(-1, values.shape[-1])[0, :count]]

@@ -1,0 +1,109 @@
+"""What each release of the TensorRT-LLM repository layout declares, read from `contract.yaml`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+_LOGITS = "LOGITS"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input or output of a Triton model; `dims` leaves the batch dimension out.
+
+    Attributes:
+        data_type: Triton's name with its prefix, for example `TYPE_INT32`.
+        dims: -1 is any length.
+        optional: a request may come without it.
+        scalar: one value per batch row, handed to the model with an empty shape.
+        ragged: rows of one batch may differ in length.
+    """
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+    optional: bool = False
+    scalar: bool = False
+    ragged: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the ensemble; each pair is (the step's tensor, the ensemble's tensor)."""
+
+    model: str
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    text = resources.files(__package__).joinpath("contract.yaml").read_text("utf-8")
+    tables: Mapping[str, Any] = yaml.safe_load(text)
+    return tables
+
+
+def versions() -> tuple[str, ...]:
+    """Releases with a complete table, oldest first."""
+    return tuple(_tables()["versions"])
+
+
+def at_least(version: str, floor: str) -> bool:
+    """Whether `version` is `floor` or newer; both are dotted numbers."""
+    return _number(version) >= _number(floor)
+
+
+def inputs(model: str, version: str, logits_type: str = "TYPE_FP32") -> tuple[Tensor, ...]:
+    """Inputs that `model` declares in release `version`."""
+    return tuple(_tensors(_tables()["models"][model]["inputs"], version, logits_type))
+
+
+def outputs(model: str, version: str, logits_type: str = "TYPE_FP32") -> tuple[Tensor, ...]:
+    """Outputs that `model` declares in release `version`."""
+    return tuple(_tensors(_tables()["models"][model]["outputs"], version, logits_type))
+
+
+def steps(version: str) -> tuple[Step, ...]:
+    """The ensemble's steps; a mapping is kept only where the release has the step's tensor."""
+    found = []
+    for step in _tables()["ensemble"]:
+        model = step["model"]
+        takes = {tensor.name for tensor in inputs(model, version)}
+        gives = {tensor.name for tensor in outputs(model, version)}
+        found.append(
+            Step(
+                model,
+                tuple(pair for pair in _pairs(step, "inputs") if pair[0] in takes),
+                tuple(pair for pair in _pairs(step, "outputs") if pair[0] in gives),
+            )
+        )
+    return tuple(found)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _pairs(step: Mapping[str, Any], side: str) -> list[tuple[str, str]]:
+    return [*step[side].items(), *((name, name) for name in step.get(f"same_{side}", ()))]
+
+
+def _tensors(groups: list[str], version: str, logits_type: str) -> Iterator[Tensor]:
+    for group in groups:
+        for row in _tables()["rows"][group]:
+            if not _holds(row, version):
+                continue
+            kind = logits_type if row["type"] == _LOGITS else f"TYPE_{row['type']}"
+            flags = {flag: bool(row.get(flag)) for flag in ("optional", "scalar", "ragged")}
+            for name in row["names"]:
+                yield Tensor(name, kind, tuple(row["dims"]), **flags)
+
+
+def _holds(row: Mapping[str, Any], version: str) -> bool:
+    if not at_least(version, row.get("since", "0")):
+        return False
+    return "until" not in row or not at_least(version, row["until"])

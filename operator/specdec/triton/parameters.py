@@ -1,0 +1,140 @@
+"""Parameter tables of the Triton models: every key a release reads, in a fixed order.
+
+An unset key is written with an empty value: the C++ backend then takes its default and says so,
+and a reader of the file sees every knob there is.
+"""
+
+from specdec.triton import contract
+from specdec.triton.plan import ModelPlan, RepositoryPlan
+
+Parameters = tuple[tuple[str, str], ...]
+
+_WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
+
+
+def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
+    """Parameters of `preprocessing` or `postprocessing`."""
+    if model == "postprocessing":
+        return (
+            ("tokenizer_dir", plan.tokenizer_dir),
+            ("skip_special_tokens", _word(plan.skip_special_tokens)),
+        )
+    multimodal = (
+        "multimodal_model_path"
+        if contract.at_least(plan.version, "0.19.0")
+        else "visual_model_path"
+    )
+    return (
+        ("tokenizer_dir", plan.tokenizer_dir),
+        ("add_special_tokens", _word(plan.add_special_tokens)),
+        (multimodal, ""),
+        ("gpt_model_path", plan.target.engine_dir),
+        ("max_num_images", ""),
+    )
+
+
+def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
+    """Parameters of `tensorrt_llm` (the target) or `tensorrt_llm_draft`."""
+    # Lookahead drives the target alone; a draft model, were there one, decodes plainly.
+    lookahead = plan.lookahead if is_target else None
+    parameters = (
+        ("gpt_model_type", "inflight_fused_batching"),
+        ("gpt_model_path", engine.engine_dir),
+        ("encoder_model_path", ""),
+        *_cache_parameters(engine, plan),
+        ("batch_scheduler_policy", "guaranteed_no_evict"),
+        # The BLS slices the answer behind the prefix it sent; without it text would be lost.
+        ("exclude_input_in_output", "false"),
+        ("normalize_log_probs", ""),
+        ("decoding_mode", "lookahead" if lookahead else ""),
+        ("medusa_choices", ""),
+        ("eagle_choices", ""),
+        ("speculative_decoding_fast_logits", "false"),
+        ("gpu_device_ids", _list(engine.gpu_device_ids)),
+        ("participant_ids", _list(engine.participant_ids)),
+        ("gpu_weights_percent", ""),
+        ("executor_worker_path", _WORKER),
+        ("FORCE_CPU_ONLY_INPUT_TENSORS", "no"),
+        *_tuning_parameters(),
+    )
+    if contract.at_least(plan.version, "0.19.0"):
+        parameters += (
+            ("num_nodes", ""),
+            ("lora_prefetch_dir", ""),
+            ("lookahead_window_size", str(lookahead.window_size) if lookahead else ""),
+            ("lookahead_ngram_size", str(lookahead.ngram_size) if lookahead else ""),
+            (
+                "lookahead_verification_set_size",
+                str(lookahead.verification_set_size) if lookahead else "",
+            ),
+            # Read without a fallback from 0.19 on: the keys must exist.
+            ("tokenizer_dir", plan.tokenizer_dir),
+            ("guided_decoding_backend", ""),
+            ("xgrammar_tokenizer_info_path", ""),
+        )
+    if engine.step_latency_ms is not None:
+        key = "step_latency_ms" if is_target else "draft_step_latency_ms"
+        parameters += ((key, f"{engine.step_latency_ms:g}"),)
+    return parameters
+
+
+def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
+    """Parameters of `tensorrt_llm_bls`: the four of the layout, then those of our own BLS."""
+    in_flight = plan.bls_max_in_flight or 2 * plan.max_batch_size
+    return (
+        ("accumulate_tokens", "false"),
+        ("tensorrt_llm_model_name", target),
+        ("tensorrt_llm_draft_model_name", draft if plan.draft else ""),
+        ("multimodal_encoders_name", ""),
+        ("num_draft_tokens", str(plan.draft_tokens if plan.draft else 0)),
+        ("max_draft_tokens", str(plan.max_draft_tokens if plan.draft else 0)),
+        ("use_draft_logits", _word(plan.use_draft_logits)),
+        ("max_in_flight", str(in_flight)),
+        ("tokenizer_dir", plan.tokenizer_dir),
+        ("skip_special_tokens", _word(plan.skip_special_tokens)),
+        ("add_special_tokens", _word(plan.add_special_tokens)),
+    )
+
+
+def _cache_parameters(engine: ModelPlan, plan: RepositoryPlan) -> Parameters:
+    tokens = engine.max_tokens_in_paged_kv_cache
+    return (
+        ("max_beam_width", "1"),
+        ("max_tokens_in_paged_kv_cache", "" if tokens is None else str(tokens)),
+        ("kv_cache_free_gpu_mem_fraction", engine.kv_cache_fraction or ""),
+        ("kv_cache_host_memory_bytes", ""),
+        ("kv_cache_onboard_blocks", ""),
+        ("cross_kv_cache_fraction", ""),
+        ("max_attention_window_size", ""),
+        ("sink_token_length", ""),
+        ("enable_kv_cache_reuse", _word(plan.enable_kv_cache_reuse)),
+        ("enable_chunked_context", ""),
+    )
+
+
+def _tuning_parameters() -> Parameters:
+    return tuple(
+        (key, "")
+        for key in (
+            "multi_block_mode",
+            "enable_context_fmha_fp32_acc",
+            "cuda_graph_mode",
+            "cuda_graph_cache_size",
+            "cancellation_check_period_ms",
+            "stats_check_period_ms",
+            "iter_stats_max_iterations",
+            "request_stats_max_iterations",
+            "lora_cache_optimal_adapter_size",
+            "lora_cache_max_adapter_size",
+            "lora_cache_gpu_memory_fraction",
+            "lora_cache_host_memory_bytes",
+        )
+    )
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _list(values: tuple[int, ...]) -> str:
+    return ",".join(str(value) for value in values)

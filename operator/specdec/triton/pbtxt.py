@@ -1,0 +1,106 @@
+"""Renders a Triton model configuration as protobuf text; the only place that writes pbtxt."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+
+from specdec.triton.contract import Step, Tensor
+
+# Protobuf text takes C escapes. Bytes above 0x7e go in as octal, so that the file is plain ASCII
+# and no reader has to guess an encoding.
+_ESCAPES = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\t"): "\\t"}
+
+
+@dataclass(frozen=True)
+class Batching:
+    """Triton's dynamic batcher; `preferred` None takes all its defaults."""
+
+    preferred: int | None = None
+    max_queue_delay_us: int = 0
+    max_queue_size: int = 0
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything a `config.pbtxt` of one model says."""
+
+    name: str
+    backend: str
+    max_batch_size: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    parameters: tuple[tuple[str, str], ...]
+    decoupled: bool | None = None
+    batching: Batching | None = None
+    instances: int = 1
+
+
+def quote(value: str) -> str:
+    """A string as a protobuf text literal, quotes included.
+
+    Raises:
+        ValueError: the string cannot be written as UTF-8 (a lone surrogate).
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no string")
+    try:
+        data = value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{value!r} is not text: it holds half of a character at position {error.start}; "
+            "remove it"
+        ) from error
+    return '"' + "".join(_escaped(byte) for byte in data) + '"'
+
+
+def model(config: ModelConfig) -> str:
+    """`config.pbtxt` of a model that a backend runs."""
+    return _render("model.pbtxt.j2", model=config)
+
+
+def ensemble(
+    name: str,
+    max_batch_size: int,
+    inputs: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
+    steps: tuple[Step, ...],
+) -> str:
+    """`config.pbtxt` of an ensemble."""
+    return _render(
+        "ensemble.pbtxt.j2",
+        name=name,
+        max_batch_size=max_batch_size,
+        inputs=inputs,
+        outputs=outputs,
+        steps=steps,
+    )
+
+
+def _escaped(byte: int) -> str:
+    if byte in _ESCAPES:
+        return _ESCAPES[byte]
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    folder = resources.files(__package__).joinpath("config")
+    # Not HTML: every string passes the quote filter, and a test sends hostile ones through it.
+    environment = jinja2.Environment(  # noqa: S701
+        loader=jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(quote=quote, boolean=_boolean)
+    return environment
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)

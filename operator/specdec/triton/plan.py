@@ -1,0 +1,133 @@
+"""What a model repository is made from, checked before a single file is rendered."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specdec.triton import contract
+
+Method = Literal["None", "DraftTarget", "Lookahead"]
+LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
+
+
+class PlanError(ValueError):
+    """One sentence: the field, its value and the mend."""
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """One engine and where it runs.
+
+    Attributes:
+        engine_dir: the engine's directory as the serving pod sees it.
+        gpu_device_ids: ordinals inside the pod, one per rank; empty leaves them to the backend.
+        participant_ids: MPI ranks, only for a pre-spawned orchestrator.
+        max_tokens_in_paged_kv_cache: KV budget in tokens, or None.
+        kv_cache_fraction: KV budget as a fraction of free GPU memory ("0.40"), or None.
+        step_latency_ms: SIMULATION: sleep per step on the Reference backend, in milliseconds.
+    """
+
+    engine_dir: str
+    gpu_device_ids: tuple[int, ...] = ()
+    participant_ids: tuple[int, ...] = ()
+    max_tokens_in_paged_kv_cache: int | None = None
+    kv_cache_fraction: str | None = None
+    step_latency_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class LookaheadPlan:
+    """Window W, n-gram size N and verification set size G, as the engine was built."""
+
+    window_size: int = 7
+    ngram_size: int = 7
+    verification_set_size: int = 7
+
+
+@dataclass(frozen=True)
+class RepositoryPlan:
+    """Everything the repository depends on; two equal plans give the same bytes.
+
+    Attributes:
+        version: TensorRT-LLM release whose layout is written, one of `contract.versions()`.
+        method: how draft tokens come about.
+        max_batch_size: one value for all models, at most the engines' own.
+        decoupled: LLM models and BLS stream (`serving.streaming`); false answers once.
+        tokenizer_dir: a Hugging Face directory with `tokenizer.json`.
+        draft_tokens: the server's default draft length; 0 turns speculation off.
+        max_draft_tokens: the ceiling built into the target's engine.
+        use_draft_logits: the server's default for acceptance by logits.
+        bls_max_in_flight: sequences the BLS works on at once, more wait; None is
+            2 x max_batch_size.
+        bls_instances: BLS processes; None is 1 when decoupled, else max_batch_size, because a
+            unary Python model serves one request at a time per process.
+        max_queue_size: requests waiting before an LLM model; 0 is unlimited.
+    """
+
+    version: str
+    method: Method
+    tokenizer_dir: str
+    target: ModelPlan
+    draft: ModelPlan | None = None
+    lookahead: LookaheadPlan | None = None
+    max_batch_size: int = 8
+    decoupled: bool = True
+    draft_tokens: int = 0
+    max_draft_tokens: int = 0
+    use_draft_logits: bool = False
+    logits_datatype: LogitsType = "TYPE_FP32"
+    enable_kv_cache_reuse: bool = True
+    bls_max_in_flight: int | None = None
+    bls_instances: int | None = None
+    preprocessing_instances: int = 1
+    postprocessing_instances: int = 1
+    max_queue_size: int = 0
+    max_queue_delay_us: int = 0
+    skip_special_tokens: bool = True
+    add_special_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what no repository can express.
+
+        Raises:
+            PlanError: a value or a combination of values that cannot be served.
+        """
+        if self.version not in contract.versions():
+            raise PlanError(
+                f"version is {self.version!r}, but the repository layout is known for "
+                f"{', '.join(contract.versions())}: choose one of them"
+            )
+        for name, least in (
+            ("max_batch_size", 1),
+            ("draft_tokens", 0),
+            ("max_draft_tokens", 0),
+            ("preprocessing_instances", 1),
+            ("postprocessing_instances", 1),
+            ("max_queue_size", 0),
+            ("max_queue_delay_us", 0),
+        ):
+            if getattr(self, name) < least:
+                raise PlanError(f"{name} is {getattr(self, name)}: set it to {least} or more")
+        self._check_method()
+
+    def _check_method(self) -> None:
+        if (self.method == "DraftTarget") != (self.draft is not None):
+            raise PlanError(
+                f"method is {self.method} and draft is {'set' if self.draft else 'missing'}: "
+                "a draft belongs to DraftTarget and to nothing else"
+            )
+        if (self.method == "Lookahead") != (self.lookahead is not None):
+            raise PlanError(
+                f"method is {self.method} and lookahead is "
+                f"{'set' if self.lookahead else 'missing'}: "
+                "the lookahead sizes belong to Lookahead and to nothing else"
+            )
+        if self.lookahead and not contract.at_least(self.version, "0.19.0"):
+            raise PlanError(
+                f"version is {self.version}, which cannot pass lookahead sizes to the server: "
+                "set it to 0.19.0 or newer for method Lookahead"
+            )
+        if self.method == "DraftTarget" and self.draft_tokens > self.max_draft_tokens:
+            raise PlanError(
+                f"draft_tokens is {self.draft_tokens}, above max_draft_tokens "
+                f"{self.max_draft_tokens}: lower the first or build with more"
+            )

@@ -1,0 +1,143 @@
+"""The Triton model repository of a plan, as text: pure, and the same bytes for the same plan."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from specdec.triton import contract, pbtxt
+from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
+from specdec.triton.pbtxt import Batching, ModelConfig
+from specdec.triton.plan import LookaheadPlan, ModelPlan, PlanError, RepositoryPlan
+
+__all__ = ["LookaheadPlan", "ModelPlan", "PlanError", "RepositoryPlan", "digest", "render"]
+
+ENSEMBLE = "ensemble"
+PREPROCESSING = "preprocessing"
+POSTPROCESSING = "postprocessing"
+TARGET = "tensorrt_llm"
+DRAFT = "tensorrt_llm_draft"
+BLS = "tensorrt_llm_bls"
+
+# The Python models that carry text share their tokenizer module: one source, three copies.
+_SHARED = {"specdec_text.py": (PREPROCESSING, POSTPROCESSING, BLS)}
+
+
+def render(plan: RepositoryPlan) -> dict[str, str]:
+    """Every file of the repository: path below its root -> text.
+
+    Raises:
+        ValueError: a string of the plan cannot be written as text.
+    """
+    files = {f"{ENSEMBLE}/config.pbtxt": _ensemble(plan)}
+    for config in _models(plan):
+        files[f"{config.name}/config.pbtxt"] = pbtxt.model(config)
+    # Triton wants a version directory even where the backend needs no file in it.
+    files |= {f"{name}/1/.keep": "" for name in (ENSEMBLE, *_engines(plan))}
+    files |= dict(_sources())
+    return dict(sorted(files.items()))
+
+
+def digest(files: Mapping[str, str]) -> str:
+    """SHA-256 (hex) over paths and contents; the order of the mapping does not matter."""
+    total = hashlib.sha256()
+    for path, text in sorted(files.items()):
+        for part in (path.encode(), text.encode()):
+            # The length first: otherwise two different splits would give the same stream.
+            total.update(len(part).to_bytes(8, "big"))
+            total.update(part)
+    return total.hexdigest()
+
+
+def _engines(plan: RepositoryPlan) -> dict[str, ModelPlan]:
+    engines = {TARGET: plan.target}
+    if plan.draft:
+        engines[DRAFT] = plan.draft
+    return engines
+
+
+def _ensemble(plan: RepositoryPlan) -> str:
+    return pbtxt.ensemble(
+        ENSEMBLE,
+        plan.max_batch_size,
+        contract.inputs(ENSEMBLE, plan.version, plan.logits_datatype),
+        contract.outputs(ENSEMBLE, plan.version, plan.logits_datatype),
+        contract.steps(plan.version),
+    )
+
+
+def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
+    queued = Batching(plan.max_batch_size, plan.max_queue_delay_us, plan.max_queue_size)
+    newer = contract.at_least(plan.version, "0.19.0")
+    yield _config(
+        plan,
+        PREPROCESSING,
+        text_parameters(PREPROCESSING, plan),
+        batching=queued if newer else None,
+        instances=plan.preprocessing_instances,
+    )
+    yield _config(
+        plan,
+        POSTPROCESSING,
+        text_parameters(POSTPROCESSING, plan),
+        batching=Batching(),
+        instances=plan.postprocessing_instances,
+    )
+    for name, engine in _engines(plan).items():
+        yield _config(
+            plan,
+            name,
+            engine_parameters(engine, plan, is_target=name == TARGET),
+            backend="tensorrtllm",
+            batching=queued,
+            decoupled=plan.decoupled,
+        )
+    instances = plan.bls_instances or (1 if plan.decoupled else plan.max_batch_size)
+    yield _config(
+        plan,
+        BLS,
+        bls_parameters(plan, TARGET, DRAFT),
+        decoupled=plan.decoupled,
+        instances=instances,
+    )
+
+
+def _config(
+    plan: RepositoryPlan,
+    name: str,
+    parameters: tuple[tuple[str, str], ...],
+    *,
+    backend: str = "python",
+    batching: Batching | None = None,
+    decoupled: bool | None = None,
+    instances: int = 1,
+) -> ModelConfig:
+    return ModelConfig(
+        name=name,
+        backend=backend,
+        max_batch_size=plan.max_batch_size,
+        inputs=contract.inputs(name, plan.version, plan.logits_datatype),
+        outputs=contract.outputs(name, plan.version, plan.logits_datatype),
+        parameters=parameters,
+        decoupled=decoupled,
+        batching=batching,
+        instances=instances,
+    )
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    payload = resources.files("specdec").joinpath("payload", "models")
+    for model in (PREPROCESSING, POSTPROCESSING, BLS):
+        yield from _python_files(payload.joinpath(model, "1"), f"{model}/1")
+    for name, models in _SHARED.items():
+        text = payload.joinpath("shared", name).read_text("utf-8")
+        for model in models:
+            yield f"{model}/1/{name}", text
+
+
+def _python_files(folder: Traversable, path: str) -> Iterator[tuple[str, str]]:
+    for entry in folder.iterdir():
+        if entry.is_file() and entry.name.endswith(".py"):
+            yield f"{path}/{entry.name}", entry.read_text("utf-8")
+        elif entry.is_dir() and not entry.name.startswith("__"):
+            yield from _python_files(entry, f"{path}/{entry.name}")
