@@ -43,6 +43,7 @@ FAILED = frozenset(
     {
         "AuthFailed",
         "BuildFailed",
+        "Cancelled",
         "CheckpointCorrupt",
         "ContextTooShort",
         "DeadlineExceeded",
@@ -50,8 +51,10 @@ FAILED = frozenset(
         "EngineMissing",
         "FetchFailed",
         "ImageMissing",
+        "Internal",
         "InvalidDevices",
         "InvalidSpec",
+        "PlanInvalid",
         "PublishFailed",
         "Rejected",
         "RevisionNotFound",
@@ -64,6 +67,7 @@ FAILED = frozenset(
         "UnsupportedVersion",
         "VocabSizeMismatch",
         "VolumeFull",
+        "VolumeUnusable",
     }
 )
 # Every reason that becomes a Warning event.

@@ -1,0 +1,207 @@
+"""Bring checkpoints onto the volume: `python -m specdec.jobs.fetch --plan JSON`.
+
+Each lands in `checkpoints/<digest>`, where the digest is that of its content: whatever its source,
+an equal checkpoint is there once. It is filled in a hidden directory beside it, which survives a
+killed Job so that the next one resumes, and renamed when it is whole and inspected.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specdec.api import compatibility, names
+from specdec.jobs import hub, result, volume
+from specdec.jobs.inspection import inspect
+from specdec.jobs.result import JobError, progress
+
+_ENGINES_TOLD = 60
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One checkpoint on the volume."""
+
+    digest: str
+    revision: str
+    bytes: int
+    facts: dict[str, Any]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; 0 when both checkpoints are on the volume, compatible or not."""
+    parser = argparse.ArgumentParser(description="Bring checkpoints onto the volume")
+    parser.add_argument("--plan", required=True, help="sources by role, as JSON")
+    parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
+    parser.add_argument("--sources", type=Path, default=Path("/sources"))
+    options = parser.parse_args(arguments)
+    plan = json.loads(options.plan)
+    return result.run(lambda: fetch(plan, options.volume, options.sources), "FetchFailed")
+
+
+def fetch(plan: Mapping[str, Any], root: Path, sources: Path) -> dict[str, Any]:
+    """Fetch every model of the plan and compare them.
+
+    Raises:
+        JobError: a source cannot be had, or is not a checkpoint this release can build.
+    """
+    checkpoints = root / Path(names.CHECKPOINTS).name
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    models = {
+        role: _model(role, source, checkpoints, sources) for role, source in plan["models"].items()
+    }
+    findings = []
+    if {"target", "draft"} <= models.keys():
+        findings = compatibility.pair(models["target"].facts, models["draft"].facts)
+    return {
+        "models": {role: vars(model) for role, model in models.items()},
+        "compatible": not findings,
+        "findings": [{"code": f.code, "message": f.message} for f in findings],
+        "engines": engines(root),
+    }
+
+
+def engines(root: Path) -> list[str]:
+    """The first 16 hex digits of the key of every complete engine on the volume, newest first."""
+    folder = root / Path(names.ENGINES).name
+    complete = [
+        path.parent
+        for path in folder.glob("*/manifest.json")
+        if not path.parent.name.startswith(".")
+    ]
+    newest = sorted(complete, key=lambda path: path.stat().st_mtime, reverse=True)
+    return [path.name[:16] for path in newest[:_ENGINES_TOLD]]
+
+
+def _model(role: str, source: Mapping[str, Any], checkpoints: Path, sources: Path) -> Fetched:
+    if "huggingFace" in source:
+        return _from_hub(role, source["huggingFace"], checkpoints)
+    return _from_claim(role, source["pvc"], checkpoints, sources / role)
+
+
+def _from_hub(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fetched:
+    repository = hub.Repository(
+        repo=source["repo"],
+        revision=source.get("revision", "main"),
+        endpoint=source.get("endpoint", ""),
+        token=os.environ.get(f"HF_TOKEN_{role.upper()}", "").strip(),
+        role=role,
+    )
+    snapshot = hub.resolve(repository)
+    identity = [repository.endpoint, repository.repo, snapshot.commit]
+    key = names.digest(identity)[:32]
+    with volume.locked(checkpoints / f".lock-{key}"):
+        index = checkpoints / f".index-{key}.json"
+        known = _indexed(index, checkpoints)
+        if known is not None:
+            progress("download", 100, f"{role} is on the volume already")
+            return _seen(known, snapshot.commit)
+        scratch = checkpoints / f".download-{key}"
+        scratch.mkdir(exist_ok=True)
+        arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
+        volume.require_space(checkpoints, snapshot.bytes - arrived)
+        hub.download(repository, snapshot, scratch)
+        fetched = _settle(scratch, checkpoints, snapshot.commit, role)
+        _write(index, json.dumps({"digest": fetched.digest}))
+        return fetched
+
+
+def _from_claim(role: str, source: Mapping[str, Any], checkpoints: Path, mount: Path) -> Fetched:
+    folder = _directory(mount, source["path"], role)
+    progress("digest", 0, role)
+    digest = volume.digest(folder)
+    final = checkpoints / digest
+    if final.is_dir():
+        progress("copy", 100, f"{role} is on the volume already")
+        return _seen(final, digest[:12])
+    # Inspected before the copy too: a wrong directory costs no space.
+    inspect(folder)
+    with volume.locked(checkpoints / f".lock-{digest[:32]}"):
+        scratch = checkpoints / f".copy-{digest[:32]}"
+        shutil.rmtree(scratch, ignore_errors=True)
+        total = volume.size(folder)
+        volume.require_space(checkpoints, total)
+        scratch.mkdir()
+        try:
+            _copy(folder, scratch, total, role)
+            return _settle(scratch, checkpoints, digest[:12], role)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _copy(folder: Path, scratch: Path, total: int, role: str) -> None:
+    copied, told = 0, -1
+    for count in volume.copy(folder, scratch):
+        copied += count
+        percent = 100 * copied // max(total, 1)
+        if percent // 10 > told:
+            told = percent // 10
+            progress("copy", percent, role)
+
+
+def _settle(scratch: Path, checkpoints: Path, revision: str, role: str) -> Fetched:
+    """Inspect what has arrived and give it its final name."""
+    progress("inspect", 0, role)
+    try:
+        facts = inspect(scratch)
+    except JobError:
+        # What is corrupt is fetched from the start the next time.
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    digest, size = volume.digest(scratch), volume.size(scratch)
+    volume.settle(scratch, checkpoints / digest)
+    progress("inspect", 100, role)
+    return Fetched(digest, revision, size, facts)
+
+
+def _seen(folder: Path, revision: str) -> Fetched:
+    return Fetched(folder.name, revision, volume.size(folder), inspect(folder))
+
+
+def _directory(mount: Path, path: str, role: str) -> Path:
+    """The checkpoint's directory on the claim, which it may not leave."""
+    root = mount.resolve()
+    folder = (root / path.strip("/")).resolve()
+    if not folder.is_relative_to(root):
+        raise JobError(
+            "SourceNotFound",
+            f"pvc.path of the {role} is {path!r} and leads out of the claim: name a directory "
+            "in it",
+        )
+    if not folder.is_dir():
+        raise JobError(
+            "SourceNotFound",
+            f"pvc.path of the {role} is {path!r}, which is no directory on the claim: correct it, "
+            "or put the checkpoint there",
+        )
+    for file in volume.files(folder):
+        if not file.resolve().is_relative_to(root):
+            raise JobError(
+                "SourceNotFound",
+                f"{file.name} in pvc.path {path!r} of the {role} links out of the claim: copy the "
+                "file itself there",
+            )
+    return folder
+
+
+def _indexed(index: Path, checkpoints: Path) -> Path | None:
+    """The checkpoint an earlier Job made of the same commit, if it is still there."""
+    if not index.is_file():
+        return None
+    folder = checkpoints / str(json.loads(index.read_text(encoding="utf-8"))["digest"])
+    return folder if folder.is_dir() else None
+
+
+def _write(path: Path, text: str) -> None:
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.rename(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Publish a model repository: `python -m specdec.jobs.publish --repository DIR ...`.
+
+The rendered files come from a ConfigMap. Before they get a final name, the engines they point at
+are held against what the repository expects of them, because a server that finds a mismatch at
+load time says so much later and less clearly.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from specdec.api import names
+from specdec.jobs import result, volume
+from specdec.jobs.result import JobError, progress
+
+# TensorRT-LLM writes the mode as a number; the names are those of trtllm-build.
+_MODES = {"none": 1, "draft_tokens_external": 2, "lookahead_decoding": 8}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; 0 when the repository is on the volume under its hash."""
+    parser = argparse.ArgumentParser(description="Publish a model repository on the volume")
+    parser.add_argument("--repository", type=Path, required=True, help="the rendered files")
+    parser.add_argument("--expectations", type=Path, required=True, help="hash, files, engines")
+    parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
+    options = parser.parse_args(arguments)
+    return result.run(
+        lambda: publish(options.repository, options.expectations, options.volume),
+        "PublishFailed",
+    )
+
+
+def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
+    """Check the engines, then put the files under `repositories/<hash>`.
+
+    Raises:
+        JobError: EngineMissing, EngineMismatch or PublishFailed.
+    """
+    expected = json.loads(expectations.read_text(encoding="utf-8"))
+    check_engines(expected["engines"], root)
+    progress("engines", 100)
+    files: dict[str, str] = expected["files"]
+    repositories = root / Path(names.REPOSITORIES).name
+    repositories.mkdir(parents=True, exist_ok=True)
+    final = repositories / expected["hash"]
+    with volume.locked(repositories / f".lock-{expected['hash'][:32]}"):
+        if not equal(final, files):
+            _place(source, files, final)
+    progress("publish", 100)
+    return {"repository": {"hash": expected["hash"], "files": len(files)}}
+
+
+def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
+    """Hold each engine's config.json against what the repository needs.
+
+    Raises:
+        JobError: EngineMissing or EngineMismatch, naming engine, field and values.
+    """
+    vocabularies = {}
+    for engine in engines:
+        config = _config(engine, root)
+        _check(engine, config)
+        vocabularies[engine["role"]] = config["pretrained_config"].get("vocab_size")
+    if len(set(vocabularies.values())) > 1:
+        sizes = ", ".join(f"{role} {size}" for role, size in vocabularies.items())
+        raise JobError(
+            "EngineMismatch",
+            f"the engines' vocabularies differ ({sizes}): choose a draft with the target's "
+            "vocabulary",
+        )
+
+
+def equal(folder: Path, files: Mapping[str, str]) -> bool:
+    """Whether a directory holds exactly these files (sha256 in hex by path)."""
+    if not folder.is_dir():
+        return False
+    found = {str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file()}
+    return found.keys() == files.keys() and all(
+        volume.sha256(path) == files[name] for name, path in found.items()
+    )
+
+
+def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    folder = root / Path(names.ENGINES).name / engine["key"]
+    if not (folder / "manifest.json").is_file() or not (folder / "config.json").is_file():
+        raise JobError(
+            "EngineMissing",
+            f"the {engine['role']} engine {engine['key'][:16]} is not complete on the volume: it "
+            "is built again",
+        )
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+        # Both sections are read below; an engine without them was not built by trtllm-build.
+        return {**config, "pretrained_config": dict(config["pretrained_config"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise _mismatch(engine, f"its config.json cannot be read ({error!r})") from error
+
+
+def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    build = config.get("build_config", {})
+    longest = int(build.get("max_draft_len", 0))
+    if longest < engine["minDraftLen"]:
+        raise _mismatch(
+            engine, f"its max_draft_len is {longest}, below maxDraftTokens {engine['minDraftLen']}"
+        )
+    if config.get("version") != engine["version"]:
+        raise _mismatch(
+            engine, f"it was built by {config.get('version')}, and {engine['version']} serves it"
+        )
+    wanted = engine["speculativeDecodingMode"]
+    mode = build.get("speculative_decoding_mode", 1)
+    if mode not in (_MODES[wanted], wanted, wanted.upper()):
+        raise _mismatch(engine, f"its speculative_decoding_mode is {mode}, not {wanted}")
+
+
+def _mismatch(engine: Mapping[str, Any], what: str) -> JobError:
+    return JobError(
+        "EngineMismatch",
+        f"the {engine['role']} engine {engine['key'][:16]} does not fit: {what}; delete its "
+        "directory under engines/ on the volume so that it is built again",
+    )
+
+
+def _place(source: Path, files: Mapping[str, str], final: Path) -> None:
+    """Copy into a hidden sibling, check every file, rename."""
+    for stale in final.parent.glob(f".{final.name}.*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
+    try:
+        for path in files:
+            target = scratch / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / path, target)
+        if not equal(scratch, files):
+            raise JobError(
+                "PublishFailed",
+                "the mounted files are not those that were rendered: they changed while the Job "
+                "started",
+                permanent=False,
+            )
+        _readable(scratch)
+        if final.exists():
+            # Under this name, but with other content: damaged, so it makes way.
+            final.rename(scratch.with_suffix(".old"))
+        scratch.rename(final)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(scratch.with_suffix(".old"), ignore_errors=True)
+
+
+def _readable(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        volume.sync(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
