@@ -1,0 +1,92 @@
+"""One request to the engine, and what the engine tells about it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .kv import Tokens
+from .sampling import Sampling
+from .weights import Floats
+from .words import Words
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to decode.
+
+    Attributes:
+        prompt: [tokens] ids.
+        max_new: the most tokens the answer may have.
+        draft: ids to verify in one round; the answer then ends after that round, as
+            TensorRT-LLM's does. None is ordinary decoding.
+        draft_logits: [drafts, vocabulary] what the draft model drew them from; its presence asks
+            for rejection sampling instead of comparison.
+        threshold: a fixed number in place of rejection sampling's random one.
+        max_draft: tokens a round may speculate, for lookahead's smaller shapes; 0 is no limit.
+    """
+
+    prompt: Tokens
+    max_new: int
+    rules: Sampling = field(default_factory=Sampling)
+    stop_words: Words = ()
+    draft: Tokens | None = None
+    draft_logits: Floats | None = None
+    threshold: float | None = None
+    streaming: bool = False
+    want_log_probs: bool = False
+    want_context_logits: bool = False
+    want_generation_logits: bool = False
+    lookahead: tuple[int, int, int] | None = None
+
+
+@dataclass
+class Update:
+    """News of a request: tokens since the last one, and on the last one the totals.
+
+    Attributes:
+        tokens: new ids.
+        log_probs: their log probabilities, if wanted.
+        cum_log_prob: the sum over the whole answer so far.
+        generation_logits: one [vocabulary] a new token, if wanted.
+        context_logits: [prompt, vocabulary], on the last update, if wanted.
+        finished: whether this is the last update.
+        drafted: draft tokens verified so far; `accepted` of them were kept.
+        steps: forward passes that gave tokens so far.
+        reused: tokens of the prompt that came out of the KV cache.
+        error: one sentence, on a last update without tokens.
+    """
+
+    tokens: list[int]
+    log_probs: list[float]
+    cum_log_prob: float
+    generation_logits: list[Floats]
+    context_logits: Floats | None
+    finished: bool
+    drafted: int
+    accepted: int
+    steps: int
+    reused: int
+    error: str = ""
+
+
+Listener = Callable[[Update], None]
+
+
+class Ticket:
+    """A submitted request: tells its listener, and can be cancelled from any thread."""
+
+    def __init__(self, request: Request, listener: Listener) -> None:
+        self.request = request
+        self.tell = listener
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """Ask the engine to end this request at its next step."""
+        self._cancelled.set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked for the end."""
+        return self._cancelled.is_set()

@@ -1,0 +1,224 @@
+"""In-flight batching: one thread, one forward pass a step over everything that is in flight."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from .config import EngineConfig, Lookahead
+from .errors import RequestError
+from .kv import KVPool
+from .llama import Llama, Rows
+from .lookahead import Proposer
+from .request import Listener, Request, Ticket, Update
+from .sequence import Sequence
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a scheduler.
+
+    Attributes:
+        kv_tokens: tokens the KV cache may hold; 0 is the engine's batch times its longest sequence.
+        kv_reuse: whether finished sequences are kept for their prefix.
+        max_queue: requests that may wait.
+        step_latency: seconds of simulated device time a step; see `ModelSettings`.
+    """
+
+    kv_tokens: int = 0
+    kv_reuse: bool = True
+    max_queue: int = 1024
+    step_latency: float = 0.0
+
+
+class Scheduler:
+    """Runs requests on one model. `submit` from any thread; listeners are called from its own."""
+
+    def __init__(self, model: Llama, limits: Limits, lookahead: Lookahead | None = None) -> None:
+        config: EngineConfig = model.config
+        budget = limits.kv_tokens or config.max_batch_size * (config.max_seq_len + 256)
+        self._model = model
+        self._config = config
+        self._limits = limits
+        self._lookahead = lookahead
+        self._pool = KVPool(config, budget, limits.kv_reuse)
+        self._waiting: deque[Ticket] = deque()
+        self._active: list[Sequence] = []
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request, listener: Listener) -> Ticket:
+        """Queue a request.
+
+        Raises:
+            RequestError: it can never run here, or too many are waiting.
+        """
+        request = self._admissible(request)
+        ticket = Ticket(request, listener)
+        with self._changed:
+            if self._stopping:
+                raise RequestError("the model is being unloaded; send the request to another pod")
+            if len(self._waiting) >= self._limits.max_queue:
+                raise RequestError(
+                    f"{len(self._waiting)} requests are waiting already; retry later"
+                )
+            self._waiting.append(ticket)
+            self._changed.notify()
+        return ticket
+
+    def close(self) -> None:
+        """Stop, telling every request in flight that it ends here."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _admissible(self, request: Request) -> Request:
+        """Check a request against the engine, and shorten its answer to what fits."""
+        config, size = self._config, request.prompt.size
+        drafts = 0 if request.draft is None else request.draft.size
+        if size > config.max_seq_len - 1:
+            raise RequestError(
+                f"Prompt length ({size}) exceeds maximum input length ({config.max_seq_len - 1}). "
+                "Shorten the prompt or build the engine with a larger maxSeqLen."
+            )
+        if drafts > config.max_draft_len:
+            raise RequestError(
+                f"Number of draft tokens ({drafts}) is larger than maximum number of draft tokens "
+                f"({config.max_draft_len})"
+            )
+        fits = config.max_seq_len - size
+        if drafts > fits:
+            raise RequestError(
+                f"prompt ({size}) and draft tokens ({drafts}) exceed max_seq_len "
+                f"({config.max_seq_len}); send fewer draft tokens"
+            )
+        if request.max_new > fits:
+            fields = {**vars(request), "max_new": fits}
+            request = Request(**fields)
+        held = self._pool.capacity_for(self._needed(request))
+        if held > self._pool.budget:
+            raise RequestError(
+                f"this request needs {held} tokens of KV cache but max_tokens_in_paged_kv_cache is "
+                f"{self._pool.budget}; raise it or ask for fewer tokens"
+            )
+        return request
+
+    def _needed(self, request: Request) -> int:
+        """Tokens a request's buffer must have room for: its own, and rows that may be refused."""
+        shape = self._shape(request)
+        extra = 0 if shape is None else shape.draft_len + 1
+        if request.draft is not None:
+            extra = request.draft.size
+        return request.prompt.size + request.max_new + extra
+
+    def _shape(self, request: Request) -> Lookahead | None:
+        """Return the request's lookahead shape, which may only be smaller than the model's."""
+        shape = self._lookahead
+        if shape is None:
+            return None
+        if request.lookahead is not None:
+            wanted = Lookahead(*request.lookahead)
+            if (
+                wanted.window > shape.window
+                or wanted.ngram > shape.ngram
+                or wanted.verification > shape.verification
+            ):
+                raise RequestError(
+                    f"lookahead {wanted.window}, {wanted.ngram}, {wanted.verification} exceeds the "
+                    f"model's {shape.window}, {shape.ngram}, {shape.verification}"
+                )
+            shape = wanted
+        return None if shape.ngram < 2 else shape
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._waiting or self._active or self._stopping):
+                    self._changed.wait()
+                if self._stopping:
+                    break
+                self._drop_cancelled()
+                self._admit()
+            if self._active:
+                self._step()
+        for sequence in self._active:
+            sequence.ticket.tell(
+                sequence.news("the model was unloaded before the answer was done")
+            )
+        for ticket in self._waiting:
+            ticket.tell(_refusal("the model was unloaded before the request was started"))
+
+    def _drop_cancelled(self) -> None:
+        for ticket in [one for one in self._waiting if one.cancelled]:
+            self._waiting.remove(ticket)
+            ticket.tell(_refusal("the request was cancelled"))
+        for sequence in [one for one in self._active if one.ticket.cancelled]:
+            self._end(sequence, "the request was cancelled")
+
+    def _admit(self) -> None:
+        """Start waiting requests, first come first served, while slots and cache allow."""
+        while self._waiting and len(self._active) < self._config.max_batch_size:
+            ticket = self._waiting[0]
+            request = ticket.request
+            reusable = 0 if request.want_context_logits else request.prompt.size - 1
+            reservation = self._pool.reserve(request.prompt, self._needed(request), reusable)
+            if reservation is None:
+                return
+            self._waiting.popleft()
+            shape = self._shape(request)
+            proposer = None if shape is None else Proposer(shape, request.prompt)
+            self._active.append(Sequence(ticket, self._model, reservation, proposer))
+
+    def _step(self) -> None:
+        """Advance every sequence that fits into one pass of at most max_num_tokens rows."""
+        batch: list[tuple[Sequence, Rows]] = []
+        room = self._config.max_num_tokens
+        for sequence in self._active:
+            rows = sequence.rows()
+            if batch and rows.tokens.size > room:
+                continue
+            room -= rows.tokens.size
+            batch.append((sequence, rows))
+        try:
+            results = self._model.forward([rows for _, rows in batch])
+        except Exception:
+            log.exception("a step failed")
+            for sequence, _ in batch:
+                self._end(sequence, "the engine failed on this step; see the server's log")
+            return
+        if self._limits.step_latency:
+            time.sleep(self._limits.step_latency)
+        for (sequence, rows), logits in zip(batch, results, strict=True):
+            self._advance(sequence, rows, logits)
+        # Those that did not fit come first next time.
+        waited = {id(sequence) for sequence, _ in batch}
+        self._active.sort(key=lambda sequence: id(sequence) in waited)
+
+    def _advance(self, sequence: Sequence, rows: Rows, logits: object) -> None:
+        try:
+            sequence.advance(rows, logits)  # type: ignore[arg-type]
+        except Exception:
+            log.exception("a sequence failed")
+            self._end(sequence, "the engine failed on this request; see the server's log")
+            return
+        if sequence.finished:
+            self._end(sequence)
+        elif sequence.has_news:
+            sequence.ticket.tell(sequence.news())
+
+    def _end(self, sequence: Sequence, error: str = "") -> None:
+        self._active.remove(sequence)
+        self._pool.release(sequence.buffer, keep=not error)
+        sequence.ticket.tell(sequence.news(error))
+
+
+def _refusal(error: str) -> Update:
+    return Update([], [], 0.0, [], None, True, 0, 0, 0, 0, error)
