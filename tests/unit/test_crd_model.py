@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from specdec.api import conditions, model
+from unit import api_reference
 
 ROOT = Path(__file__).parents[2]
 RESOURCES = ROOT / "tests" / "controlplane" / "resources"
@@ -199,3 +200,8 @@ def test_conditions_of_the_status_are_the_merged_ones() -> None:
     assert conditions.merge([], [condition], 1, "2026-01-01T00:00:00Z")[0].keys() == (
         properties.keys()
     )
+
+
+def test_reference_is_written_from_the_definition() -> None:
+    again = "run python tests/unit/api_reference.py"
+    assert api_reference.REFERENCE.read_text() == api_reference.render(CRD), again

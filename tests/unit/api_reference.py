@@ -1,0 +1,111 @@
+"""The API reference, written from the CustomResourceDefinition.
+
+`python tests/unit/api_reference.py` writes docs/api.md anew; a test holds the file to it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CRD = ROOT / "crds" / "speculativemodels.yaml"
+REFERENCE = ROOT / "docs" / "api.md"
+Schema = dict[str, Any]
+HEAD = """\
+# SpeculativeModel, specdec.dev/v1alpha1
+
+Written from `crds/speculativemodels.yaml`; `kubectl explain specm.spec` tells the same.
+Fields in **bold** are required where their parent is given. Needs Kubernetes 1.30 or newer.
+"""
+STATUS = """
+## status
+
+Written by the operator alone; `conditions` is explained in [conditions.md](conditions.md).
+"""
+RULES = """
+## What the API server refuses
+
+Besides types, ranges and unknown values, with these words:
+"""
+
+
+def render(crd: Schema) -> str:
+    """The whole reference as Markdown."""
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    spec, status = (schema["properties"][part] for part in ("spec", "status"))
+    lines = [HEAD]
+    for name, part in spec["properties"].items():
+        lines += [f"## spec.{name}{_need(name, spec)}", "", part["description"]]
+        if "properties" in part:
+            lines += ["", *table(part)]
+        else:
+            lines += ["", f"Type {_type(part)}, default {_default(part)}."]
+        lines.append("")
+    lines += [STATUS.strip("\n"), "", *table(status), "", RULES.strip("\n"), ""]
+    lines += [f"- {message}" for message in dict.fromkeys(messages(schema))]
+    return "\n".join(lines) + "\n"
+
+
+def table(part: Schema) -> list[str]:
+    """One row for each field below a part, by its path from there."""
+    head = ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
+    return head + [f"| {' | '.join(row)} |" for row in rows(part, "")]
+
+
+def rows(part: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
+    """Field, type, default and meaning of everything below a schema."""
+    for name, child in part.get("properties", {}).items():
+        here = f"{path}{name}"
+        shown = f"**`{here}`**" if name in part.get("required", []) else f"`{here}`"
+        if name == "draft" and "properties" in child and "source" in child["properties"]:
+            yield (
+                shown,
+                "object",
+                "",
+                f"{child['description']} Its fields are those of spec.target.",
+            )
+            continue
+        yield shown, _type(child), _default(child), child["description"]
+        yield from rows(child, f"{here}.")
+        yield from rows(child.get("items", {}), f"{here}[].")
+
+
+def messages(part: Schema, name: str = "") -> Iterator[str]:
+    """What the rules of a schema and of everything below it say, with a field where it lacks."""
+    for rule in part.get("x-kubernetes-validations", []):
+        text = rule["message"]
+        yield f"{name} {text}" if text.startswith("must be") else text
+    for field, child in part.get("properties", {}).items():
+        yield from messages(child, field)
+    if "items" in part:
+        yield from messages(part["items"], name)
+
+
+def _need(name: str, part: Schema) -> str:
+    return " (required)" if name in part["required"] else ""
+
+
+def _type(part: Schema) -> str:
+    if "enum" in part:
+        return ", ".join(f"`{value}`" for value in part["enum"])
+    if part["type"] == "array":
+        return f"list of {_type(part['items'])}"
+    if "additionalProperties" in part:
+        return f"map of {_type(part['additionalProperties'])}"
+    if "minimum" in part:
+        most = f" to {part['maximum']}" if "maximum" in part else " or more"
+        return f"{part['type']}, {part['minimum']}{most}"
+    return str(part["type"])
+
+
+def _default(part: Schema) -> str:
+    value = part.get("default", {})
+    if value == {}:
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(render(yaml.safe_load(CRD.read_text())))
