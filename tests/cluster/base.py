@@ -1,0 +1,107 @@
+"""The base image that the Dockerfile names, pulled or else made from Debian's packages."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from cluster import folders
+from cluster.buildah import buildah, image_id
+from cluster.errors import ClusterError
+from cluster.progress import Say
+
+RELEASE = "bookworm"
+STAND_IN = "docker.io/library/python:3.11-slim-bookworm"
+_PACKAGES = "python3,python3-venv,python3-pip,libpython3.11,ca-certificates"
+_PULL_SECONDS = 120.0
+_USELESS = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
+
+
+def named(dockerfile: str) -> list[str]:
+    """Return the full names of the images that FROM names, without the file's own stages."""
+    pattern = re.compile(
+        r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", re.MULTILINE | re.IGNORECASE
+    )
+    stages: set[str] = {"scratch"}
+    images: list[str] = []
+    for image, stage in pattern.findall(dockerfile):
+        if image.lower() not in stages:
+            images.append(full_name(image))
+        stages.add(stage.lower())
+    return list(dict.fromkeys(images))
+
+
+def full_name(image: str) -> str:
+    """Return an image's name with the registry that Docker would assume."""
+    first, slash, _ = image.partition("/")
+    if not slash:
+        return f"docker.io/library/{image}"
+    return image if "." in first or ":" in first or first == "localhost" else f"docker.io/{image}"
+
+
+def ensure(name: str, say: Say) -> None:
+    """Have the image called name in the store: as it is, pulled, or made.
+
+    Raises:
+        ClusterError: it can neither be pulled nor made.
+    """
+    if image_id(name):
+        return
+    say(f"pulling {name}")
+    if _pulled(name):
+        return
+    if name != STAND_IN:
+        raise ClusterError(f"The base image {name} cannot be pulled, and only {STAND_IN} is made.")
+    say(f"no registry has it for this machine: making {name} from Debian's packages")
+    folder = folders.cache() / "images"
+    root = Path(tempfile.mkdtemp(prefix=".base-", dir=folder))
+    try:
+        _bootstrap(root)
+        _dress(root)
+        _commit(root, name)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _pulled(name: str) -> bool:
+    try:
+        return buildah("pull", "--quiet", name, timeout=_PULL_SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _bootstrap(root: Path) -> None:
+    argv = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", RELEASE, str(root)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        words = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no word"]
+        raise ClusterError(f"debootstrap could not make the base image: {words[0]}")
+
+
+def _dress(root: Path) -> None:
+    """Make Debian's Python look like the one of the image it stands in for."""
+    for link in ("python", "python3", "python3.11"):
+        (root / "usr/local/bin" / link).symlink_to("/usr/bin/python3.11")
+    for link in ("pip", "pip3"):
+        (root / "usr/local/bin" / link).symlink_to("/usr/bin/pip3")
+    # There pip owns the interpreter; Debian's forbids that.
+    (root / "usr/lib/python3.11/EXTERNALLY-MANAGED").unlink(missing_ok=True)
+    for useless in _USELESS:
+        shutil.rmtree(root / useless, ignore_errors=True)
+        (root / useless).mkdir()
+
+
+def _commit(root: Path, name: str) -> None:
+    done = buildah("from", "scratch")
+    container = done.stdout.strip()
+    steps: Iterable[tuple[str, ...]] = (
+        ("add", "--quiet", container, str(root), "/"),
+        ("config", "--cmd", "python3", "--env", "LANG=C.UTF-8", container),
+        ("commit", "--quiet", "--rm", container, name),
+    )
+    for step in steps:
+        done = buildah(*step)
+        if done.returncode != 0:
+            raise ClusterError(f"buildah could not make {name}: {done.stderr.strip()}")

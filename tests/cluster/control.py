@@ -1,0 +1,180 @@
+"""The control plane: etcd, API server, controller-manager, scheduler, and kwok."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from cluster import binaries, objects, processes
+from cluster.api import Api
+from cluster.errors import ClusterError
+from cluster.network import enter
+from cluster.state import State, write_identities
+
+# In the order in which they start; they stop in the other one.
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_THROTTLE = ("--kube-api-qps=500", "--kube-api-burst=1000")
+_SYNCS = ("job", "deployment", "replicaset", "service-endpoint", "gc")
+
+
+def start(state: State) -> None:
+    """Start the control plane and wait until it takes work.
+
+    Raises:
+        ClusterError: a part ended or did not become ready; carries its last words.
+    """
+    write_keys(state)
+    write_identities(state)
+    processes.start("etcd", _argv(state, "etcd", _etcd(state)), state.folder)
+    processes.start(
+        "kube-apiserver", _argv(state, "kube-apiserver", _apiserver(state)), state.folder
+    )
+    api = Api(state.kubeconfig)
+    wait(state, api.healthy, 60, "The API server did not become ready")
+    for name, flags in (
+        ("kube-controller-manager", _controller_manager(state)),
+        ("kube-scheduler", _scheduler(state)),
+    ):
+        processes.start(name, _argv(state, name, flags), state.folder)
+
+
+def start_kwok(state: State) -> None:
+    """Start kwok with this tool's own stages, and create its GPU nodes."""
+    stages = (Path(__file__).parent / "stages.yaml").read_text()
+    config = state.folder / "stages.yaml"
+    # A Job's pod without an outcome of its own either succeeds or waits for one.
+    config.write_text(
+        stages.replace("UNDECIDED", "hold" if state.options.hold_jobs else "succeed")
+    )
+    flags = [
+        f"--kubeconfig={state.kubeconfig}",
+        f"--config={config}",
+        "--manage-nodes-with-label-selector=type=kwok",
+        "--cidr=10.244.0.0/16",
+        "--server-address=",
+        "--v=-4",
+    ]
+    processes.start("kwok", _argv(state, "kwok", flags), state.folder)
+    api = Api(state.kubeconfig)
+    for number in range(state.options.nodes):
+        api.apply(objects.gpu_node(f"gpu-{number}", state.options))
+
+
+def wait_for_defaults(state: State) -> None:
+    """Wait until pods can be created in the namespace default and every kwok node is ready."""
+    api = Api(state.kubeconfig)
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    wait(state, lambda: api.exists(account), 60, "The controller-manager created no accounts")
+    if state.options.kwok:
+        wait(
+            state,
+            lambda: objects.ready_nodes(api) >= state.options.nodes,
+            60,
+            "The kwok nodes did not become ready",
+        )
+
+
+def wait(state: State, true: objects.Check, seconds: float, otherwise: str) -> None:
+    """Wait until true() holds, giving up early when a process of the cluster ended.
+
+    Raises:
+        ClusterError: it did not, and why.
+    """
+
+    def check() -> bool:
+        processes.check(state.folder, processes.recorded(state.folder))
+        return true()
+
+    processes.until(
+        check, seconds, lambda: f"{otherwise} within {seconds:.0f} s; see {state.folder / 'logs'}."
+    )
+
+
+def write_keys(state: State) -> None:
+    """Write the cluster's certificates and signing keys into keys/."""
+    keys = state.folder / "keys"
+    keys.mkdir(mode=0o700, exist_ok=True)
+    names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"]
+    names.append("kubernetes.default.svc.cluster.local")
+    hosts = ["127.0.0.1", state.addresses.host, state.addresses.first_service, *names]
+    argv = [str(binaries.path("keys")), "--dir", str(keys), "--hosts", ",".join(hosts)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ClusterError(done.stderr.strip())
+
+
+def _argv(state: State, name: str, flags: list[str]) -> list[str]:
+    return [*enter(state), str(binaries.path(name)), *flags]
+
+
+def _etcd(state: State) -> list[str]:
+    client = f"http://127.0.0.1:{state.addresses.etcd}"
+    peer = f"http://127.0.0.1:{state.addresses.etcd_peer}"
+    return [
+        f"--data-dir={state.folder / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--quota-backend-bytes=4294967296",
+        "--log-level=warn",
+    ]
+
+
+def _apiserver(state: State) -> list[str]:
+    keys = state.folder / "keys"
+    reconciler = "lease" if state.options.kind == "node" else "none"
+    return [
+        f"--etcd-servers=http://127.0.0.1:{state.addresses.etcd}",
+        f"--bind-address={state.addresses.host}",
+        f"--advertise-address={state.addresses.host}",
+        f"--secure-port={state.addresses.api}",
+        f"--endpoint-reconciler-type={reconciler}",
+        f"--service-cluster-ip-range={state.addresses.services}",
+        f"--tls-cert-file={keys / 'apiserver.crt'}",
+        f"--tls-private-key-file={keys / 'apiserver.key'}",
+        f"--kubelet-client-certificate={keys / 'kubelet-client.crt'}",
+        f"--kubelet-client-key={keys / 'kubelet-client.key'}",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={keys / 'service-accounts.pub'}",
+        f"--service-account-signing-key-file={keys / 'service-accounts.key'}",
+        f"--token-auth-file={keys / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        # Some clusters have it, and then blockOwnerDeletion needs a right of its own.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        "--allow-privileged=true",
+    ]
+
+
+def _controller_manager(state: State) -> list[str]:
+    keys = state.folder / "keys"
+    # kwok renews no leases that this controller would accept as a heartbeat.
+    grace = "1h" if state.options.kwok else "40s"
+    return [
+        f"--kubeconfig={state.user('system:kube-controller-manager')}",
+        f"--service-account-private-key-file={keys / 'service-accounts.key'}",
+        f"--root-ca-file={keys / 'ca.crt'}",
+        "--use-service-account-credentials=true",
+        "--leader-elect=false",
+        "--secure-port=0",
+        f"--node-monitor-grace-period={grace}",
+        "--terminated-pod-gc-threshold=1000",
+        *_THROTTLE,
+        *(f"--concurrent-{kind}-syncs=32" for kind in _SYNCS),
+    ]
+
+
+def _scheduler(state: State) -> list[str]:
+    return [
+        f"--kubeconfig={state.user('system:kube-scheduler')}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        *_THROTTLE,
+    ]
+
+
+def is_root() -> bool:
+    """Whether the tool may create namespaces, mounts and control groups."""
+    return os.geteuid() == 0

@@ -1,0 +1,13 @@
+"""The errors of the local cluster tool."""
+
+
+class ClusterError(Exception):
+    """Something the user can act on, in one sentence."""
+
+
+class RefusedError(ClusterError):
+    """The API server refused a call."""
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__(words)
+        self.code = code

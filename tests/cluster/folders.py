@@ -1,0 +1,64 @@
+"""Where the tool keeps things: binaries, clusters, images, all below one cache folder."""
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from cluster.errors import ClusterError
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?")
+
+
+def cache() -> Path:
+    """Return the project's cache folder, which may not exist yet."""
+    if chosen := os.environ.get("SPECDEC_CACHE"):
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return (Path(base) / "specdec").absolute()
+
+
+def repository() -> Path:
+    """Return the root of the checkout that holds this tool."""
+    return Path(__file__).resolve().parents[2]
+
+
+def clusters() -> Path:
+    """Return the folder that holds one folder for each cluster."""
+    return cache() / "clusters"
+
+
+def cluster(name: str) -> Path:
+    """Return the folder of the cluster called name.
+
+    Raises:
+        ClusterError: the name does not fit host names and interface names.
+    """
+    if not NAME.fullmatch(name):
+        raise ClusterError(
+            f"The cluster name {name!r} does not fit: use 1 to 20 lower-case letters, digits "
+            "and inner hyphens."
+        )
+    return clusters() / name
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold path as a lock file, waiting for whoever holds it; a dead holder lets go by itself."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> Path:
+    """Write text under its final name in one step; returns path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    temporary.rename(path)
+    return path

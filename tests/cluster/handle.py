@@ -1,0 +1,176 @@
+"""The clusters as context managers, for test fixtures."""
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cluster import archive, binaries, folders, images, lifecycle, state
+from cluster.api import Api
+from cluster.errors import ClusterError
+from cluster.progress import report
+from cluster.state import Options, State, User
+
+
+class Cluster:
+    """A cluster that is up between enter and exit.
+
+    With keep it stays up, and one that is up already with the same options is used as it is.
+    """
+
+    def __init__(self, name: str, options: Options, *, keep: bool = False) -> None:
+        self.name = name
+        self.options = options
+        self.keep = keep
+        self._state: State | None = None
+
+    def __enter__(self) -> Self:
+        found = state.load(self.name)
+        if found and not (self.keep and found.options == self.options):
+            lifecycle.down(self.name, report)
+        self._state = lifecycle.up(self.name, self.options, report)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self.keep:
+            lifecycle.down(self.name, report)
+
+    @property
+    def state(self) -> State:
+        """What is known of the cluster.
+
+        Raises:
+            ClusterError: it was not entered.
+        """
+        if self._state is None:
+            raise ClusterError(f"The cluster {self.name} is used before it is up.")
+        return self._state
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.state.kubeconfig
+
+    @property
+    def logs(self) -> Path:
+        """The folder with one log for each program."""
+        return self.state.folder / "logs"
+
+    def user(self, name: str) -> Path:
+        """Return the kubeconfig of a user who was named at the start."""
+        file = self.state.user(name)
+        if not file.exists():
+            raise ClusterError(f"The cluster {self.name} was started without the user {name!r}.")
+        return file
+
+    def service_account(self, namespace: str, name: str, seconds: int = 86400) -> Path:
+        """Return a kubeconfig that speaks as a service account, which must exist.
+
+        Its token is the API server's own and bound to the account: deleting that ends it.
+        """
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        body = {"spec": {"expirationSeconds": seconds}}
+        answer = Api(self.kubeconfig).call("POST", path, body)
+        text = state.kubeconfig(self.state, f"{namespace}.{name}", answer["status"]["token"])
+        file = self.state.folder / "users" / f"sa.{namespace}.{name}.kubeconfig"
+        return folders.write(file, text, 0o600)
+
+    def kubectl(self, *args: str, stdin: str | None = None, user: Path | None = None) -> str:
+        """Run kubectl and return what it printed.
+
+        Raises:
+            ClusterError: it failed; carries its words.
+        """
+        argv = [*kubectl(self.state, user), *args]
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ClusterError(done.stderr.strip() or f"kubectl exited {done.returncode}")
+        return done.stdout
+
+    def get(self, *args: str) -> Any:
+        """Run `kubectl get ARGS` and return the parsed JSON."""
+        return json.loads(self.kubectl("get", *args, "-o", "json"))
+
+
+class ControlPlane(Cluster):
+    """A control plane without a node; with kwok its pods are played."""
+
+    def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
+        chosen = Options(kind="control-plane", **{"kwok": True, **options})
+        super().__init__(name, chosen, keep=keep)
+
+    def finish(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        message: str = "",
+        exit_code: int = 0,
+        reason: str | None = None,
+    ) -> None:
+        """End the running pod of a Job; success exactly when exit_code is 0.
+
+        Use hold_jobs=True, or the pod has ended by itself long before.
+        """
+        outcome = {
+            "outcome": "fail" if exit_code else "succeed",
+            "exit-code": str(exit_code),
+            "message": message,
+            "reason": reason or ("Error" if exit_code else "Completed"),
+        }
+        annotations = {f"sim.specdec.dev/{key}": value for key, value in outcome.items()}
+        Api(self.kubeconfig).call(
+            "PATCH",
+            f"/api/v1/namespaces/{namespace}/pods/{pod}",
+            {"metadata": {"annotations": annotations}},
+            "application/merge-patch+json",
+        )
+
+
+class Node(Cluster):
+    """A control plane with one real node, as root on Linux."""
+
+    def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
+        super().__init__(name, Options(kind="node", **options), keep=keep)
+
+    def load(self, target: str, tag: str | None = None) -> str:
+        """Build the Dockerfile's target if need be, load it, and return its name in pods."""
+        image = images.build(target, tag or images.default_tag(target), report)
+        archive.load_built(self.state, image.tag, image.id)
+        return image.tag
+
+    def volume(self, name: str) -> Path:
+        """Return the folder of the volume called name, such as pv-01."""
+        return self.state.folder / "volumes" / name
+
+
+def kubectl(of: State, user: Path | None = None) -> list[str]:
+    """Return the argv prefix of kubectl for a cluster."""
+    cache = f"--cache-dir={of.folder / 'kubectl-cache'}"
+    return [str(binaries.path("kubectl")), f"--kubeconfig={user or of.kubeconfig}", cache]
+
+
+def users(names: dict[str, tuple[str, ...]]) -> tuple[User, ...]:
+    """Return users from a mapping of names to groups."""
+    return tuple(User(name, groups) for name, groups in names.items())
+
+
+def attach(name: str) -> Cluster:
+    """Return the cluster called name, which must be up, without taking it down later.
+
+    Raises:
+        ClusterError: it is not up.
+    """
+    found = state.load(name)
+    if found is None or not lifecycle.running(found):
+        raise ClusterError(f"The cluster {name} is not up; `up --name {name}` starts it.")
+    cluster = Cluster(name, dataclasses.replace(found.options), keep=True)
+    cluster._state = found
+    return cluster

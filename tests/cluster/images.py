@@ -1,0 +1,177 @@
+"""Building the Dockerfile's targets with buildah, as root and without a daemon.
+
+The Dockerfile stays an ordinary one. What this machine needs to reach its package registries, its
+certificates and the settings of pip and apt, is only mounted while a step runs and never
+becomes part of an image.
+"""
+
+import configparser
+import hashlib
+import json
+import os
+import platform
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cluster import base, folders, prerequisites
+from cluster.buildah import buildah, image_id
+from cluster.errors import ClusterError
+from cluster.progress import Say
+
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+_PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
+_PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "proxy")
+_IGNORED = {"__pycache__", ".git", ".venv"}
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image: its name, its id, and the hash of what it was made from."""
+
+    tag: str
+    id: str
+    inputs: str
+
+
+def default_tag(target: str) -> str:
+    """Return the name of a target's image when none is given."""
+    return f"localhost/specdec-{target}:dev"
+
+
+def build(target: str, tag: str, say: Say, file: str = "Dockerfile") -> Image:
+    """Build one target of the Dockerfile, or find it built already from the same inputs.
+
+    Raises:
+        ClusterError: there is no Dockerfile, or a step failed; carries its last words.
+    """
+    dockerfile = folders.repository() / file
+    if not dockerfile.is_file():
+        raise ClusterError(f"There is no {dockerfile} to build {target} from.")
+    prerequisites.require_images(say)
+    with folders.locked(_folder() / ".lock"):
+        for name in base.named(dockerfile.read_text()):
+            base.ensure(name, say)
+        inputs = input_hash(dockerfile, target)
+        found = _recorded(tag)
+        if found and found.inputs == inputs and image_id(tag) == found.id:
+            say(f"{tag} is built already")
+            return found
+        say(f"building {tag}")
+        _run(dockerfile, target, tag, say)
+        image = Image(tag, image_id(tag) or "", inputs)
+        folders.write(_ledger(tag), json.dumps(asdict(image)))
+    return image
+
+
+def find(tag: str) -> Image:
+    """Return the image that `image build` made under this name.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    if found := _recorded(tag):
+        return found
+    raise ClusterError(f"There is no image {tag}; `image build --tag {tag}` makes it.")
+
+
+def export(tag: str, archive: Path) -> Path:
+    """Write the image as a docker-archive to a new file; returns archive."""
+    archive.unlink(missing_ok=True)
+    done = buildah("push", "--quiet", tag, f"docker-archive:{archive}:{tag}")
+    if done.returncode != 0:
+        raise ClusterError(f"The image {tag} could not be exported: {done.stderr.strip()}")
+    return archive
+
+
+def input_hash(dockerfile: Path, target: str) -> str:
+    """Return the hash of what decides over the image: Dockerfile, copied files, base images."""
+    text = dockerfile.read_text()
+    hasher = hashlib.sha256(f"{target}\0{text}".encode())
+    for name in base.named(text):
+        hasher.update(f"\0{image_id(name)}".encode())
+    for pattern in _copied(text):
+        matches = sorted(dockerfile.parent.glob(pattern.strip("/"))) if pattern != "." else []
+        for path in matches or [dockerfile.parent]:
+            for entry in _files(path):
+                hasher.update(f"\0{entry}\0{entry.stat().st_mode}\0".encode())
+                hasher.update(entry.read_bytes())
+    return hasher.hexdigest()
+
+
+def _copied(text: str) -> list[str]:
+    """Return the context's paths that COPY and ADD name, in the order of the Dockerfile."""
+    joined = re.sub(r"\\\n", " ", text)
+    found: list[str] = []
+    for match in re.finditer(r"^\s*(?:COPY|ADD)\s+(.*)$", joined, re.MULTILINE | re.IGNORECASE):
+        words = match.group(1).split()
+        if not any(word.startswith("--from=") for word in words):
+            found += [word for word in words if not word.startswith("--")][:-1]
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    return sorted(
+        entry for entry in path.rglob("*") if entry.is_file() and not _IGNORED & set(entry.parts)
+    )
+
+
+def _run(dockerfile: Path, target: str, tag: str, say: Say) -> None:
+    argv = ["build", "--layers", "--pull=never", "--network=host", f"--target={target}"]
+    argv += [f"--tag={tag}", f"--file={dockerfile}"]
+    for source, place in _mounts().items():
+        argv += ["--volume", f"{source}:{place}:ro"]
+    lines: list[str] = []
+
+    def hear(line: str) -> None:
+        lines.append(line)
+        if re.match(r"(\[\d+/\d+\] )?STEP ", line):
+            say(f"  {line[:110]}")
+
+    if buildah(*argv, str(dockerfile.parent), hear=hear).returncode != 0:
+        words = " / ".join(line for line in lines[-4:] if line)
+        raise ClusterError(f"Building {tag} failed: {words}")
+
+
+def _mounts() -> dict[str, str]:
+    """Return what the steps of a build see of this machine, and where."""
+    mounts = {}
+    candidates = (os.environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
+    bundle = next((path for path in candidates if path and Path(path).is_file()), None)
+    if bundle:
+        mounts[bundle] = _BUNDLES[0]
+    mounts[str(_pip_settings(with_bundle=bundle is not None))] = "/etc/pip.conf"
+    if platform.freedesktop_os_release().get("VERSION_CODENAME") == base.RELEASE:
+        mounts["/etc/apt"] = "/etc/apt"
+    return mounts
+
+
+def _pip_settings(*, with_bundle: bool) -> Path:
+    """Write this machine's settings of pip to a private file; returns its path."""
+    read = configparser.RawConfigParser()
+    read.read([Path(file).expanduser() for file in _PIP_FILES])
+    settings = dict(read["global"]) if read.has_section("global") else {}
+    kept = {key: value for key, value in settings.items() if key in _PIP_SETTINGS}
+    for key in _PIP_SETTINGS:
+        variable = "PIP_" + key.upper().replace("-", "_")
+        if variable in os.environ:
+            kept[key] = os.environ[variable]
+    if with_bundle:
+        kept["cert"] = _BUNDLES[0]
+    lines = [f"{key} = {value}" for key, value in kept.items()]
+    return folders.write(_folder() / "pip.conf", "\n".join(["[global]", *lines, ""]), 0o644)
+
+
+def _recorded(tag: str) -> Image | None:
+    ledger = _ledger(tag)
+    return Image(**json.loads(ledger.read_text())) if ledger.exists() else None
+
+
+def _ledger(tag: str) -> Path:
+    return _folder() / (re.sub(r"[^a-zA-Z0-9.-]+", "_", tag) + ".json")
+
+
+def _folder() -> Path:
+    return folders.cache() / "images"

@@ -1,0 +1,81 @@
+"""Gives the volumes of deleted claims back: emptied, and free to bind again.
+
+Kubernetes leaves a released volume alone unless a provisioner owns it. Started by `up` as
+`python -m cluster.keeper FOLDER`; ends with the cluster.
+"""
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from cluster.api import JSON_PATCH, Api, Object
+from cluster.errors import ClusterError, RefusedError
+
+_PATH = "/api/v1/persistentvolumes"
+_SELECTOR = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dlocal-cluster"
+
+
+def main(folder: Path) -> None:
+    """Watch the volumes until the cluster is gone."""
+    api = Api(folder / "kubeconfig")
+    while folder.exists():
+        try:
+            listed = api.call("GET", f"{_PATH}?{_SELECTOR}")
+            for volume in listed["items"]:
+                recycle(api, volume, folder)
+            version = listed["metadata"]["resourceVersion"]
+            watch = f"{_PATH}?{_SELECTOR}&watch=true&timeoutSeconds=300&resourceVersion={version}"
+            for event in api.stream(watch):
+                if event["type"] == "ERROR":
+                    break
+                recycle(api, event["object"], folder)
+        except (ClusterError, OSError) as error:
+            print(f"trying again: {error}", flush=True)
+            time.sleep(1)
+
+
+def recycle(api: Api, volume: Object, folder: Path) -> bool:
+    """Empty the volume and offer it again when its claim is gone; False when nothing was due."""
+    name = volume["metadata"]["name"]
+    path = f"{_PATH}/{name}"
+    if not _released(volume):
+        return False
+    # An event may be old and the volume bound anew; once released it stays so until it is offered.
+    volume = api.call("GET", path)
+    if not _released(volume):
+        return False
+    # Not the path that the object names: whoever may write objects may not empty any folder.
+    empty(folder / "volumes" / name)
+    same = {
+        "op": "test",
+        "path": "/metadata/resourceVersion",
+        "value": volume["metadata"]["resourceVersion"],
+    }
+    try:
+        api.call("PATCH", path, [same, {"op": "remove", "path": "/spec/claimRef"}], JSON_PATCH)
+    except RefusedError as error:
+        if error.code in (404, 409, 422):
+            return False  # It changed meanwhile, and the change comes as an event of its own.
+        raise
+    print(f"offering {name} again", flush=True)
+    return True
+
+
+def _released(volume: Object) -> bool:
+    return bool(volume.get("status", {}).get("phase") == "Released")
+
+
+def empty(folder: Path) -> None:
+    """Delete what is in folder, if it exists, but not folder itself."""
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,198 @@
+"""Bringing a cluster up and taking it down, from whatever state it is in."""
+
+import contextlib
+import dataclasses
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from cluster import binaries, control, folders, network, node, objects, prerequisites, processes
+from cluster.api import Api
+from cluster.errors import ClusterError
+from cluster.progress import Say
+from cluster.state import Options, State, boot_id, known, load, loopback_addresses
+
+# The API server waits for etcd when that is gone, so nothing may end before what leans on it.
+_STOP_ORDER = (
+    "keeper",
+    "kwok",
+    "gpuplugin",
+    "kubelet",
+    "kube-proxy",
+    "coredns",
+    "kube-scheduler",
+    "kube-controller-manager",
+    "kube-apiserver",
+    "etcd",
+    "containerd",
+)
+_GRACE = 10.0
+
+
+def up(name: str, options: Options, say: Say) -> State:
+    """Bring the cluster called name up, or find it up already.
+
+    Raises:
+        ClusterError: it does not come up; its processes are stopped again, its logs stay.
+    """
+    with _exclusive(name):
+        found = load(name)
+        if found and running(found):
+            if found.options != options:
+                raise ClusterError(
+                    f"The cluster {name} is up with other options; take it down first."
+                )
+            say(f"{name} is up already")
+            return found
+        if options.kind == "node":
+            prerequisites.require_node(say)
+        binaries.ensure(_programs(options), say)
+        _remove(name)
+        state = _plan(name, options)
+        try:
+            _start(state, say)
+        except BaseException:
+            _stop(state)
+            raise
+        state = dataclasses.replace(state, complete=True)
+        state.save()
+    return state
+
+
+def down(name: str, say: Say) -> bool:
+    """Stop and remove the cluster called name; False when there was none."""
+    with _exclusive(name):
+        if not folders.cluster(name).exists():
+            say(f"{name} is not up")
+            return False
+        _remove(name)
+    folders.cluster(name).with_name(f".{name}.lock").unlink(missing_ok=True)
+    say(f"{name} is down")
+    return True
+
+
+def running(state: State) -> bool:
+    """Whether the cluster is whole: it came up in this boot and every process still runs."""
+    processes_ = processes.recorded(state.folder)
+    return (
+        state.complete
+        and state.boot == boot_id()
+        and bool(processes_)
+        and all(process.alive for process in processes_.values())
+    )
+
+
+@contextlib.contextmanager
+def _exclusive(name: str) -> Iterator[None]:
+    with folders.locked(folders.cluster(name).with_name(f".{name}.lock")):
+        yield
+
+
+def _programs(options: Options) -> list[str]:
+    names = list(binaries.NODE if options.kind == "node" else binaries.CONTROL_PLANE)
+    return [*names, "kwok"] if options.kwok else names
+
+
+def _plan(name: str, options: Options) -> State:
+    """Choose addresses and write them down before anything starts, so that no other takes them."""
+    with folders.locked(folders.clusters() / ".addresses.lock"):
+        is_node = options.kind == "node"
+        addresses = network.addresses() if is_node else loopback_addresses()
+        state = State(name, options, addresses, boot_id())
+        folders.cluster(name).mkdir(parents=True)
+        state.save()
+        if is_node:
+            _make_places(state)
+    return state
+
+
+def _start(state: State, say: Say) -> None:
+    is_node = state.options.kind == "node"
+    if is_node:
+        network.start(state)
+    say("starting the control plane")
+    control.start(state)
+    if is_node:
+        say("starting the node")
+        node.start(state)
+        node.prepare_volumes(state)
+    if state.options.kwok:
+        control.start_kwok(state)
+    control.wait_for_defaults(state)
+    api = Api(state.kubeconfig)
+    for body in objects.volumes(state):
+        api.apply(body)
+    keeper = [sys.executable, "-m", "cluster.keeper", str(state.folder)]
+    path = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    if is_node:
+        network.start_inside(state, "keeper", keeper, path)
+    else:
+        processes.start("keeper", keeper, state.folder, path)
+
+
+def _remove(name: str) -> None:
+    """Stop what runs and delete the folder; also what a crash or a reboot left behind."""
+    state = load(name)
+    if state:
+        _stop(state)
+        if state.options.kind == "node":
+            _remove_places(state)
+    folder = folders.cluster(name)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _make_places(state: State) -> None:
+    """Create the folders that a node mounts its own over, noting which were not there before."""
+    ledger = folders.clusters() / ".places"
+    made = ledger.read_text().splitlines() if ledger.exists() else []
+    for place in network.masked(state):
+        if not place.exists():
+            made.append(str(place))
+            folders.write(ledger, "\n".join(made))
+            place.mkdir(parents=True)
+
+
+def _remove_places(state: State) -> None:
+    """Remove those folders with the last node.
+
+    Earlier would be a disaster: deleting a folder takes away what another node mounted over it.
+    """
+    ledger = folders.clusters() / ".places"
+    with folders.locked(folders.clusters() / ".addresses.lock"):
+        others = [
+            other for other in known() if other.options.kind == "node" and other.name != state.name
+        ]
+        if others or not ledger.exists():
+            return
+        for place in ledger.read_text().splitlines():
+            with contextlib.suppress(OSError):  # Something else has come to use it.
+                Path(place).rmdir()
+        ledger.unlink()
+
+
+def _stop(state: State) -> None:
+    recorded = processes.recorded(state.folder)
+    for name in _STOP_ORDER:
+        if name in recorded:
+            processes.stop(recorded[name], _GRACE)
+    if state.options.kind == "node":
+        network.stop(state, _GRACE)
+    for stray in list(processes.strays(state.folder)):
+        processes.stop(stray, _GRACE)
+    if state.options.kind == "node":
+        node.stop(state)
+
+
+def listing() -> list[tuple[str, str, str, str]]:
+    """Return name, kind, condition and kubeconfig of every cluster."""
+    return [
+        (
+            state.name,
+            state.options.kind,
+            "up" if running(state) else "broken",
+            str(state.kubeconfig),
+        )
+        for state in known()
+    ]

@@ -1,0 +1,186 @@
+"""A node's own namespaces: network, mounts, processes.
+
+One holder process keeps them. It is process 1 of its namespace: when it ends the kernel ends
+everything a node started, containers included, and every mount goes with it. A veth pair leads
+from the machine to the API server, the pods and the Services; nothing inside has a route further
+than that pair, and nothing inside can open a connection over it.
+"""
+
+import contextlib
+import ipaddress
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from cluster import binaries, processes
+from cluster.errors import ClusterError
+from cluster.state import Addresses, State, known
+
+HOLDER = "holder"
+_UNSHARE = "namespaces"
+_SUBNETS = 64
+
+
+def addresses() -> Addresses:
+    """Choose networks that overlap with no route of this machine and no other cluster."""
+    taken = {state.addresses.subnet for state in known()}
+    used = _routes()
+    for subnet in range(_SUBNETS):
+        wanted = [ipaddress.ip_network(f"10.{second}.{subnet}.0/24") for second in (213, 214, 215)]
+        if subnet not in taken and not any(a.overlaps(b) for a in wanted for b in used):
+            host = f"10.213.{subnet}.1"
+            return Addresses(host, 6443, 2379, 2380, f"10.214.{subnet}.0/24", subnet)
+    raise ClusterError("No free network is left for a node; take other clusters down.")
+
+
+def pods(state: State) -> str:
+    """Return the network of the pods, whose first address is the node."""
+    return f"10.213.{state.addresses.subnet}.0/24"
+
+
+def enter(state: State) -> list[str]:
+    """Return the argv prefix that runs a program inside; empty for a cluster without a node."""
+    if state.options.kind != "node":
+        return []
+    holder = processes.recorded(state.folder).get(HOLDER)
+    if holder is None or not holder.alive:
+        raise ClusterError(f"The node of {state.name} does not run.")
+    return ["nsenter", f"--target={holder.pid}", "--net", "--mount", "--pid", "--"]
+
+
+def start(state: State) -> None:
+    """Create the namespaces and wire them up."""
+    _hold(state)
+    for argv in (*_inner_mounts(state), *_inner_network(state)):
+        run([*enter(state), *argv])
+    holder = processes.recorded(state.folder)[HOLDER]
+    for argv in _outer_network(state, holder.pid):
+        run(argv)
+    for argv in _inner_uplink(state):
+        run([*enter(state), *argv])
+
+
+def stop(state: State, grace: float) -> None:
+    """End the holder, and with it everything inside; wait until the machine's side is gone."""
+    recorded = processes.recorded(state.folder)
+    for name in (HOLDER, _UNSHARE):
+        if name in recorded:
+            processes.stop(recorded[name], grace)
+    device = Path("/sys/class/net") / _device(state)
+    if not device.exists():
+        return
+    # The kernel removes the pair some time after the namespace; a new cluster must not meet it.
+    with contextlib.suppress(ClusterError):
+        run(["ip", "link", "delete", device.name])
+    processes.until(lambda: not device.exists(), 30, lambda: f"The interface {device} stays.")
+
+
+def start_inside(
+    state: State, name: str, argv: list[str], extra: dict[str, str] | None = None
+) -> processes.Process:
+    """Start a program inside and record the program itself, not the nsenter before it.
+
+    nsenter has to fork to enter the process namespace, and passes no signals on.
+    """
+    outer = processes.spawn(name, [*enter(state), *argv], state.folder, extra)
+    inner: list[int] = []
+
+    def found() -> bool:
+        inner[:] = processes.children(outer)
+        return bool(inner)
+
+    processes.until(
+        found, 10, lambda: f"{name} did not start: {processes.last_words(state.folder, name)}"
+    )
+    return processes.record(name, inner[0], state.folder)
+
+
+def run(argv: list[str]) -> str:
+    """Run argv to its end and return what it printed.
+
+    Raises:
+        ClusterError: it failed; carries its last words.
+    """
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        words = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no word"]
+        raise ClusterError(f"`{' '.join(argv)}` failed: {words[0]}")
+    return done.stdout
+
+
+def _hold(state: State) -> None:
+    pause = binaries.path("pause")
+    flags = ["--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+    argv = ["unshare", *flags, "--propagation=slave", "--", str(pause)]
+    outer = processes.start(_UNSHARE, argv, state.folder)
+    inner: list[int] = []
+
+    def holds() -> bool:
+        processes.check(state.folder, [_UNSHARE])
+        inner[:] = processes.children(outer.pid)
+        # Before that it may still be mounting /proc.
+        return bool(inner) and Path(f"/proc/{inner[0]}/exe").resolve() == pause.resolve()
+
+    processes.until(holds, 10, lambda: "The node's namespaces could not be created.")
+    processes.record(HOLDER, inner[0], state.folder)
+
+
+def masked(state: State) -> dict[Path, Path | None]:
+    """Return the folders of the machine that a node sees as its own: with None, in memory."""
+    return {
+        Path("/run"): None,
+        Path("/var/log/containers"): None,
+        Path("/var/lib/kubelet"): state.folder / "kubelet",
+        Path("/var/lib/cni"): state.folder / "cni",
+    }
+
+
+def _inner_mounts(state: State) -> Iterable[list[str]]:
+    for place, source in masked(state).items():
+        if source is None:
+            yield ["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(place)]
+        else:
+            source.mkdir(exist_ok=True)
+            yield ["mount", "--bind", str(source), str(place)]
+
+
+def _inner_network(state: State) -> Iterable[list[str]]:
+    yield ["ip", "link", "set", "lo", "up"]
+    # A bridge without ports: the one kind of device that every kernel has and that needs no wire.
+    yield ["ip", "link", "add", "node0", "type", "bridge"]
+    yield ["ip", "address", "add", f"{state.addresses.host}/32", "dev", "node0"]
+    yield ["ip", "link", "set", "node0", "up"]
+    # The node's own programs reach Services only if a route exists before kube-proxy's rewriting.
+    yield ["ip", "route", "add", state.addresses.services, "dev", "node0"]
+    yield ["sysctl", "-qw", "net.ipv4.ip_forward=1"]
+
+
+def _outer_network(state: State, holder: int) -> Iterable[list[str]]:
+    device = _device(state)
+    gateway = f"10.215.{state.addresses.subnet}.2"
+    peer = ["peer", "name", "uplink", "netns", str(holder)]
+    yield ["ip", "link", "add", device, "type", "veth", *peer]
+    yield ["ip", "address", "add", f"10.215.{state.addresses.subnet}.1/30", "dev", device]
+    yield ["ip", "link", "set", device, "up"]
+    for network in (pods(state), state.addresses.services):
+        yield ["ip", "route", "add", network, "via", gateway, "dev", device, "onlink"]
+
+
+def _inner_uplink(state: State) -> Iterable[list[str]]:
+    yield ["ip", "address", "add", f"10.215.{state.addresses.subnet}.2/30", "dev", "uplink"]
+    yield ["ip", "link", "set", "uplink", "up"]
+    fresh = ["-o", "uplink", "-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"]
+    # kube-proxy rewrites the filter table; this one it leaves alone.
+    yield ["iptables", "-w", "-t", "mangle", "-A", "FORWARD", *fresh]
+    yield ["iptables", "-w", "-t", "mangle", "-A", "OUTPUT", *fresh]
+
+
+def _device(state: State) -> str:
+    return f"specdec{state.addresses.subnet}"
+
+
+def _routes() -> list[ipaddress.IPv4Network]:
+    routes = json.loads(run(["ip", "-4", "-json", "route"]) or "[]")
+    destinations = [route["dst"] for route in routes if route["dst"] != "default"]
+    return [ipaddress.IPv4Network(destination, strict=False) for destination in destinations]

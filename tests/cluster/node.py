@@ -1,0 +1,250 @@
+"""The node: containerd, kubelet, kube-proxy, DNS, GPUs that do not exist, and volumes."""
+
+import json
+from pathlib import Path
+
+from cluster import archive, binaries, control, network, objects, processes
+from cluster.api import Api, Object
+from cluster.network import start_inside
+from cluster.state import State
+
+# In the order in which they start; they stop in the other one.
+NAMES = ("containerd", "coredns", "kubelet", "kube-proxy", "gpuplugin")
+CONTAINERD = "/run/containerd/containerd.sock"
+_PAUSE = "localhost/specdec-pause:1"
+_CGROUPS = Path("/sys/fs/cgroup")
+_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")
+
+
+def start(state: State) -> None:
+    """Start the node's programs and wait until pods can run.
+
+    Raises:
+        ClusterError: a program ended or the node did not become ready, with its last words.
+    """
+    _create_cgroup(state)
+    for name, argv in (
+        (
+            "containerd",
+            ["containerd", "--config", _write(state, "containerd", _containerd(state))],
+        ),
+        ("coredns", [_built("coredns"), "-conf", _write(state, "Corefile", _corefile(state))]),
+    ):
+        start_inside(state, name, argv)
+    api = Api(state.kubeconfig)
+    for body in objects.dns_role():
+        api.apply(body)
+    control.wait(state, lambda: archive.containerd_answers(state), 30, "containerd did not answer")
+    archive.load(state, archive.pause(state), _PAUSE)
+    _start_kubernetes(state)
+    control.wait(state, lambda: objects.ready_nodes(api) == 1, 120, "The node did not get ready")
+    control.wait(
+        state,
+        lambda: objects.gpus_offered(api, state.name) == state.options.gpus,
+        60,
+        "The node did not offer its GPUs",
+    )
+
+
+def prepare_volumes(state: State) -> None:
+    """Create the folders behind the volumes, and the small file system behind the tiny one."""
+    for body in objects.volumes(state):
+        folder = Path(body["spec"]["hostPath"]["path"])
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o777)  # Pods write under users of their own.
+        if body["spec"]["storageClassName"] == objects.TINY_CLASS:
+            options = f"mode=777,size={objects.TINY_BYTES}"
+            mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+            network.run([*network.enter(state), *mount])
+
+
+def stop(state: State) -> None:
+    """Remove the node's control groups; the processes in them have ended."""
+    for root in _cgroup_roots():
+        top = root / _cgroup(state).lstrip("/")
+        if top.exists():
+            processes.until(
+                lambda top=top: _removed(top),  # type: ignore[misc]
+                30,
+                lambda top=top: f"The control group {top} is still in use.",  # type: ignore[misc]
+            )
+
+
+def _start_kubernetes(state: State) -> None:
+    node_labels = f"nvidia.com/gpu.product={state.options.gpu_product}"
+    kubelet = [
+        f"--config={_write(state, 'kubelet.json', json.dumps(_kubelet(state), indent=1))}",
+        f"--kubeconfig={state.user(f'system:node:{state.name}')}",
+        f"--hostname-override={state.name}",
+        f"--node-ip={state.addresses.host}",
+        f"--node-labels={node_labels}",
+        f"--cert-dir={state.folder / 'kubelet-pki'}",
+    ]
+    proxy = _write(state, "kube-proxy.json", json.dumps(_kube_proxy(state), indent=1))
+    start_inside(state, "kubelet", [_built("kubelet"), *kubelet])
+    start_inside(state, "kube-proxy", [_built("kube-proxy"), f"--config={proxy}"])
+    if state.options.gpus:
+        count = f"-count={state.options.gpus}"
+        start_inside(state, "gpuplugin", [_built("gpuplugin"), count])
+
+
+def _built(name: str) -> str:
+    return str(binaries.path(name))
+
+
+def _write(state: State, name: str, text: str) -> str:
+    file = state.folder / "config" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return str(file)
+
+
+def _containerd(state: State) -> str:
+    plugins = next(folder for folder in _PLUGINS if (Path(folder) / "ptp").exists())
+    _write(state, "cni/10-specdec.conflist", json.dumps(_cni(state), indent=1))
+    cri = 'plugins."io.containerd.grpc.v1.cri"'
+    # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc dies where the kubelet asks for less.
+    return f"""version = 2
+root = {json.dumps(str(state.folder / "containerd"))}
+state = "/run/containerd"
+[grpc]
+address = "{CONTAINERD}"
+[plugins."io.containerd.internal.v1.opt"]
+path = {json.dumps(str(state.folder / "opt"))}
+[{cri}]
+sandbox_image = "{_PAUSE}"
+restrict_oom_score_adj = true
+[{cri}.containerd]
+snapshotter = "{archive.snapshotter(state)}"
+[{cri}.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[{cri}.containerd.runtimes.runc.options]
+SystemdCgroup = false
+[{cri}.cni]
+bin_dir = "{plugins}"
+conf_dir = {json.dumps(str(state.folder / "config" / "cni"))}
+"""
+
+
+def _cni(state: State) -> Object:
+    addresses = {
+        "type": "host-local",
+        "ranges": [[{"subnet": network.pods(state), "gateway": state.addresses.host}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "dataDir": str(state.folder / "cni" / "addresses"),
+    }
+    # Not `bridge`: there the answers of a Service's pod to its neighbour bypass the rewriting,
+    # unless the kernel filters bridged packets.
+    return {
+        "cniVersion": "0.4.0",
+        "name": "specdec",
+        "plugins": [
+            {"type": "ptp", "ipMasq": False, "ipam": addresses},
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ],
+    }
+
+
+def _corefile(state: State) -> str:
+    return f"""cluster.local:53 in-addr.arpa:53 {{
+    bind {state.addresses.host}
+    errors
+    cache 5
+    kubernetes cluster.local in-addr.arpa {{
+        kubeconfig {state.user("coredns")}
+        pods verified
+        ttl 5
+    }}
+}}
+"""
+
+
+def _kubelet(state: State) -> Object:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": state.addresses.host,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": False},
+            "x509": {"clientCAFile": str(state.folder / "keys" / "ca.crt")},
+        },
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": _cgroup(state),
+        "clusterDNS": [state.addresses.host],
+        "clusterDomain": "cluster.local",
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD}",
+        "enforceNodeAllocatable": ["pods"],
+        # A developer's disk is often nearly full, and images are loaded by hand: drop none.
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "podLogsDir": str(state.folder / "pod-logs"),
+        "resolvConf": "",
+        "volumePluginDir": str(state.folder / "volume-plugins"),
+    }
+
+
+def _kube_proxy(state: State) -> Object:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "bindAddress": state.addresses.host,
+        "clientConnection": {"kubeconfig": str(state.user("system:kube-proxy"))},
+        "clusterCIDR": network.pods(state),
+        # The limits of connection tracking belong to the machine, not to this namespace.
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpCloseWaitTimeout": "0s",
+            "tcpEstablishedTimeout": "0s",
+        },
+        "healthzBindAddress": "127.0.0.1:10256",
+        "hostnameOverride": state.name,
+        "iptables": {"minSyncPeriod": "100ms"},
+        "metricsBindAddress": "127.0.0.1:10249",
+        "mode": "iptables",
+    }
+
+
+def _cgroup(state: State) -> str:
+    return f"/specdec-{state.name}"
+
+
+def _cgroup_roots() -> list[Path]:
+    """Return the root of each hierarchy: one with cgroup v2, one per controller with v1."""
+    if (_CGROUPS / "cgroup.controllers").exists():
+        return [_CGROUPS]
+    return [root for root in _CGROUPS.iterdir() if root.is_dir() and not root.is_symlink()]
+
+
+def _create_cgroup(state: State) -> None:
+    for root in _cgroup_roots():
+        top = root / _cgroup(state).lstrip("/")
+        top.mkdir(exist_ok=True)
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if (top / name).exists() and (root / name).exists() and root != _CGROUPS:
+                (top / name).write_text((root / name).read_text())
+        if root == _CGROUPS:
+            controllers = (root / "cgroup.controllers").read_text().split()
+            (root / "cgroup.subtree_control").write_text(" ".join(f"+{c}" for c in controllers))
+
+
+def _removed(top: Path) -> bool:
+    for folder in sorted(top.rglob("*"), reverse=True):
+        if folder.is_dir():
+            _try_rmdir(folder)
+    return _try_rmdir(top)
+
+
+def _try_rmdir(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # A process that is ending still sits in it.
+    return True

@@ -1,0 +1,83 @@
+"""What the machine must have beyond Python and Go, installed where that is possible."""
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from cluster.progress import Say
+
+_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
+# Debian's package for each command; the network plugins are not on PATH.
+_NODE = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "ptp": "containernetworking-plugins",
+    "conntrack": "conntrack",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "socat": "socat",
+    "nsenter": "util-linux",
+    "mount": "mount",
+    "sysctl": "procps",
+}
+_IMAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
+
+
+def require_node(say: Say) -> None:
+    """Make sure that a node can run here.
+
+    Raises:
+        ClusterError: it cannot, in one sentence that names everything that is missing.
+    """
+    _require_linux_root("A node needs")
+    _require(_NODE, say)
+
+
+def require_images(say: Say) -> None:
+    """Make sure that images can be built here.
+
+    Raises:
+        ClusterError: they cannot, in one sentence that names everything that is missing.
+    """
+    _require_linux_root("Building images needs")
+    _require(_IMAGES, say)
+
+
+def _require_linux_root(what: str) -> None:
+    if platform.system() != "Linux" or os.geteuid() != 0:
+        raise ClusterError(f"{what} Linux and root; a control plane (--control-plane) does not.")
+
+
+def _require(commands: dict[str, str], say: Say) -> None:
+    # Debian keeps some of these where an ordinary PATH does not look.
+    os.environ["PATH"] = ":".join(dict.fromkeys([*os.environ["PATH"].split(":"), *_FOLDERS]))
+    packages = missing(commands)
+    if not packages:
+        return
+    if shutil.which("apt-get") is None:
+        raise ClusterError(f"Please install {', '.join(packages)}; there is no apt-get here.")
+    say(f"installing {', '.join(packages)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for argv in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-qq", "--no-install-recommends", *packages],
+    ):
+        subprocess.run(
+            argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+    if packages := missing(commands):
+        raise ClusterError(f"apt-get could not install {', '.join(packages)}; install them first.")
+
+
+def missing(commands: dict[str, str]) -> list[str]:
+    """Return the packages of those commands that are not there."""
+    absent = {package for command, package in commands.items() if not _found(command)}
+    return sorted(absent)
+
+
+def _found(command: str) -> bool:
+    plugins = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
+    return bool(shutil.which(command)) or any((folder / command).exists() for folder in plugins)
