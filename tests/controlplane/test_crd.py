@@ -218,3 +218,12 @@ def test_kubectl_explains_and_finds_it(
     assert "No resources found" not in kubectl("explain", "specm", "--recursive")
     resources.create(read(GOOD[0]))
     assert GOOD[0].stem in kubectl("get", "specdec", "-n", namespace)
+
+
+def test_resource_of_the_readme_is_taken(resources: Resources) -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = [part.split("```")[0] for part in text.split("```yaml\n")[1:]]
+    shown = [body for body in map(yaml.safe_load, blocks) if body.get("kind") == model.KIND]
+    assert shown
+    for body in shown:
+        resources.create(body, dry_run=True)
