@@ -1,4 +1,4 @@
-"""The API server behind seven verbs; the only module that knows the Kubernetes client.
+"""The API server behind six verbs; the only module that knows the Kubernetes client.
 
 Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
 is never taken on what was true a while ago.
@@ -40,7 +40,6 @@ PLURALS = {
 }
 
 APPLY = "application/apply-patch+yaml"
-STRATEGIC = "application/strategic-merge-patch+json"
 # Creation of Services reaches seconds on a busy server, so a client must be patient.
 TIMEOUT = 60.0
 PAGE = 500
@@ -111,7 +110,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, apply, patch, delete, apply_status and record_event on one API server."""
+    """Get, list, apply, delete, apply_status and record_event on one API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -161,22 +160,17 @@ class Cluster:
             force_conflicts=True,
         )
 
-    async def patch(self, target: Mapping[str, Any], change: Json) -> Json:
-        """A strategic merge patch: for taking one member out of a list others write too."""
-        return await self._send("patch", **identity(target), body=change, content_type=STRATEGIC)
+    async def delete(self, target: Mapping[str, Any]) -> bool:
+        """Delete an object as it was read, and in the background what it owns; False when gone.
 
-    async def delete(
-        self, api_version: str, kind: str, namespace: str, name: str, uid: str | None = None
-    ) -> bool:
-        """Delete an object and, in the background, what it owns; False when it was gone.
-
-        With `uid` only that very object is deleted, never a namesake made meanwhile.
+        The uid and the resource version of `target` are preconditions: what somebody changed or
+        made anew since then is not deleted but raises Conflict.
         """
-        options: Json = {"propagationPolicy": "Background"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        meta = target["metadata"]
+        versions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        options = {"propagationPolicy": "Background", "preconditions": versions}
         try:
-            await self._send("delete", api_version, kind, namespace, name, body=options)
+            await self._send("delete", **identity(target), body=options)
         except Missing:
             return False
         return True
@@ -239,7 +233,6 @@ METHODS = {
     "list": "get",
     "apply": "patch",
     "apply_status": "patch",
-    "patch": "patch",
     "delete": "delete",
     "create": "post",
 }

@@ -1,0 +1,140 @@
+"""Carry out a decision: apply what is missing or changed, delete what is named, leave the rest."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from specdec.api import names
+from specdec.api.conditions import Type
+from specdec.api.model import SpeculativeModel
+from specdec.cluster import Cluster, Conflict, Rejected
+from specdec.decide import Decision
+from specdec.drift import covers, marked, shared
+from specdec.observed import Object, Observed, Ref
+
+logger = logging.getLogger(__name__)
+
+# Which condition speaks of a child, by its component label.
+_STAGES = {
+    "storage": Type.STORAGE_READY,
+    "fetch": Type.MODELS_FETCHED,
+    "engine": Type.ENGINES_READY,
+    "publish": Type.REPOSITORY_READY,
+    "server": Type.AVAILABLE,
+    "network": Type.AVAILABLE,
+}
+
+
+class RefusedError(Exception):
+    """A child could not be written; `stage` is the condition it belongs to."""
+
+    def __init__(self, stage: Type, words: str) -> None:
+        super().__init__(words)
+        self.stage = stage
+
+
+async def act(
+    cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
+) -> None:
+    """Apply in order, then delete.
+
+    Raises:
+        RefusedError: the server refuses a child, or an object of that name is not ours.
+        ClusterError: anything else that went wrong with a request.
+    """
+    for intent in decision.apply:
+        try:
+            await ensure(cluster, model, observed, intent)
+        except Rejected as error:
+            raise RefusedError(stage_of(intent), str(error)) from error
+    for ref in decision.delete:
+        await remove(cluster, model, observed, ref)
+
+
+async def ensure(
+    cluster: Cluster, model: SpeculativeModel, observed: Observed, intent: Object
+) -> None:
+    """Make one child what it should be; no request writes when it is that already."""
+    meta, kind = intent["metadata"], intent["kind"]
+    live = find(observed, kind, meta["name"])
+    if live is None:
+        # Labels find what is ours. Before creating, look for a namesake that is not, or that
+        # another resource made for both of us.
+        live = await cluster.get(intent["apiVersion"], kind, meta["namespace"], meta["name"])
+    wanted, manager = marked(intent), manager_of(model, intent)
+    if live is not None:
+        refuse_foreign(model, live, intent)
+        if kind == "Job":
+            # A Job's template never changes, so only its belonging to us is applied; under a
+            # manager of its own, since leaving out the spec would otherwise take it away.
+            wanted, manager = membership(intent), f"{manager}-membership"
+        if covers(live, wanted):
+            return
+    elif "spec" not in intent and kind == "Job":
+        raise Conflict(f"Job {meta['name']} was to be shared and is gone")
+    await cluster.apply(wanted, manager)
+    verb = "created" if live is None else "changed"
+    log(model, "%s %s %s", verb, kind, meta["name"])
+
+
+async def remove(cluster: Cluster, model: SpeculativeModel, observed: Observed, ref: Ref) -> None:
+    """Delete one child as it was seen; what was not seen, or is on its way out, is left alone."""
+    live = find(observed, ref.kind, ref.name)
+    if live is None or live["metadata"].get("deletionTimestamp"):
+        return
+    if await cluster.delete({"apiVersion": ref.api_version, "kind": ref.kind, **live}):
+        log(model, "deleted %s %s", ref.kind, ref.name)
+
+
+def find(observed: Observed, kind: str, name: str) -> Object | None:
+    """The live object of a kind and name in the snapshot."""
+    single = {"PersistentVolumeClaim": observed.claim, "Deployment": observed.deployment}
+    if kind in single:
+        live = single[kind]
+        return live if live is not None and live["metadata"]["name"] == name else None
+    many = {
+        "Job": observed.jobs,
+        "ConfigMap": observed.config_maps,
+        "Service": observed.services,
+    }
+    return many.get(kind, {}).get(name)
+
+
+def membership(intent: Object) -> dict[str, Any]:
+    """What makes an existing Job ours: identity, labels and owner."""
+    meta = intent["metadata"]
+    kept = {k: meta[k] for k in ("name", "namespace", "labels", "ownerReferences") if k in meta}
+    return {"apiVersion": intent["apiVersion"], "kind": intent["kind"], "metadata": kept}
+
+
+def manager_of(model: SpeculativeModel, intent: Object) -> str:
+    """The field manager: one per sharer on shared objects, so that their intents add up."""
+    return f"{names.MANAGER}-{model.metadata.name}" if shared(intent) else names.MANAGER
+
+
+def refuse_foreign(model: SpeculativeModel, live: Object, intent: Object) -> None:
+    """Raise RefusedError when an object of that name exists and is not of this operator."""
+    labels = live["metadata"].get("labels", {})
+    ours = labels.get(names.MANAGED_BY) == names.MANAGER
+    if ours and (shared(intent) or labels.get(names.MODEL) == model.metadata.name):
+        return
+    if any(o["uid"] == model.metadata.uid for o in live["metadata"].get("ownerReferences", [])):
+        return  # ours with its labels taken away: applying puts them back
+    kind, name = intent["kind"], intent["metadata"]["name"]
+    raise RefusedError(
+        stage_of(intent),
+        f"{kind} {name} exists and was not made for SpeculativeModel {model.metadata.name}: "
+        f"rename the resource or delete that {kind}",
+    )
+
+
+def stage_of(intent: Mapping[str, Any]) -> Type:
+    """The condition that speaks of a child."""
+    component = intent["metadata"].get("labels", {}).get(names.COMPONENT, "")
+    return _STAGES.get(component, Type.ACCEPTED)
+
+
+def log(model: SpeculativeModel, message: str, *values: str) -> None:
+    """One line per effective change, with the resource it was made for."""
+    meta = model.metadata
+    logger.info(message, *values, extra={"resource": f"{meta.namespace}/{meta.name}"})

@@ -1,0 +1,79 @@
+"""Whether a live object still is what we want: pure comparison, no requests.
+
+Two things are asked. Does the live object carry the mark of the very intent we have now? Then no
+field was dropped from the intent since. Has every field of the intent its value in the live
+object? Then nobody changed it behind our back. Fields that the server or others add do not count.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import GROUP
+
+APPLIED = f"{GROUP}/applied"
+_QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity"})
+_SUFFIXES = {
+    **{s: Decimal(10) ** (3 * i) for i, s in enumerate(("n", "u", "m", "", "k", "M"), -3)},
+    **{s: Decimal(10) ** (3 * i) for i, s in enumerate(("G", "T", "P", "E"), 3)},
+    **{s: Decimal(1024) ** i for i, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+
+
+def shared(intent: Mapping[str, Any]) -> bool:
+    """Whether several resources apply this object, each with its own owner reference."""
+    return names.ENGINE in intent["metadata"].get("labels", {})
+
+
+def marked(intent: Mapping[str, Any]) -> dict[str, Any]:
+    """The intent with its own hash as an annotation.
+
+    Shared objects carry none, since their sharers' intents differ; nor do Jobs, which are never
+    applied again.
+    """
+    if shared(intent) or intent["kind"] == "Job":
+        return dict(intent)
+    meta = dict(intent["metadata"])
+    meta["annotations"] = {**meta.get("annotations", {}), APPLIED: names.digest(intent)[:32]}
+    return {**intent, "metadata": meta}
+
+
+def covers(live: Any, intent: Any, *, quantity: bool = False) -> bool:
+    """Whether `live` has every field of `intent`, with the server's own spelling allowed.
+
+    Items of a list of objects may come in another order and among others (their keys belong to
+    several writers); other lists must be equal. `quantity` says that values are quantities.
+    """
+    if isinstance(intent, Mapping):
+        if not isinstance(live, Mapping):
+            return not intent and live is None
+        return all(
+            covers(live.get(key), value, quantity=quantity or key in _QUANTITIES)
+            for key, value in intent.items()
+        )
+    if isinstance(intent, list | tuple):
+        return _covers_list(live, intent)
+    if quantity and live is not None:
+        return _amount(live) == _amount(intent)
+    return bool(live == intent)
+
+
+def _covers_list(live: Any, intent: list[Any] | tuple[Any, ...]) -> bool:
+    if not intent:
+        return not live
+    if not isinstance(live, list):
+        return False
+    if all(isinstance(item, Mapping) for item in intent):
+        return all(any(covers(one, item) for one in live) for item in intent)
+    return live == list(intent)
+
+
+def _amount(value: Any) -> Decimal | str:
+    """A Kubernetes quantity as a number; anything else as it is spelled."""
+    text = str(value)
+    digits = text.rstrip("numkKMGTPEi")
+    try:
+        return Decimal(digits) * _SUFFIXES[text[len(digits) :]]
+    except (InvalidOperation, KeyError):
+        return text

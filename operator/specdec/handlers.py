@@ -1,0 +1,88 @@
+"""The edge to kopf, which watches, logs in and answers probes; it decides nothing.
+
+Every event only adds a key to the queue. The operator uses no finalizer, timer, daemon, index or
+state-keeping handler of kopf, so that nothing of ours stays on any object when it is uninstalled.
+"""
+
+from typing import Any
+
+import kopf
+
+from specdec.api import names
+from specdec.api.model import GROUP, PLURAL, VERSION
+from specdec.runtime import Runtime
+from specdec.settings import Settings
+
+CHILDREN = (
+    ("", "v1", "configmaps"),
+    ("", "v1", "persistentvolumeclaims"),
+    ("", "v1", "services"),
+    ("apps", "v1", "deployments"),
+    ("batch", "v1", "jobs"),
+)
+
+
+@kopf.on.startup()
+async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
+    """Set kopf to watch only what is ours, then start the queue."""
+    own = Settings()
+    configure(settings, namespaced=bool(own.namespaces))
+    memo.runtime = Runtime(own)
+    await memo.runtime.start()
+
+
+def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
+    """Settings that differ from kopf's defaults, each for a reason."""
+    # kopf strips its finalizer from objects of an event-only operator: under its default name it
+    # would take those of every other kopf operator.
+    settings.persistence.finalizer = f"{GROUP}/unused"
+    settings.peering.standalone = True
+    settings.posting.enabled = False  # events are ours, recorded on transitions only
+    settings.scanning.disabled = namespaced  # a namespaced role may not list CRDs or namespaces
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = 500
+    settings.networking.request_timeout = 60
+    settings.networking.connect_timeout = 10
+    settings.queueing.worker_limit = 100
+    settings.process.ultimate_exiting_timeout = 25  # below the pod's grace period of 30 s
+    for child in CHILDREN:
+        # Server-side: without it every such object of the whole cluster is sent and held.
+        settings.watching.label_selectors[child] = f"{names.MANAGED_BY}={names.MANAGER}"
+
+
+@kopf.on.cleanup()
+async def stop(memo: kopf.Memo, **_: Any) -> None:
+    """Let running reconciles end."""
+    runtime: Runtime | None = memo.get("runtime")
+    if runtime is not None:
+        await runtime.stop()
+
+
+@kopf.on.login()
+async def login(**kwargs: Any) -> Any:
+    """As the pod's service account, else by kubeconfig; without loading another client."""
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+
+@kopf.on.event(GROUP, VERSION, PLURAL)
+async def resource_changed(namespace: str, name: str, memo: kopf.Memo, **_: Any) -> None:
+    """A SpeculativeModel appeared, changed or went."""
+    memo.runtime.resource_changed((namespace, name))
+
+
+async def child_changed(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+    """A child appeared, changed or went."""
+    memo.runtime.child_changed(body)
+
+
+for _group, _version, _plural in CHILDREN:
+    kopf.on.event(_group, _version, _plural)(child_changed)
+
+
+@kopf.on.probe(id="operator", errors=kopf.ErrorsMode.PERMANENT)
+async def healthy(memo: kopf.Memo, **_: Any) -> dict[str, float]:
+    """Figures of the queue and the resync; an exception makes the probe answer 500."""
+    runtime: Runtime = memo.runtime
+    return runtime.check()

@@ -1,0 +1,66 @@
+"""Read everything a decision needs, live, in two rounds of requests."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.cluster import Cluster
+from specdec.observed import Object, Observed
+
+POD_JOB = "batch.kubernetes.io/job-name"
+
+
+async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
+    """The snapshot of a resource's surroundings; raises ClusterError."""
+    namespace, name = model.metadata.namespace, model.metadata.name
+    own, sharing = f"{names.MODEL}={name}", names.sharer(name)
+    (
+        claim,
+        deployment,
+        own_jobs,
+        shared_jobs,
+        pods,
+        own_maps,
+        shared_maps,
+        services,
+    ) = await asyncio.gather(
+        cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
+        cluster.get("apps/v1", "Deployment", namespace, name),
+        cluster.list("batch/v1", "Job", namespace, own),
+        cluster.list("batch/v1", "Job", namespace, sharing),
+        cluster.list("v1", "Pod", namespace, own),
+        cluster.list("v1", "ConfigMap", namespace, own),
+        cluster.list("v1", "ConfigMap", namespace, sharing),
+        cluster.list("v1", "Service", namespace, own),
+    )
+    # Pods of a shared Job belong to no resource by label: they are found by their Job.
+    pods += await _pods_of(cluster, namespace, shared_jobs)
+    return Observed(
+        now=datetime.now(UTC),
+        claim=claim,
+        jobs=_by_name([*own_jobs, *shared_jobs]),
+        pods=tuple(_distinct(pods)),
+        config_maps=_by_name([*own_maps, *shared_maps]),
+        deployment=deployment,
+        services=_by_name(services),
+    )
+
+
+async def _pods_of(
+    cluster: Cluster, namespace: str, jobs: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    if not jobs:
+        return []
+    wanted = ",".join(sorted(job["metadata"]["name"] for job in jobs))
+    return await cluster.list("v1", "Pod", namespace, f"{POD_JOB} in ({wanted})")
+
+
+def _by_name(objects: list[dict[str, Any]]) -> Mapping[str, Object]:
+    return {item["metadata"]["name"]: item for item in objects}
+
+
+def _distinct(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({pod["metadata"]["uid"]: pod for pod in pods}.values())

@@ -1,0 +1,106 @@
+"""One reconcile: read the resource and its children, decide, act, report; one error policy."""
+
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from specdec import decide as pipeline
+from specdec import metrics
+from specdec.act import RefusedError, act
+from specdec.api.model import API_VERSION, KIND, SpeculativeModel
+from specdec.cluster import Cluster, Conflict, Rejected, Transient
+from specdec.decide import Decision
+from specdec.observe import observe
+from specdec.observed import Observed
+from specdec.queue import Key, Visit
+from specdec.report import invalid, refused, report
+from specdec.stages.stage import Images
+
+logger = logging.getLogger(__name__)
+
+Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
+# A refusal stays until somebody changes a quota, a role or the resource; no event tells us.
+REFUSED_RETRY = 60.0
+
+
+@dataclass
+class Reconciler:
+    """Brings one resource at a time closer to its spec; holds no state of any resource."""
+
+    cluster: Cluster
+    images: Images
+    decide: Decide = pipeline.decide
+    _bugs: dict[Key, str] = field(default_factory=dict)
+
+    async def visit(self, key: Key) -> Visit:
+        """Reconcile under the error policy: what failed is counted, told once, and backed off."""
+        started = time.perf_counter()
+        visit, result = await self._guarded(lambda: self.reconcile(key), key)
+        metrics.RECONCILE_SECONDS.observe(time.perf_counter() - started)
+        metrics.RECONCILES.labels(result).inc()
+        return visit
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; returns the seconds after which to look again, None when events will tell.
+
+        Raises:
+            ClusterError: a request failed.
+        """
+        namespace, name = key
+        body = await self.cluster.get(API_VERSION, KIND, namespace, name)
+        if body is None or body["metadata"].get("deletionTimestamp"):
+            return None  # children carry an owner reference: the API server collects them
+        try:
+            model = SpeculativeModel.parse(body)
+        except ValidationError as error:
+            await report(self.cluster, body, invalid(body, error))
+            return None
+        observed = await observe(self.cluster, model)
+        decision = self.decide(model, observed, self.images)
+        try:
+            await act(self.cluster, model, observed, decision)
+        except RefusedError as error:
+            await report(self.cluster, body, refused(decision, error))
+            return REFUSED_RETRY
+        await report(self.cluster, body, decision)
+        return decision.requeue_after
+
+    async def _guarded(
+        self, work: Callable[[], Awaitable[float | None]], key: Key
+    ) -> tuple[Visit, str]:
+        try:
+            again = await work()
+        except Conflict as error:
+            logger.info("%s/%s: %s; looking again", *key, error)
+            return self._failed("conflict"), "conflict"
+        except Transient as error:
+            logger.warning("%s/%s: %s; trying again", *key, error)
+            return self._failed("transient"), "error"
+        except Rejected as error:
+            # Of the resource itself or of a read: there may be no status to say it in.
+            logger.error("%s/%s: %s", *key, error)  # noqa: TRY400 - the sentence says it all
+            self._failed("rejected")
+            return Visit(again_after=REFUSED_RETRY), "rejected"
+        except Exception as error:  # noqa: BLE001 - the one place where bugs end
+            self._tell_bug(key, error)
+            return self._failed("bug"), "bug"
+        self._bugs.pop(key, None)
+        return Visit(again_after=again), "ok"
+
+    def _failed(self, kind: str) -> Visit:
+        metrics.ERRORS.labels(kind).inc()
+        return Visit(failed=True)
+
+    def _tell_bug(self, key: Key, error: Exception) -> None:
+        """The traceback once per resource and place, one line after that."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        mark = f"{type(error).__name__} at {place.filename}:{place.lineno}"
+        if self._bugs.get(key) == mark:
+            logger.error("%s/%s: again %s", *key, mark)
+            return
+        self._bugs[key] = mark
+        logger.error("%s/%s: a bug in the operator", *key, exc_info=error)

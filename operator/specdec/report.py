@@ -1,0 +1,89 @@
+"""Write the outcome into the resource: status once and only when it changed, then events."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from specdec.act import RefusedError
+from specdec.api.conditions import Condition, Type, merge, transitions
+from specdec.cluster import Cluster, ClusterError
+from specdec.decide import Decision
+from specdec.stages import ready
+
+logger = logging.getLogger(__name__)
+
+Body = Mapping[str, Any]
+
+
+async def report(cluster: Cluster, body: Body, decision: Decision) -> None:
+    """Apply the status of a decision and record its transitions; raises ClusterError.
+
+    Events come after the status: a crash in between loses an event instead of repeating it for
+    ever. An event that cannot be written is logged and does not fail the reconcile.
+    """
+    old = body.get("status", {})
+    new = status_of(body, decision, datetime.now(UTC))
+    if new == old:
+        return
+    meta = body["metadata"]
+    identity = {key: meta[key] for key in ("name", "namespace", "uid")}
+    head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": identity}
+    if not await cluster.apply_status({**head, "status": new}):
+        return
+    for transition in transitions(old.get("conditions", []), decision.conditions):
+        told = transition.condition
+        logger.log(
+            logging.WARNING if transition.warning else logging.INFO,
+            "%s is %s (%s): %s",
+            *(told.type, told.status, told.reason, told.message),
+            extra={"resource": f"{meta['namespace']}/{meta['name']}"},
+        )
+        try:
+            await cluster.record_event(body, transition)
+        except ClusterError as error:
+            logger.warning("an event of %s/%s is lost: %s", meta["namespace"], meta["name"], error)
+
+
+def status_of(body: Body, decision: Decision, now: datetime) -> dict[str, Any]:
+    """The whole status to write; equal to the old one when nothing but time has passed."""
+    generation = body["metadata"].get("generation", 1)
+    old = body.get("status", {}).get("conditions", [])
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        **decision.status,
+        "observedGeneration": generation,
+        "conditions": merge(old, decision.conditions, generation, stamp),
+    }
+
+
+def invalid(body: Body, error: ValidationError) -> Decision:
+    """What to say of a spec that the API server took and we cannot read."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    value = first.get("input")
+    shown = "" if isinstance(value, dict | list) or value is None else f" (got {value!r:.100})"
+    message = f"{field}: {first['msg']}{shown}"
+    if error.error_count() > 1:
+        message += f", and {error.error_count() - 1} more"
+    bad = Condition(Type.ACCEPTED, "False", "InvalidSpec", message)
+    kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
+    return Decision(conditions=summed([bad]), status={**kept, "phase": "Failed"})
+
+
+def refused(decision: Decision, error: RefusedError) -> Decision:
+    """The decision with the server's refusal in the condition that it belongs to."""
+    bad = Condition(error.stage, "False", "Rejected", str(error))
+    stages = [c for c in decision.conditions if c.type not in (error.stage, Type.READY)]
+    conditions = summed([*stages, bad])
+    return replace(decision, conditions=conditions, status={**decision.status, "phase": "Failed"})
+
+
+def summed(found: Sequence[Condition]) -> tuple[Condition, ...]:
+    """All conditions with Ready in the words of the first that is not True."""
+    stages = ready.complete(found)
+    first = next(c for c in stages if c.status != "True")
+    return (*stages, Condition(Type.READY, "False", first.reason, first.message))

@@ -1,0 +1,136 @@
+"""The operator between kopf and reconcile: queue, resync and what they need while it lives."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import start_http_server
+
+from specdec import metrics, probe
+from specdec.api.model import API_VERSION, KIND
+from specdec.cluster import Cluster, ClusterError, connect
+from specdec.queue import Key, WorkQueue
+from specdec.reconcile import Reconciler
+from specdec.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+# Children change in bursts: a Job, its pod and its status within a moment make one reconcile.
+SETTLE = 0.1
+RESYNC_RETRY = 15.0
+GRACE = 15.0
+
+
+class Runtime:
+    """Everything that lives as long as the operator; made in on.startup, ended in on.cleanup."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._exits = contextlib.AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._queue: WorkQueue | None = None
+        self._resynced: float | None = None
+        self._started = 0.0
+
+    async def start(self) -> None:
+        """Log in, start the queue, the resync and the metrics; raises when the login fails."""
+        cluster = await self._exits.enter_async_context(connect())
+        reconciler = Reconciler(cluster, self.settings.images)
+        queue = WorkQueue(reconciler.visit, workers=self.settings.workers)
+        self._queue = queue
+        self._started = asyncio.get_running_loop().time()
+        metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
+        if self.settings.metrics_port:
+            self._exits.enter_context(_served(self.settings.metrics_port))
+        self._tasks = [
+            asyncio.create_task(queue.run(), name="queue"),
+            asyncio.create_task(self._resync(cluster, queue), name="resync"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(_tell_end)
+
+    async def stop(self) -> None:
+        """Let running reconciles end, then close every connection."""
+        if self._queue is not None:
+            await self._queue.stop(GRACE)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._exits.aclose()
+
+    def resource_changed(self, key: Key) -> None:
+        """An event of a resource: ask for a reconcile at once."""
+        if self._queue is not None:
+            self._queue.add(key)
+
+    def child_changed(self, body: Mapping[str, Any]) -> None:
+        """An event of a child: ask for a reconcile of whom it belongs to."""
+        if self._queue is not None:
+            for key in owners(body):
+                self._queue.add_after(key, SETTLE)
+
+    def check(self) -> dict[str, float]:
+        """Figures for the probe; raises `probe.UnhealthyError` with one sentence."""
+        now = asyncio.get_running_loop().time()
+        if self._queue is None:
+            raise probe.UnhealthyError("the operator has not started its queue")
+        since = self._started if self._resynced is None else self._resynced
+        return probe.check(self._queue.health(), now - since, self.settings.resync_seconds)
+
+    async def _resync(self, cluster: Cluster, queue: WorkQueue) -> None:
+        """Add every resource now and then: what a broken watch missed is found here."""
+        while True:
+            try:
+                keys = await self._keys(cluster)
+            except ClusterError as error:
+                logger.warning("resync: %s; trying again in %g s", error, RESYNC_RETRY)
+                await asyncio.sleep(RESYNC_RETRY)
+                continue
+            first = self._resynced is None
+            self._resynced = asyncio.get_running_loop().time()
+            metrics.RESOURCES.set(len(keys))
+            spread = 0.0 if first else min(60.0, self.settings.resync_seconds / 2)
+            for key in keys:
+                queue.add_after(key, random.uniform(0, spread))  # noqa: S311 - no secret
+            jitter = random.uniform(0.9, 1.1)  # noqa: S311 - no secret
+            await asyncio.sleep(self.settings.resync_seconds * jitter)
+
+    async def _keys(self, cluster: Cluster) -> list[Key]:
+        places: tuple[str | None, ...] = self.settings.namespaces or (None,)
+        found = [await cluster.list(API_VERSION, KIND, place) for place in places]
+        return [
+            (item["metadata"]["namespace"], item["metadata"]["name"])
+            for items in found
+            for item in items
+        ]
+
+
+def owners(body: Mapping[str, Any]) -> list[Key]:
+    """The keys of the resources that own a child: several for a shared engine Job."""
+    meta = body["metadata"]
+    return [
+        (meta["namespace"], owner["name"])
+        for owner in meta.get("ownerReferences", [])
+        if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION
+    ]
+
+
+@contextlib.contextmanager
+def _served(port: int) -> Iterator[None]:
+    """The metrics endpoint in a thread of its own, as the library offers it."""
+    server, thread = start_http_server(port)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    """A part that ends before its time is told; the probe then turns unhealthy."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("the operator's %s broke", task.get_name(), exc_info=error)

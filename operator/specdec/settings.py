@@ -1,0 +1,39 @@
+"""What the Deployment tells the operator, from environment variables `SPECDEC_*`."""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from specdec.stages.stage import Images
+
+
+class Settings(BaseSettings):
+    """Read once at start; an impossible value ends the start with the variable's name."""
+
+    model_config = SettingsConfigDict(env_prefix="SPECDEC_", frozen=True)
+
+    operator_image: str = "localhost/specdec/operator:dev"
+    """The image of fetch and publish Jobs: the operator's own."""
+    reference_image: str = "localhost/specdec/reference:dev"
+    """The default server image of the Reference backend."""
+    namespaces: Annotated[tuple[str, ...], NoDecode] = ()
+    """Namespaces to watch, separated by commas; empty means all."""
+    workers: int = Field(default=8, ge=1, le=64)
+    """Resources reconciled at the same time; the API server's latency sets the pace."""
+    metrics_port: int = Field(default=9090, ge=0, le=65535)
+    """Port of the operator's own metrics; 0 serves none."""
+    resync_seconds: float = Field(default=600, ge=1)
+    """How often every resource is looked at without an event, give or take a tenth."""
+
+    @field_validator("namespaces", mode="before")
+    @classmethod
+    def _split(cls, value: str | tuple[str, ...]) -> tuple[str, ...]:
+        if isinstance(value, str):
+            return tuple(part for part in (p.strip() for p in value.split(",")) if part)
+        return value
+
+    @property
+    def images(self) -> Images:
+        """The images of this release."""
+        return Images(operator=self.operator_image, reference=self.reference_image)
