@@ -1,1 +1,1 @@
-"""Trains the tiny target and draft that the Reference image ships; run `python -m` with `--help`."""
+"""Trains the tiny target and draft that the Reference image ships; see `--help`."""

@@ -43,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--out", type=Path, default=Path(__file__).parents[1], help="the pair")
     options.add_argument("--work", type=Path, default=cache_folder(), help="unfinished training")
-    options.add_argument("--source", type=Path, help="Python files; default: this Python's library")
+    options.add_argument(
+        "--source", type=Path, help="Python files; default: this Python's library"
+    )
     options.add_argument("--target-steps", type=int, default=2000)
     options.add_argument("--draft-steps", type=int, default=6000)
     options.add_argument("--rows", type=int, default=4096, help="continuations to distil from")

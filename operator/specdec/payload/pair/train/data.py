@@ -43,7 +43,7 @@ def read_corpus(root: Path | None = None) -> Corpus:
     texts = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
         for path in sorted(root.rglob("*.py"))
-        if not SKIPPED & set(path.relative_to(root).parts)
+        if _is_wanted(path.relative_to(root))
     }
     if not texts:
         raise ValueError(f"--source {root} holds no Python file: name a standard library folder")
@@ -54,13 +54,19 @@ def read_corpus(root: Path | None = None) -> Corpus:
     )
 
 
+def _is_wanted(path: Path) -> bool:
+    # What the build wrote about its own machine differs everywhere and teaches nothing.
+    about_build = any(part.startswith(("config-", "_sysconfigdata")) for part in path.parts)
+    return not about_build and not SKIPPED & set(path.parts)
+
+
 def is_held_out(name: str) -> bool:
     """Whether the file of this relative path is kept from training, the same on every machine."""
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Byte-level BPE (Sennrich et al. 2016) with `END` as token 0; decoding gives the bytes back."""
+    """Byte-level BPE (Sennrich et al. 2016), `END` as token 0; decoding gives the bytes back."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -81,7 +87,9 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
     return np.asarray([token for row in rows for token in row], dtype=np.uint16)
 
 
-def windows(tokens: Tokens, indices: NDArray[np.int64], length: int, seed: int) -> NDArray[np.int32]:
+def windows(
+    tokens: Tokens, indices: NDArray[np.int64], length: int, seed: int
+) -> NDArray[np.int32]:
     """The windows number `indices` of an endless shuffled pass over `tokens`, `[len, length]`.
 
     Each epoch shifts the window borders and shuffles anew, both from `seed`, so any index can be
@@ -105,17 +113,17 @@ def cut_prompts(
     Raises:
         ValueError: the texts hold too few functions.
     """
-    found = []
+    found: dict[str, dict[str, str]] = {}
     for name, text in texts.items():
         lines = text.splitlines(keepends=True)
         for number, line in enumerate(lines):
             if line.lstrip().startswith(("def ", "class ")):
                 prompt = _grow(tokenizer, lines[number:])
                 if prompt:
-                    found.append({"prompt": prompt, "file": name, "line": str(number + 1)})
+                    found[prompt] = {"prompt": prompt, "file": name, "line": str(number + 1)}
     if len(found) < count:
         raise ValueError(f"only {len(found)} of {count} prompts found in the held-out files")
-    chosen = random.Random(seed).sample(found, count)  # noqa: S311 - a fixed choice, no secret
+    chosen = random.Random(seed).sample([*found.values()], count)  # noqa: S311 - a fixed choice, no secret
     return sorted(chosen, key=lambda prompt: (prompt["file"], int(prompt["line"])))
 
 

@@ -55,7 +55,9 @@ def continue_rows(
     Returns the filled rows, and the choices and log probabilities of `Lessons`.
     """
 
-    def advance(carry: tuple[jax.Array, dict[str, jax.Array]], at: jax.Array) -> tuple[object, object]:
+    def advance(
+        carry: tuple[jax.Array, dict[str, jax.Array]], at: jax.Array
+    ) -> tuple[object, object]:
         token, cache = carry
         logits, cache = step(params, cache, token, at, TARGET)
         noise = jax.random.gumbel(jax.random.fold_in(key, at), logits.shape)

@@ -70,7 +70,9 @@ def greedy(params: Params, prompts: list[Ids], shape: Shape) -> list[Ids]:
     start = (rows[:, 0], empty_cache(shape, len(prompts)))
     _, chosen = jax.lax.scan(advance, start, jnp.arange(total - 1))
     table = np.asarray(chosen).T
-    return [row[n - 1 : n - 1 + NEW_TOKENS].tolist() for row, n in zip(table, lengths, strict=True)]
+    return [
+        row[n - 1 : n - 1 + NEW_TOKENS].tolist() for row, n in zip(table, lengths, strict=True)
+    ]
 
 
 def _best_next(params: Params, rows: NDArray[np.int32], shape: Shape) -> NDArray[np.int32]:
@@ -110,7 +112,7 @@ def count_rounds(agrees: list[bool], draft_length: int) -> Rounds:
 
 
 def first_repeat(output: Ids) -> int:
-    """Index of the token that completes the first repeated 8-gram; the length where none repeats."""
+    """Index of the token completing the first repeated 8-gram, or the length where none is."""
     seen: set[tuple[int, ...]] = set()
     for end in range(REPEAT, len(output) + 1):
         gram = tuple(output[end - REPEAT : end])
@@ -120,7 +122,9 @@ def first_repeat(output: Ids) -> int:
     return len(output)
 
 
-def acceptance(agrees: list[list[bool]], outputs: list[Ids], draft_length: int) -> dict[str, float]:
+def acceptance(
+    agrees: list[list[bool]], outputs: list[Ids], draft_length: int
+) -> dict[str, float]:
     """Acceptance over all prompts in percent of drafted tokens, and tokens per target step.
 
     A round counts as before the repetition when it begins before the token that completes the
@@ -172,7 +176,8 @@ def speculate(
         for row in np.flatnonzero(ends < goals):
             accepted, end = 0, int(ends[row])
             offered = min(draft_length, int(goals[row]) - end - 1)
-            while accepted < offered and table[row, end + accepted] == wanted[row, end + accepted - 1]:
+            right = table[row, end : end + offered] == wanted[row, end - 1 : end + offered - 1]
+            while accepted < offered and right[accepted]:
                 accepted += 1
             table[row, end + accepted] = wanted[row, end + accepted - 1]
             ends[row] = end + accepted + 1

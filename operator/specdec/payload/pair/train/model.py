@@ -43,7 +43,7 @@ class Shape:
         return self.hidden // self.heads
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
-        """Every tensor of the checkpoint with its shape; the output head is tied to the embedding."""
+        """Every tensor of the checkpoint with its shape; the embedding is the output head too."""
         kv = self.kv_heads * self.head_dim
         layer = {
             "input_layernorm": (self.hidden,),
@@ -159,8 +159,8 @@ def forward(params: Params, tokens: jax.Array, shape: Shape) -> jax.Array:
 
 
 def empty_cache(shape: Shape, batch: int) -> Cache:
-    """Key and value buffers `[batch, context, kv_heads, head_dim]` for each layer."""
-    size = (batch, shape.context, shape.kv_heads, shape.head_dim)
+    """Buffers for each layer: keys and values `[kv_heads, batch, context, head_dim]`."""
+    size = (shape.kv_heads, batch, shape.context, shape.head_dim)
     return {
         f"{index}.{part}": jnp.zeros(size, jnp.float32)
         for index in range(shape.layers)
@@ -168,15 +168,31 @@ def empty_cache(shape: Shape, batch: int) -> Cache:
     }
 
 
+def _attend_cached(
+    query: jax.Array, key: jax.Array, value: jax.Array, visible: jax.Array, shape: Shape
+) -> jax.Array:
+    """One query per sequence, `[batch, 1, heads, d]`, against the cache: `[batch, 1, hidden]`.
+
+    `visible` is a boolean mask `[context]`. The buffers are read in the order they lie in memory.
+    """
+    batch, group = query.shape[0], shape.heads // shape.kv_heads
+    query = (query * shape.head_dim**-0.5).reshape(batch, shape.kv_heads, group, shape.head_dim)
+    grouped = query.transpose(1, 0, 2, 3)
+    scores = jnp.einsum("hbgd,hbtd->hbgt", grouped, key)
+    weights = jax.nn.softmax(jnp.where(visible, scores, -1e9), axis=-1)
+    mixed = jnp.einsum("hbgt,hbtd->hbgd", weights, value)
+    return mixed.transpose(1, 0, 2, 3).reshape(batch, 1, shape.hidden)
+
+
 def step(
     params: Params, cache: Cache, tokens: jax.Array, position: jax.Array, shape: Shape
 ) -> tuple[jax.Array, Cache]:
-    """Decode one token per sequence: `tokens` `[batch]` at `position` to logits `[batch, vocabulary]`.
+    """Decode one token per sequence: `tokens` `[batch]`, all at `position`.
 
-    Returns the logits and the cache with this position's keys and values added.
+    Returns logits `[batch, vocabulary]` and the cache with this position's keys and values added.
     """
     positions = position[None]
-    visible = (jnp.arange(shape.context) <= position)[None, :]
+    visible = jnp.arange(shape.context) <= position
     x = params[EMBEDDING][tokens][:, None, :]
     grown = dict(cache)
     for index in range(shape.layers):
@@ -186,10 +202,10 @@ def step(
         fresh = {"k": rotate(key, positions, shape.theta), "v": value}
         for part, values in fresh.items():
             grown[f"{index}.{part}"] = jax.lax.dynamic_update_slice_in_dim(
-                grown[f"{index}.{part}"], values, position, axis=1
+                grown[f"{index}.{part}"], values.transpose(2, 0, 1, 3), position, axis=2
             )
         query = rotate(query, positions, shape.theta)
-        mixed = _attend(query, grown[f"{index}.k"], grown[f"{index}.v"], visible, shape)
+        mixed = _attend_cached(query, grown[f"{index}.k"], grown[f"{index}.v"], visible, shape)
         x = x + _project(mixed, params, f"{prefix}.self_attn.o_proj")
         normed = norm(x, params[f"{prefix}.post_attention_layernorm.weight"], shape.eps)
         x = x + _feed_forward(normed, params, prefix)

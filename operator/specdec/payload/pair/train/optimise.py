@@ -51,7 +51,7 @@ class Plan:
 
 
 def optimiser(params: Params, plan: Plan) -> optax.GradientTransformation:
-    """Muon (Jordan 2024) for the projections `[out, in]`, Adam for embedding and norms, clip at 1."""
+    """Muon (Jordan 2024) for projections `[out, in]`, Adam for embedding and norms, clip at 1."""
     projection = MuonDimensionNumbers(reduction_axis=1, output_axis=0)
     return optax.chain(
         optax.clip_by_global_norm(1.0),
