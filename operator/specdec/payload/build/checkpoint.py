@@ -14,7 +14,11 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
-_DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
 
 
 class BuildError(Exception):
@@ -91,7 +95,7 @@ class Checkpoint:
             )
         if stored.dtype == "BF16":
             raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        array = raw.reshape(shape).astype(np.float32)
+        array: Floats = raw.reshape(shape).astype(np.float32)
         if not np.isfinite(array).all():
             raise corrupt(stored.path, f"tensor {name} holds values that are not finite")
         return array

@@ -1,4 +1,4 @@
-"""Write the engine file that the Reference backend maps (its layout: reference_engine/weights.py)."""
+"""Write the engine file that the Reference backend maps; its layout: reference_engine/weights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from checkpoint import Floats
@@ -43,9 +44,7 @@ def write(
         os.fsync(file.fileno())
 
 
-def _header(
-    shapes: Mapping[str, tuple[int, ...]], kind: np.dtype[np.floating]
-) -> tuple[bytes, int]:
+def _header(shapes: Mapping[str, tuple[int, ...]], kind: np.dtype[Any]) -> tuple[bytes, int]:
     """Lay the arrays out. The header's length is fixed first, since offsets depend on it."""
     entries = {
         name: {"dtype": kind.name, "shape": list(shape), "offset": 2**62}

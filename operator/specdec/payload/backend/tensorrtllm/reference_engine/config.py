@@ -17,7 +17,7 @@ _BATCHING = ("inflight_fused_batching", "inflight_batching", "v1")
 
 @dataclass(frozen=True)
 class Lookahead:
-    """Lookahead decoding's shape (Fu et al. 2024): `window` columns, n-grams, candidates a step."""
+    """Lookahead decoding's shape (Fu et al. 2024): columns, n-gram length, candidates a step."""
 
     window: int
     ngram: int
@@ -198,7 +198,8 @@ def _lookahead(values: Parameters) -> Lookahead | None:
         return Lookahead(0, 0, 0)
     if window < 1 or ngram < 1 or verification < 0:
         raise EngineError(
-            f"{', '.join(names)} must be at least 1, 1 and 0, not {window}, {ngram}, {verification}"
+            f"{', '.join(names)} must be at least 1, 1 and 0, "
+            f"not {window}, {ngram}, {verification}"
         )
     return Lookahead(window, ngram, verification)
 

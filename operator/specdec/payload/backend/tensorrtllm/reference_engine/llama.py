@@ -1,8 +1,8 @@
 """The Llama forward pass over several sequences at once, in float32 NumPy.
 
 The engine file holds what the build folded: norm weights and the attention scale are inside the
-projections, rotary pairs are adjacent (one complex product rotates them), and the signs of the gate
-and up projections are flipped, so that SiLU needs no negation. See `payload/build/convert.py`.
+projections, rotary pairs are adjacent (one complex product rotates them), and the signs of the
+gate and up projections are flipped, so that SiLU needs no negation; `payload/build/convert.py`.
 """
 
 from __future__ import annotations
@@ -227,9 +227,9 @@ class Llama:
     def canonical(self, tokens: Tokens) -> Floats:
         """Return [vocabulary] logits after `tokens`, by a pass that depends on nothing else.
 
-        A matrix product rounds differently with other numbers of rows, so logits depend a little on
-        what shared the step. This pass runs over the whole sequence in blocks of one fixed size,
-        always with the same kernels: equal tokens give equal bits, whatever else is in flight.
+        A matrix product rounds differently with other numbers of rows, so logits depend a little
+        on what shared the step. This pass runs over the whole sequence in blocks of one fixed
+        size, always with the same kernels: equal tokens give equal bits, whatever is in flight.
         """
         blocks = -(-tokens.size // CANONICAL_ROWS)
         padded = np.zeros(blocks * CANONICAL_ROWS, np.int64)

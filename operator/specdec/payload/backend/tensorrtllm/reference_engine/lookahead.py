@@ -3,8 +3,8 @@
 Every step carries two branches beside the current token. The lookahead branch is a Jacobi
 iteration: `window` columns whose levels hold the guesses of the last `ngram - 1` steps; a step's
 predictions close the n-grams that run through the levels. The verification branch tries up to
-`verification` n-grams from the pool that begin with the current token. What is accepted equals what
-the target would have chosen one token at a time.
+`verification` n-grams from the pool that begin with the current token. What is accepted equals
+what the target would have chosen one token at a time.
 
 Rows of a step: level 0 (the current token, then guesses for the next `window - 1` positions), the
 upper levels column by column, then the candidates. Together (window + verification)(ngram - 1).

@@ -197,7 +197,7 @@ def draw(seed: int, position: int, distribution: Doubles) -> int:
 
 
 def _uniform(seed: int, position: int, stream: int, size: int) -> Doubles:
-    """Philox (Salmon et al. 2011), keyed by the seed, counted by position and stream; in (0, 1)."""
+    """Philox (Salmon et al. 2011) of seed, position and stream: [size] numbers in (0, 1)."""
     bits = np.random.Philox(key=seed & (2**64 - 1), counter=[0, 0, stream, position])
     words = bits.random_raw(size)
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54

@@ -24,7 +24,7 @@ class Limits:
     """Bounds of a scheduler.
 
     Attributes:
-        kv_tokens: tokens the KV cache may hold; 0 is the engine's batch times its longest sequence.
+        kv_tokens: tokens the KV cache may hold; 0 is the batch times the longest sequence.
         kv_reuse: whether finished sequences are kept for their prefix.
         max_queue: requests that may wait.
         step_latency: seconds of simulated device time a step; see `ModelSettings`.
@@ -66,9 +66,7 @@ class Scheduler:
             if self._stopping:
                 raise RequestError("the model is being unloaded; send the request to another pod")
             if len(self._waiting) >= self._limits.max_queue:
-                raise RequestError(
-                    f"{len(self._waiting)} requests are waiting already; retry later"
-                )
+                raise RequestError(f"{len(self._waiting)} requests are waiting; retry later")
             self._waiting.append(ticket)
             self._changed.notify()
         return ticket
@@ -106,8 +104,8 @@ class Scheduler:
         held = self._pool.capacity_for(self._needed(request))
         if held > self._pool.budget:
             raise RequestError(
-                f"this request needs {held} tokens of KV cache but max_tokens_in_paged_kv_cache is "
-                f"{self._pool.budget}; raise it or ask for fewer tokens"
+                f"this request needs {held} tokens of KV cache but max_tokens_in_paged_kv_cache "
+                f"is {self._pool.budget}; raise it or ask for fewer tokens"
             )
         return request
 
@@ -132,8 +130,8 @@ class Scheduler:
                 or wanted.verification > shape.verification
             ):
                 raise RequestError(
-                    f"lookahead {wanted.window}, {wanted.ngram}, {wanted.verification} exceeds the "
-                    f"model's {shape.window}, {shape.ngram}, {shape.verification}"
+                    f"lookahead {wanted.window}, {wanted.ngram}, {wanted.verification} exceeds "
+                    f"the model's {shape.window}, {shape.ngram}, {shape.verification}"
                 )
             shape = wanted
         return None if shape.ngram < 2 else shape

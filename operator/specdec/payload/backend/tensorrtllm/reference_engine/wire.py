@@ -146,7 +146,8 @@ def _sampling(inputs: Inputs, config: EngineConfig) -> Sampling:
     )
     if rules.top_k < 0 or not 0.0 <= rules.top_p <= 1.0:
         raise RequestError(
-            f"runtime_top_k {rules.top_k} must be 0 or more, runtime_top_p {rules.top_p:g} in [0, 1]"
+            f"runtime_top_k {rules.top_k} must be 0 or more, "
+            f"runtime_top_p {rules.top_p:g} in [0, 1]"
         )
     if rules.temperature < 0.0 or rules.repetition_penalty <= 0.0:
         raise RequestError(
@@ -183,7 +184,8 @@ def _lookahead(inputs: Inputs) -> tuple[int, int, int] | None:
     window, ngram, verification = (int(value) for value in values)
     if window < 1 or ngram < 1 or verification < 0:
         raise RequestError(
-            f"{', '.join(names)} must be at least 1, 1 and 0, not {window}, {ngram}, {verification}"
+            f"{', '.join(names)} must be at least 1, 1 and 0, "
+            f"not {window}, {ngram}, {verification}"
         )
     return window, ngram, verification
 

@@ -1,0 +1,75 @@
+"""The one form a measured figure has: a JSON line, and an exit status when a goal is missed."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Better = Literal["higher", "lower"]
+
+
+@dataclass
+class Report:
+    """Prints figures as they come and remembers whether every goal was met."""
+
+    missed: list[str] = field(default_factory=list)
+
+    def figure(
+        self,
+        name: str,
+        values: Sequence[float],
+        unit: str,
+        *,
+        goal: float | None = None,
+        better: Better = "lower",
+    ) -> float:
+        """Print the median of repeated measurements, with quartiles as the spread.
+
+        Args:
+            name: `<bench>.<figure>`.
+            values: one a repetition.
+            goal: the figure it has to reach; None reports without judging.
+            better: on which side of the goal it has to lie.
+
+        Returns:
+            the median.
+        """
+        value = float(statistics.median(values))
+        met = None
+        if goal is not None:
+            met = value >= goal if better == "higher" else value <= goal
+            if not met:
+                self.missed.append(name)
+        line = {
+            "name": name,
+            "value": _short(value),
+            "spread": [_short(edge) for edge in _quartiles(values)],
+            "unit": unit,
+            "goal": goal,
+            "better": better,
+            "met": met,
+            "runs": len(values),
+        }
+        print(json.dumps(line), flush=True)
+        return value
+
+    def exit_status(self) -> int:
+        """Return 1 when a goal was missed, and name it on stderr."""
+        for name in self.missed:
+            print(f"goal missed: {name}", file=sys.stderr)
+        return 1 if self.missed else 0
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
