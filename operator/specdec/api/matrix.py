@@ -21,6 +21,7 @@ class Support:
     default_version: str
     versions: tuple[str, ...]
     methods: Mapping[str, str]
+    dtypes: tuple[str, ...]
     architectures: tuple[str, ...]
 
     def serves(self, method: str, version: str) -> bool:
@@ -40,6 +41,7 @@ def matrix() -> dict[Backend, Support]:
             default_version=data["defaultVersions"].get(name, ""),
             versions=tuple(row["versions"]),
             methods=dict(row["methods"]),
+            dtypes=tuple(row["dtypes"]),
             architectures=tuple(row["architectures"]),
         )
         for name, row in data["backends"].items()

@@ -111,7 +111,7 @@ def _check_file(path: Path) -> None:
 
 
 def _token(folder: Path, config: dict[str, Any], key: str) -> int | None:
-    """A special token's id, from config.json or else generation_config.json; of several the first."""
+    """A token id from config.json, or else generation_config.json; of several the first."""
     value = config.get(key)
     if value is None and (folder / "generation_config.json").is_file():
         value = _json(folder, "generation_config.json").get(key)

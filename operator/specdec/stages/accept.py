@@ -109,6 +109,18 @@ def _speculation(model: SpeculativeModel, _: Images) -> Words | None:
     return None
 
 
+def _dtypes(model: SpeculativeModel, _: Images) -> Words | None:
+    backend = model.spec.runtime.backend
+    known = support(backend).dtypes
+    for role, spec in model.models.items():
+        if spec.dtype not in known:
+            return _invalid(
+                f"dtype of the {role} is {spec.dtype}, and backend {backend} builds "
+                f"{', '.join(known)}: choose one of them"
+            )
+    return None
+
+
 def _sources(model: SpeculativeModel, _: Images) -> Words | None:
     for role, spec in model.models.items():
         kinds = (spec.source.hugging_face, spec.source.pvc)
@@ -159,6 +171,7 @@ _RULES: tuple[_Rule, ...] = (
     _method,
     _image,
     _speculation,
+    _dtypes,
     _sources,
     _storage,
     _devices,

@@ -111,7 +111,7 @@ def _ready(pod: Object) -> bool:
 
 def _still(deployment: Object, replicas: int) -> str:
     ready = deployment.get("status", {}).get("readyReplicas", 0)
-    return f"; {ready} of {replicas} pods answer" if ready else "; no pod answers yet"
+    return f"; {ready} of {replicas} pods answer meanwhile" if ready else "; no pod answers yet"
 
 
 def _condition(reason: str, message: str) -> Condition:

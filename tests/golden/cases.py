@@ -1,0 +1,100 @@
+"""Golden cases: a resource in, every object and every repository file out.
+
+`python tests/golden/update.py` writes what is expected anew; review its diff like code. Python
+files of the payload are only named: their text has tests of its own, and a golden file must
+change only when what the operator generates does.
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import yaml
+
+from golden.world import World
+from specdec.stages import backends, repository
+from specdec.triton.repository import RepositoryPlan, render
+
+HERE = Path(__file__).parent
+CASES = sorted(path.parent.name for path in HERE.glob("*/cr.yaml"))
+
+
+def generate(case: str) -> dict[str, str]:
+    """Expected files of a case: path below its folder -> text."""
+    cr = yaml.safe_load((HERE / case / "cr.yaml").read_text())
+    with (
+        patch.object(backends, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}),
+        patch.object(repository, "_render", _render),
+    ):
+        world = World(cr)
+        suspended = cr["spec"].pop("suspend", False)
+        world.spec.pop("suspend", None)
+        world.settle()
+        if suspended:
+            world.spec["suspend"] = True
+            world.settle()
+    return dict(_files(world))
+
+
+def _files(world: World) -> Iterator[tuple[str, str]]:
+    files: dict[str, str] = {}
+    for (kind, name), obj in world.ever_applied.items():
+        shown = copy.deepcopy(obj)
+        if kind == "ConfigMap" and "expectations.json" in shown["data"]:
+            files = _projected(world, name, shown["data"])
+            shown["data"] = {k: _line(k, v) for k, v in shown["data"].items()}
+        yield f"expected/{_file(world, kind, name)}.yaml", _yaml(shown)
+    yield "expected/repository/FILES", "".join(f"{path}\n" for path in sorted(files))
+    for path, text in files.items():
+        if not path.endswith((".py", ".keep")):
+            yield f"expected/repository/{path}", text
+    yield "expected/status.yaml", _yaml(world.cr["status"])
+
+
+def _projected(world: World, name: str, data: Mapping[str, str]) -> dict[str, str]:
+    """The files as the publish Job's volume shows them."""
+    volumes = world.jobs[name]["spec"]["template"]["spec"]["volumes"]
+    items = next(v["configMap"]["items"] for v in volumes if v["name"] == "repository")
+    return {item["path"]: data[item["key"]] for item in items}
+
+
+def _line(key: str, text: str) -> str:
+    return text if key == "expectations.json" else "(see repository/)"
+
+
+def _file(world: World, kind: str, name: str) -> str:
+    """A stable file name: hashes in object names stand as roles."""
+    for engine in world.cr["status"]["engines"]:
+        if engine["job"] == name:
+            return f"{kind.lower()}-engine-{engine['role']}"
+    stem, _, tail = name.rpartition("-")
+    hashed = len(tail) == 10 and all(c in "0123456789abcdef" for c in tail)
+    return f"{kind.lower()}-{stem if hashed else name}"
+
+
+def _render(plan: RepositoryPlan) -> dict[str, str]:
+    files = render(plan)
+    return {p: f"# {p}\n" if p.endswith(".py") else text for p, text in files.items()}
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML for reviewers: no anchors, texts in blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text.strip("\n") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    plain = json.loads(json.dumps(value))
+    return yaml.dump(plain, Dumper=_Dumper, sort_keys=False, width=98)

@@ -1,0 +1,341 @@
+"""The chain from an empty cluster to a serving one, and what changes build again."""
+
+from typing import Any
+
+import pytest
+
+from golden.world import FACTS, World, fetched, limits, resource, source
+from specdec.api import conditions
+from specdec.api.conditions import Type
+
+
+def kinds(world: World) -> list[str]:
+    assert world.last is not None
+    return [obj["kind"] for obj in world.last.apply]
+
+
+def settled(**spec: Any) -> World:
+    world = World(resource(**spec))
+    world.settle()
+    return world
+
+
+def test_the_order_of_things() -> None:
+    world = World(resource())
+
+    world.step()
+    assert kinds(world) == ["PersistentVolumeClaim"]
+    assert world.condition("StorageReady")["reason"] == "ClaimPending"
+
+    world.bind()
+    world.step()
+    assert kinds(world) == ["PersistentVolumeClaim", "Job"]
+    assert world.condition("ModelsFetched")["reason"] == "Queued"
+    assert world.condition("Compatible")["status"] == "Unknown"
+
+    world.finish(world.job("fetch"), fetched())
+    world.step()
+    assert kinds(world) == ["PersistentVolumeClaim", *["ConfigMap", "Job"] * 2]
+    assert world.condition("Compatible")["reason"] == "Fits"
+    assert world.cr["status"]["phase"] == "Building"
+
+    for name in world.named("engine"):
+        world.finish(name, {"engine": {"seconds": 1.4}})
+    world.step()
+    assert kinds(world) == ["PersistentVolumeClaim", "ConfigMap", "Job"]
+    assert [e["seconds"] for e in world.cr["status"]["engines"]] == [1, 1]
+
+    world.finish(world.job("publish"), {})
+    world.step()
+    assert kinds(world) == ["PersistentVolumeClaim", "ConfigMap", "Deployment", "Service"]
+    assert world.condition("Available")["reason"] == "Starting"
+
+    world.serve()
+    decision = world.step()
+    assert world.condition("Ready")["reason"] == "Serving"
+    assert world.cr["status"]["phase"] == "Serving"
+    assert decision.requeue_after is None
+    assert decision.delete == ()
+
+
+def test_all_eight_conditions_are_always_there() -> None:
+    world = World(resource())
+    for _ in range(2):
+        decision = world.step()
+        assert [c.type for c in decision.conditions] == list(Type)
+        world.bind()
+
+
+def test_results_outlive_their_jobs() -> None:
+    world = settled()
+    world.jobs.clear()
+    world.pods.clear()
+
+    world.step()
+
+    assert world.condition("Ready")["status"] == "True"
+    assert world.jobs == {}
+
+
+def test_other_draft_tokens_build_nothing_but_publish() -> None:
+    world = settled()
+    before = set(world.named("engine"))
+    world.spec["speculation"]["draftTokens"] = 2
+
+    world.step()
+
+    assert set(world.named("engine")) == before
+    assert len(world.named("publish")) == 2
+    assert world.condition("EnginesReady")["status"] == "True"
+    ready = world.condition("Ready")
+    assert ready["reason"] == "Queued"
+    assert ready["message"].endswith("the previous revision still serves")
+    assert world.condition("Available")["status"] == "True"
+
+
+def test_another_max_seq_len_builds_while_the_old_pods_serve() -> None:
+    world = settled()
+    deployment, served = world.deployment, world.cr["status"]["serving"]["revision"]
+    world.spec["target"]["limits"] = limits(maxSeqLen=500)
+
+    world.step()
+
+    assert len(world.named("engine")) == 3
+    assert world.deployment == deployment
+    assert world.condition("Available")["status"] == "True"
+    assert world.cr["status"]["serving"]["revision"] == served
+    assert "Deployment" not in kinds(world)
+    assert "Service" in kinds(world)
+
+    world.settle()
+    assert world.deployment is not None
+    world.serve()
+    world.step()
+    assert world.cr["status"]["serving"]["revision"] != served
+    assert world.condition("Ready")["status"] == "True"
+
+
+def test_superseded_repositories_go_once_nothing_serves_them() -> None:
+    world = settled()
+    first = world.job("publish")
+    world.spec["speculation"]["draftTokens"] = 2
+    world.step()
+    assert set(world.named("publish")) > {first}
+    assert first in world.config_maps
+
+    for name in world.named("publish"):
+        if "status" not in world.jobs[name]:
+            world.finish(name, {})
+    world.step()
+    world.serve()
+    world.step()
+
+    assert first not in world.jobs
+    assert first not in world.config_maps
+    assert len(world.named("publish")) == 1
+
+
+def test_another_source_fetches_again_and_stops_the_old_fetch() -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    old = world.job("fetch")
+    world.spec["target"]["source"]["pvc"]["path"] = "elsewhere"
+
+    world.step()
+
+    assert old not in world.jobs
+    assert len(world.named("fetch")) == 1
+
+
+def test_a_new_volume_under_the_same_name_forgets_all_results() -> None:
+    world = settled()
+    world.bind(uid="another-claim")
+
+    world.step()
+
+    assert world.condition("ModelsFetched")["status"] == "False"
+    assert len(world.named("fetch")) == 2
+
+
+@pytest.mark.parametrize(
+    ("draft", "code", "words"),
+    [
+        ({"tokenizer": "ffff"}, "TokenizerMismatch", "choose a draft trained with"),
+        ({"vocabSize": 32000}, "VocabSizeMismatch", "32000 entries and the target's 1024"),
+        ({"eos": 7}, "SpecialTokensMismatch", "make eos_token_id equal"),
+    ],
+)
+def test_an_unfit_draft_never_gets_an_engine_job(
+    draft: dict[str, Any], code: str, words: str
+) -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    world.finish(world.job("fetch"), fetched(draft=draft))
+
+    for _ in range(3):
+        decision = world.step()
+        assert decision.requeue_after is None
+
+    compatible = world.condition("Compatible")
+    assert (compatible["status"], compatible["reason"]) == ("False", code)
+    assert words in compatible["message"]
+    assert world.named("engine") == []
+    assert not any(kind == "ConfigMap" for kind, _ in world.ever_applied)
+    assert world.condition("Ready")["reason"] == code
+    assert world.condition("ModelsFetched")["status"] == "True"
+
+
+def test_the_job_s_own_findings_count_and_are_remembered() -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    finding = {"code": "TokenizerMismatch", "message": "they differ"}
+    world.finish(world.job("fetch"), fetched(compatible=False, findings=[finding]))
+    world.step()
+    world.jobs.clear()
+    world.pods.clear()
+
+    world.step()
+
+    assert world.condition("Compatible")["message"] == "they differ"
+    assert world.jobs == {}
+
+
+def test_a_context_longer_than_the_checkpoint_s_is_refused_until_lowered() -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    world.finish(world.job("fetch"), fetched(draft={"maxPosition": 100}))
+    world.step()
+    assert world.condition("Compatible")["reason"] == "ContextTooShort"
+
+    draft = world.spec["speculation"]["draftTarget"]["draft"]
+    draft["limits"] = limits(maxSeqLen=100, maxInputLen=50)
+    world.step()
+
+    assert world.condition("Compatible")["reason"] == "Fits"
+
+
+def test_an_engine_on_the_volume_needs_no_job() -> None:
+    first = settled()
+    keys = [e["key"][:16] for e in first.cr["status"]["engines"]]
+    second = World(resource())
+    second.cr["metadata"] |= {"name": "other", "uid": "uid-other"}
+    second.spec["storage"] = {"existingClaim": "pair-models"}
+    second.spec["storage"]["accessMode"] = "ReadWriteOnce"
+    second.bind()
+
+    second.settle(lambda c: fetched(engines=keys) if c == "fetch" else {})
+
+    assert second.named("engine") == []
+    assert second.condition("Ready")["status"] == "True"
+
+
+def test_an_engine_gone_from_the_volume_is_built_again() -> None:
+    world = settled()
+    world.spec["speculation"]["draftTokens"] = 2
+    world.step()
+    publish = next(n for n in world.named("publish") if "status" not in world.jobs[n])
+    error = '{"error": {"reason": "EngineMissing", "message": "gone"}}'
+    world.fail(publish, error)
+
+    world.step()
+    assert world.condition("EnginesReady")["status"] == "False"
+    assert world.named("engine") == []
+    assert publish not in world.jobs
+
+    world.step()
+    assert len(world.named("engine")) == 2
+    world.settle()
+    world.serve()
+    world.step()
+    assert world.condition("Ready")["status"] == "True"
+
+
+def test_a_result_lost_with_its_pod_is_asked_for_again() -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    world.finish(world.job("fetch"), fetched())
+    world.pods.clear()
+
+    world.step()
+
+    assert world.jobs == {}
+    assert "runs again" in world.condition("ModelsFetched")["message"]
+
+
+def test_a_result_nobody_can_read_is_a_failure_and_no_loop() -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    world.finish(world.job("fetch"), {})
+
+    world.step()
+
+    fetched_ = world.condition("ModelsFetched")
+    assert fetched_["reason"] == "FetchFailed"
+    assert "kubectl delete job" in fetched_["message"]
+
+
+def test_every_reason_is_in_the_vocabulary() -> None:
+    known = conditions.PROBLEMS | conditions.PROGRESS
+    world = World(resource())
+    seen = set()
+    for _ in range(2):
+        seen |= {c.reason for c in world.step().conditions}
+        world.bind()
+    world.settle()
+    seen |= {c["reason"] for c in world.cr["status"]["conditions"]}
+    assert seen <= known
+    assert conditions.FAILED.isdisjoint(conditions.BLOCKED)
+    assert conditions.PROBLEMS.isdisjoint(conditions.PROGRESS)
+
+
+def test_the_status_lists_facts_without_nulls() -> None:
+    world = settled()
+    facts = world.cr["status"]["models"][0]["facts"]
+    assert facts == {k: v for k, v in FACTS.items() if v is not None}
+
+
+def test_a_claim_that_waits_for_its_first_consumer_gets_one() -> None:
+    world = World(resource())
+    world.bind()
+    assert world.claim is not None
+    world.claim["status"]["phase"] = "Pending"
+
+    world.step()
+
+    assert world.condition("StorageReady")["reason"] == "ClaimPending"
+    assert "kubectl describe pvc pair-models" in world.condition("StorageReady")["message"]
+    assert len(world.named("fetch")) == 1
+    assert world.cr["status"]["phase"] == "Pending"
+
+
+@pytest.mark.parametrize("phase", ["Lost", None])
+def test_a_claim_that_is_gone_stops_everything(phase: str | None) -> None:
+    storage = {"existingClaim": "mine"}
+    world = World(resource(storage=storage))
+    if phase:
+        world.bind()
+        assert world.claim is not None
+        world.claim["status"]["phase"] = phase
+
+    decision = world.step()
+
+    reason = "ClaimLost" if phase else "ClaimNotFound"
+    assert world.condition("StorageReady")["reason"] == reason
+    assert "mine" in world.condition("StorageReady")["message"]
+    assert decision.apply == ()
+    assert decision.requeue_after == 5
+
+
+def test_sources_on_the_storage_s_own_claim_work() -> None:
+    spec = {"source": {"pvc": {"claimName": "mine", "path": "t"}}, "limits": limits()}
+    world = settled(target=spec, speculation={"method": "None"}, storage={"existingClaim": "mine"})
+    volumes = world.jobs[world.job("fetch")]["spec"]["template"]["spec"]["volumes"]
+    claims = [v["persistentVolumeClaim"]["claimName"] for v in volumes if "emptyDir" not in v]
+    assert claims == ["mine", "mine"]
+    assert source("draft")["pvc"]["claimName"] not in claims

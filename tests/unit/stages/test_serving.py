@@ -1,0 +1,179 @@
+"""What the Deployment and its pods say, and suspension."""
+
+from typing import Any
+
+import pytest
+
+from golden.world import World, resource, waiting
+from specdec.api import names
+
+
+def deployed(**spec: Any) -> World:
+    """A world whose Deployment was just created and has no ready pod."""
+    world = World(resource(**spec))
+    world.settle()
+    deployment = world.deployment
+    assert deployment is not None
+    generation = deployment["metadata"]["generation"]
+    deployment["status"] = {"observedGeneration": generation, "replicas": 1, "updatedReplicas": 1}
+    return world
+
+
+def pod(world: World, status: dict[str, Any]) -> None:
+    assert world.deployment is not None
+    template = world.deployment["spec"]["template"]
+    metadata = {
+        "name": "pair-abc",
+        "labels": template["metadata"]["labels"],
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+    }
+    world.pods.append({"metadata": metadata, "spec": template["spec"], "status": status})
+
+
+def crashed(seconds: int, **end: Any) -> dict[str, Any]:
+    minutes, rest = divmod(seconds, 60)
+    terminated = {
+        "exitCode": 1,
+        "message": "failed to load model",
+        "startedAt": "2026-01-02T03:00:00Z",
+        "finishedAt": f"2026-01-02T03:{minutes:02d}:{rest:02d}Z",
+        **end,
+    }
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    last = {"terminated": terminated}
+    container = {"state": state, "lastState": last, "restartCount": 3, "ready": False}
+    return {"phase": "Running", "containerStatuses": [container]}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        (waiting("ErrImageNeverPull", "absent"), "ImagePullFailed", "example.com/x:1"),
+        (crashed(5), "CrashLoop", "restarted 3 times; last words: failed to load model"),
+        (crashed(1800), "StartupTimeout", "not ready within 1800 seconds"),
+        (crashed(1800), "StartupTimeout", "failed to load model"),
+        (crashed(5, reason="OOMKilled"), "OutOfMemory", "memory"),
+        ({"phase": "Running"}, "Starting", "pair-abc loads its models"),
+    ],
+)
+def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], reason: str, words: str) -> None:
+    world = deployed()
+    pod(world, status)
+
+    decision = world.step()
+
+    condition = world.condition("Available")
+    assert (condition["status"], condition["reason"]) == ("False", reason)
+    assert words in condition["message"]
+    assert world.condition("Ready")["reason"] == reason
+    assert decision.requeue_after == 5
+
+
+def test_a_pod_of_an_older_revision_is_not_blamed() -> None:
+    world = deployed()
+    pod(world, crashed(5))
+    world.pods[-1]["metadata"]["labels"] = {
+        **world.pods[-1]["metadata"]["labels"],
+        names.REPOSITORY: "older",
+    }
+
+    world.step()
+
+    assert world.condition("Available")["reason"] == "Starting"
+
+
+def test_a_rollout_without_progress_is_stuck() -> None:
+    world = deployed()
+    assert world.deployment is not None
+    condition = {
+        "type": "Progressing",
+        "status": "False",
+        "reason": "ProgressDeadlineExceeded",
+        "message": "timed out",
+    }
+    world.deployment["status"]["conditions"] = [condition]
+
+    world.step()
+
+    assert world.condition("Available")["reason"] == "RolloutStuck"
+
+
+def test_an_old_status_of_the_deployment_does_not_count() -> None:
+    world = World(resource())
+    world.settle()
+    assert world.deployment is not None
+    world.deployment["metadata"]["generation"] += 1
+
+    world.step()
+
+    assert world.condition("Available")["status"] == "False"
+
+
+def test_more_replicas_are_waited_for() -> None:
+    world = World(resource())
+    world.settle()
+    world.spec["serving"] = {"replicas": 2}
+
+    world.step()
+    assert world.condition("Available")["status"] == "False"
+    world.settle()
+    assert world.condition("Ready")["status"] == "True"
+    assert world.cr["status"]["replicas"] == 2
+
+
+def test_no_replicas_is_no_service_and_no_alarm() -> None:
+    world = World(resource(serving={"replicas": 0}))
+    world.settle()
+    assert world.condition("Ready")["reason"] == "NotDeployed"
+
+
+def test_suspension_frees_pods_and_keeps_what_was_built() -> None:
+    world = World(resource())
+    world.settle()
+    world.spec["suspend"] = True
+
+    decision = world.step()
+
+    assert world.deployment is not None
+    assert world.deployment["spec"]["replicas"] == 0
+    assert world.condition("Ready")["reason"] == "Suspended"
+    assert world.cr["status"]["phase"] == "Suspended"
+    assert world.condition("EnginesReady")["status"] == "True"
+    assert len(world.named("engine")) == 2
+    assert decision.delete == ()
+
+    world.spec["suspend"] = False
+    world.settle()
+    assert world.deployment["spec"]["replicas"] == 1
+    assert world.condition("Ready")["status"] == "True"
+
+
+def test_suspension_stops_unfinished_jobs_and_makes_none() -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    assert world.named("fetch")
+    world.spec["suspend"] = True
+
+    world.step()
+    assert world.jobs == {}
+    decision = world.step()
+
+    assert world.jobs == {}
+    assert decision.requeue_after is None
+    assert world.condition("ModelsFetched")["reason"] == "Suspended"
+
+
+def test_suspension_during_a_rebuild_parks_the_old_pods() -> None:
+    world = World(resource())
+    world.settle()
+    served = world.cr["status"]["serving"]["revision"]
+    world.spec["target"]["limits"]["maxSeqLen"] = 400
+    world.spec["suspend"] = True
+
+    world.step()
+
+    assert world.deployment is not None
+    assert world.deployment["spec"]["replicas"] == 0
+    assert world.deployment["metadata"]["annotations"][names.REPOSITORY] == served
+    assert len(world.named("engine")) == 2

@@ -1,0 +1,94 @@
+"""Two resources on one claim that want the same engines share one Job for each."""
+
+from golden.world import World, fetched, merge, resource
+from specdec.api import names
+
+
+def pair() -> tuple[World, World]:
+    """Two resources whose engine Jobs are the same objects."""
+    storage = {"existingClaim": "shared"}
+    first, second = World(resource(storage=storage)), World(resource(storage=storage))
+    second.cr["metadata"] |= {"name": "other", "uid": "uid-other"}
+    for world in (first, second):
+        world.bind()
+        world.step()
+        world.finish(world.job("fetch"), fetched())
+    return first, second
+
+
+def share(first: World, second: World) -> None:
+    """What a list of the claim's engine Jobs shows to the second resource."""
+    for name in first.named("engine"):
+        second.jobs[name] = first.jobs[name]
+
+
+def test_the_second_joins_and_changes_nothing_else() -> None:
+    first, second = pair()
+    first.step()
+    share(first, second)
+
+    decision = second.step()
+
+    joined = [obj for obj in decision.apply if obj["kind"] == "Job"]
+    assert len(joined) == 2
+    assert all(set(obj) == {"apiVersion", "kind", "metadata"} for obj in joined)
+    job = first.jobs[first.named("engine")[0]]
+    assert {o["name"] for o in job["metadata"]["ownerReferences"]} == {"pair", "other"}
+    assert names.sharer("pair") in job["metadata"]["labels"]
+    assert names.sharer("other") in job["metadata"]["labels"]
+    assert [o for o in second.step().apply if o["kind"] == "Job"] == []
+
+
+def test_without_a_look_at_the_other_s_job_the_same_object_comes_out() -> None:
+    first, second = pair()
+    one, two = first.step(), second.step()
+    for mine, theirs in zip(one.apply, two.apply, strict=True):
+        assert mine["metadata"]["name"] == theirs["metadata"]["name"]
+        assert mine.get("spec") == theirs.get("spec")
+        assert mine.get("data") == theirs.get("data")
+
+
+def test_nobody_stops_a_job_that_another_needs() -> None:
+    first, second = pair()
+    first.step()
+    share(first, second)
+    second.step()
+    before = first.named("engine")
+
+    first.spec["suspend"] = True
+    first.step()
+    assert first.named("engine") == before
+
+    first.spec["suspend"] = False
+    first.spec["build"] = {"nodeSelector": {"a": "b"}}
+    first.step()
+    assert set(before) <= set(first.named("engine"))
+
+
+def test_other_limits_share_nothing() -> None:
+    first, second = pair()
+    second.spec["target"]["limits"]["maxSeqLen"] = 300
+    first.step()
+    second.step()
+    shared = set(first.named("engine")) & set(second.named("engine"))
+    assert len(shared) == 1
+
+
+def test_shared_objects_carry_no_label_of_one_resource() -> None:
+    first, _ = pair()
+    decision = first.step()
+    engines = [o for o in decision.apply if names.ENGINE in o["metadata"]["labels"]]
+    assert len(engines) == 4
+    for obj in engines:
+        assert names.MODEL not in obj["metadata"]["labels"]
+        template = obj.get("spec", {}).get("template", {})
+        assert names.sharer("pair") not in template.get("metadata", {}).get("labels", {})
+
+
+def test_merging_in_this_world_is_what_apply_does() -> None:
+    live = {"labels": {"a": "1"}, "ownerReferences": [{"uid": "x"}]}
+    merge(live, {"labels": {"b": "2"}, "ownerReferences": [{"uid": "x"}, {"uid": "y"}]})
+    assert live == {
+        "labels": {"a": "1", "b": "2"},
+        "ownerReferences": [{"uid": "x"}, {"uid": "y"}],
+    }

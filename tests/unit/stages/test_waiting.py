@@ -1,0 +1,222 @@
+"""Why a Job or a pod does not get on, in the words of whoever knows."""
+
+import json
+from typing import Any
+
+import pytest
+
+from golden.world import World, ended, fetched, resource, waiting
+
+
+def fetching(**spec: Any) -> World:
+    world = World(resource(**spec))
+    world.bind()
+    world.step()
+    return world
+
+
+def building() -> World:
+    world = fetching()
+    world.finish(world.job("fetch"), fetched())
+    world.step()
+    return world
+
+
+def unschedulable(words: str) -> dict[str, Any]:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": words,
+    }
+    return {"phase": "Pending", "conditions": [condition]}
+
+
+STUCK = [
+    (unschedulable("0/1 nodes are available: 1 Insufficient cpu."), "Unschedulable", "cpu"),
+    (waiting("ImagePullBackOff", "Back-off pulling"), "ImagePullFailed", "example.com/x:1"),
+    (waiting("ErrImagePull", "not found"), "ImagePullFailed", "not found"),
+    (waiting("InvalidImageName", "bad"), "ImagePullFailed", "InvalidImageName"),
+    (
+        waiting("CreateContainerConfigError", 'secret "hf" not found'),
+        "SecretMissing",
+        'secret "hf" not found',
+    ),
+    (
+        waiting("CreateContainerConfigError", "couldn't find key token in Secret demo/hf"),
+        "SecretMissing",
+        "key token",
+    ),
+    (
+        waiting("CreateContainerConfigError", "image will run as root"),
+        "ContainerConfigError",
+        "run as root",
+    ),
+    ({"phase": "Pending"}, "Queued", "starts"),
+    ({"phase": "Running", "startTime": "2026-01-02T03:00:00Z"}, "Fetching", "since 2026-01-02"),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "words"), STUCK)
+def test_a_fetch_that_waits_says_why(status: dict[str, Any], reason: str, words: str) -> None:
+    world = fetching()
+    job = world.job("fetch")
+    world.pod(job, status, nodeName="node-7")
+
+    decision = world.step()
+
+    condition = world.condition("ModelsFetched")
+    assert (condition["status"], condition["reason"]) == ("False", reason)
+    assert words in condition["message"]
+    assert job in condition["message"]
+    assert decision.requeue_after == 5
+    assert decision.apply[1:] == ()
+
+
+def test_a_running_job_names_its_node() -> None:
+    world = fetching()
+    world.pod(world.job("fetch"), {"phase": "Running"}, nodeName="node-7")
+    world.step()
+    assert world.condition("ModelsFetched")["message"].endswith("target and draft on node node-7")
+
+
+def test_a_job_between_attempts_tells_the_last_one_s_error() -> None:
+    world = fetching()
+    error = {"error": {"reason": "NetworkError", "message": "the hub does not answer"}}
+    world.pod(world.job("fetch"), ended(json.dumps(error), code=1))
+
+    world.step()
+
+    condition = world.condition("ModelsFetched")
+    assert condition["reason"] == "NetworkError"
+    assert "tries again" in condition["message"]
+    assert "the hub does not answer" in condition["message"]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "words"),
+    [
+        (
+            '{"error": {"reason": "AuthFailed", "message": "bad token."}}',
+            "AuthFailed",
+            "bad token",
+        ),
+        ("a log line\nthe last line", "FetchFailed", "last words: a log line the last line"),
+        ("[1, 2]", "FetchFailed", "last words: [1, 2]"),
+        ("", "FetchFailed", "left no word"),
+        ('{"error": "odd"}', "FetchFailed", "odd"),
+    ],
+)
+def test_a_failed_job_tells_why_and_how_to_try_again(
+    message: str, reason: str, words: str
+) -> None:
+    world = fetching()
+    job = world.job("fetch")
+    world.fail(job, message)
+
+    decision = world.step()
+
+    condition = world.condition("ModelsFetched")
+    assert condition["reason"] == reason
+    assert words in condition["message"]
+    assert condition["message"].endswith(f"; to try again: kubectl delete job {job}")
+    assert decision.requeue_after is None
+    assert world.cr["status"]["phase"] == "Failed"
+    world.delete("Job", job)
+    world.step()
+    assert world.named("fetch") == [job]
+
+
+def test_long_last_words_are_cut_to_their_end() -> None:
+    world = building()
+    job = world.named("engine")[0]
+    world.fail(job, "x" * 3000 + " the end")
+
+    world.step()
+
+    message = world.condition("EnginesReady")["message"]
+    assert "the end" in message
+    assert len(message) < 1000
+    assert message.startswith("0 of 2 engines built; target: Job")
+
+
+def test_out_of_memory_names_the_limit() -> None:
+    world = building()
+    job = world.named("engine")[0]
+    container = {"name": "build", "resources": {"limits": {"memory": "1Gi"}}}
+    world.pod(job, ended("", code=137, reason="OOMKilled"), containers=[container])
+
+    world.step()
+
+    condition = world.condition("EnginesReady")
+    assert condition["reason"] == "OutOfMemory"
+    assert "memory limit of 1Gi" in condition["message"]
+    assert world.cr["status"]["engines"][0]["state"] == "Failed"
+
+
+def test_a_deadline_names_the_field() -> None:
+    world = building()
+    job = world.named("engine")[0]
+    world.fail(job, "", reason="DeadlineExceeded")
+
+    world.step()
+
+    condition = world.condition("EnginesReady")
+    assert condition["reason"] == "DeadlineExceeded"
+    assert "14400 seconds: raise spec.build.activeDeadlineSeconds" in condition["message"]
+
+
+def test_one_failed_engine_does_not_hide_behind_a_running_one() -> None:
+    world = building()
+    first, second = world.named("engine")
+    world.pod(first, {"phase": "Running"})
+    world.fail(second, '{"error": {"reason": "CheckpointCorrupt", "message": "cut"}}')
+
+    decision = world.step()
+
+    assert world.condition("EnginesReady")["reason"] == "CheckpointCorrupt"
+    assert decision.requeue_after == 5
+    assert [e["state"] for e in world.cr["status"]["engines"]] == ["Building", "Failed"]
+
+
+def test_raising_a_limit_replaces_the_failed_job() -> None:
+    world = building()
+    for job in world.named("engine"):
+        world.fail(job, "killed")
+    world.spec["build"] = {"resources": {"limits": {"memory": "8Gi"}}}
+
+    world.step()
+    assert world.named("engine") == []
+    world.step()
+
+    jobs = [world.jobs[name] for name in world.named("engine")]
+    memory = [
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        for job in jobs
+    ]
+    assert memory == ["8Gi", "8Gi"]
+
+
+def test_another_node_selector_replaces_a_job_that_cannot_be_scheduled() -> None:
+    world = building()
+    job = world.named("engine")[0]
+    world.pod(job, unschedulable("no node"))
+    world.spec["build"] = {"nodeSelector": {"gpu": "yes"}}
+
+    world.step()
+    world.step()
+
+    selector = world.jobs[job]["spec"]["template"]["spec"]["nodeSelector"]
+    assert selector == {"gpu": "yes"}
+
+
+def test_a_job_on_its_way_out_is_waited_for() -> None:
+    world = fetching()
+    job = world.job("fetch")
+    world.jobs[job]["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+
+    decision = world.step()
+
+    assert "is being deleted" in world.condition("ModelsFetched")["message"]
+    assert [obj["kind"] for obj in decision.apply] == ["PersistentVolumeClaim"]
+    assert decision.requeue_after == 5
