@@ -139,8 +139,17 @@ def _remove(name: str) -> None:
         if state.options.kind == "node":
             _remove_places(state)
     folder = folders.cluster(name)
+    _unmount_below(folder)
     if folder.exists():
         shutil.rmtree(folder)
+
+
+def _unmount_below(folder: Path) -> None:
+    """Unmount what somebody mounted into the cluster's folder, such as a full disk for a test."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    places = [line.split()[4] for line in mounts if line.split()[4].startswith(f"{folder}/")]
+    for place in reversed(places):
+        network.run(["umount", place])
 
 
 def _make_places(state: State) -> None:
@@ -173,7 +182,8 @@ def _remove_places(state: State) -> None:
 
 
 def _stop(state: State) -> None:
-    recorded = processes.recorded(state.folder)
+    # After a restart of the machine the recorded pids mean nothing.
+    recorded = processes.recorded(state.folder) if state.boot == boot_id() else {}
     for name in _STOP_ORDER:
         if name in recorded:
             processes.stop(recorded[name], _GRACE)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cluster import binaries, processes
 from cluster.errors import ClusterError
-from cluster.state import Addresses, State, known
+from cluster.state import Addresses, State, boot_id, known
 
 HOLDER = "holder"
 _UNSHARE = "namespaces"
@@ -63,7 +63,7 @@ def start(state: State) -> None:
 
 def stop(state: State, grace: float) -> None:
     """End the holder, and with it everything inside; wait until the machine's side is gone."""
-    recorded = processes.recorded(state.folder)
+    recorded = processes.recorded(state.folder) if state.boot == boot_id() else {}
     for name in (HOLDER, _UNSHARE):
         if name in recorded:
             processes.stop(recorded[name], grace)

@@ -97,14 +97,30 @@ def recorded(state: Path) -> dict[str, Process]:
 def stop(process: Process, grace: float) -> None:
     """End process and wait until it is gone; it is killed when grace seconds were not enough."""
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
-        if not process.alive:
+        if not _signal(process, number):
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
         with contextlib.suppress(ClusterError):
             until(lambda: not process.alive, seconds, lambda: "")
     if process.alive:
         raise ClusterError(f"{process.name} (pid {process.pid}) does not end; end it by hand.")
+
+
+def _signal(process: Process, number: signal.Signals) -> bool:
+    """Signal process; False when it has ended. Nobody else gets it even if the pid is reused."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # The descriptor stays with one process: what holds for it now holds when it is used.
+        if process.alive:
+            signal.pidfd_send_signal(descriptor, number)
+            return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def strays(state: Path) -> Iterator[Process]:

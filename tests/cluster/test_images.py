@@ -1,0 +1,114 @@
+"""What decides whether an image is built anew, and what a build may see of the machine."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster import base, images, prerequisites
+from cluster.errors import ClusterError
+
+DOCKERFILE = """
+FROM --platform=linux/amd64 python:3.11-slim-bookworm AS build
+COPY pyproject.toml \\
+     operator /src/
+FROM build
+COPY --from=build /src /app
+COPY --chown=1:1 *.md docs /app/
+FROM quay.io/other/image:1 AS last
+FROM scratch
+"""
+
+
+def test_base_images_are_those_of_no_stage() -> None:
+    assert base.named(DOCKERFILE) == [base.STAND_IN, "quay.io/other/image:1"]
+
+
+@pytest.mark.parametrize(
+    ("image", "full"),
+    [
+        ("python:3", "docker.io/library/python:3"),
+        ("bitnami/kubectl", "docker.io/bitnami/kubectl"),
+        ("localhost/a:1", "localhost/a:1"),
+        ("registry:5000/a", "registry:5000/a"),
+    ],
+)
+def test_full_names(image: str, full: str) -> None:
+    assert base.full_name(image) == full
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(images, "image_id", lambda _: "base-1")
+    root = tmp_path / "context"
+    (root / "operator" / "__pycache__").mkdir(parents=True)
+    (root / "docs").mkdir()
+    for name in ("pyproject.toml", "operator/a.py", "README.md", "docs/b", "unrelated.txt"):
+        (root / name).write_text(name)
+    (root / "Dockerfile").write_text(DOCKERFILE)
+    return root
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "operator/a.py", "README.md", "docs/b"])
+def test_a_changed_copy_changes_the_inputs(context: Path, name: str) -> None:
+    before = images.input_hash(context / "Dockerfile", "last")
+    (context / name).write_text("changed")
+    assert images.input_hash(context / "Dockerfile", "last") != before
+
+
+@pytest.mark.parametrize("name", ["unrelated.txt", "operator/__pycache__/a.pyc"])
+def test_other_files_do_not(context: Path, name: str) -> None:
+    before = images.input_hash(context / "Dockerfile", "last")
+    (context / name).write_text("changed")
+    assert images.input_hash(context / "Dockerfile", "last") == before
+
+
+def test_target_mode_and_base_image_count(context: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dockerfile = context / "Dockerfile"
+    seen = {images.input_hash(dockerfile, "last"), images.input_hash(dockerfile, "build")}
+    (context / "operator/a.py").chmod(0o755)
+    seen.add(images.input_hash(dockerfile, "last"))
+    monkeypatch.setattr(images, "image_id", lambda _: "base-2")
+    seen.add(images.input_hash(dockerfile, "last"))
+    assert len(seen) == 4
+
+
+def test_pip_takes_the_index_but_no_other_settings(
+    context: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "pip.conf"
+    config.write_text("[global]\nindex-url = https://one.example/%2F\nbreak-system-packages = 1\n")
+    monkeypatch.setattr(images, "_PIP_FILES", (str(config),))
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://two.example/")
+    written = images._pip_settings(with_bundle=True).read_text().splitlines()
+    assert written[:3] == [
+        "[global]",
+        "index-url = https://one.example/%2F",
+        "extra-index-url = https://two.example/",
+    ]
+    assert "cert = /etc/ssl/certs/ca-certificates.crt" in written
+    assert not any("break" in line for line in written)
+
+
+def test_an_unknown_image_is_named(context: Path) -> None:
+    with pytest.raises(ClusterError, match="There is no image localhost/none:1"):
+        images.find("localhost/none:1")
+
+
+def test_missing_packages_are_named_once() -> None:
+    commands = {"sh": "dash", "no-such-1": "one", "no-such-2": "two", "no-such-3": "two"}
+    assert prerequisites.missing(commands) == ["one", "two"]
+
+
+def test_without_apt_the_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prerequisites, "missing", lambda _: ["buildah", "debootstrap"])
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(ClusterError, match="install buildah, debootstrap; there is no apt-get"):
+        prerequisites.require_images(lambda _: None)
+
+
+def test_a_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match="needs Linux and root"):
+        prerequisites.require_node(lambda _: None)

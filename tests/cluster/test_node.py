@@ -1,0 +1,154 @@
+"""A real node: pods, Services, names, GPUs, volumes, and nothing left afterwards."""
+
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import Node, network, processes
+from cluster.api import Api
+from cluster.errors import ClusterError
+from cluster.objects import gpus_offered
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(
+        platform.system() != "Linux" or os.geteuid() != 0, reason="a node needs Linux and root"
+    ),
+]
+PAUSE = "localhost/specdec-pause:1"
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Node(f"self-{os.getpid()}", gpus=4, volumes=2) as running:
+        yield running
+
+
+def pod(name: str, gpus: int = 0, **extra: Any) -> str:
+    container: dict[str, Any] = {"name": "main", "image": PAUSE}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1, **extra}
+    metadata = {"name": name, "labels": {"app": name}}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def test_a_pod_is_given_its_gpus_and_the_next_one_waits(node: Node) -> None:
+    node.kubectl("apply", "-f", "-", stdin=pod("with-gpus", 3))
+    node.kubectl("wait", "--for=condition=Ready", "pod/with-gpus", "--timeout=60s")
+    visible = environment_of(node.get("pod", "with-gpus")["metadata"]["uid"])
+    assert len(visible["NVIDIA_VISIBLE_DEVICES"].split(",")) == 3
+    node.kubectl("apply", "-f", "-", stdin=pod("too-many", 2))
+    path = "{.status.conditions[0].message}"
+    processes.until(
+        lambda: (
+            "Insufficient nvidia.com/gpu"
+            in node.kubectl("get", "pod", "too-many", "-o", f"jsonpath={path}")
+        ),
+        30,
+        lambda: "the second pod was not refused for its GPUs",
+    )
+    node.kubectl("delete", "pods", "--all")
+
+
+def environment_of(pod_uid: str) -> dict[str, str]:
+    """Return the environment of the container that was given GPUs."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            inside = pod_uid in (entry / "cgroup").read_text()
+            pairs = (entry / "environ").read_text().split("\0") if inside else []
+        except OSError:
+            continue  # It ended meanwhile.
+        found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        if "NVIDIA_VISIBLE_DEVICES" in found:
+            return found
+    raise AssertionError(f"no process of pod {pod_uid} has GPUs")
+
+
+def test_names_of_services_resolve_as_a_pod_would_ask(node: Node) -> None:
+    node.kubectl("create", "service", "clusterip", "named", "--tcp=80:80")
+    address = node.kubectl("get", "service", "named", "-o", "jsonpath={.spec.clusterIP}")
+
+    def resolved() -> bool:
+        name = "named.default.svc.cluster.local"
+        return dns_answer(node.state.addresses.host, name) == address
+
+    processes.until(resolved, 20, lambda: "the name of a Service does not resolve")
+    assert dns_answer(node.state.addresses.host, "example.com") is None
+
+
+def dns_answer(server: str, name: str) -> str | None:
+    """Ask server for the IPv4 address of name."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    query = b"\x07\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\0\0\1\0\1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(5)
+        asking.sendto(query, (server, 53))
+        answer = asking.recv(512)
+    answers = int.from_bytes(answer[6:8], "big")
+    return socket.inet_ntoa(answer[-4:]) if answers and answer[3] & 0xF == 0 else None
+
+
+def test_a_claim_binds_and_its_volume_comes_back_empty(node: Node) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one"}}
+    node.kubectl("apply", "-f", "-", stdin=json.dumps({**claim, "spec": spec}))
+    node.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/one", "--timeout=30s")
+    name = node.kubectl("get", "pvc", "one", "-o", "jsonpath={.spec.volumeName}")
+    (node.volume(name) / "left").write_text("over")
+    node.kubectl("delete", "pvc", "one")
+    node.kubectl("wait", "--for=jsonpath={.status.phase}=Available", f"pv/{name}", "--timeout=30s")
+    assert list(node.volume(name).iterdir()) == []
+
+
+def test_nothing_inside_reaches_further_than_the_node(node: Node) -> None:
+    """Neither the world nor what listens on this machine."""
+    inside = network.enter(node.state)
+    with pytest.raises(ClusterError, match="unreachable"):
+        network.run([*inside, "ip", "route", "get", "192.0.2.1"])
+    with socket.create_server(("0.0.0.0", 0)) as listener:  # noqa: S104 - what must not be reached
+        host = f"10.215.{node.state.addresses.subnet}.1"
+        port = listener.getsockname()[1]
+        code = f"import socket; socket.create_connection(({host!r}, {port}), 2)"
+        done = subprocess.run([*inside, sys.executable, "-c", code], capture_output=True)
+    assert b"TimeoutError" in done.stderr
+
+
+def test_gpus_survive_a_restart_of_the_kubelet(node: Node) -> None:
+    kubelet = processes.recorded(node.state.folder)["kubelet"]
+    argv = Path(f"/proc/{kubelet.pid}/cmdline").read_text().split("\0")[:-1]
+    api = Api(node.kubeconfig)
+    processes.stop(kubelet, 10)
+    network.start_inside(node.state, "kubelet", argv)
+    processes.until(lambda: gpus_offered(api, node.name) == 0, 30, lambda: "nothing was reset")
+    processes.until(lambda: gpus_offered(api, node.name) == 4, 60, lambda: "they stay away")
+
+
+def test_down_leaves_nothing_even_with_pods_running(node: Node) -> None:
+    with Node(f"gone-{os.getpid()}", gpus=0, volumes=1) as gone:
+        assert gone.state.addresses.subnet != node.state.addresses.subnet
+        gone.kubectl("apply", "-f", "-", stdin=pod("stays"))
+        gone.kubectl("wait", "--for=condition=Ready", "pod/stays", "--timeout=60s")
+        folder, name = gone.state.folder, gone.name
+        holder = processes.recorded(folder)[network.HOLDER]
+        inside = set(processes.children(holder.pid))
+        # The worst case: everything that could tidy up has been killed.
+        for process in processes.recorded(folder).values():
+            if process.name not in ("namespaces", network.HOLDER):
+                processes.stop(process, 0)
+    assert inside
+    assert not [pid for pid in inside if Path(f"/proc/{pid}").exists()]
+    assert not folder.exists()
+    assert not list(processes.strays(folder))
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/specdec-{name}"))
+    assert f"specdec-{name}" not in Path("/proc/self/mountinfo").read_text()
+    assert str(folder) not in Path("/proc/self/mountinfo").read_text()
+    node.kubectl("get", "nodes")  # The one beside it is untouched.

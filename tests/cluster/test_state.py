@@ -1,0 +1,118 @@
+"""Names, addresses, identities and the state file."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from cluster import cli, folders, network, state
+from cluster.errors import ClusterError
+from cluster.state import Addresses, Options, State, User
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def example(name: str = "example", **options: object) -> State:
+    addresses = Addresses("127.0.0.1", 20001, 20002, 20003, "10.96.0.0/20")
+    return State(name, Options(**options), addresses, "boot")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a", "demo", "test-1", "a" * 20])
+def test_names_that_fit(name: str) -> None:
+    assert folders.cluster(name).name == name
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a" * 21, "a b", "a\n"])
+def test_names_that_do_not(name: str) -> None:
+    with pytest.raises(ClusterError, match="does not fit"):
+        folders.cluster(name)
+
+
+def test_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SPECDEC_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert folders.cache() == tmp_path / "xdg" / "specdec"
+
+
+def test_writing_replaces_in_one_step_with_its_mode(tmp_path: Path) -> None:
+    file = folders.write(tmp_path / "secret", "one", 0o600)
+    folders.write(file, "two", 0o600)
+    assert file.read_text() == "two"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]
+
+
+def test_state_survives_the_disk() -> None:
+    saved = example(kwok=True, users=(User("alice", ("team-a", "team-b")), User("bob")))
+    saved.save()
+    assert state.load("example") == saved
+    assert list(state.known()) == [saved]
+    assert state.load("other") is None
+
+
+def test_free_ports_avoid_listeners_and_other_clusters() -> None:
+    example().save()
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        ports = state.free_ports(5)
+    assert len(set(ports)) == 5
+    assert not {20001, 20002, 20003} & set(ports)
+
+
+def test_first_service_address() -> None:
+    assert example().addresses.first_service == "10.96.0.1"
+
+
+def test_every_user_has_a_token_and_a_private_kubeconfig() -> None:
+    of = example(users=(User("alice", ("team-a", "team-b")), User("bob")))
+    state.write_identities(of)
+    rows = (of.folder / "keys" / "tokens.csv").read_text().splitlines()
+    by_name = {row.split(",")[1]: row for row in rows}
+    assert by_name["alice"].endswith(',"team-a,team-b"')
+    assert by_name["bob"].count(",") == 2
+    assert {"admin", "system:kube-scheduler", "system:node:example"} <= set(by_name)
+    config = json.loads(of.user("alice").read_text())
+    assert config["users"][0]["user"]["token"] == by_name["alice"].split(",")[0]
+    assert of.user("alice").stat().st_mode & 0o777 == 0o600
+    assert of.kubeconfig.stat().st_mode & 0o777 == 0o600
+    tokens = [row.split(",")[0] for row in rows]
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_nodes_get_networks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "run", lambda _: '[{"dst": "default"}, {"dst": "10.213.0.0/16"}]')
+    with pytest.raises(ClusterError, match="No free network"):
+        network.addresses()
+    monkeypatch.setattr(network, "run", lambda _: '[{"dst": "10.214.0.7"}]')
+    assert network.addresses().subnet == 1
+    State("first", Options(kind="node"), network.addresses(), "boot").save()
+    assert network.addresses().subnet == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["kubeconfig", "--name", "nobody"], "The cluster nobody is not up"),
+        (["up", "--node", "--kwok"], "choose one"),
+        (["build", "kubelt"], "There is no program kubelt"),
+        (["image", "load", "--name", "nobody", "x"], "is not up"),
+        (["down", "--name", "../x"], "does not fit"),
+    ],
+)
+def test_mistakes_end_with_one_sentence(
+    argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(argv) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_taking_down_nothing_is_fine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["down", "--name", "nobody"]) == 0
+    assert "nobody is not up" in capsys.readouterr().err
