@@ -46,7 +46,7 @@ def plan(model: SpeculativeModel) -> dict[str, Any]:
 
 def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
     """The fetch Job; `image` is the operator's own."""
-    sources = [(role, spec.source.pvc) for role, spec in model.models.items() if spec.source.pvc]
+    mounted = _mounted(model, volume)
     container = Container(
         name="fetch",
         image=image,
@@ -54,17 +54,15 @@ def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
         command=["python", "-m", "specdec.jobs.fetch", "--plan", names.canonical(plan(model))],
         env=[*_settings(), *(env for role, m in model.models.items() for env in _token(role, m))],
         mounts=[
-            {"name": f"source-{role}", "mountPath": f"{SOURCES}/{role}", "readOnly": True}
-            for role, _ in sources
+            {"name": name, "mountPath": f"{SOURCES}/{role}", "readOnly": True}
+            for role, (name, _) in mounted.items()
         ],
         resources=_RESOURCES,
     )
+    claims = {name: claim for name, claim in mounted.values() if name != pod.MODELS}
     volumes = [
-        {
-            "name": f"source-{role}",
-            "persistentVolumeClaim": {"claimName": source.claim_name, "readOnly": True},
-        }
-        for role, source in sources
+        {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+        for name, claim in claims.items()
     ]
     name = job_name(model, volume)
     return {
@@ -73,6 +71,21 @@ def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
         "metadata": metadata(model, name, "fetch"),
         "spec": own_job(model, container, volume, "fetch", volumes),
     }
+
+
+def _mounted(model: SpeculativeModel, volume: Volume) -> dict[str, tuple[str, str]]:
+    """The pod's volume and its claim by role, for models that lie on a claim.
+
+    One volume for each claim: a pod with two volumes of one claim never starts, because the
+    kubelet takes them for the same and mounts only one.
+    """
+    volumes = {volume.claim: pod.MODELS}
+    found = {}
+    for role, spec in model.models.items():
+        if spec.source.pvc is not None:
+            claim = spec.source.pvc.claim_name
+            found[role] = (volumes.setdefault(claim, f"source-{role}"), claim)
+    return found
 
 
 def own_job(

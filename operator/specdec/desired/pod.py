@@ -12,7 +12,8 @@ USER = 10001
 GPU = "nvidia.com/gpu"
 _HOSTNAME = "kubernetes.io/hostname"
 _TMP = "tmp"
-_MODELS = "models"
+# The pod's volume that holds checkpoints, engines and repositories.
+MODELS = "models"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def template(
             "securityContext": _pod_security(),
             "containers": [_container(container)],
             "volumes": [
-                {"name": _MODELS, "persistentVolumeClaim": claim},
+                {"name": MODELS, "persistentVolumeClaim": claim},
                 {"name": _TMP, "emptyDir": {}},
                 *(dict(v) for v in volumes),
             ],
@@ -116,7 +117,7 @@ def pull_secrets(model: SpeculativeModel) -> list[dict[str, str]]:
 
 
 def _container(container: Container) -> dict[str, Any]:
-    models = {"name": _MODELS, "mountPath": names.VOLUME}
+    models = {"name": MODELS, "mountPath": names.VOLUME}
     return {
         "name": container.name,
         "image": container.image,
