@@ -37,8 +37,11 @@ LIBRARIES = "nvidia_pytriton.libs"
 
 _PROBE = """
 import json, sys, sysconfig
-names = ("LIBDIR", "MULTIARCH", "INSTSONAME")
+from importlib import metadata
+names = ("LIBDIR", "MULTIARCH")
+numpy = [found.version for found in metadata.distributions(name="numpy")]
 print(json.dumps({"version": "%d.%d" % sys.version_info[:2], "executable": sys.executable,
+                  "numpy": numpy[0] if numpy else "",
                   **{name: sysconfig.get_config_var(name) or "" for name in names}}))
 """
 
@@ -47,6 +50,8 @@ _LAUNCHER = """#!/bin/sh
 # interpreter belongs to, and finds that interpreter (with its site-packages) as the first on PATH.
 here=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 export PATH={interpreter_dir}:"$PATH"
+# Each model is a process of its own: more threads in each only take turns on the same cores.
+export OPENBLAS_NUM_THREADS="${{OPENBLAS_NUM_THREADS:-1}}"
 export LD_LIBRARY_PATH="$here/pylib:$here/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 for argument in "$@"; do
   case "$argument" in
@@ -80,7 +85,7 @@ def find_interpreter(python: str) -> Interpreter:
     """Ask an interpreter for its version and its shared library.
 
     Raises:
-        InstallError: it does not start, or was built without a shared library that can be found.
+        InstallError: it does not start, its shared library cannot be found, or it has NumPy 2.
     """
     try:
         answer = subprocess.run(
@@ -91,6 +96,12 @@ def find_interpreter(python: str) -> Interpreter:
             f"--python {python} does not run ({error}); name a Python 3.8 to 3.13"
         ) from error
     facts = json.loads(answer.stdout)
+    if facts["numpy"] and int(facts["numpy"].partition(".")[0]) > 1:
+        # Its stub was made for NumPy 1 and reads the size of every NumPy 2 array as nothing.
+        raise InstallError(
+            f"{python} has NumPy {facts['numpy']}, with which this server sends empty tensors; "
+            "install 'numpy<2' for it"
+        )
     folder = Path(facts["LIBDIR"])
     soname = f"libpython{facts['version']}.so.1.0"
     for candidate in (folder / soname, folder / facts["MULTIARCH"] / soname):

@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -30,134 +29,11 @@ from typing import Any, NoReturn
 import convert
 import engine_file
 from checkpoint import BuildError, Checkpoint
-
-# The numbers TensorRT-LLM's own config.json uses.
-_MODES = {"none": 1, "draft_tokens_external": 2, "lookahead_decoding": 8}
+from plan import Plan, engine_config
 
 
 class Cancelled(BaseException):
     """SIGTERM arrived; a BaseException so that no handler of errors takes it for one."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to build. Limits are in tokens, except `max_batch_size` in sequences."""
-
-    checkpoint: Path
-    output: Path
-    key: str
-    role: str
-    dtype: str
-    max_batch_size: int
-    max_input_len: int
-    max_seq_len: int
-    max_num_tokens: int
-    max_draft_len: int
-    mode: str
-    lookahead: tuple[int, int, int] | None
-    version: str
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Plan:
-        """Check a plan and fill in what it may leave out.
-
-        Raises:
-            BuildError: a field is missing or has a value this build cannot honour.
-        """
-        try:
-            return cls._from_json(data)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise BuildError(
-                "PlanInvalid", f"the build plan is not usable ({type(error).__name__}: {error})"
-            ) from error
-
-    @classmethod
-    def _from_json(cls, data: Mapping[str, Any]) -> Plan:
-        _require(data, "backend", ("Reference",))
-        _require(data, "dtype", ("auto", "float32", "float16"), "auto")
-        _require(data, "speculativeDecodingMode", tuple(_MODES), "none")
-        for key in ("tensorParallel", "pipelineParallel"):
-            _require(data, key, (1,), 1)
-        limits, shape = data["limits"], data.get("lookahead")
-        names = ("windowSize", "ngramSize", "verificationSetSize")
-        dtype = str(data.get("dtype", "auto"))
-        return cls(
-            checkpoint=Path(data["checkpoint"]),
-            output=Path(data["output"]),
-            key=str(data["key"]),
-            role=str(data.get("role", "target")),
-            dtype="float32" if dtype == "auto" else dtype,
-            max_batch_size=_positive(limits, "maxBatchSize"),
-            max_input_len=_positive(limits, "maxInputLen"),
-            max_seq_len=_positive(limits, "maxSeqLen"),
-            max_num_tokens=_positive(limits, "maxNumTokens"),
-            max_draft_len=int(data.get("maxDraftTokens") or 0),
-            mode=str(data.get("speculativeDecodingMode", "none")),
-            lookahead=None if not shape else tuple(int(shape[name]) for name in names),  # type: ignore[arg-type]
-            version=str(data.get("version", "")),
-        )
-
-
-def _require(
-    data: Mapping[str, Any], key: str, allowed: tuple[object, ...], default: object = None
-) -> None:
-    value = data.get(key, default)
-    if value not in allowed:
-        wanted = ", ".join(str(item) for item in allowed)
-        raise BuildError(
-            "PlanInvalid", f"{key}: {value!r} must be {wanted} for the Reference build"
-        )
-
-
-def _positive(limits: Mapping[str, Any], key: str) -> int:
-    value = int(limits[key])
-    if value < 1:
-        raise BuildError("PlanInvalid", f"limits.{key}: {value} must be at least 1")
-    return value
-
-
-def engine_config(plan: Plan, config: Mapping[str, Any], shape: convert.Shape) -> dict[str, Any]:
-    """Return the engine's `config.json`, with the keys a TensorRT-LLM engine has."""
-    base, scaling = convert.rotary(config)
-    model = {
-        "architecture": "LlamaForCausalLM",
-        "dtype": plan.dtype,
-        "logits_dtype": "float32",
-        "vocab_size": shape.vocab,
-        "hidden_size": shape.hidden,
-        "intermediate_size": shape.intermediate,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_size": shape.head,
-        "hidden_act": "silu",
-        "norm_epsilon": float(config.get("rms_norm_eps", 1e-6)),
-        "position_embedding_type": "rope_gpt_neox",
-        "max_position_embeddings": int(config.get("max_position_embeddings") or plan.max_seq_len),
-        "rotary_base": base,
-        "rotary_scaling": scaling,
-        "share_embedding_table": shape.tied,
-        "mapping": {"world_size": 1, "tp_size": 1, "pp_size": 1, "cp_size": 1, "gpus_per_node": 1},
-        "quantization": {"quant_algo": None, "kv_cache_quant_algo": None},
-    }
-    build = {
-        "max_batch_size": plan.max_batch_size,
-        "max_input_len": plan.max_input_len,
-        "max_seq_len": plan.max_seq_len,
-        "max_num_tokens": plan.max_num_tokens,
-        "opt_num_tokens": plan.max_batch_size,
-        "max_beam_width": 1,
-        "max_draft_len": plan.max_draft_len,
-        "speculative_decoding_mode": _MODES[plan.mode],
-        "kv_cache_type": "PAGED",
-        "gather_context_logits": True,
-        "gather_generation_logits": True,
-        "strongly_typed": True,
-        "weight_streaming": False,
-        "lookahead_config": plan.lookahead,
-        "plugin_config": {"use_paged_context_fmha": True, "tokens_per_block": 128},
-    }
-    return {"version": plan.version, "pretrained_config": model, "build_config": build}
 
 
 def build(plan: Plan) -> dict[str, Any]:
@@ -258,7 +134,7 @@ def _say(phase: str, percent: int, note: str = "") -> None:
     print(f"progress phase={phase} percent={percent} {note}".rstrip(), flush=True)
 
 
-def _explain(error: BaseException, plan: Plan) -> BuildError:
+def _explain(error: BaseException) -> BuildError:
     """Give an error of the system the reason and the mend of a build."""
     if isinstance(error, BuildError):
         return error
@@ -268,12 +144,22 @@ def _explain(error: BaseException, plan: Plan) -> BuildError:
         return BuildError("OutOfMemory", "not enough memory for one layer; raise the Job's limit")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return BuildError(
-            "VolumeFull",
-            f"the volume of {plan.output.parent} is full; enlarge the claim or free space on it",
+            "VolumeFull", "the model volume is full; enlarge the claim or free space on it"
         )
     if isinstance(error, OSError):
         return BuildError("VolumeUnusable", f"the build could not read or write: {error}")
     return BuildError("Internal", f"the build failed: {type(error).__name__}: {error}")
+
+
+def _read_plan(source: str) -> Plan:
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        data = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise BuildError("PlanInvalid", f"the build plan cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise BuildError("PlanInvalid", "the build plan is not a JSON object")
+    return Plan.read(data)
 
 
 def _report(message: Mapping[str, Any]) -> None:
@@ -296,15 +182,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--plan", required=True, help="the plan's JSON file, or - for stdin")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
-    plan: Plan | None = None
     try:
-        text = sys.stdin.read() if options.plan == "-" else Path(options.plan).read_text("utf-8")
-        plan = Plan.read(json.loads(text))
-        _report({"engine": build(plan)})
+        _report({"engine": build(_read_plan(options.plan))})
     except (Exception, Cancelled) as error:  # noqa: BLE001 - each becomes a reason and a sentence
-        cause = BuildError("PlanInvalid", f"the build plan cannot be read: {error}")
-        if plan is not None or isinstance(error, BuildError):
-            cause = _explain(error, plan) if plan is not None else error  # type: ignore[assignment]
+        cause = _explain(error)
         _report({"error": {"reason": cause.reason, "message": str(cause)}})
         print(f"build_engine.py: {cause}", file=sys.stderr)
         return 1

@@ -22,8 +22,6 @@ Doubles = npt.NDArray[np.float64]
 
 # Independent streams of noise at one position: the choice itself, and rejection sampling's draws.
 _CHOICE, _ACCEPT, _RESIDUAL = 0, 1, 2
-# Mass by which rounding may move the border of a top-p set.
-_MASS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -149,15 +147,41 @@ def _kept(
         surely &= scaled > first_out + 2 * blur
         maybe &= scaled >= last_in - 2 * blur
     if 0.0 < rules.top_p < 1.0:
-        # The set is nested in the top-k one, whose mass it renormalises.
-        order = np.argsort(-np.where(maybe, scaled, -np.inf), kind="stable")
-        weights = np.exp(scaled[order] - scaled[order[0]]) * maybe[order]
-        before = (np.cumsum(weights) - weights) / weights.sum()
-        slack = _MASS + 4 * blur
-        surely[order] &= before < rules.top_p - slack
-        maybe[order] &= before < rules.top_p + slack
-        surely[order[0]] = maybe[order[0]] = True
+        _cut_mass(rules.top_p, scaled, blur, surely, maybe)
     return surely, maybe
+
+
+def _cut_mass(
+    top_p: float,
+    scaled: Doubles,
+    blur: float,
+    surely: npt.NDArray[np.bool_],
+    maybe: npt.NDArray[np.bool_],
+) -> None:
+    """Leave in both sets what top-p keeps of the (renormalised) top-k set.
+
+    A token is kept while the mass of likelier ones is below `top_p`. Neighbours closer than the
+    blur may change places, so that mass has a lower and an upper bound.
+    """
+    inside = np.where(maybe, scaled, -np.inf)
+    rising = np.sort(inside)
+    weights = np.exp(rising - rising[-1])
+    above = np.append(weights[::-1].cumsum()[::-1], 0.0) / weights.sum()
+    least = above[np.searchsorted(rising, inside + 2 * blur, side="right")]
+    most = above[np.searchsorted(rising, inside - 2 * blur, side="left")]
+    most -= np.exp(inside - rising[-1]) / weights.sum()
+    slack = 4 * blur
+    best = int(inside.argmax())
+    border = not np.array_equal(surely, maybe)
+    maybe &= least < top_p + slack
+    if border:
+        # What the mass is a share of depends on who is inside top-k, which is not sure.
+        surely[:] = False
+    elif blur:
+        surely &= most < top_p - slack
+        surely[best] = most[best] <= least[best] + 1e-12
+    else:
+        surely &= maybe
 
 
 def probabilities(rules: Sampling, logits: Floats) -> Doubles:

@@ -180,7 +180,7 @@ class Sequence:
             return choice.token
         canonical = self._model.canonical(self.tokens)
         adjusted = adjust(rules, canonical, self.tokens, generated)
-        return choose(rules, adjusted, self._length, noise).token
+        return choose(rules, adjusted, self._length, 0.0).token
 
     def _noise(self, logits: Floats) -> float:
         penalty = self._request.rules.repetition_penalty

@@ -1,0 +1,46 @@
+"""Engines of random checkpoints, built once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
+from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from unit.engine.engines import build, open_engine
+from unit.engine.oracle import Tiny
+
+Start = Callable[..., Scheduler]
+Engine = Callable[[Tiny], Llama]
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Build the engine of a tiny random checkpoint; equal ones only once."""
+    root = tmp_path_factory.mktemp("engines")
+    made: dict[str, Llama] = {}
+
+    def make(tiny: Tiny) -> Llama:
+        key = repr(tiny)
+        if key not in made:
+            name = f"tiny{len(made)}"
+            made[key] = open_engine(build(tiny.write(root / f"{name}-hf"), root / name))
+        return made[key]
+
+    return make
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start schedulers that end with the test."""
+    running: list[Scheduler] = []
+
+    def make(model: Llama, lookahead: Lookahead | None = None, **limits: float) -> Scheduler:
+        running.append(Scheduler(model, Limits(**limits), lookahead))  # type: ignore[arg-type]
+        return running[-1]
+
+    yield make
+    for scheduler in running:
+        scheduler.close()
