@@ -10,6 +10,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Rejected
 from specdec.decide import Decision
 from specdec.drift import covers, marked, shared
+from specdec.observe import belongs
 from specdec.observed import Object, Observed, Ref
 
 logger = logging.getLogger(__name__)
@@ -115,11 +116,9 @@ def manager_of(model: SpeculativeModel, intent: Object) -> str:
 def refuse_foreign(model: SpeculativeModel, live: Object, intent: Object) -> None:
     """Raise RefusedError when an object of that name exists and is not of this operator."""
     labels = live["metadata"].get("labels", {})
-    ours = labels.get(names.MANAGED_BY) == names.MANAGER
-    if ours and (shared(intent) or labels.get(names.MODEL) == model.metadata.name):
+    joinable = shared(intent) and labels.get(names.MANAGED_BY) == names.MANAGER
+    if joinable or belongs(live, model):
         return
-    if any(o["uid"] == model.metadata.uid for o in live["metadata"].get("ownerReferences", [])):
-        return  # ours with its labels taken away: applying puts them back
     kind, name = intent["kind"], intent["metadata"]["name"]
     raise RefusedError(
         stage_of(intent),

@@ -175,10 +175,12 @@ class Cluster:
             return False
         return True
 
-    async def apply_status(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> bool:
-        """Server-side apply of a status; False when the resource is gone."""
+    async def apply_status(
+        self, body: Mapping[str, Any], manager: str = names.MANAGER
+    ) -> Json | None:
+        """Server-side apply of a status; the resource as it is now, None when it is gone."""
         try:
-            await self._send(
+            return await self._send(
                 "apply_status",
                 **identity(body),
                 subresource="status",
@@ -188,8 +190,7 @@ class Cluster:
                 force_conflicts=True,
             )
         except Missing:
-            return False
-        return True
+            return None
 
     async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
         """One event about a changed condition of a resource."""

@@ -4,6 +4,7 @@ Every event only adds a key to the queue. The operator uses no finalizer, timer,
 state-keeping handler of kopf, so that nothing of ours stays on any object when it is uninstalled.
 """
 
+import logging
 from typing import Any
 
 import kopf
@@ -26,6 +27,9 @@ CHILDREN = (
 async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
     """Set kopf to watch only what is ours, then start the queue."""
     own = Settings()
+    for noisy in ("kopf.objects", "kopf.activities", "aiohttp.access"):
+        # A line per event and per probe; what they did is told where it is done.
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     configure(settings, namespaced=bool(own.namespaces))
     memo.runtime = Runtime(own)
     await memo.runtime.start()
@@ -67,9 +71,14 @@ async def login(**kwargs: Any) -> Any:
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
-async def resource_changed(namespace: str, name: str, memo: kopf.Memo, **_: Any) -> None:
+async def resource_changed(
+    body: kopf.Body,
+    type: str | None,
+    memo: kopf.Memo,
+    **_: Any,
+) -> None:
     """A SpeculativeModel appeared, changed or went."""
-    memo.runtime.resource_changed((namespace, name))
+    memo.runtime.resource_changed(body, deleted=type == "DELETED")
 
 
 async def child_changed(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:

@@ -44,9 +44,21 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         jobs=_by_name([*own_jobs, *shared_jobs]),
         pods=tuple(_distinct(pods)),
         config_maps=_by_name([*own_maps, *shared_maps]),
-        deployment=deployment,
+        deployment=deployment if deployment and belongs(deployment, model) else None,
         services=_by_name(services),
     )
+
+
+def belongs(live: Object, model: SpeculativeModel) -> bool:
+    """Whether an object found by its name was made for this resource, and is no namesake.
+
+    By label, or by owner when somebody took the labels away.
+    """
+    labels = live["metadata"].get("labels", {})
+    if labels.get(names.MANAGED_BY) == names.MANAGER:
+        return bool(labels.get(names.MODEL) == model.metadata.name)
+    owners = live["metadata"].get("ownerReferences", [])
+    return any(owner["uid"] == model.metadata.uid for owner in owners)
 
 
 async def _pods_of(

@@ -17,11 +17,13 @@ from specdec.decide import Decision
 from specdec.observe import observe
 from specdec.observed import Observed
 from specdec.queue import Key, Visit
-from specdec.report import invalid, refused, report
+from specdec.report import Body, invalid, refused, report
 from specdec.stages.stage import Images
 
 logger = logging.getLogger(__name__)
 
+Version = tuple[str, int]
+"""Resource version and generation."""
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 # A refusal stays until somebody changes a quota, a role or the resource; no event tells us.
 REFUSED_RETRY = 60.0
@@ -29,12 +31,29 @@ REFUSED_RETRY = 60.0
 
 @dataclass
 class Reconciler:
-    """Brings one resource at a time closer to its spec; holds no state of any resource."""
+    """Brings one resource at a time closer to its spec.
+
+    Of a resource it remembers only the version it wrote itself, to know its echo in the watch.
+    """
 
     cluster: Cluster
     images: Images
     decide: Decide = pipeline.decide
     _bugs: dict[Key, str] = field(default_factory=dict)
+    _written: dict[Key, Version] = field(default_factory=dict)
+
+    def is_echo(self, key: Key, version: Version) -> bool:
+        """Whether a watch event only shows our own status write.
+
+        The generation must be the one the reconcile saw: a change of the spec that slipped in
+        between read and write shows under our resource version when a watch starts anew.
+        """
+        return self._written.get(key) == version
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a deleted resource."""
+        self._written.pop(key, None)
+        self._bugs.pop(key, None)
 
     async def visit(self, key: Key) -> Visit:
         """Reconcile under the error policy: what failed is counted, told once, and backed off."""
@@ -57,17 +76,23 @@ class Reconciler:
         try:
             model = SpeculativeModel.parse(body)
         except ValidationError as error:
-            await report(self.cluster, body, invalid(body, error))
+            await self._report(key, body, invalid(body, error))
             return None
         observed = await observe(self.cluster, model)
         decision = self.decide(model, observed, self.images)
         try:
             await act(self.cluster, model, observed, decision)
         except RefusedError as error:
-            await report(self.cluster, body, refused(decision, error))
+            await self._report(key, body, refused(decision, error))
             return REFUSED_RETRY
-        await report(self.cluster, body, decision)
+        await self._report(key, body, decision)
         return decision.requeue_after
+
+    async def _report(self, key: Key, body: Body, decision: Decision) -> None:
+        written = await report(self.cluster, body, decision)
+        if written is not None:
+            generation = body["metadata"].get("generation", 1)
+            self._written[key] = (written["metadata"]["resourceVersion"], generation)
 
     async def _guarded(
         self, work: Callable[[], Awaitable[float | None]], key: Key

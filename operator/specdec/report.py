@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from specdec.act import RefusedError
-from specdec.api.conditions import Condition, Type, merge, transitions
+from specdec.api.conditions import Condition, Transition, Type, merge, transitions
 from specdec.cluster import Cluster, ClusterError
 from specdec.decide import Decision
 from specdec.stages import ready
@@ -19,33 +19,53 @@ logger = logging.getLogger(__name__)
 Body = Mapping[str, Any]
 
 
-async def report(cluster: Cluster, body: Body, decision: Decision) -> None:
+async def report(cluster: Cluster, body: Body, decision: Decision) -> Body | None:
     """Apply the status of a decision and record its transitions; raises ClusterError.
 
-    Events come after the status: a crash in between loses an event instead of repeating it for
-    ever. An event that cannot be written is logged and does not fail the reconcile.
+    Returns the resource as written, None when nothing was to be written or it is gone. Events
+    come after the status: a crash in between loses an event instead of repeating it for ever.
     """
     old = body.get("status", {})
     new = status_of(body, decision, datetime.now(UTC))
     if new == old:
-        return
+        return None
     meta = body["metadata"]
     identity = {key: meta[key] for key in ("name", "namespace", "uid")}
     head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": identity}
-    if not await cluster.apply_status({**head, "status": new}):
-        return
-    for transition in transitions(old.get("conditions", []), decision.conditions):
-        told = transition.condition
-        logger.log(
-            logging.WARNING if transition.warning else logging.INFO,
-            "%s is %s (%s): %s",
-            *(told.type, told.status, told.reason, told.message),
-            extra={"resource": f"{meta['namespace']}/{meta['name']}"},
-        )
-        try:
-            await cluster.record_event(body, transition)
-        except ClusterError as error:
-            logger.warning("an event of %s/%s is lost: %s", meta["namespace"], meta["name"], error)
+    written = await cluster.apply_status({**head, "status": new})
+    if written is not None:
+        for transition in news(old.get("conditions", []), decision.conditions):
+            await tell(cluster, body, transition)
+    return written
+
+
+def news(old: Sequence[Mapping[str, Any]], new: Sequence[Condition]) -> list[Transition]:
+    """The transitions worth telling: of Ready only becoming True and ceasing to be.
+
+    Otherwise Ready repeats the stage that is not done, whose own transition was told already.
+    """
+    ready_before = any(c["type"] == Type.READY and c["status"] == "True" for c in old)
+    return [
+        transition
+        for transition in transitions(old, new)
+        if transition.condition.type != Type.READY
+        or (transition.condition.status == "True") != ready_before
+    ]
+
+
+async def tell(cluster: Cluster, body: Body, transition: Transition) -> None:
+    """One log line and one event; an event that cannot be written fails nothing."""
+    told, meta = transition.condition, body["metadata"]
+    logger.log(
+        logging.WARNING if transition.warning else logging.INFO,
+        "%s is %s (%s): %s",
+        *(told.type, told.status, told.reason, told.message),
+        extra={"resource": f"{meta['namespace']}/{meta['name']}"},
+    )
+    try:
+        await cluster.record_event(body, transition)
+    except ClusterError as error:
+        logger.warning("an event of %s/%s is lost: %s", meta["namespace"], meta["name"], error)
 
 
 def status_of(body: Body, decision: Decision, now: datetime) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Runtime:
         self._exits = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._queue: WorkQueue | None = None
+        self._reconciler: Reconciler | None = None
         self._resynced: float | None = None
         self._started = 0.0
 
@@ -40,7 +41,7 @@ class Runtime:
         cluster = await self._exits.enter_async_context(connect())
         reconciler = Reconciler(cluster, self.settings.images)
         queue = WorkQueue(reconciler.visit, workers=self.settings.workers)
-        self._queue = queue
+        self._queue, self._reconciler = queue, reconciler
         self._started = asyncio.get_running_loop().time()
         metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
         if self.settings.metrics_port:
@@ -61,9 +62,15 @@ class Runtime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._exits.aclose()
 
-    def resource_changed(self, key: Key) -> None:
-        """An event of a resource: ask for a reconcile at once."""
-        if self._queue is not None:
+    def resource_changed(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+        """An event of a resource: ask for a reconcile, unless it shows our own status write."""
+        meta = body["metadata"]
+        key = (meta["namespace"], meta["name"])
+        if self._queue is None or self._reconciler is None:
+            return
+        if deleted:
+            self._reconciler.forget(key)
+        elif not self._reconciler.is_echo(key, (meta["resourceVersion"], meta["generation"])):
             self._queue.add(key)
 
     def child_changed(self, body: Mapping[str, Any]) -> None:

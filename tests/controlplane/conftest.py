@@ -1,0 +1,60 @@
+"""One control plane for the session, and the operator as its own process on it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster import ClusterError, ControlPlane
+from controlplane.operating import ACCOUNT, Lab, Operator, until
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """A control plane whose pods are played; Jobs end when a test says how."""
+    with ControlPlane(f"pytest-{os.getpid()}", hold_jobs=True) as plane:
+        plane.kubectl(
+            "apply", "--server-side", "-f", str(ROOT / "crds" / "speculativemodels.yaml")
+        )
+        until(lambda: known(plane), "a known definition")
+        yield plane
+
+
+def known(plane: ControlPlane) -> bool:
+    """Whether the API server serves the resource: some moments after it took the definition."""
+    try:
+        plane.kubectl("get", "specm", "-n", "default")
+    except ClusterError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    """What manifests/install holds, but for the pod: the operator runs beside the cluster."""
+    rendered = control_plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
+    objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
+    control_plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+    return control_plane
+
+
+@pytest.fixture(scope="session")
+def operator(
+    installed: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """The operator with nothing but the rights of its shipped role."""
+    account = installed.service_account(*ACCOUNT)
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with Operator(account, log) as process:
+        yield process
+
+
+@pytest.fixture
+def lab(operator: Operator, installed: ControlPlane) -> Iterator[Lab]:
+    """A namespace of the test's own in which the operator works."""
+    with Lab(installed, operator) as lab:
+        yield lab

@@ -1,0 +1,257 @@
+"""The operator as a process, and a namespace in which a test plays what nodes would do."""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import yaml
+
+from cluster import ClusterError, ControlPlane
+from specdec.api import names
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+ACCOUNT = ("specdec-system", "specdec-operator")
+WRITES = ("apply", "apply_status", "create", "delete")
+POD_JOB = "batch.kubernetes.io/job-name"
+
+
+def until(check: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 60) -> T:
+    """What `check` returns as soon as it is true; `what` tells what was missing."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds:g} s: {text}")
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Operator:
+    """`kopf run` with a kubeconfig; its metrics tell what it did."""
+
+    def __init__(self, kubeconfig: Path, log: Path, **environment: str) -> None:
+        self.log = log
+        self._kubeconfig = kubeconfig
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._health = self._metrics = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._health, self._metrics = free_port(), free_port()
+        argv = [
+            *(sys.executable, "-m", "kopf", "run", "--standalone", "--all-namespaces"),
+            *("--log-format=json", f"--liveness=http://127.0.0.1:{self._health}/healthz"),
+            "--module=specdec.handlers",
+        ]
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self._kubeconfig),
+            "SPECDEC_METRICS_PORT": str(self._metrics),
+            **self._environment,
+        }
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log)
+        until(lambda: self.healthy() == 200, lambda: f"a healthy operator: {self.words()}")
+
+    def stop(self) -> int:
+        """End it as the kubelet does; returns its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(how)
+        return process.wait(timeout=40)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def words(self) -> str:
+        return self.log.read_text()[-4000:]
+
+    def healthy(self) -> int:
+        """The probe's HTTP status; 0 when nobody answers."""
+        assert self._process is not None
+        assert self._process.poll() is None, f"the operator ended: {self.words()}"
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health}/healthz") as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+        except OSError:
+            return 0
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have the labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        taken = [
+            line
+            for line in lines
+            if line.split("{")[0].split(" ")[0] == name and all(w in line for w in wanted)
+        ]
+        return sum(float(line.rpartition(" ")[2]) for line in taken)
+
+    def reconciles(self) -> float:
+        return self.metric("specdec_reconciles_total")
+
+    def writes(self) -> float:
+        return sum(self.metric("specdec_api_requests_total", verb=verb) for verb in WRITES)
+
+    def resident_mib(self) -> float:
+        """Resident memory of the process."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
+
+class Lab:
+    """A namespace; Jobs and pods in it do what a test says."""
+
+    def __init__(self, plane: ControlPlane, operator: Operator) -> None:
+        self.plane = plane
+        self.operator = operator
+        self.namespace = f"lab-{secrets.token_hex(4)}"
+
+    def __enter__(self) -> Self:
+        self.plane.kubectl("create", "namespace", self.namespace)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.plane.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> str:
+        return self.plane.kubectl("-n", self.namespace, *args, stdin=stdin)
+
+    def apply(self, *bodies: Object) -> None:
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(bodies))
+
+    def patch(self, kind: str, name: str, change: Object) -> None:
+        self.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(change))
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """The object, or None when it does not exist."""
+        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+        found: Object | None = json.loads(text) if text.strip() else None
+        return found
+
+    def all(self, kind: str, selector: str = "") -> list[Object]:
+        text = self.kubectl("get", kind, "-o", "json", *(["-l", selector] if selector else []))
+        items: list[Object] = json.loads(text)["items"]
+        return items
+
+    def condition(self, name: str, kind: str = "Ready") -> Object:
+        """One condition of a SpeculativeModel; empty when there is none yet."""
+        body = self.get("specm", name) or {}
+        found = body.get("status", {}).get("conditions", [])
+        return next((c for c in found if c["type"] == kind), {})
+
+    def wait(
+        self, name: str, kind: str = "Ready", status: str = "True", reason: str = "", s: float = 60
+    ) -> Object:
+        """The condition once it has this status and, if given, this reason."""
+
+        def check() -> Object | None:
+            found = self.condition(name, kind)
+            right = found.get("status") == status and reason in ("", found.get("reason"))
+            return found if right else None
+
+        return until(check, lambda: f"{kind}={status}/{reason}: {self.story(name)}", s)
+
+    def story(self, name: str) -> str:
+        """What the resource says of itself, for a failed test."""
+        body = self.get("specm", name) or {}
+        lines = [
+            f"{c['type']}={c['status']} {c['reason']}: {c['message']}"
+            for c in body.get("status", {}).get("conditions", [])
+        ]
+        return "\n  ".join(["", *lines, self.operator.words()])
+
+    def jobs(self, component: str) -> list[str]:
+        """Names of the living Jobs of a component, sorted."""
+        found = self.all("jobs", f"{names.COMPONENT}={component}")
+        return sorted(
+            j["metadata"]["name"] for j in found if "deletionTimestamp" not in j["metadata"]
+        )
+
+    def job(self, component: str, known: tuple[str, ...] = ()) -> str:
+        """The one Job of a component besides the known ones, as soon as it is there."""
+
+        def check() -> str | None:
+            fresh = [name for name in self.jobs(component) if name not in known]
+            assert len(fresh) <= 1, fresh
+            return fresh[0] if fresh else None
+
+        return until(check, f"a {component} Job in {self.namespace}: {self.operator.words()}")
+
+    def finish(self, job: str, message: Object | str, exit_code: int = 0) -> None:
+        """Let the running pod of a Job end with a termination message."""
+        text = message if isinstance(message, str) else json.dumps(message)
+        pod = until(lambda: self._running(job), f"a running pod of Job {job}")
+        self.plane.finish(self.namespace, pod, message=text, exit_code=exit_code)
+
+    def _running(self, job: str) -> str | None:
+        for pod in self.all("pods", f"{POD_JOB}={job}"):
+            with contextlib.suppress(KeyError):
+                if pod["status"]["phase"] == "Running":
+                    return str(pod["metadata"]["name"])
+        return None
+
+    def gone(self, kind: str, name: str) -> bool:
+        return self.get(kind, name) is None
+
+    def refused(self, *args: str) -> str:
+        """The words with which a kubectl call is refused."""
+        try:
+            self.kubectl(*args)
+        except ClusterError as error:
+            return str(error)
+        raise AssertionError(f"kubectl {' '.join(args)} was not refused")

@@ -1,0 +1,127 @@
+"""A simulation of the Jobs of a resource: the results their programs would have left."""
+
+import copy
+from typing import Any
+
+from controlplane.operating import Lab, Object, until
+from specdec.api import names
+
+LIMITS = {"maxBatchSize": 16, "maxInputLen": 256, "maxSeqLen": 512, "maxNumTokens": 4096}
+FACTS = {
+    "architecture": "LlamaForCausalLM",
+    "vocabSize": 1024,
+    "hiddenSize": 128,
+    "layers": 4,
+    "heads": 4,
+    "kvHeads": 4,
+    "maxPosition": 1024,
+    "dtype": "float32",
+    "tokenizer": "0123456789ab",
+    "eos": 0,
+}
+
+
+def resource(name: str, **changes: Any) -> Object:
+    """A DraftTarget pair on a claim of its own; changes replace members of the spec."""
+    source = {"pvc": {"claimName": "pair", "path": "target"}}
+    draft = {"pvc": {"claimName": "pair", "path": "draft"}}
+    spec: Object = {
+        "runtime": {"backend": "Reference"},
+        "target": {"source": source, "limits": dict(LIMITS), "gpu": {"deviceIds": [0]}},
+        "speculation": {
+            "method": "DraftTarget",
+            "maxDraftTokens": 8,
+            "draftTokens": 4,
+            "draftTarget": {
+                "draft": {"source": draft, "limits": dict(LIMITS), "gpu": {"deviceIds": [1]}}
+            },
+        },
+        "storage": {"size": "1Gi", "accessMode": "ReadWriteMany"},
+        "serving": {
+            # Spelled in ways that the server spells differently.
+            "resources": {
+                "requests": {"cpu": "0.1", "memory": "1024Mi"},
+                "limits": {"memory": "2048Mi"},
+            },
+            "drain": {"timeoutSeconds": 5},
+        },
+    }
+    return {
+        "apiVersion": "specdec.dev/v1alpha1",
+        "kind": "SpeculativeModel",
+        "metadata": {"name": name},
+        "spec": {**spec, **copy.deepcopy(changes)},
+    }
+
+
+def claim(name: str) -> Object:
+    """A claim that one of the cluster's volumes satisfies."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+def fetched(lab: Lab, known: tuple[str, ...] = (), **members: Any) -> str:
+    """Let the fetch Job end well; returns its name."""
+    job = lab.job("fetch", known)
+    lab.finish(job, {**fetch_result(), **members})
+    return job
+
+
+def fetch_result() -> Object:
+    models = {
+        role: {
+            "digest": names.digest(role),
+            "revision": "",
+            "bytes": 1000,
+            "facts": FACTS,
+        }
+        for role in ("target", "draft")
+    }
+    return {"models": models, "compatible": True, "findings": [], "engines": []}
+
+
+def built(lab: Lab, job: str) -> None:
+    """Let one build Job end well."""
+    engine = {"key": "0" * 64, "bytes": 1000, "seconds": 1.5, "maxDraftLen": 8, "vocabSize": 1024}
+    lab.finish(job, {"engine": engine})
+
+
+def published(lab: Lab, known: tuple[str, ...] = ()) -> str:
+    """Let the publish Job end well; returns its name."""
+    job = lab.job("publish", known)
+    lab.finish(job, {"repository": {"hash": "0" * 64, "files": 20}})
+    return job
+
+
+def serve(lab: Lab, name: str, **changes: Any) -> Object:
+    """A resource from nothing to Ready; returns it."""
+    lab.apply(claim("pair"), resource(name, **changes))
+    fetched(lab)
+    lab.wait(name, "Compatible")
+    lab.wait(name, "EnginesReady", "False", "Building")
+    for job in lab.jobs("engine"):
+        built(lab, job)
+    published(lab)
+    lab.wait(name)
+    body = lab.get("specm", name)
+    assert body is not None
+    return body
+
+
+def at_rest(lab: Lab) -> tuple[float, float]:
+    """Reconciles and writes of the operator once both have stood still for two seconds."""
+    seen: list[tuple[float, float]] = []
+
+    def still() -> tuple[float, float] | None:
+        seen.append((lab.operator.reconciles(), lab.operator.writes()))
+        last = seen[-20:]  # of ten looks a second
+        return last[0] if len(last) == 20 and len(set(last)) == 1 else None
+
+    return until(still, lambda: f"an operator at rest: {seen[-3:]} {lab.operator.words()}")

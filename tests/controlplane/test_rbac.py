@@ -1,0 +1,90 @@
+"""What the operator's account may do, and that its manifests pass a real API server."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster import ClusterError, ControlPlane
+from controlplane.operating import ACCOUNT
+
+pytestmark = pytest.mark.controlplane
+
+ROOT = Path(__file__).parents[2]
+INSTALL = ROOT / "manifests" / "install"
+
+MAY = [
+    "list speculativemodels.specdec.dev",
+    "patch speculativemodels.specdec.dev/status",
+    "create jobs.batch",
+    "delete jobs.batch",
+    "delete configmaps",
+    "patch deployments.apps",
+    "list pods",
+    "create events.events.k8s.io",
+]
+MAY_NOT = [
+    "get secrets",
+    "list secrets",
+    "watch secrets",
+    "update speculativemodels.specdec.dev",
+    "patch speculativemodels.specdec.dev",
+    "delete speculativemodels.specdec.dev",
+    "delete persistentvolumeclaims",
+    "delete deployments.apps",
+    "create pods",
+    "delete pods",
+    "create pods/exec",
+    "get pods/log",
+    "list nodes",
+    "create clusterroles.rbac.authorization.k8s.io",
+    "impersonate serviceaccounts",
+    "create serviceaccounts/token",
+    "list namespaces",
+]
+
+
+def allowed(plane: ControlPlane, what: str) -> bool:
+    """Whether the API server lets the operator's service account do `verb resource`."""
+    verb, resource = what.split()
+    argv = ("auth", "can-i", verb, resource, "--all-namespaces", "-q")
+    try:
+        plane.kubectl(*argv, user=plane.service_account(*ACCOUNT))
+    except ClusterError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("what", MAY)
+def test_the_operator_may(installed: ControlPlane, what: str) -> None:
+    assert allowed(installed, what)
+
+
+@pytest.mark.parametrize("what", MAY_NOT)
+def test_the_operator_may_not(installed: ControlPlane, what: str) -> None:
+    assert not allowed(installed, what)
+
+
+def test_the_deployment_passes_the_restricted_pod_security(installed: ControlPlane) -> None:
+    """Created for real: a violation is a warning of the Deployment and a refusal of its pod."""
+    rendered = installed.kubectl("kustomize", str(INSTALL))
+    found = [o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment"]
+    template = found[0]["spec"]["template"]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "name": "trial", "namespace": ACCOUNT[0]},
+        "spec": template["spec"],
+    }
+    installed.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod))
+    loose = {**pod, "spec": {**pod["spec"], "hostNetwork": True}}
+    with pytest.raises(ClusterError, match="violates PodSecurity"):
+        installed.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(loose))
+
+
+def test_jobs_run_from_the_image_that_the_operator_runs_from(installed: ControlPlane) -> None:
+    rendered = installed.kubectl("kustomize", str(INSTALL))
+    found = next(o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment")
+    container = found["spec"]["template"]["spec"]["containers"][0]
+    environment = {e["name"]: e["value"] for e in container["env"]}
+    assert environment["SPECDEC_OPERATOR_IMAGE"] == container["image"]

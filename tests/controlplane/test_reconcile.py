@@ -1,0 +1,108 @@
+"""The running operator on a real API server: to Ready, at rest, repaired, suspended, deleted."""
+
+import json
+
+import pytest
+
+from controlplane.operating import Lab, until
+from controlplane.pipeline import at_rest, claim, resource, serve
+from specdec.api import names
+
+pytestmark = pytest.mark.controlplane
+
+CHILDREN = ("deployment", "service", "job", "configmap", "pvc", "pod")
+
+
+def ours(lab: Lab) -> set[str]:
+    """Kind and name of everything in the namespace that the operator made."""
+    items = lab.all(",".join(CHILDREN), f"{names.MANAGED_BY}={names.MANAGER}")
+    return {f"{item['kind']} {item['metadata']['name']}" for item in items}
+
+
+def test_a_resource_becomes_ready_and_an_unchanged_one_is_not_written_again(lab: Lab) -> None:
+    body = serve(lab, "pair")
+    status = body["status"]
+    assert [c["type"] for c in status["conditions"]][-1] == "Ready"
+    assert {c["status"] for c in status["conditions"]} == {"True"}
+    assert status["phase"] == "Serving"
+    assert status["observedGeneration"] == body["metadata"]["generation"]
+    scale = json.loads(lab.kubectl("get", "specm", "pair", "--subresource=scale", "-o", "json"))
+    assert scale["status"]["replicas"] == 1
+
+    reconciles, writes = at_rest(lab)
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")
+    assert at_rest(lab)[1] == writes, f"an unchanged resource was written: {lab.operator.words()}"
+
+    events = lab.all("events.events.k8s.io")
+    told = [e for e in events if e.get("reportingController") == "specdec.dev/operator"]
+    assert [e["action"] for e in told].count("Ready") == 1
+    assert {"Fetched", "Built", "Published", "PodsReady", "Serving"} <= {e["reason"] for e in told}
+    assert "specm" not in ours(lab)
+    for item in lab.all(",".join(CHILDREN[:5]), names.MODEL):
+        assert item["metadata"]["ownerReferences"][0]["name"] == "pair"
+        assert not item["metadata"].get("finalizers", []) or item["kind"] != "Deployment"
+    assert "finalizers" not in body["metadata"]
+    assert lab.operator.resident_mib() < 120
+
+
+def test_children_that_are_deleted_or_changed_by_hand_come_back(lab: Lab) -> None:
+    serve(lab, "pair")
+    at_rest(lab)
+    lab.kubectl("delete", "service,deployment", "pair")
+    until(lambda: lab.get("service", "pair") and lab.get("deployment", "pair"), "both again")
+    lab.wait("pair")
+
+    at_rest(lab)
+    lab.patch(
+        "service", "pair", {"spec": {"selector": {"app": "mine"}}, "metadata": {"labels": {}}}
+    )
+    lab.patch("deployment", "pair", {"spec": {"replicas": 3}})
+
+    def repaired() -> bool:
+        service, deployment = lab.get("service", "pair"), lab.get("deployment", "pair")
+        assert service is not None
+        assert deployment is not None
+        selector = service["spec"]["selector"]
+        return deployment["spec"]["replicas"] == 1 and names.INSTANCE in selector
+
+    until(repaired, "the Service's selector and the Deployment's replicas as wanted")
+
+
+def test_suspend_frees_the_pods_and_keeps_what_was_made(lab: Lab) -> None:
+    serve(lab, "pair")
+    jobs = [*lab.jobs("fetch"), *lab.jobs("engine"), *lab.jobs("publish")]
+    lab.patch("specm", "pair", {"spec": {"suspend": True}})
+    lab.wait("pair", "Ready", "False", "Suspended")
+    until(lambda: not lab.all("pods", f"{names.COMPONENT}=server"), "no serving pod")
+    assert [*lab.jobs("fetch"), *lab.jobs("engine"), *lab.jobs("publish")] == jobs
+    assert lab.get("pvc", "pair-models") is not None
+
+    lab.patch("specm", "pair", {"spec": {"suspend": False}})
+    lab.wait("pair")
+    assert lab.jobs("engine") == [j for j in jobs if j.startswith("engine-")]
+
+
+def test_suspend_ends_jobs_that_run(lab: Lab) -> None:
+    lab.apply(claim("pair"), resource("pair"))
+    lab.job("fetch")
+    lab.patch("specm", "pair", {"spec": {"suspend": True}})
+    until(lambda: not lab.jobs("fetch"), "no fetch Job")
+    lab.wait("pair", "Ready", "False", "Suspended")
+
+
+def test_deletion_takes_every_child_along_and_leaves_the_claim_of_the_sources(lab: Lab) -> None:
+    serve(lab, "pair")
+    assert len(ours(lab)) >= 8
+    lab.kubectl("delete", "specm", "pair", "--wait=true")
+    until(lambda: not ours(lab), lambda: f"nothing left of {ours(lab)}", seconds=30)
+    source = lab.get("pvc", "pair")
+    assert source is not None
+    assert "deletionTimestamp" not in source["metadata"]
+
+
+def test_an_existing_claim_outlives_the_resource(lab: Lab) -> None:
+    serve(lab, "pair", storage={"existingClaim": "pair"})
+    lab.kubectl("delete", "specm", "pair", "--wait=true")
+    until(lambda: not ours(lab), lambda: f"nothing left of {ours(lab)}", seconds=30)
+    assert lab.get("pvc", "pair") is not None

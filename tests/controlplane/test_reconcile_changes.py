@@ -1,0 +1,123 @@
+"""Changed specs, shared engines and an operator that dies: nothing is built twice or lost."""
+
+import pytest
+
+from controlplane.operating import Lab, until
+from controlplane.pipeline import built, claim, fetched, published, resource, serve
+from specdec.api import names
+
+pytestmark = pytest.mark.controlplane
+
+
+def test_another_default_draft_length_builds_nothing(lab: Lab) -> None:
+    before = serve(lab, "pair")
+    jobs, publish = lab.jobs("engine"), lab.job("publish")
+    lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": 6}}})
+    published(lab, (publish,))
+    lab.wait("pair")
+    after = until(lambda: newer(lab, before["metadata"]["generation"]), lambda: lab.story("pair"))
+    assert lab.jobs("engine") == jobs
+    assert after["status"]["engines"] == before["status"]["engines"]
+    assert after["status"]["repository"] != before["status"]["repository"]
+
+
+def newer(lab: Lab, generation: int) -> dict[str, object] | None:
+    """The resource once a later generation of it is ready."""
+    body = lab.get("specm", "pair")
+    assert body is not None
+    status = body["status"]
+    ready = next(c for c in status["conditions"] if c["type"] == "Ready")
+    seen = status["observedGeneration"] > generation and ready["status"] == "True"
+    return body if seen else None
+
+
+def test_longer_sequences_build_new_engines_while_the_old_revision_serves(lab: Lab) -> None:
+    body = serve(lab, "pair")
+    jobs, publish = lab.jobs("engine"), lab.job("publish")
+    deployment = lab.get("deployment", "pair")
+    assert deployment is not None
+    longer = {"limits": {"maxSeqLen": 768}}
+    change = {"target": longer, "speculation": {"draftTarget": {"draft": longer}}}
+    lab.patch("specm", "pair", {"spec": change})
+    ready = lab.wait("pair", "Ready", "False", "Building")
+    assert "previous revision still serves" in ready["message"]
+    assert lab.condition("pair", "Available")["status"] == "True"
+    fresh = [job for job in lab.jobs("engine") if job not in jobs]
+    assert len(fresh) == 2
+    meanwhile = lab.get("deployment", "pair")
+    assert meanwhile is not None
+    assert meanwhile["metadata"]["generation"] == deployment["metadata"]["generation"]
+
+    for job in fresh:
+        built(lab, job)
+    published(lab, (publish,))
+    after = until(lambda: newer(lab, body["metadata"]["generation"]), lambda: lab.story("pair"))
+    assert after["status"]["repository"] != body["status"]["repository"]  # type: ignore[index]
+
+
+def test_two_resources_share_one_build_and_each_keeps_it_alive(lab: Lab) -> None:
+    shared = {"existingClaim": "pair"}
+    lab.apply(claim("pair"), resource("one", storage=shared), resource("two", storage=shared))
+    jobs = until(lambda: two(lab.jobs("fetch")), "a fetch Job of each")
+    for job in jobs:
+        fetched(lab, tuple(j for j in jobs if j != job))
+    engines = until(lambda: two(lab.jobs("engine")), "two engine Jobs")
+
+    def owned() -> bool:
+        found = [lab.get("job", name) for name in engines]
+        return all(j and len(j["metadata"]["ownerReferences"]) == 2 for j in found)
+
+    until(owned, lambda: f"two owners of each: {[lab.get('job', n) for n in engines]}")
+    config = lab.get("configmap", engines[0])
+    assert config is not None
+    assert {o["name"] for o in config["metadata"]["ownerReferences"]} == {"one", "two"}
+    assert lab.jobs("engine") == engines
+
+    lab.kubectl("delete", "specm", "one", "--wait=true")
+    until(lambda: not lab.all("jobs", f"{names.MODEL}=one"), "no Job of one")
+    assert lab.jobs("engine") == engines
+    for job in engines:
+        built(lab, job)
+    published(lab)
+    lab.wait("two")
+    lab.kubectl("delete", "specm", "two", "--wait=true")
+    until(lambda: not lab.jobs("engine"), "no engine Job", seconds=30)
+
+
+def two(jobs: list[str]) -> list[str] | None:
+    return jobs if len(jobs) == 2 else None
+
+
+def test_an_operator_that_dies_midway_goes_on_where_it_was(lab: Lab) -> None:
+    lab.apply(claim("pair"), resource("pair"))
+    fetched(lab)
+    lab.wait("pair", "EnginesReady", "False", "Building")
+    lab.operator.kill()
+    engines = lab.jobs("engine")
+    try:
+        for job in engines:  # they end while nobody looks
+            built(lab, job)
+    finally:
+        lab.operator.start()
+    published(lab)
+    lab.wait("pair")
+    assert lab.jobs("engine") == engines
+    assert len(lab.jobs("fetch")) == 1
+
+
+def test_results_outlive_their_jobs(lab: Lab) -> None:
+    serve(lab, "pair")
+    lab.kubectl("delete", "jobs", "--all", "--wait=true")
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    before = lab.operator.reconciles()
+    until(lambda: lab.operator.reconciles() > before, "another reconcile")
+    assert lab.condition("pair")["status"] == "True"
+    assert lab.jobs("fetch") + lab.jobs("engine") == []
+
+
+def test_a_stopped_operator_ends_at_once_and_cleanly(lab: Lab) -> None:
+    try:
+        assert lab.operator.stop() == 0
+    finally:
+        lab.operator.start()
+    assert lab.operator.healthy() == 200

@@ -1,0 +1,102 @@
+"""What goes wrong around the operator ends in a sentence on the right condition."""
+
+import pytest
+
+from controlplane.operating import Lab, until
+from controlplane.pipeline import built, claim, fetched, published, resource
+
+pytestmark = pytest.mark.controlplane
+
+
+def test_a_claim_that_does_not_exist_is_waited_for_by_name(lab: Lab) -> None:
+    lab.apply(claim("pair"), resource("pair", storage={"existingClaim": "nowhere"}))
+    found = lab.wait("pair", "StorageReady", "False", "ClaimNotFound")
+    assert "nowhere" in found["message"]
+    assert lab.jobs("fetch") == []
+    lab.apply(claim("nowhere"))
+    lab.wait("pair", "StorageReady", "True")
+
+
+def test_an_incompatible_pair_never_gets_a_build_job(lab: Lab) -> None:
+    lab.apply(claim("pair"), resource("pair"))
+    finding = {"code": "TokenizerMismatch", "message": "the draft has another tokenizer"}
+    fetched(lab, compatible=False, findings=[finding])
+    found = lab.wait("pair", "Compatible", "False", "TokenizerMismatch")
+    assert "another tokenizer" in found["message"]
+    lab.wait("pair", "Ready", "False", "TokenizerMismatch")
+    assert lab.jobs("engine") == []
+
+
+def test_a_failed_fetch_says_why_and_how_to_go_on(lab: Lab) -> None:
+    lab.apply(claim("pair"), resource("pair"))
+    job = lab.job("fetch")
+    error = {"reason": "CheckpointCorrupt", "message": "target: model.safetensors is cut off"}
+    lab.finish(job, {"error": error}, exit_code=2)
+    found = lab.wait("pair", "ModelsFetched", "False", "CheckpointCorrupt")
+    assert "model.safetensors is cut off" in found["message"]
+    assert f"kubectl delete job {job}" in found["message"]
+
+    lab.kubectl("delete", "job", job)
+    again = until(lambda: lab.jobs("fetch"), "another try")
+    assert again == [job]
+    fetched(lab)
+    lab.wait("pair", "Compatible")
+
+
+def test_what_the_server_refuses_is_said_in_its_words(lab: Lab) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "no-jobs"},
+        "spec": {"hard": {"count/jobs.batch": "0"}},
+    }
+    lab.apply(claim("pair"), quota)
+    until(
+        lambda: (lab.get("resourcequota", "no-jobs") or {}).get("status", {}).get("hard"),
+        "a quota in force",
+    )
+    lab.apply(resource("pair"))
+    found = lab.wait("pair", "ModelsFetched", "False", "Rejected")
+    assert "exceeded quota: no-jobs" in found["message"]
+    lab.wait("pair", "Ready", "False", "Rejected")
+    lab.kubectl("delete", "resourcequota", "no-jobs")
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    lab.job("fetch")
+
+
+def test_an_object_of_somebody_else_is_never_taken_over(lab: Lab) -> None:
+    container = {"name": "web", "image": "web"}
+    theirs = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "pair"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [container]},
+            },
+        },
+    }
+    lab.apply(theirs, claim("pair"), resource("pair"))
+    fetched(lab)
+    for job in until(lambda: lab.jobs("engine"), "engine Jobs"):
+        built(lab, job)
+    published(lab)
+    found = lab.wait("pair", "Available", "False", "Rejected")
+    assert "Deployment pair exists and was not made for SpeculativeModel pair" in found["message"]
+    live = lab.get("deployment", "pair")
+    assert live is not None
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "web"
+    assert "ownerReferences" not in live["metadata"]
+
+    lab.kubectl("delete", "deployment", "pair")
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    lab.wait("pair")
+
+
+def test_the_probe_and_the_metrics_answer(lab: Lab) -> None:
+    assert lab.operator.healthy() == 200
+    assert lab.operator.metric("specdec_queue_depth") >= 0
+    assert lab.operator.metric("specdec_reconcile_duration_seconds_count") > 0
+    assert lab.operator.metric("specdec_reconcile_errors_total", kind="bug") == 0
