@@ -97,13 +97,23 @@ def read_checkpoint(folder: Path) -> Params:
     return {name: jnp.asarray(value, jnp.float32) for name, value in stored.items()}
 
 
+def draft_state(out: Path, work: Path) -> Path:
+    """Where the training of the draft for the target in `out` is kept."""
+    return work / f"draft-{sha256(out / 'target' / 'model.safetensors')[:12]}.npz"
+
+
+def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Store named arrays as one `.npz`, complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.stem}.partial.npz")
+    np.savez(partial, **arrays)
+    os.replace(partial, path)
+
+
 def save_state(path: Path, state: Any, step: int) -> None:
     """Store every leaf of the training state, and how many steps are done."""
     leaves = {f"leaf{index}": np.asarray(x) for index, x in enumerate(jax.tree.leaves(state))}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}.partial.npz")
-    np.savez(partial, step=step, **leaves)
-    os.replace(partial, path)
+    save_arrays(path, {**leaves, "step": np.asarray(step)})
 
 
 def load_state(path: Path, like: Any) -> tuple[Any, int]:

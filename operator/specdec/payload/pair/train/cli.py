@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from .checkpoint import read_checkpoint, write_bytes, write_checkpoint
+from .checkpoint import draft_state, read_checkpoint, write_bytes, write_checkpoint
 from .data import Corpus, cut_prompts, encode, read_corpus, train_tokenizer
-from .distil import corpus_lessons, generated_lessons, train_draft
+from .distil import lessons, train_draft
 from .evaluate import write_figures, write_prompts
 from .model import DRAFT, TARGET
 from .target import train_target
@@ -47,8 +47,8 @@ def parser() -> argparse.ArgumentParser:
         "--source", type=Path, help="Python files; default: this Python's library"
     )
     options.add_argument("--target-steps", type=int, default=2000)
-    options.add_argument("--draft-steps", type=int, default=6000)
-    options.add_argument("--rows", type=int, default=4096, help="continuations to distil from")
+    options.add_argument("--draft-steps", type=int, default=2500)
+    options.add_argument("--rows", type=int, default=2048, help="continuations to distil from")
     return options
 
 
@@ -77,9 +77,11 @@ def make_draft(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -
     """Let the target teach the draft and write its checkpoint."""
     tokens = encode(tokenizer, list(corpus.train.values()))
     target = read_checkpoint(args.out / "target")
-    lessons = generated_lessons(target, tokens, args.rows, say)
-    lessons = lessons.joined(corpus_lessons(target, tokens, args.rows // 2))
-    params = train_draft(lessons, args.draft_steps, args.work / "draft.npz", say)
+    # Named by the target, so that a retrained one never meets its predecessor's lessons.
+    state_file = draft_state(args.out, args.work)
+    lessons_file = state_file.with_name(f"lessons-{state_file.name}")
+    taught = lessons(target, tokens, args.rows, lessons_file, say)
+    params = train_draft(taught, args.draft_steps, state_file, say)
     write_checkpoint(args.out / "draft", params, DRAFT, tokenizer)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from .checkpoint import read_checkpoint, sha256, write_bytes, write_json
+from .checkpoint import draft_state, read_checkpoint, sha256, write_bytes, write_json
 from .data import Corpus, encode
 from .model import DRAFT, TARGET, Params, Shape, empty_cache, forward, step
 from .target import held_out_loss
@@ -206,7 +206,10 @@ def write_figures(out: Path, work: Path, corpus: Corpus, tokenizer: Tokenizer) -
                 sum(len(text.encode()) for text in corpus.held_out.values()) / len(held_out), 2
             ),
         },
-        "training": {name: _steps_done(work / f"{name}.npz") for name in ("target", "draft")},
+        "training": {
+            "target": {"steps": _steps_done(work / "target.npz")},
+            "draft": {"steps": _steps_done(draft_state(out, work))},
+        },
         "held_out": {
             "target": held_out_loss(target, held_out, TARGET),
             "draft": held_out_loss(draft, held_out, DRAFT),
@@ -234,6 +237,6 @@ def _shipped(out: Path) -> list[Path]:
     return sorted([*(out / "target").iterdir(), *(out / "draft").iterdir(), out / "prompts.jsonl"])
 
 
-def _steps_done(state_file: Path) -> dict[str, int]:
+def _steps_done(state_file: Path) -> int:
     with np.load(state_file) as stored:
-        return {"steps": int(stored["step"])}
+        return int(stored["step"])

@@ -33,7 +33,7 @@ class Plan:
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
     warmup: int = 40
-    cooldown: float = 0.6
+    cooldown: float = 0.55
     report_every: int = 20
     save_every: int = 100
 
