@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import yaml
+from typing_extensions import override
 
 from golden.world import World
 from specdec.stages import backends, repository
@@ -83,6 +84,7 @@ def _render(plan: RepositoryPlan) -> dict[str, str]:
 class _Dumper(yaml.SafeDumper):
     """YAML for reviewers: no anchors, texts in blocks."""
 
+    @override
     def ignore_aliases(self, data: Any) -> bool:
         return True
 

@@ -205,6 +205,7 @@ class World:
             if self.deployment is not None:
                 self.serve()
             if self.last is not None and self.last.requeue_after is None:
+                self.step()
                 return
         raise AssertionError(f"still busy: {self.cr['status']}")
 

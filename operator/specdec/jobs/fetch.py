@@ -2,7 +2,8 @@
 
 Each lands in `checkpoints/<digest>`, where the digest is that of its content: whatever its source,
 an equal checkpoint is there once. It is filled in a hidden directory beside it, which survives a
-killed Job so that the next one resumes, and renamed when it is whole and inspected.
+killed Job so that the next one downloads only the files that are missing, and renamed when it is
+whole and inspected.
 """
 
 import argparse
@@ -103,6 +104,9 @@ def _from_hub(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fetche
             return _seen(known, snapshot.commit)
         scratch = checkpoints / f".download-{key}"
         scratch.mkdir(exist_ok=True)
+        for half in scratch.rglob("*.incomplete"):
+            # The hub's client names these by process: nothing can go on with a killed one's.
+            half.unlink()
         arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
         volume.require_space(checkpoints, snapshot.bytes - arrived)
         hub.download(repository, snapshot, scratch)

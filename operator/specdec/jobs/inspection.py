@@ -24,7 +24,8 @@ def inspect(folder: Path) -> dict[str, Any]:
         JobError: CheckpointCorrupt or UnsupportedArchitecture.
     """
     config = _json(folder, "config.json")
-    architecture = (config.get("architectures") or ["(none)"])[0]
+    stated = config.get("architectures")
+    architecture = str(stated[0])[:80] if isinstance(stated, list) and stated else "(none)"
     if architecture not in architectures():
         raise JobError(
             "UnsupportedArchitecture",
@@ -32,16 +33,16 @@ def inspect(folder: Path) -> dict[str, Any]:
             f"{', '.join(sorted(architectures()))}: choose another checkpoint",
         )
     check_weights(folder)
-    heads = config.get("num_attention_heads")
+    heads = _number(config, "num_attention_heads")
     return {
         "architecture": architecture,
-        "vocabSize": config.get("vocab_size"),
-        "hiddenSize": config.get("hidden_size"),
-        "layers": config.get("num_hidden_layers"),
+        "vocabSize": _number(config, "vocab_size"),
+        "hiddenSize": _number(config, "hidden_size"),
+        "layers": _number(config, "num_hidden_layers"),
         "heads": heads,
-        "kvHeads": config.get("num_key_value_heads", heads),
-        "maxPosition": config.get("max_position_embeddings"),
-        "dtype": config.get("dtype") or config.get("torch_dtype"),
+        "kvHeads": _number(config, "num_key_value_heads", heads),
+        "maxPosition": _number(config, "max_position_embeddings"),
+        "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
         "tokenizer": tokenizer_hash(folder),
         "eos": _token(folder, config, "eos_token_id"),
         "bos": _token(folder, config, "bos_token_id"),
@@ -77,19 +78,25 @@ def tokenizer_hash(folder: Path) -> str:
         JobError: CheckpointCorrupt when there is no tokenizer.
     """
     if (folder / "tokenizer.json").is_file():
-        tokenizer = _json(folder, "tokenizer.json")
-        model = tokenizer.get("model", {})
-        # Two spellings of a merge: "a b" and ["a", "b"].
-        merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges") or []]
-        added = [
-            [t.get("id"), t.get("content"), t.get("special")]
-            for t in tokenizer.get("added_tokens") or []
-        ]
-        meaning = [model.get("vocab"), merges, added]
+        try:
+            meaning = _meaning(_json(folder, "tokenizer.json"))
+        except (AttributeError, TypeError) as error:
+            raise _corrupt(f"tokenizer.json cannot be read ({error})") from error
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:12]
     if (folder / "tokenizer.model").is_file():
         return hashlib.sha256((folder / "tokenizer.model").read_bytes()).hexdigest()[:12]
     raise _corrupt("it has neither tokenizer.json nor tokenizer.model")
+
+
+def _meaning(tokenizer: dict[str, Any]) -> list[Any]:
+    model = tokenizer.get("model", {})
+    # Two spellings of a merge: "a b" and ["a", "b"].
+    merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges") or []]
+    added = [
+        [token.get("id"), token.get("content"), token.get("special")]
+        for token in tokenizer.get("added_tokens") or []
+    ]
+    return [model.get("vocab"), merges, added]
 
 
 def _check_file(path: Path) -> None:
@@ -118,6 +125,16 @@ def _token(folder: Path, config: dict[str, Any], key: str) -> int | None:
     if isinstance(value, list):
         value = value[0] if value else None
     return value if isinstance(value, int) else None
+
+
+def _number(config: dict[str, Any], key: str, default: int | None = None) -> int:
+    """A size that every configuration states; only small plain values go into a result."""
+    value = config.get(key, default)
+    if value is None:
+        value = default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _corrupt(f"{key} in config.json is {str(value)[:40]!r}, not a positive number")
+    return value
 
 
 def _json(folder: Path, name: str) -> dict[str, Any]:

@@ -74,10 +74,13 @@ def shorten(value: Mapping[str, Any]) -> str:
     fitting = dict(value)
     while len(_encoded(fitting)) > LIMIT_BYTES and fitting.get("engines"):
         fitting["engines"] = fitting["engines"][: len(fitting["engines"]) // 2]
-    if len(_encoded(fitting)) > LIMIT_BYTES and "findings" in fitting:
-        fitting["findings"] = [_cut(finding, 300) for finding in fitting["findings"][:4]]
-    if len(_encoded(fitting)) > LIMIT_BYTES and "error" in fitting:
-        fitting["error"] = _cut(fitting["error"], 600)
+    for characters in (600, 300, 150, 75, 35):
+        if len(_encoded(fitting)) <= LIMIT_BYTES:
+            break
+        if "findings" in fitting:
+            fitting["findings"] = [_cut(f, characters) for f in fitting["findings"][:4]]
+        if "error" in fitting:
+            fitting["error"] = _cut(fitting["error"], characters)
     return _encoded(fitting).decode()
 
 

@@ -1,0 +1,184 @@
+"""Properties of the objects themselves; their full text is in the golden files."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golden.world import World, fetched, resource
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired import fetch, pod, repository, serving, storage
+from specdec.desired.pod import Container, Placement, Volume
+
+SHARED = Volume("models", "uid", single_node=False)
+LOCAL = Volume("models", "uid", single_node=True)
+CONTAINER = Container("c", "image", "IfNotPresent", ["run"])
+
+
+def model(**spec: Any) -> SpeculativeModel:
+    return SpeculativeModel.parse(resource(**spec))
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_the_kubelet_gives_back_every_argument_as_it_was(arguments: list[str]) -> None:
+    container = Container("c", "image", "Always", arguments)
+    command = pod.template(container, SHARED, {})["spec"]["containers"][0]["command"]
+    assert [expand(argument, {"HOME": "leak"}) for argument in command] == arguments
+
+
+def expand(text: str, env: dict[str, str]) -> str:
+    """The kubelet's rule: $$ is a $, $(NAME) is a variable if there is one."""
+    out, i = "", 0
+    while i < len(text):
+        if text.startswith("$$", i):
+            out, i = out + "$", i + 2
+        elif text.startswith("$(", i) and text.find(")", i) > 0:
+            end = text.index(")", i)
+            name = text[i + 2 : end]
+            out, i = out + env.get(name, f"$({name})"), end + 1
+        else:
+            out, i = out + text[i], i + 1
+    return out
+
+
+@given(st.text(), st.text(), st.text())
+def test_hostile_sources_reach_the_job_as_they_are(path: str, repo: str, revision: str) -> None:
+    hub = {"repo": repo, "revision": revision or "main"}
+    cr = resource()
+    cr["spec"]["target"]["source"] = {"huggingFace": hub}
+    draft = cr["spec"]["speculation"]["draftTarget"]["draft"]
+    draft["source"] = {"pvc": {"claimName": "c", "path": path}}
+    job = fetch.job(SpeculativeModel.parse(cr), SHARED, "image")
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[:4] == ["python", "-m", "specdec.jobs.fetch", "--plan"]
+    plan = json.loads(expand(command[4], {}))
+    assert plan["models"]["draft"]["pvc"]["path"] == path
+    assert plan["models"]["target"]["huggingFace"].get("repo", "") == repo
+
+
+def test_a_single_node_volume_keeps_its_pods_together() -> None:
+    mine = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"mine": 1}]}}
+    spec = pod.template(CONTAINER, LOCAL, {}, Placement(affinity=mine))["spec"]
+    terms = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms[0] == {"mine": 1}
+    assert terms[1]["labelSelector"]["matchLabels"] == {names.CLAIM: "models"}
+    assert mine["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == [{"mine": 1}]
+    assert "affinity" not in pod.template(CONTAINER, SHARED, {})["spec"]
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany"])
+def test_every_pod_of_a_claim_carries_its_label(mode: str) -> None:
+    world = World(resource(storage={"size": "1Gi", "accessMode": mode}))
+    world.settle()
+    templates = [o["spec"]["template"] for o in world.ever_applied.values() if is_workload(o)]
+    assert len(templates) == 5
+    for template in templates:
+        assert template["metadata"]["labels"][names.CLAIM] == "pair-models"
+        assert ("affinity" in template["spec"]) == (mode == "ReadWriteOnce")
+
+
+def is_workload(obj: dict[str, Any]) -> bool:
+    return obj["kind"] in ("Job", "Deployment")
+
+
+@given(st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True))
+def test_a_claim_of_any_length_has_a_label(claim: str) -> None:
+    label = names.claim_label(claim)
+    assert 1 <= len(label) <= 63
+
+
+def test_gpus_are_a_limit_beside_the_user_s() -> None:
+    limits = {"limits": {"memory": "1Gi"}}
+    assert pod.with_gpus(limits, 2) == {"limits": {"memory": "1Gi", "nvidia.com/gpu": "2"}}
+    assert pod.with_gpus(limits, 0) == limits
+
+
+def test_an_own_claim_is_what_was_asked_for() -> None:
+    wanted = {"size": "5Gi", "storageClassName": "", "accessMode": "ReadWriteMany"}
+    claim = storage.claim(model(storage=wanted))
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "5Gi"}},
+        "storageClassName": "",
+    }
+
+
+def test_distinct_paths_have_distinct_keys() -> None:
+    files = {"a/config.pbtxt": "1", "b/config.pbtxt": "2", "a-config.pbtxt": "3"}
+    data = repository.config_map(model(), "f" * 64, files, [])["data"]
+    assert len(data) == 4
+    assert all(len(key) < 253 for key in data)
+
+
+def test_a_repository_too_big_for_a_config_map_says_so() -> None:
+    with pytest.raises(ValueError, match="a ConfigMap holds"):
+        repository.config_map(model(), "f" * 64, {"big": "x" * (1 << 20)}, [])
+
+
+def test_the_repository_s_hash_follows_files_engines_and_volume() -> None:
+    revisions = {
+        repository.revision({"a": "1"}, [], SHARED),
+        repository.revision({"a": "2"}, [], SHARED),
+        repository.revision({"a": "1"}, [{"key": "k"}], SHARED),
+        repository.revision({"a": "1"}, [], Volume("models", "other", single_node=False)),
+    }
+    assert len(revisions) == 4
+
+
+def test_job_names_fit_into_a_label() -> None:
+    cr = resource()
+    cr["metadata"]["name"] = "m" * 40
+    world = World(cr)
+    world.settle()
+    assert all(len(name) <= 63 for name in world.jobs)
+
+
+def test_the_startup_budget_is_covered_by_the_probe() -> None:
+    revision = serving.Revision("f" * 64, "image")
+    spec = {"probes": {"startupBudgetSeconds": 61}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    probe = deployment["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] >= 61
+
+
+def test_pods_live_longer_than_they_drain() -> None:
+    revision = serving.Revision("f" * 64, "image")
+    spec = {"drain": {"timeoutSeconds": 77}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    template = deployment["spec"]["template"]["spec"]
+    assert "--exit-timeout-secs=77" in template["containers"][0]["command"]
+    assert template["terminationGracePeriodSeconds"] > 77 + 5
+
+
+def test_a_token_is_a_reference_and_never_a_value() -> None:
+    cr = resource()
+    secret = {"name": "hub", "key": "token"}
+    hub = {"huggingFace": {"repo": "a/b", "tokenSecretRef": secret}}
+    cr["spec"]["target"]["source"] = hub
+    spec = fetch.job(SpeculativeModel.parse(cr), SHARED, "i")["spec"]["template"]["spec"]
+    env = {e["name"]: e for e in spec["containers"][0]["env"]}
+    assert env["HF_TOKEN_TARGET"]["valueFrom"] == {"secretKeyRef": secret}
+    assert "hub" not in json.dumps(spec["containers"][0]["command"])
+
+
+def test_another_token_is_another_fetch_but_no_other_source() -> None:
+    crs = [resource(), resource()]
+    for cr, name in zip(crs, ("one", "two"), strict=True):
+        hub = {"repo": "a/b", "tokenSecretRef": {"name": name}}
+        cr["spec"]["target"]["source"] = {"huggingFace": hub}
+    one, two = (SpeculativeModel.parse(cr) for cr in crs)
+    assert fetch.job_name(one, SHARED) != fetch.job_name(two, SHARED)
+    target = one.spec.target
+    assert fetch.source_hash(target, SHARED) == fetch.source_hash(two.spec.target, SHARED)
+
+
+def test_what_is_applied_is_plain_json() -> None:
+    world = World(resource())
+    world.settle(lambda component: fetched() if component == "fetch" else {})
+    for obj in world.ever_applied.values():
+        assert json.loads(json.dumps(obj)) == obj
+        assert obj["metadata"]["ownerReferences"][0]["uid"] == "uid-pair"
+        assert obj["metadata"]["namespace"] == "demo"

@@ -1,0 +1,136 @@
+"""The few endpoints of a Hugging Face hub that a download needs, on the loopback."""
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+COMMIT = "c" * 40
+
+
+@dataclass
+class Hub:
+    """What the hub holds and how it misbehaves.
+
+    Attributes:
+        files: content by path of the one repository `acme/model`, revision `main`.
+        token: when set, everybody else is refused.
+        cut: after so many bytes of a file the connection breaks, once for each file.
+        requests: what was asked, in order: method, path, Range header.
+    """
+
+    files: dict[str, bytes]
+    token: str = ""
+    cut: int = 0
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
+    cut_files: set[str] = field(default_factory=set)
+    url: str = ""
+
+    def gets(self, name: str) -> list[str]:
+        """The Range headers of the downloads of one file."""
+        return [r for m, p, r in self.requests if m == "GET" and p.endswith(f"/{name}")]
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """Serve until the block ends."""
+    handler = type("Handler", (_Handler,), {"hub": hub})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: ClassVar[Hub]
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the test reads `Hub.requests`."""
+
+    def _answer(self, *, body: bool) -> None:
+        hub = self.hub
+        hub.requests.append((self.command, self.path, self.headers.get("Range", "")))
+        if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
+            self._send(401, b"", {})
+            return
+        api = re.fullmatch(
+            r"/api/models/acme/model(?:/(?:revision|tree)/([^/?]+))?(?:\?.*)?", self.path
+        )
+        if api:
+            self._info(api[1] or "main")
+            return
+        file = re.fullmatch(r"/acme/model/resolve/([^/]+)/(.+)", self.path)
+        if file and file[2] in hub.files:
+            self._file(file[2], hub.files[file[2]], body=body)
+            return
+        self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+
+    def _info(self, revision: str) -> None:
+        if revision not in ("main", COMMIT):
+            self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+            return
+        files = self.hub.files.items()
+        if "/tree/" in self.path:
+            tree: Any = [
+                {"type": "file", "path": n, "size": len(b), "oid": hashlib.sha1(b).hexdigest()}  # noqa: S324
+                for n, b in files
+            ]
+            self._send(200, json.dumps(tree).encode(), {})
+            return
+        siblings = [{"rfilename": name, "size": len(data)} for name, data in files]
+        info = {"id": "acme/model", "sha": COMMIT, "siblings": siblings}
+        self._send(200, json.dumps(info).encode(), {})
+
+    def _file(self, name: str, data: bytes, *, body: bool) -> None:
+        etag = hashlib.sha256(data).hexdigest()
+        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "Accept-Ranges": "bytes"}
+        start = 0
+        span = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        if span:
+            start = int(span[1])
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        hub = self.hub
+        if body and hub.cut and name not in hub.cut_files and len(data) > hub.cut:
+            hub.cut_files.add(name)
+            self._send(200, data[start:], headers, stop=hub.cut)
+            self.close_connection = True
+            return
+        self._send(206 if span else 200, data[start:], headers, body=body)
+
+    def _send(
+        self,
+        status: int,
+        data: bytes,
+        headers: dict[str, str],
+        *,
+        body: bool = True,
+        stop: int | None = None,
+    ) -> None:
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if body:
+            self.wfile.write(data[:stop])

@@ -1,0 +1,183 @@
+"""Checkpoints land on the volume whole or not at all, and say what they are."""
+
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.jobs import result
+from specdec.jobs.inspection import inspect
+from unit.jobs.checkpoints import claim, config, run, tensors, tokenizer, visible, write
+
+Told = Callable[[], dict[str, Any]]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    for role in ("target", "draft"):
+        write(tmp_path / "sources" / role / "model")
+    return tmp_path / "sources"
+
+
+def test_a_pair_from_claims(volume: Path, sources: Path, told: Told) -> None:
+    write(sources / "draft" / "model", **{"model.safetensors": tensors(b"\3\4" * 9)})
+    (volume / "engines" / ("e" * 64)).mkdir(parents=True)
+    (volume / "engines" / ("e" * 64) / "manifest.json").touch()
+    (volume / "engines" / ".half.tmp").mkdir()
+    (volume / "engines" / ".half.tmp" / "manifest.json").touch()
+
+    assert run({"target": claim(), "draft": claim()}, volume, sources) == 0
+
+    answer = told()
+    assert answer["compatible"] is True
+    assert answer["engines"] == ["e" * 16]
+    digests = [answer["models"][role]["digest"] for role in ("target", "draft")]
+    assert sorted(visible(volume)) == sorted(digests)
+    folder = volume / "checkpoints" / digests[0]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    assert stat.S_IMODE((folder / "config.json").stat().st_mode) == 0o644
+    facts = answer["models"]["target"]["facts"]
+    assert facts["architecture"] == "LlamaForCausalLM"
+    assert facts["vocabSize"] == 4
+    assert facts["eos"] == 0
+    assert len(facts["tokenizer"]) == 12
+
+
+def test_equal_checkpoints_are_there_once(volume: Path, sources: Path, told: Told) -> None:
+    assert run({"target": claim(), "draft": claim()}, volume, sources) == 0
+    assert run({"target": claim()}, volume, sources) == 0
+    assert len(visible(volume)) == 1
+    assert told()["models"]["target"]["bytes"] > 1000
+
+
+def test_an_unfit_pair_is_a_result(volume: Path, sources: Path, told: Told) -> None:
+    other = tokenizer({"<|endoftext|>": 0, "a": 2, "b": 1, "ab": 3})
+    write(sources / "draft" / "model", **{"tokenizer.json": other})
+
+    assert run({"target": claim(), "draft": claim()}, volume, sources) == 0
+
+    answer = told()
+    assert answer["compatible"] is False
+    assert [f["code"] for f in answer["findings"]] == ["TokenizerMismatch"]
+
+
+DAMAGE = [
+    ({"model.safetensors": tensors(b"\1\2" * 9)[:-1]}, "CheckpointCorrupt", "speaks of"),
+    ({"model.safetensors": b"\xff" * 64}, "CheckpointCorrupt", "no safetensors header"),
+    ({"model.safetensors": b""}, "CheckpointCorrupt", "0 bytes"),
+    ({"model.safetensors": b"\4\0\0\0\0\0\0\0nope"}, "CheckpointCorrupt", "cannot be read"),
+    ({"model.safetensors": None}, "CheckpointCorrupt", "convert its weights"),
+    (
+        {"model.safetensors.index.json": {"weight_map": {"a": "model-2.safetensors"}}},
+        "CheckpointCorrupt",
+        "model-2.safetensors is missing",
+    ),
+    ({"config.json": b"{"}, "CheckpointCorrupt", "config.json is not JSON"),
+    ({"config.json": []}, "CheckpointCorrupt", "not a JSON object"),
+    ({"config.json": None}, "CheckpointCorrupt", "no config.json"),
+    ({"config.json": config(vocab_size={"a": 1})}, "CheckpointCorrupt", "vocab_size"),
+    ({"config.json": config(architectures="Llama")}, "UnsupportedArchitecture", "(none)"),
+    ({"config.json": config(max_position_embeddings=0)}, "CheckpointCorrupt", "positive number"),
+    ({"tokenizer.json": None}, "CheckpointCorrupt", "neither tokenizer.json"),
+    ({"tokenizer.json": {"model": []}}, "CheckpointCorrupt", "tokenizer.json cannot be read"),
+    (
+        {"config.json": config(architectures=["MambaForCausalLM"])},
+        "UnsupportedArchitecture",
+        "MambaForCausalLM",
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "reason", "words"), DAMAGE)
+def test_a_damaged_checkpoint_ends_at_once_and_leaves_nothing(
+    files: dict[str, Any], reason: str, words: str, volume: Path, sources: Path, told: Told
+) -> None:
+    folder = sources / "target" / "model"
+    for path in folder.iterdir():
+        path.unlink()
+    write(folder, **files)
+
+    assert run({"target": claim()}, volume, sources) == result.PERMANENT
+
+    error = told()["error"]
+    assert error["reason"] == reason
+    assert words in error["message"]
+    assert visible(volume) == []
+
+
+@pytest.mark.parametrize("path", ["missing", "../draft/model", "/../../etc", "model/config.json"])
+def test_a_wrong_path_names_itself(path: str, volume: Path, sources: Path, told: Told) -> None:
+    assert run({"target": claim(path)}, volume, sources) == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] in ("SourceNotFound", "CheckpointCorrupt")
+    assert path in error["message"]
+
+
+def test_a_link_out_of_the_claim_is_not_followed(
+    tmp_path: Path, volume: Path, sources: Path, told: Told
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("{}")
+    (sources / "target" / "model" / "extra.json").symlink_to(secret)
+
+    assert run({"target": claim()}, volume, sources) == result.PERMANENT
+    assert "links out of the claim" in told()["error"]["message"]
+
+
+def test_hostile_paths_are_data(volume: Path, sources: Path, told: Told) -> None:
+    name = "a b'\"$(touch pwned)`id`;\n\\ <|>"
+    write(sources / "target" / name)
+    assert run({"target": claim(name)}, volume, sources) == 0
+    assert not Path("pwned").exists()
+    assert told()["compatible"] is True
+
+
+def test_a_full_volume_says_so_before_it_fills(
+    volume: Path, sources: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "specdec.jobs.volume.shutil.disk_usage", lambda _: type("U", (), {"free": 10})()
+    )
+    assert run({"target": claim()}, volume, sources) == result.TRANSIENT
+    error = told()["error"]
+    assert error["reason"] == "VolumeFull"
+    assert "enlarge the claim" in error["message"]
+    assert visible(volume) == []
+
+
+def test_a_copy_that_runs_out_of_space_leaves_nothing(
+    volume: Path, sources: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Path) -> Iterator[int]:
+        yield 1
+        raise OSError(28, "No space left on device", "model.safetensors")
+
+    monkeypatch.setattr("specdec.jobs.volume.copy", full)
+    assert run({"target": claim()}, volume, sources) == result.TRANSIENT
+    assert told()["error"]["reason"] == "VolumeFull"
+    assert [p for p in (volume / "checkpoints").iterdir() if p.is_dir()] == []
+
+
+def test_two_spellings_of_merges_are_one_tokenizer(tmp_path: Path) -> None:
+    one = write(tmp_path / "one")
+    other = tokenizer()
+    other["model"]["merges"] = [["a", "b"]]
+    two = write(tmp_path / "two", **{"tokenizer.json": other})
+    assert inspect(one) == inspect(two)
+
+
+def test_special_tokens_come_from_the_generation_settings_too(tmp_path: Path) -> None:
+    bare = config()
+    del bare["eos_token_id"]
+    folder = write(
+        tmp_path / "m", **{"config.json": bare, "generation_config.json": {"eos_token_id": [3, 2]}}
+    )
+    assert inspect(folder)["eos"] == 3
+    assert inspect(folder)["bos"] is None

@@ -1,0 +1,187 @@
+"""Checkpoints from a hub: resumed, found again, and refused with one sentence."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.jobs import result
+from unit.jobs.checkpoints import claim, config, run, tensors, tokenizer, visible
+from unit.jobs.fake_hub import COMMIT, Hub, serving
+
+Told = Callable[[], dict[str, Any]]
+
+
+def hub_files(**files: Any) -> dict[str, bytes]:
+    return {
+        "config.json": json.dumps(config()).encode(),
+        "tokenizer.json": json.dumps(tokenizer()).encode(),
+        "model.safetensors": tensors(b"\1\2" * 40_000),
+        "README.md": b"not needed",
+        "onnx/model.safetensors": b"not needed either",
+        **files,
+    }
+
+
+def source(hub: Hub, **changed: str) -> dict[str, Any]:
+    return {"huggingFace": {"repo": "acme/model", "endpoint": hub.url, **changed}}
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving(Hub(hub_files())) as running:
+        yield running
+
+
+def test_from_a_hub(hub: Hub, volume: Path, tmp_path: Path, told: Told) -> None:
+    assert run({"target": source(hub)}, volume, tmp_path) == 0
+
+    model = told()["models"]["target"]
+    assert model["revision"] == COMMIT
+    folder = volume / "checkpoints" / model["digest"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+    assert hub.gets("README.md") == []
+
+
+def test_a_second_fetch_of_the_same_commit_downloads_nothing(
+    hub: Hub, volume: Path, tmp_path: Path, told: Told
+) -> None:
+    assert run({"target": source(hub), "draft": source(hub)}, volume, tmp_path) == 0
+    assert len(hub.gets("model.safetensors")) == 1
+    assert run({"target": source(hub, revision=COMMIT)}, volume, tmp_path) == 0
+    assert len(hub.gets("model.safetensors")) == 1
+    assert told()["models"]["target"]["revision"] == COMMIT
+
+
+def test_a_hub_and_a_claim_give_equal_checkpoints_one_name(
+    hub: Hub, volume: Path, tmp_path: Path, told: Told
+) -> None:
+    folder = tmp_path / "draft" / "model"
+    folder.mkdir(parents=True)
+    for name, data in hub.files.items():
+        if "/" not in name:
+            (folder / name).write_bytes(data)
+    assert run({"target": source(hub), "draft": claim()}, volume, tmp_path) == 0
+    models = told()["models"]
+    assert models["target"]["digest"] == models["draft"]["digest"]
+
+
+def test_a_cut_connection_resumes_where_it_broke(
+    hub: Hub, volume: Path, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
+    hub.cut = 30_000
+    assert run({"target": source(hub)}, volume, tmp_path) == 0
+    assert hub.gets("model.safetensors") == ["", "bytes=30000-"]
+    digest = told()["models"]["target"]["digest"]
+    folder = volume / "checkpoints" / digest
+    assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+
+
+def test_a_killed_job_s_half_file_does_not_eat_the_volume(
+    hub: Hub, volume: Path, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise SystemExit(143)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("specdec.jobs.fetch.hub.download", killed)
+        with pytest.raises(SystemExit):
+            run({"target": source(hub)}, volume, tmp_path)
+    (scratch,) = (volume / "checkpoints").glob(".download-*")
+    half = scratch / ".cache" / "x.incomplete"
+    half.parent.mkdir()
+    half.write_bytes(b"half")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("specdec.jobs.fetch.hub.download", killed)
+        with pytest.raises(SystemExit):
+            run({"target": source(hub)}, volume, tmp_path)
+    assert not half.exists()
+    assert run({"target": source(hub)}, volume, tmp_path) == 0
+    assert told()["compatible"] is True
+
+
+def test_files_that_arrived_before_the_job_was_killed_are_kept(
+    hub: Hub, volume: Path, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise SystemExit(143)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("specdec.jobs.fetch._settle", killed)
+        with pytest.raises(SystemExit):
+            run({"target": source(hub)}, volume, tmp_path)
+    assert visible(volume) == []
+
+    assert run({"target": source(hub)}, volume, tmp_path) == 0
+    assert len(hub.gets("model.safetensors")) == 1
+    assert len(visible(volume)) == 1
+    assert [p.name for p in (volume / "checkpoints").glob(".download-*")] == []
+    assert told()["compatible"] is True
+
+
+def test_a_token_opens_a_private_repository(
+    hub: Hub,
+    volume: Path,
+    tmp_path: Path,
+    told: Told,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    hub.token = "hf_secret"
+    assert run({"draft": source(hub)}, volume, tmp_path) == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "AuthFailed"
+    assert "the Secret of the draft's huggingFace.tokenSecretRef" in error["message"]
+
+    monkeypatch.setenv("HF_TOKEN_DRAFT", "hf_secret\n")
+    assert run({"draft": source(hub)}, volume, tmp_path) == 0
+    printed = capfd.readouterr()
+    assert "hf_secret" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason", "words"),
+    [
+        ({"revision": "v9"}, "RevisionNotFound", "has no revision v9"),
+        ({"repo": "acme/other"}, "SourceNotFound", "does not exist"),
+        ({"repo": "a/b/c"}, "SourceNotFound", "a/b/c"),
+    ],
+)
+def test_what_a_hub_does_not_have(
+    changed: dict[str, str], reason: str, words: str, hub: Hub, volume: Path, told: Told
+) -> None:
+    assert run({"target": source(hub, **changed)}, volume, volume) == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == reason
+    assert words in error["message"]
+
+
+def test_a_hub_that_does_not_answer_is_tried_again(hub: Hub, volume: Path, told: Told) -> None:
+    dead = {"huggingFace": {"repo": "acme/model", "endpoint": "http://127.0.0.1:9"}}
+    assert run({"target": dead}, volume, volume) == result.TRANSIENT
+    assert told()["error"]["reason"] == "NetworkError"
+
+
+def test_a_repository_without_a_checkpoint(volume: Path, told: Told) -> None:
+    with serving(Hub({"README.md": b"hello"})) as hub:
+        assert run({"target": source(hub)}, volume, volume) == result.PERMANENT
+    assert told()["error"]["reason"] == "SourceNotFound"
+
+
+def test_a_corrupt_download_is_fetched_anew(volume: Path, told: Told) -> None:
+    cut = tensors(b"\1\2" * 99)[:-3]
+    with serving(Hub(hub_files(**{"model.safetensors": cut}))) as hub:
+        assert run({"target": source(hub)}, volume, volume) == result.PERMANENT
+        assert told()["error"]["reason"] == "CheckpointCorrupt"
+        hub.files["model.safetensors"] = tensors(b"\1\2" * 99)
+        assert run({"target": source(hub)}, volume, volume) == 0

@@ -1,0 +1,200 @@
+"""A repository is published whole, and only over engines that fit it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden.world import World, resource
+from specdec.desired import repository as desired
+from specdec.jobs import publish, result
+
+Told = Callable[[], dict[str, Any]]
+FILES = {"ensemble/config.pbtxt": "name: 'ensemble'\n", "ensemble/1/.keep": ""}
+KEYS = {"target": "a" * 64, "draft": "b" * 64}
+
+
+def expectation(role: str, **changed: Any) -> dict[str, Any]:
+    target = role == "target"
+    return {
+        "role": role,
+        "key": KEYS[role],
+        "path": f"/models/engines/{KEYS[role]}",
+        "version": "0.19.0",
+        "minDraftLen": 8 if target else 0,
+        "speculativeDecodingMode": "draft_tokens_external" if target else "none",
+        **changed,
+    }
+
+
+def engine(volume: Path, role: str, **changed: Any) -> Path:
+    """An engine directory as the build leaves it; `changed` replaces build_config values."""
+    target = role == "target"
+    folder = volume / "engines" / KEYS[role]
+    folder.mkdir(parents=True, exist_ok=True)
+    build = {
+        "max_draft_len": 8 if target else 0,
+        "speculative_decoding_mode": 2 if target else 1,
+        **changed,
+    }
+    config = {
+        "version": "0.19.0",
+        "pretrained_config": {"vocab_size": changed.pop("vocab_size", 1024)},
+        "build_config": build,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "manifest.json").write_text("{}")
+    return folder
+
+
+class Mounts:
+    """What the Job's pod sees of the ConfigMap, and the volume."""
+
+    def __init__(self, root: Path, volume: Path) -> None:
+        self.root, self.volume = root, volume
+        self.engines = [expectation("target"), expectation("draft")]
+        world = World(resource())
+        self.model = world.model()
+        for role in KEYS:
+            engine(volume, role)
+
+    def run(self, files: dict[str, str] | None = None, name: str = "f" * 64) -> int:
+        wanted = FILES if files is None else files
+        config = desired.config_map(self.model, name, wanted, self.engines)
+        mount = self.root / "mount"
+        for key, path in ((k, p) for p in wanted for k in config["data"] if same(config, k, p)):
+            target = mount / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(config["data"][key])
+        expectations = self.root / "expectations.json"
+        expectations.write_text(config["data"][desired.EXPECTATIONS_KEY])
+        arguments = ["--repository", str(mount), "--expectations", str(expectations)]
+        return publish.main([*arguments, "--volume", str(self.volume)])
+
+    @property
+    def published(self) -> list[str]:
+        folder = self.volume / "repositories"
+        if not folder.exists():
+            return []
+        return [p.name for p in folder.iterdir() if not p.name.startswith(".")]
+
+
+def same(config: dict[str, Any], key: str, path: str) -> bool:
+    """Whether a key of the ConfigMap is the one of a path, as the Job's volume projects it."""
+    return key == desired._key(path) and key in config["data"]
+
+
+@pytest.fixture
+def mounts(tmp_path: Path, volume: Path) -> Mounts:
+    return Mounts(tmp_path, volume)
+
+
+def test_publishes_all_files(mounts: Mounts, told: Told) -> None:
+    assert mounts.run() == 0
+    assert told() == {"repository": {"hash": "f" * 64, "files": 2}}
+    folder = mounts.volume / "repositories" / ("f" * 64)
+    for path, text in FILES.items():
+        assert (folder / path).read_text() == text
+    assert (folder / "ensemble" / "config.pbtxt").stat().st_mode & 0o777 == 0o644
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_publishing_twice_changes_nothing(mounts: Mounts, told: Told) -> None:
+    assert mounts.run() == 0
+    folder = mounts.volume / "repositories" / ("f" * 64)
+    before = folder.stat().st_ino
+    assert mounts.run() == 0
+    assert folder.stat().st_ino == before
+    assert told()["repository"]["files"] == 2
+
+
+def test_a_damaged_repository_is_replaced(mounts: Mounts, told: Told) -> None:
+    folder = mounts.volume / "repositories" / ("f" * 64)
+    folder.mkdir(parents=True)
+    (folder / "stray").touch()
+    stale = folder.with_name("." + "f" * 64 + ".x.tmp")
+    stale.mkdir()
+    assert mounts.run() == 0
+    assert not (folder / "stray").exists()
+    assert not stale.exists()
+    assert told()["repository"]["files"] == 2
+
+
+def test_an_engine_that_is_gone(mounts: Mounts, told: Told) -> None:
+    (mounts.volume / "engines" / KEYS["draft"] / "manifest.json").unlink()
+    assert mounts.run() == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "EngineMissing"
+    assert "draft engine bbbbbbbbbbbbbbbb" in error["message"]
+    assert mounts.published == []
+
+
+MISMATCHES = [
+    ({"max_draft_len": 7}, "max_draft_len is 7, below maxDraftTokens 8"),
+    ({"speculative_decoding_mode": 1}, "speculative_decoding_mode is 1"),
+    ({"vocab_size": 32000}, "target 32000, draft 1024"),
+]
+
+
+@pytest.mark.parametrize(("build", "words"), MISMATCHES)
+def test_an_engine_that_does_not_fit(
+    build: dict[str, Any], words: str, mounts: Mounts, told: Told
+) -> None:
+    engine(mounts.volume, "target", **build)
+    assert mounts.run() == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "EngineMismatch"
+    assert words in error["message"]
+    assert mounts.published == []
+
+
+def test_an_engine_of_another_version(mounts: Mounts, told: Told) -> None:
+    mounts.engines = [expectation("target", version="0.18.0")]
+    assert mounts.run() == result.PERMANENT
+    assert "built by 0.19.0, and 0.18.0 serves it" in told()["error"]["message"]
+
+
+@pytest.mark.parametrize("mode", [2, "draft_tokens_external", "DRAFT_TOKENS_EXTERNAL"])
+def test_every_spelling_of_a_mode_counts(mode: Any, mounts: Mounts) -> None:
+    engine(mounts.volume, "target", speculative_decoding_mode=mode)
+    assert mounts.run() == 0
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": "0.19.0"}'])
+def test_a_config_that_cannot_be_read(text: str, mounts: Mounts, told: Told) -> None:
+    (mounts.volume / "engines" / KEYS["target"] / "config.json").write_text(text)
+    assert mounts.run() == result.PERMANENT
+    assert told()["error"]["reason"] == "EngineMismatch"
+
+
+def test_files_that_changed_under_the_job_are_not_published(
+    mounts: Mounts, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def careless(source: Path, target: Path) -> None:
+        Path(target).write_text(Path(source).read_text() + "more")
+
+    monkeypatch.setattr("specdec.jobs.publish.shutil.copyfile", careless)
+    assert mounts.run() == result.TRANSIENT
+    assert told()["error"]["reason"] == "PublishFailed"
+    assert mounts.published == []
+
+
+def test_a_full_volume_leaves_nothing(
+    mounts: Mounts, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device", str(target))
+
+    monkeypatch.setattr("specdec.jobs.publish.shutil.copyfile", full)
+    assert mounts.run() == result.TRANSIENT
+    assert told()["error"]["reason"] == "VolumeFull"
+    leftovers = [p for p in (mounts.volume / "repositories").iterdir() if p.is_dir()]
+    assert leftovers == []
+
+
+def test_a_missing_mount_is_one_sentence(mounts: Mounts, told: Told) -> None:
+    arguments = ["--repository", "/nowhere", "--expectations", "/nowhere/e.json"]
+    assert publish.main([*arguments, "--volume", str(mounts.volume)]) == result.TRANSIENT
+    assert told()["error"]["reason"] == "PublishFailed"

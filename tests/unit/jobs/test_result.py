@@ -1,0 +1,98 @@
+"""What a Job leaves behind fits, speaks, and carries the right exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec.jobs import result
+from specdec.jobs.result import JobError
+
+Told = Callable[[], dict[str, Any]]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "reason"),
+    [
+        (JobError("AuthFailed", "no"), 2, "AuthFailed"),
+        (JobError("NetworkError", "no", permanent=False), 1, "NetworkError"),
+        (OSError(28, "No space left on device"), 1, "VolumeFull"),
+        (OSError(122, "Disk quota exceeded"), 1, "VolumeFull"),
+        (OSError(30, "Read-only file system", "/models"), 1, "VolumeUnusable"),
+        (OSError(5, "Input/output error"), 1, "FetchFailed"),
+        (RuntimeError("odd"), 1, "FetchFailed"),
+    ],
+)
+def test_every_error_becomes_a_reason_and_a_sentence(
+    error: Exception, code: int, reason: str, told: Told
+) -> None:
+    def work() -> Mapping[str, Any]:
+        raise error
+
+    assert result.run(work, "FetchFailed") == code
+    left = told()["error"]
+    assert left["reason"] == reason
+    assert left["message"]
+    assert "Traceback" not in left["message"]
+
+
+def test_without_a_pod_the_line_on_stdout_is_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPECDEC_TERMINATION_LOG", "/nowhere/log")
+    assert result.run(lambda: {"ok": 1}, "X") == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": 1}
+
+
+@given(
+    st.lists(st.text("0123456789abcdef", min_size=16, max_size=16), max_size=400),
+    st.lists(st.text(max_size=3000), max_size=9),
+)
+def test_a_result_always_fits(engines: list[str], messages: list[str]) -> None:
+    findings = [{"code": "TokenizerMismatch", "message": m} for m in messages]
+    models = {"target": {"digest": "a" * 64, "facts": {"vocabSize": 1}}}
+    value = {"models": models, "compatible": False, "findings": findings, "engines": engines}
+
+    text = result.shorten(value)
+
+    assert json.loads(text)["models"] == models
+    assert len(text.encode()) <= result.LIMIT_BYTES
+
+
+def test_a_long_error_is_cut() -> None:
+    text = result.shorten({"error": {"reason": "X", "message": "y" * 9000}})
+    assert len(text) <= result.LIMIT_BYTES
+
+
+def test_sigterm_lets_the_work_give_back_what_it_holds(tmp_path: Path) -> None:
+    program = """
+import contextlib, os, signal, sys
+from pathlib import Path
+from specdec.jobs import result
+
+def work():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    finally:
+        Path(sys.argv[1]).touch()
+
+sys.exit(result.run(work, "X"))
+"""
+    released = tmp_path / "released"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(released)],
+        check=False,
+        timeout=60,
+        env={**os.environ, "SPECDEC_TERMINATION_LOG": str(tmp_path / "log")},
+    )
+    assert done.returncode == 128 + signal.SIGTERM
+    assert released.exists()
