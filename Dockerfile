@@ -16,9 +16,11 @@ RUN groupadd --gid 10001 specdec \
 FROM base AS operator
 WORKDIR /build
 # An empty package first: dependencies then change only with these files, not with every edit.
-COPY pyproject.toml constraints.txt README.md ./
+COPY pyproject.toml constraints.txt ./
 COPY operator/specdec/__init__.py operator/specdec/__init__.py
-RUN pip install -c constraints.txt '.[jobs]' hatchling
+RUN touch README.md \
+ && pip install -c constraints.txt '.[jobs]' hatchling
+COPY README.md ./
 COPY operator operator
 RUN pip install --no-deps --no-build-isolation --force-reinstall . \
  && rm -rf /build/*

@@ -25,11 +25,10 @@ class Progress:
 
     def changes(self, model: Mapping[str, Any]) -> list[Step]:
         """What is new in a resource since the last call; conditions of an old spec are none."""
-        metadata, status = model["metadata"], model.get("status", {})
-        if status.get("observedGeneration") != metadata["generation"]:
+        if not _is_current(model):
             return []
         steps = []
-        for condition in status.get("conditions", []):
+        for condition in model["status"].get("conditions", []):
             step = Step(
                 condition["type"],
                 condition["status"],
@@ -46,10 +45,20 @@ class Progress:
 
 def is_ready(model: Mapping[str, Any]) -> bool:
     """Whether the resource as it stands now, not an older generation, is served."""
-    status = model.get("status", {})
-    return status.get("observedGeneration") == model["metadata"]["generation"] and any(
-        c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])
+    conditions = model.get("status", {}).get("conditions", [])
+    return _is_current(model) and any(
+        c["type"] == "Ready" and c["status"] == "True" for c in conditions
     )
+
+
+def has_failed(model: Mapping[str, Any]) -> bool:
+    """Whether the resource waits for somebody to change something."""
+    return _is_current(model) and model["status"].get("phase") == "Failed"
+
+
+def _is_current(model: Mapping[str, Any]) -> bool:
+    observed = model.get("status", {}).get("observedGeneration")
+    return bool(observed == model["metadata"]["generation"])
 
 
 def why_not(model: Mapping[str, Any] | None) -> str:

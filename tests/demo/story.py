@@ -8,7 +8,7 @@ from typing import Any
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
 from demo.machine import Machine
-from demo.progress import Progress, is_ready, why_not
+from demo.progress import Progress, has_failed, is_ready, why_not
 from demo.screen import Screen
 from demo.tools import ROOT
 from specdec.client import Answer, Client, Request, metrics
@@ -24,7 +24,7 @@ def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
     """CRD, roles and the operator; returns when it is available in its current image."""
     namespace, name = OPERATOR
     before = kubectl.get("deployment", name, "-n", namespace) if _has_namespace(kubectl) else None
-    kubectl("apply", "-k", str(ROOT / "manifests" / "install"), timeout=120)
+    kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "install"), timeout=120)
     kubectl("wait", "crd/speculativemodels.specdec.dev", "--for=condition=Established")
     if before is not None:
         # The tag stays the same when the image behind it changes.
@@ -50,7 +50,7 @@ def follow(kubectl: Kubectl, screen: Screen, model: str, seconds: float = 300.0)
     """Show every change of a resource's conditions until it is served.
 
     Raises:
-        DemoError: it was not served within `seconds`; says which stage is at fault.
+        DemoError: it failed, or was not served within `seconds`; says which stage is at fault.
     """
     progress, last = Progress(), None
     for last in kubectl.watch("speculativemodel", model, seconds=seconds):
@@ -58,6 +58,8 @@ def follow(kubectl: Kubectl, screen: Screen, model: str, seconds: float = 300.0)
             screen.step(step)
         if is_ready(last):
             return
+        if has_failed(last):
+            raise DemoError(f"{model} will not be served: {why_not(last)}")
     raise DemoError(f"{model} was not served within {seconds:g} s: {why_not(last)}")
 
 

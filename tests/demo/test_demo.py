@@ -17,6 +17,7 @@ from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
 from demo.progress import Progress, is_ready, why_not
 from demo.screen import Screen
+from demo.story import follow
 from specdec.client import Answer
 from specdec.client.metrics import Speculation
 
@@ -65,6 +66,16 @@ def test_conditions_of_an_older_spec_neither_show_nor_count() -> None:
     assert Progress().changes(old) == []
     assert not is_ready(old)
     assert is_ready(model(2, 2, ("Ready", "True", "Serving")))
+
+
+def test_failure_ends_the_waiting_at_once(program: Program) -> None:
+    failed = model(1, 1, ("Compatible", "False", "TokenizerMismatch"))
+    failed["status"]["phase"] = "Failed"
+    kubectl = program(
+        "kubectl", f"print(json.dumps({failed!r}, indent=4), flush=True); time.sleep(60)"
+    )
+    with pytest.raises(DemoError, match="will not be served: Compatible is TokenizerMismatch"):
+        follow(Kubectl(str(kubectl)), Screen(Console(file=StringIO())), "x", seconds=30)
 
 
 def test_why_not_names_the_first_condition_that_is_not_true() -> None:
