@@ -1,8 +1,8 @@
 """Golden cases: a resource in, every object and every repository file out.
 
 `python tests/golden/update.py` writes what is expected anew; review its diff like code. Python
-files of the payload are only named: their text has tests of its own, and a golden file must
-change only when what the operator generates does.
+files of the payload are left out: they have tests of their own, and a golden file must change
+only when what the operator generates does.
 """
 
 import copy
@@ -48,10 +48,8 @@ def _files(world: World) -> Iterator[tuple[str, str]]:
             files = _projected(world, name, shown["data"])
             shown["data"] = {k: _line(k, v) for k, v in shown["data"].items()}
         yield f"expected/{_file(world, kind, name)}.yaml", _yaml(shown)
-    yield "expected/repository/FILES", "".join(f"{path}\n" for path in sorted(files))
     for path, text in files.items():
-        if not path.endswith((".py", ".keep")):
-            yield f"expected/repository/{path}", text
+        yield f"expected/repository/{path}", text
     yield "expected/status.yaml", _yaml(world.cr["status"])
 
 
@@ -77,8 +75,7 @@ def _file(world: World, kind: str, name: str) -> str:
 
 
 def _render(plan: RepositoryPlan) -> dict[str, str]:
-    files = render(plan)
-    return {p: f"# {p}\n" if p.endswith(".py") else text for p, text in files.items()}
+    return {path: text for path, text in render(plan).items() if not path.endswith(".py")}
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,7 +1,7 @@
 """Whether a draft fits its target, judged from the small facts that inspection leaves of each.
 
 Speculative decoding compares token ids of two models, so both must mean the same token by the
-same id, and both must hold the whole sequence.
+same id.
 """
 
 from collections.abc import Mapping
@@ -58,15 +58,15 @@ def _differ(target: Facts, draft: Facts, key: str) -> bool:
     return None not in values and values[0] != values[1]
 
 
-def limits(role: str, facts: Facts, max_seq_len: int) -> list[Finding]:
-    """Compare one checkpoint with the sequence length (tokens) its engine is asked for."""
+def caution(role: str, facts: Facts, max_seq_len: int) -> str:
+    """What to know of a sequence length (tokens) beyond what the checkpoint was trained on.
+
+    Rotary positions go on beyond it, so this is no reason to refuse; empty when there is none.
+    """
     positions = facts.get("maxPosition")
     if not isinstance(positions, int) or max_seq_len <= positions:
-        return []
-    return [
-        Finding(
-            "ContextTooShort",
-            f"the {role} checkpoint holds {positions} positions and limits.maxSeqLen asks for "
-            f"{max_seq_len}: lower limits.maxSeqLen of the {role} to at most {positions}",
-        )
-    ]
+        return ""
+    return (
+        f"the {role} was trained on {positions} positions and limits.maxSeqLen allows "
+        f"{max_seq_len}: longer sequences may lose quality and acceptance"
+    )

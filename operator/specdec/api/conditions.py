@@ -45,7 +45,6 @@ FAILED = frozenset(
         "BuildFailed",
         "Cancelled",
         "CheckpointCorrupt",
-        "ContextTooShort",
         "DeadlineExceeded",
         "EngineMismatch",
         "EngineMissing",

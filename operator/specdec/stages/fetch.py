@@ -115,7 +115,7 @@ def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outc
         )
         for role, entry in entries.items()
     }
-    findings = _findings(context.model, checkpoints)
+    findings = _findings(checkpoints)
     size = sum(c.bytes for c in checkpoints.values())
     done = Condition(
         Type.MODELS_FETCHED,
@@ -125,7 +125,7 @@ def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outc
     )
     facts = replace(context.facts, checkpoints=checkpoints, engines_on_volume=fetched.engines)
     return Outcome(
-        (done, _compatible(context.model, findings)),
+        (done, _compatible(context.model, checkpoints, findings)),
         facts,
         proceed=not findings,
         delete=delete,
@@ -133,33 +133,32 @@ def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outc
     )
 
 
-def _findings(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> list[Finding]:
-    """The Job's own findings, else ours from the same facts (limits may change without a Job)."""
-    roles = list(checkpoints)
+def _findings(checkpoints: Mapping[str, Checkpoint]) -> list[Finding]:
+    """The Job's own findings, else ours from the facts it left."""
     told = [
         Finding(str(f.get("code", "")), str(f.get("message", "")))
-        for role in roles
-        for f in checkpoints[role].facts.get("findings", [])
+        for checkpoint in checkpoints.values()
+        for f in checkpoint.facts.get("findings", [])
     ]
-    if told:
+    if told or "draft" not in checkpoints:
         return told
-    found = []
-    if "draft" in checkpoints:
-        found += compatibility.pair(checkpoints["target"].facts, checkpoints["draft"].facts)
-    for role, spec in model.models.items():
-        found += compatibility.limits(role, checkpoints[role].facts, spec.limits.max_seq_len)
-    return found
+    return compatibility.pair(checkpoints["target"].facts, checkpoints["draft"].facts)
 
 
-def _compatible(model: SpeculativeModel, findings: list[Finding]) -> Condition:
+def _compatible(
+    model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], findings: list[Finding]
+) -> Condition:
     if findings:
         text = "; ".join(f.message for f in findings)
         return Condition(Type.COMPATIBLE, "False", findings[0].code, text)
-    if "draft" in model.models:
+    fits = "the target stands alone"
+    if "draft" in checkpoints:
         fits = "draft and target share tokenizer, vocabulary and special tokens"
-    else:
-        fits = "the target stands alone and its context is long enough"
-    return Condition(Type.COMPATIBLE, "True", "Fits", fits)
+    cautions = [
+        compatibility.caution(role, checkpoints[role].facts, spec.limits.max_seq_len)
+        for role, spec in model.models.items()
+    ]
+    return Condition(Type.COMPATIBLE, "True", "Fits", "; ".join([fits, *filter(None, cautions)]))
 
 
 def _waiting(

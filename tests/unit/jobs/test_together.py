@@ -1,0 +1,141 @@
+"""The Jobs as they are applied, run one after another: each finds what the one before it left.
+
+A folder stands for the volume; paths are the only thing that differs from a pod.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden.world import World, resource
+from unit.engine.oracle import Tiny
+from unit.jobs.checkpoints import tokenizer
+
+LIMITS = {"maxBatchSize": 4, "maxInputLen": 64, "maxSeqLen": 128}
+
+
+@dataclass
+class Node:
+    """What runs the pods of a world."""
+
+    world: World
+    root: Path
+
+    @property
+    def volume(self) -> Path:
+        return self.root / "models"
+
+    def run(self, name: str) -> dict[str, Any]:
+        """Run a Job's command to its end and hand its result to the world."""
+        spec = self.world.jobs[name]["spec"]["template"]["spec"]
+        container = spec["containers"][0]
+        log = self.root / f"{name}.log"
+        places = self._mounts(name, spec)
+        command = [
+            self._here(argument.replace("$$", "$"), places) for argument in self._argv(container)
+        ]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "SPECDEC_TERMINATION_LOG": str(log)},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        result: dict[str, Any] = json.loads(log.read_text())
+        self.world.finish(name, result)
+        return result
+
+    def _argv(self, container: dict[str, Any]) -> list[str]:
+        extra = []
+        if "specdec.jobs.fetch" in container["command"]:
+            extra = ["--volume", "/models", "--sources", "/sources"]
+        elif "specdec.jobs.publish" in container["command"]:
+            extra = ["--volume", "/models"]
+        return [sys.executable, *container["command"][1:], *extra]
+
+    def _mounts(self, name: str, spec: dict[str, Any]) -> dict[str, str]:
+        """Lay out the ConfigMap volumes; returns where each mount path is here."""
+        places = {"/models": str(self.volume), "/sources": str(self.root / "sources")}
+        paths = {m["name"]: m["mountPath"] for m in spec["containers"][0]["volumeMounts"]}
+        for volume in spec["volumes"]:
+            if "configMap" not in volume:
+                continue
+            data = self.world.config_maps[volume["configMap"]["name"]]["data"]
+            items = volume["configMap"].get("items") or [{"key": k, "path": k} for k in data]
+            folder = self.root / name / volume["name"]
+            for item in items:
+                target = folder / item["path"]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                text = data[item["key"]]
+                plan = item["path"] == "plan.json"
+                target.write_text(self._here(text, places) if plan else text)
+            places[paths[volume["name"]]] = str(folder)
+        return places
+
+    def _here(self, text: str, places: dict[str, str]) -> str:
+        """A pod's paths as they are on this machine."""
+        for path, place in places.items():
+            text = re.sub(rf"(?<![\w.])(?<!/){re.escape(path)}(?=/|$)", place, text)
+        return text
+
+
+def node(root: Path, method: str) -> Node:
+    """A resource of tiny models whose checkpoints lie on their claims."""
+    cr = resource(method)
+    models = [cr["spec"]["target"]]
+    if method == "DraftTarget":
+        models.append(cr["spec"]["speculation"]["draftTarget"]["draft"])
+    for model in models:
+        role = model["source"]["pvc"]["path"]
+        model["limits"] = LIMITS
+        folder = root / "sources" / role / role
+        Tiny(seed=len(role)).write(folder)
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
+    (root / "models").mkdir()
+    return Node(World(cr), root)
+
+
+@pytest.mark.parametrize("method", ["None", "DraftTarget", "Lookahead"])
+def test_from_checkpoints_to_a_published_repository(method: str, tmp_path: Path) -> None:
+    here = node(tmp_path, method)
+    world = here.world
+    world.bind()
+
+    results: dict[str, dict[str, Any]] = {}
+    for component in ("fetch", "engine", "publish"):
+        world.step()
+        for name in world.named(component):
+            results[component] = here.run(name)
+    world.step()
+
+    assert world.condition("RepositoryReady")["status"] == "True", world.cr["status"]
+    assert results["fetch"]["compatible"] is True
+    status = world.cr["status"]
+    published = here.volume / "repositories" / status["repository"]["hash"]
+    files = {str(p.relative_to(published)) for p in published.rglob("*") if p.is_file()}
+    assert len(files) == status["repository"]["files"]
+    configs = "".join((published / f).read_text() for f in files if f.endswith(".pbtxt"))
+    for engine in status["engines"]:
+        assert f"/models/engines/{engine['key']}" in configs
+        assert (here.volume / "engines" / engine["key"] / "manifest.json").is_file()
+    assert f"/models/checkpoints/{status['models'][0]['digest']}" in configs
+    for name in (p.name for p in here.volume.glob("*/*") if p.is_dir()):
+        assert re.fullmatch(r"[0-9a-f]{64}", name), "nothing unfinished is left"
+
+
+def test_the_python_models_are_among_the_published_files() -> None:
+    world = World(resource())
+    world.settle()
+    volumes = world.jobs[world.job("publish")]["spec"]["template"]["spec"]["volumes"]
+    paths = {i["path"] for v in volumes for i in v.get("configMap", {}).get("items", [])}
+    for model in ("preprocessing", "postprocessing", "tensorrt_llm_bls"):
+        assert f"{model}/1/model.py" in paths
