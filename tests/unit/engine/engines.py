@@ -1,4 +1,4 @@
-"""Engines for tests, built by the product's own build program, and calls that wait for an answer."""
+"""Engines for tests, from the product's own build program, and calls that wait for an answer."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ def run(model: Llama, tokens: npt.NDArray[np.int64], pieces: list[int]) -> npt.N
     return np.concatenate(found)
 
 
-def relative(first: npt.NDArray[np.floating], second: npt.NDArray[np.floating]) -> float:
+def relative(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
     """Return the largest difference in units of the row's largest logit."""
     return float((np.abs(first - second).max(axis=1) / np.abs(second).max(axis=1)).max())
 

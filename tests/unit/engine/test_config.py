@@ -1,0 +1,127 @@
+"""Model configurations: what the generated parameters mean here, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.payload.backend.tensorrtllm.reference_engine.config import (
+    EngineConfig,
+    Lookahead,
+    ModelSettings,
+    resolve_lookahead,
+)
+from specdec.payload.backend.tensorrtllm.reference_engine.errors import EngineError
+from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
+from unit.engine.engines import build
+from unit.engine.oracle import Tiny
+
+
+def settings(**parameters: str) -> ModelSettings:
+    found = {
+        "gpt_model_type": "inflight_fused_batching",
+        "gpt_model_path": "/engines/k",
+        **parameters,
+    }
+    config: dict[str, Any] = {
+        "parameters": {key: {"string_value": value} for key, value in found.items()}
+    }
+    return ModelSettings.read(config)
+
+
+def test_defaults() -> None:
+    found = settings(max_tokens_in_paged_kv_cache="${max_tokens}", enable_kv_cache_reuse="")
+    assert found.kv_tokens == 0
+    assert not found.kv_reuse
+    assert not found.exclude_input
+    assert found.step_latency == 0.0
+    assert found.cancel_period == 0.1
+    assert found.max_queue == 1024
+
+
+@pytest.mark.parametrize("word", ["true", "True", "TRUE", "1"])
+def test_booleans_are_spelled_as_tensorrt_llm_spells_them(word: str) -> None:
+    assert settings(enable_kv_cache_reuse=word).kv_reuse
+    assert not settings(enable_kv_cache_reuse="yes").kv_reuse
+
+
+def test_simulated_latency() -> None:
+    assert settings(step_latency_ms="20").step_latency == 0.02
+    assert settings(step_latency_ms="20", draft_step_latency_ms="2").step_latency == 0.002
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"gpt_model_type": "fused"}, ("gpt_model_type", "fused", "inflight_fused_batching")),
+        ({"gpt_model_path": ""}, ("gpt_model_path is empty",)),
+        ({"max_beam_width": "4"}, ("max_beam_width", "1")),
+        ({"decoding_mode": "medusa"}, ("decoding_mode", "medusa")),
+        (
+            {"decoding_mode": "lookahead", "lookahead_window_size": "3"},
+            ("lookahead_ngram_size", "at least"),
+        ),
+    ],
+)
+def test_refusals(parameters: dict[str, str], words: tuple[str, ...]) -> None:
+    with pytest.raises(EngineError) as refusal:
+        settings(**parameters)
+    assert all(word in str(refusal.value) for word in words)
+
+
+LOOKAHEAD = {
+    "decoding_mode": "lookahead",
+    "lookahead_window_size": "3",
+    "lookahead_ngram_size": "4",
+    "lookahead_verification_set_size": "5",
+}
+
+
+def test_draft_length_of_lookahead_is_tensorrt_llms() -> None:
+    assert Lookahead(7, 7, 7).draft_len == 83
+    assert Lookahead(1, 1, 0).draft_len == 0
+    assert Lookahead(2, 2, 1).draft_len == 2
+
+
+def test_lookahead_needs_an_engine_built_for_it(tmp_path: Path) -> None:
+    checkpoint = Tiny().write(tmp_path / "hf")
+    shape = {"windowSize": 3, "ngramSize": 4, "verificationSetSize": 5}
+    wide = build(
+        checkpoint,
+        tmp_path / "wide",
+        maxDraftTokens=23,
+        speculativeDecodingMode="lookahead_decoding",
+        lookahead=shape,
+    )
+    engine = EngineConfig.read(wide)
+    assert resolve_lookahead(settings(), engine) is None
+    assert resolve_lookahead(settings(**LOOKAHEAD), engine) == Lookahead(3, 4, 5)
+    # 0.18 has no parameters for the shape: the engine's holds.
+    assert resolve_lookahead(settings(decoding_mode="lookahead"), engine) == Lookahead(3, 4, 5)
+    narrow = EngineConfig.read(build(checkpoint, tmp_path / "narrow", maxDraftTokens=22))
+    with pytest.raises(EngineError, match="needs an engine built for 23 draft tokens"):
+        resolve_lookahead(settings(**LOOKAHEAD), narrow)
+    with pytest.raises(EngineError, match="was not built for it"):
+        resolve_lookahead(settings(decoding_mode="lookahead"), narrow)
+
+
+def test_unusable_engine_directories_are_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="does not exist; build the engine"):
+        EngineConfig.read(tmp_path / "none")
+    with pytest.raises(EngineError, match="not an engine's config"):
+        EngineConfig.read(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"pretrained_config": {}}), encoding="utf-8")
+    with pytest.raises(EngineError, match="not an engine's config"):
+        EngineConfig.read(tmp_path)
+
+
+def test_damaged_engine_files_are_named(tmp_path: Path) -> None:
+    engine = build(Tiny().write(tmp_path / "hf"), tmp_path / "engine") / "rank0.engine"
+    whole = engine.read_bytes()
+    for damaged in (b"", whole[:-100], b"x" + whole[1:], whole[:12], whole[:200]):
+        engine.write_bytes(damaged)
+        with pytest.raises(EngineError, match=r"build (it|the engine) again"):
+            load(engine)

@@ -1,0 +1,171 @@
+"""Laying out the CPU server: the files, the launcher, and a sentence for what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from unit.engine.engines import PAYLOAD
+
+INSTALL = PAYLOAD / "backend" / "install.py"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+SERVER = "pytriton/tritonserver"
+# Tells what the launcher made of its arguments and environment.
+FAKE_SERVER = """#!/bin/sh
+echo "path=$PATH"
+echo "libraries=$LD_LIBRARY_PATH"
+echo "threads=$OPENBLAS_NUM_THREADS"
+echo "pid=$$"
+for argument in "$@"; do echo "argument=$argument"; done
+"""
+
+
+@pytest.fixture
+def install() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("backend_install", INSTALL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    path = tmp_path / "nvidia_pytriton-0.7.0-py3-none-any.whl"
+    files = {
+        f"{SERVER}/bin/tritonserver": FAKE_SERVER,
+        f"{SERVER}/backends/python/libtriton_python.so": "library",
+        f"{SERVER}/backends/python/triton_python_backend_utils.py": "utils",
+        f"{SERVER}/python_backend_stubs/{VERSION}/triton_python_backend_stub": "stub",
+        f"{SERVER}/python_backend_stubs/2.7/triton_python_backend_stub": "other",
+        "nvidia_pytriton.libs/libtritonserver.so": "library",
+        "pytriton/__init__.py": "raise RuntimeError('must not be imported')",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return path
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(INSTALL), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def dest(tmp_path: Path, wheel: Path) -> Path:
+    path = tmp_path / "a server's folder"
+    result = run("--dest", path, "--source", wheel)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+def test_the_layout(dest: Path) -> None:
+    stub = dest / "backends" / "python" / "triton_python_backend_stub"
+    assert stub.read_text(encoding="utf-8") == "stub"
+    for path in (stub, dest / "bin" / "tritonserver", dest / "libexec" / "tritonserver"):
+        assert path.stat().st_mode & 0o777 == 0o755
+    backend = dest / "backends" / "tensorrtllm"
+    assert (backend / "model.py").is_file()
+    assert (backend / "reference_engine" / "llama.py").is_file()
+    assert not list(dest.rglob("__pycache__"))
+    (libpython,) = (dest / "pylib").iterdir()
+    assert libpython.resolve().is_file()
+    assert (dest / "lib" / "libtritonserver.so").is_file()
+    # Triton refuses backends that are links to somewhere else.
+    assert not [path for path in (dest / "backends").rglob("*") if path.is_symlink()]
+
+
+def test_the_launcher_becomes_the_server(dest: Path) -> None:
+    hostile = ["--model-repository=/a b/$(id)'\"", "--log=`id`", "", "*"]
+    process = subprocess.Popen(
+        [dest / "bin" / "tritonserver", *hostile], stdout=subprocess.PIPE, text=True, env={}
+    )
+    text, _ = process.communicate(timeout=30)
+    lines = text.splitlines()
+    given = [line.removeprefix("argument=") for line in lines if line.startswith("argument=")]
+    assert given == [f"--backend-directory={dest}/backends", *hostile]
+    # The same process: SIGTERM reaches the server, not a shell before it.
+    assert f"pid={process.pid}" in lines
+    assert f"libraries={dest}/pylib:{dest}/lib" in lines
+    assert lines[0].startswith(f"path={Path(sys.executable).parent}:")
+    assert "threads=1" in lines
+
+
+def test_the_launcher_keeps_what_is_given(dest: Path, tmp_path: Path) -> None:
+    link = tmp_path / "tritonserver"
+    link.symlink_to(dest / "bin" / "tritonserver")
+    environment = {"OPENBLAS_NUM_THREADS": "3", "LD_LIBRARY_PATH": "/mine"}
+    result = subprocess.run(
+        [link, "--backend-directory=/other"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert "threads=3" in result.stdout
+    assert f"libraries={dest}/pylib:{dest}/lib:/mine" in result.stdout
+    assert [line for line in result.stdout.splitlines() if "argument" in line] == [
+        "argument=--backend-directory=/other"
+    ]
+
+
+def test_an_equal_layout_is_left_alone(dest: Path, wheel: Path) -> None:
+    before = (dest / "bin" / "tritonserver").stat().st_ino
+    assert "already" in run("--dest", dest, "--source", wheel).stdout
+    assert (dest / "bin" / "tritonserver").stat().st_ino == before
+    (dest / "install.json").write_text(json.dumps({"stamp": "older"}), encoding="utf-8")
+    assert "is in place" in run("--dest", dest, "--source", wheel).stdout
+    assert (dest / "bin" / "tritonserver").stat().st_ino != before
+    assert sorted(path.name for path in dest.parent.iterdir()) == [dest.name, wheel.name]
+
+
+def test_an_unpacked_wheel_will_do(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site-packages")
+    result = run("--dest", tmp_path / "server", "--source", tmp_path / "site-packages")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "server" / "libexec" / "tritonserver").is_file()
+
+
+def test_foreign_folders_are_not_replaced(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").write_text("mine", encoding="utf-8")
+    result = run("--dest", tmp_path / "home", "--source", wheel)
+    assert result.returncode == 2
+    assert "holds something else" in result.stderr
+    assert (tmp_path / "home" / "letter").is_file()
+
+
+def test_missing_things_are_named(tmp_path: Path, wheel: Path) -> None:
+    cases: dict[str, list[str | Path]] = {
+        "neither a wheel nor a folder": ["--source", tmp_path / "none"],
+        "does not run": ["--source", wheel, "--python", tmp_path / "python"],
+    }
+    for words, arguments in cases.items():
+        result = run("--dest", tmp_path / "server", *arguments)
+        assert result.returncode == 2
+        assert words in result.stderr
+        assert "Traceback" not in result.stderr
+        assert not (tmp_path / "server").exists()
+
+
+def test_numpy_2_is_refused(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stub of this Triton sends empty tensors with it, which nobody would understand."""
+    answer = {"version": VERSION, "executable": sys.executable, "numpy": "2.4.6"}
+    answer |= {"LIBDIR": "", "MULTIARCH": ""}
+    result = subprocess.CompletedProcess([], 0, stdout=json.dumps(answer))
+    monkeypatch.setattr(install.subprocess, "run", lambda *args, **kwargs: result)
+    with pytest.raises(install.InstallError, match="install 'numpy<2'"):
+        install.find_interpreter("python3")

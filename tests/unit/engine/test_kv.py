@@ -1,0 +1,159 @@
+"""The KV cache: what is found again, what is given up, and that the budget holds."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
+from specdec.payload.backend.tensorrtllm.reference_engine.kv import BLOCK, KVBuffer, KVPool, Tokens
+
+CONFIG = EngineConfig(
+    vocab_size=8,
+    hidden_size=4,
+    intermediate_size=4,
+    layers=1,
+    heads=1,
+    kv_heads=1,
+    head_size=2,
+    norm_epsilon=1e-5,
+    rotary_base=1e4,
+    rotary_scaling=None,
+    max_batch_size=4,
+    max_seq_len=512,
+    max_num_tokens=64,
+    max_draft_len=4,
+    lookahead=None,
+)
+TEXT = np.arange(400, dtype=np.int64)
+
+
+def finish(buffer: KVBuffer, tokens: Tokens) -> None:
+    """Fill a buffer as decoding does; a token's keys are its id."""
+    fresh = tokens[buffer.length :]
+    buffer.keys[..., buffer.length : tokens.size] = fresh
+    buffer.values[:, :, buffer.length : tokens.size] = fresh[:, None]
+    buffer.tokens[buffer.length : tokens.size] = fresh
+    buffer.length = tokens.size
+
+
+def test_a_continuation_takes_the_buffer_over() -> None:
+    pool = KVPool(CONFIG, 4 * BLOCK, reuse=True)
+    first = pool.reserve(TEXT[:50], 60, 49)
+    assert first is not None
+    assert first.reused == 0
+    finish(first.buffer, TEXT[:58])
+    pool.release(first.buffer, keep=True)
+    # The next round: four of eight drafts were kept.
+    second = pool.reserve(TEXT[:54], 70, 53)
+    assert second is not None
+    assert (second.buffer, second.reused) == (first.buffer, 53)
+    assert pool.held == BLOCK
+
+
+def test_another_branch_copies_the_prefix() -> None:
+    pool = KVPool(CONFIG, 8 * BLOCK, reuse=True)
+    first = pool.reserve(TEXT[:20], 320, 19)
+    assert first is not None
+    finish(first.buffer, TEXT[:300])
+    pool.release(first.buffer, keep=True)
+    other = np.concatenate([TEXT[:40], TEXT[:5]])
+    second = pool.reserve(other, 60, other.size - 1)
+    assert second is not None
+    assert second.buffer is not first.buffer
+    assert second.reused == 40
+    assert np.array_equal(second.buffer.keys[0, 0, 0, :40], TEXT[:40])
+    # The long one is still there.
+    third = pool.reserve(TEXT[:300], 310, 299)
+    assert third is not None
+    assert third.reused == 299
+
+
+def test_without_reuse_nothing_is_found() -> None:
+    pool = KVPool(CONFIG, 4 * BLOCK, reuse=False)
+    first = pool.reserve(TEXT[:50], 60, 49)
+    assert first is not None
+    finish(first.buffer, TEXT[:58])
+    pool.release(first.buffer, keep=True)
+    assert pool.held == 0
+    second = pool.reserve(TEXT[:50], 60, 49)
+    assert second is not None
+    assert second.reused == 0
+
+
+def test_a_full_pool_waits_for_flight_but_gives_up_the_oldest_idle() -> None:
+    pool = KVPool(CONFIG, 2 * BLOCK, reuse=True)
+    texts = [TEXT[start : start + 50] for start in (0, 100, 200)]
+    one, two = (pool.reserve(text, 60, 49) for text in texts[:2])
+    assert one is not None
+    assert two is not None
+    assert pool.reserve(texts[2], 60, 49) is None
+    for reservation, text in ((one, texts[0]), (two, texts[1])):
+        finish(reservation.buffer, text)
+        pool.release(reservation.buffer, keep=True)
+    three = pool.reserve(texts[2], 60, 49)
+    assert three is not None
+    kept = pool.reserve(texts[1], 60, 49)
+    assert kept is not None
+    assert kept.reused == 49
+
+
+def test_a_prefix_too_large_to_keep_twice_moves() -> None:
+    """Found, worth copying, but no room beside the original: it must not block for ever."""
+    pool = KVPool(CONFIG, 3 * BLOCK, reuse=True)
+    first = pool.reserve(TEXT[:300], 310, 299)
+    assert first is not None
+    finish(first.buffer, TEXT[:300])
+    pool.release(first.buffer, keep=True)
+    other = np.concatenate([TEXT[:40], TEXT[:5]])
+    second = pool.reserve(other, 60, other.size - 1)
+    assert second is not None
+    assert second.reused == 40
+    assert np.array_equal(second.buffer.keys[0, 0, 0, :40], TEXT[:40])
+    assert pool.held == BLOCK
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 1), min_size=1, max_size=12),
+            st.integers(1, 200),
+            st.booleans(),
+            st.booleans(),
+        ),
+        max_size=30,
+    )
+)
+def test_budget_and_contents_hold_whatever_happens(
+    steps: list[tuple[list[int], int, bool, bool]],
+) -> None:
+    pool = KVPool(CONFIG, 5 * BLOCK, reuse=True)
+    flying: list[tuple[KVBuffer, Tokens]] = []
+    for head, size, end, keep in steps:
+        tokens = np.concatenate([np.repeat(head, 9), np.arange(size)]).astype(np.int64)
+        found = pool.reserve(tokens, tokens.size + 5, tokens.size - 1)
+        assert pool.held <= pool.budget
+        if found is not None:
+            held = found.buffer.keys[0, 0, 0, : found.reused]
+            assert np.array_equal(held, tokens[: found.reused])
+            assert found.buffer.capacity >= tokens.size + 5
+            assert all(found.buffer is not other for other, _ in flying)
+            finish(found.buffer, tokens)
+            flying.append((found.buffer, tokens))
+        for buffer, contents in flying:
+            assert np.array_equal(buffer.keys[0, 0, 0, : contents.size], contents)
+        if end and flying:
+            buffer, _ = flying.pop(0)
+            pool.release(buffer, keep)
+    for buffer, _ in flying:
+        pool.release(buffer, keep=False)
+    assert 0 <= pool.held <= pool.budget
+
+
+def test_rows_move_to_where_they_count() -> None:
+    buffer = KVBuffer(CONFIG, 16)
+    finish(buffer, np.arange(16))
+    buffer.move([4, 9, 10], 4)
+    assert buffer.keys[0, 0, 0, :8].tolist() == [0, 1, 2, 3, 4, 9, 10, 7]
+    assert buffer.values[0, 0, :8, 1].tolist() == [0, 1, 2, 3, 4, 9, 10, 7]

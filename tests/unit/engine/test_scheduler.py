@@ -1,0 +1,242 @@
+"""In-flight batching: order, bounds, cancelling, and that one request's trouble stays its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specdec.payload.backend.tensorrtllm.reference_engine import sampling, sequence
+from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
+from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+from unit.engine.conftest import Engine, Start
+from unit.engine.engines import DEADLINE, Call, ask
+from unit.engine.oracle import Tiny, logits
+
+PROMPT = [5, 9, 14, 3, 77, 20, 31, 8, 60]
+
+
+class Gate:
+    """Holds a model's steps until told to go on, and records what each step computed."""
+
+    def __init__(self, model: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[list[int]] = []
+        self._permits = threading.Semaphore(0)
+        self._entered = threading.Semaphore(0)
+        self._open = False
+        forward: Callable[[Any], Any] = model.forward
+
+        def gated(batch: Any) -> Any:
+            self._entered.release()
+            if not self._open:
+                assert self._permits.acquire(timeout=DEADLINE)
+            self.sizes.append([rows.tokens.size for rows in batch])
+            return forward(batch)
+
+        monkeypatch.setattr(model, "forward", gated)
+
+    def await_step(self) -> None:
+        """Wait until a step has begun."""
+        assert self._entered.acquire(timeout=DEADLINE)
+
+    def step(self) -> None:
+        """Let one step through and wait for the next one to begin."""
+        self._permits.release()
+        self.await_step()
+
+    def open(self) -> None:
+        """Hold nothing any more."""
+        self._open = True
+        self._permits.release()
+
+
+@pytest.fixture
+def gated(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[Llama, Gate]:
+    model = engine(Tiny())
+    return model, Gate(model, monkeypatch)
+
+
+def test_requests_join_and_leave_between_steps(gated: tuple[Llama, Gate], start: Start) -> None:
+    model, gate = gated
+    scheduler = start(model, kv_reuse=False)
+    long = ask(scheduler, PROMPT, 6)
+    gate.await_step()
+    short = ask(scheduler, PROMPT[:4], 2)
+    gate.step()
+    gate.open()
+    assert len(long.tokens()) == 6
+    assert len(short.tokens()) == 2
+    assert gate.sizes == [[9], [1, 4], [1, 1], [1], [1], [1]]
+
+
+def test_cancel_frees_the_slot_at_the_next_step(gated: tuple[Llama, Gate], start: Start) -> None:
+    model, gate = gated
+    scheduler = start(model, kv_reuse=False)
+    doomed, other = ask(scheduler, PROMPT, 200), None
+    gate.await_step()
+    other = ask(scheduler, PROMPT, 4)
+    gate.step()
+    doomed.ticket.cancel()
+    gate.step()
+    gate.open()
+    assert doomed.wait().error == "the request was cancelled"
+    assert len(other.tokens()) == 4
+    assert gate.sizes == [[9], [1, 9], [1], [1], [1]]
+
+
+def test_cancelled_while_waiting(gated: tuple[Llama, Gate], start: Start) -> None:
+    model, gate = gated
+    scheduler = start(model)
+    calls = [ask(scheduler, PROMPT, 3)]
+    gate.await_step()
+    calls += [ask(scheduler, PROMPT, 3) for _ in range(model.config.max_batch_size)]
+    calls[-1].ticket.cancel()
+    gate.open()
+    assert calls[-1].wait().error == "the request was cancelled"
+    assert {tuple(call.tokens()) for call in calls[:-1]} == {tuple(calls[0].tokens())}
+
+
+def test_streamed_updates_join_to_the_whole_answer(engine: Engine, start: Start) -> None:
+    for lookahead in (None, Lookahead(3, 3, 3)):
+        scheduler = start(engine(Tiny()), lookahead)
+        whole = ask(scheduler, PROMPT, 20)
+        streamed = ask(scheduler, PROMPT, 20, streaming=True)
+        assert streamed.tokens() == whole.tokens()
+        assert len(whole.updates) == 1
+        assert len(streamed.updates) > 1
+        assert [update.finished for update in streamed.updates][:-1] == [False] * (
+            len(streamed.updates) - 1
+        )
+
+
+def test_a_long_prompt_is_computed_in_pieces(engine: Engine, start: Start) -> None:
+    tiny = Tiny()
+    prompt = np.random.default_rng(0).integers(0, 97, 300).tolist()
+    call = ask(start(engine(tiny)), prompt, 1, want_context_logits=True)
+    expected = logits(tiny, prompt)
+    assert call.tokens() == [int(expected[-1].argmax())]
+    context = call.wait().context_logits
+    assert context is not None
+    assert np.allclose(context, expected, atol=1e-3)
+
+
+def test_a_repeated_prefix_is_not_computed_again(engine: Engine, start: Start) -> None:
+    scheduler = start(engine(Tiny()))
+    first = ask(scheduler, PROMPT, 10)
+    again = ask(scheduler, PROMPT + first.tokens()[:4], 6)
+    assert again.tokens() == first.tokens()[4:]
+    assert (first.wait().reused, again.wait().reused) == (0, len(PROMPT) + 3)
+
+
+def test_numbers_asked_for(engine: Engine, start: Start) -> None:
+    tiny = Tiny()
+    scheduler = start(engine(tiny))
+    fields = {"want_log_probs": True, "want_generation_logits": True}
+    call = ask(scheduler, PROMPT, 5, **fields)
+    tokens, last = call.tokens(), call.wait()
+    rows = logits(tiny, PROMPT + tokens)[len(PROMPT) - 1 : -1]
+    assert np.allclose(np.stack(last.generation_logits), rows, atol=1e-3)
+    expected = [row[t] - np.log(np.exp(row).sum()) for row, t in zip(rows, tokens, strict=True)]
+    assert np.allclose(last.log_probs, expected, atol=1e-3)
+    assert np.isclose(last.cum_log_prob, sum(expected), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"prompt": [1] * 384}, ("384", "maximum input length (383)")),
+        ({"draft": [1] * 17}, ("draft tokens (17)", "maximum number of draft tokens (16)")),
+        ({"prompt": [1] * 380, "draft": [1] * 8}, ("exceed max_seq_len (384)",)),
+    ],
+)
+def test_what_can_never_run_is_refused(
+    fields: dict[str, Any], words: tuple[str, ...], engine: Engine, start: Start
+) -> None:
+    scheduler = start(engine(Tiny()))
+    prompt = fields.pop("prompt", PROMPT)
+    with pytest.raises(RequestError) as refusal:
+        ask(scheduler, prompt, 20, **fields)
+    assert all(word in str(refusal.value) for word in words)
+
+
+def test_an_answer_is_cut_at_the_engines_longest_sequence(engine: Engine, start: Start) -> None:
+    call = ask(start(engine(Tiny())), [1] * 380, 50)
+    assert len(call.tokens()) == 4
+
+
+def test_a_small_cache_queues_and_a_hopeless_request_is_refused(
+    engine: Engine, start: Start
+) -> None:
+    scheduler = start(engine(Tiny()), kv_tokens=256)
+    calls = [ask(scheduler, [index, *PROMPT], 30) for index in range(6)]
+    assert all(len(call.tokens()) == 30 for call in calls)
+    with pytest.raises(RequestError, match="max_tokens_in_paged_kv_cache is 256"):
+        ask(scheduler, PROMPT, 300)
+
+
+def test_the_queue_is_bounded(gated: tuple[Llama, Gate], start: Start) -> None:
+    model, gate = gated
+    scheduler = start(model, max_queue=2)
+    calls = [ask(scheduler, PROMPT, 1)]
+    gate.await_step()
+    calls += [ask(scheduler, PROMPT, 1) for _ in range(2)]
+    with pytest.raises(RequestError, match="2 requests are waiting; retry later"):
+        ask(scheduler, PROMPT, 1)
+    gate.open()
+    assert all(call.tokens() for call in calls)
+
+
+def test_closing_tells_everybody(gated: tuple[Llama, Gate], start: Start) -> None:
+    model, gate = gated
+    scheduler = start(model)
+    running = ask(scheduler, PROMPT, 100)
+    gate.await_step()
+    waiting = ask(scheduler, PROMPT, 100)
+    closing = threading.Thread(target=scheduler.close)
+    closing.start()
+    gate.open()
+    closing.join(DEADLINE)
+    assert not closing.is_alive()
+    assert "unloaded" in running.wait().error
+    assert "unloaded" in waiting.wait().error
+    with pytest.raises(RequestError, match="being unloaded"):
+        ask(scheduler, PROMPT, 1)
+
+
+def test_one_requests_failure_is_its_own(
+    engine: Engine, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(rules: Sampling, *rest: Any) -> Any:
+        if rules.seed == 666:
+            raise ZeroDivisionError
+        return sampling.choose(rules, *rest)
+
+    monkeypatch.setattr(sequence, "choose", choose)
+    scheduler = start(engine(Tiny()))
+    calls = [ask(scheduler, PROMPT, 8, rules=Sampling(seed=seed)) for seed in (1, 666, 2)]
+    assert "failed on this request" in calls[1].wait().error
+    assert len(calls[0].tokens()) == len(calls[2].tokens()) == 8
+
+
+def test_lookahead_shapes_may_only_shrink(engine: Engine, start: Start) -> None:
+    scheduler = start(engine(Tiny()), Lookahead(3, 3, 3))
+    expected = ask(scheduler, PROMPT, 10).tokens()
+    for shape in ((1, 1, 0), (2, 2, 1), (3, 3, 3)):
+        assert ask(scheduler, PROMPT, 10, lookahead=shape).tokens() == expected
+    with pytest.raises(RequestError, match="exceeds the model's 3, 3, 3"):
+        ask(scheduler, PROMPT, 10, lookahead=(4, 3, 3))
+
+
+def test_more_rows_than_a_pass_takes_are_shared_out(engine: Engine, start: Start) -> None:
+    """max_num_tokens bounds a pass, and nobody starves."""
+    model = engine(Tiny())
+    scheduler = start(model)
+    prompts = [np.random.default_rng(seed).integers(0, 97, 250).tolist() for seed in range(8)]
+    calls: list[Call] = [ask(scheduler, prompt, 3) for prompt in prompts]
+    expected = [ask(start(model), prompt, 3).tokens() for prompt in prompts]
+    assert [call.tokens() for call in calls] == expected

@@ -1,0 +1,152 @@
+"""Requests and answers as tensors; every bad one gets a sentence that names the tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Update
+from specdec.payload.backend.tensorrtllm.reference_engine.wire import answer, parse_request
+from specdec.payload.backend.tensorrtllm.reference_engine.words import banned, ends_with, parse
+from unit.engine.test_kv import CONFIG
+
+GOOD: dict[str, Any] = {
+    "input_ids": np.array([[1, 2, 3, 0]], np.int32),
+    "input_lengths": np.array([3], np.int32),
+    "request_output_len": np.array([5], np.int32),
+}
+
+
+def request(**extra: Any) -> Any:
+    arrays = {**GOOD, **{name: np.asarray(value) for name, value in extra.items()}}
+    return parse_request(arrays, 0, CONFIG)
+
+
+def test_a_plain_request() -> None:
+    found = request()
+    assert found.prompt.tolist() == [1, 2, 3]
+    assert found.max_new == 5
+    assert found.draft is None
+    assert found.rules.greedy
+    assert not found.streaming
+
+
+def test_shapes_with_and_without_a_unit_dimension_are_read_alike() -> None:
+    for shape in ((1,), (1, 1)):
+        found = request(
+            input_lengths=np.full(shape, 2, np.int32),
+            temperature=np.full(shape, 0.5, np.float32),
+            runtime_top_p=np.full(shape, 0.9, np.float32),
+            streaming=np.full(shape, True),
+            random_seed=np.full(shape, 2**63 + 5, np.uint64),
+        )
+        assert found.prompt.tolist() == [1, 2]
+        assert found.rules.temperature == 0.5
+        assert found.rules.seed == 2**63 + 5
+        assert found.streaming
+
+
+def test_renamed_fields_of_later_versions() -> None:
+    found = request(min_tokens=[4], seed=np.array([9], np.uint64))
+    assert (found.rules.min_length, found.rules.seed) == (4, 9)
+
+
+def test_drafts_words_and_bias() -> None:
+    found = request(
+        draft_input_ids=[[4, 5]],
+        draft_logits=np.zeros((1, 2, 8), np.float32),
+        draft_acceptance_threshold=np.array([0.5], np.float32),
+        stop_words_list=[[[1, 2, 3], [1, 3, -1]]],
+        bad_words_list=[[[7], [1]]],
+        embedding_bias=np.ones((1, 8), np.float32),
+    )
+    assert found.draft.tolist() == [4, 5]
+    assert found.draft_logits.shape == (2, 8)
+    assert found.threshold == 0.5
+    assert found.stop_words == ((1,), (2, 3))
+    assert found.rules.bad_words == ((7,),)
+    assert found.rules.bias.tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({"input_ids": np.empty((1, 0), np.int32)}, ("input_ids", "missing or empty")),
+        ({"input_ids": [[1, 9]]}, ("input_ids", "9", "vocabulary of 8")),
+        ({"input_ids": [[-1]]}, ("input_ids", "-1")),
+        ({"input_lengths": [5]}, ("input_lengths", "5", "between 1 and 4")),
+        ({"input_lengths": [0]}, ("input_lengths", "0")),
+        ({"request_output_len": [0]}, ("request_output_len", "at least 1")),
+        ({"draft_input_ids": [[8]]}, ("draft_input_ids", "8")),
+        (
+            {"draft_input_ids": [[1]], "draft_logits": np.zeros((1, 2, 8))},
+            ("draft_logits", "[1, 8]"),
+        ),
+        ({"draft_acceptance_threshold": [1.5]}, ("draft_acceptance_threshold", "1.5", "(0, 1]")),
+        ({"draft_acceptance_threshold": [0.0]}, ("draft_acceptance_threshold", "(0, 1]")),
+        ({"beam_width": [2]}, ("beam_width", "2", "must be 1")),
+        ({"num_return_sequences": [3]}, ("num_return_sequences", "3", "must be 1")),
+        ({"runtime_top_k": [-1]}, ("runtime_top_k", "-1")),
+        ({"runtime_top_p": [1.5]}, ("runtime_top_p", "1.5")),
+        ({"temperature": [-0.5]}, ("temperature", "-0.5")),
+        ({"temperature": [np.nan]}, ("temperature", "finite")),
+        ({"repetition_penalty": [0.0]}, ("repetition_penalty", "more than 0")),
+        ({"embedding_bias": np.zeros((1, 3))}, ("embedding_bias", "3", "8")),
+        ({"stop_words_list": [[[1, 2], [3, -1]]]}, ("stop_words_list", "3")),
+        ({"bad_words_list": [[[1, 2, 3], [2, 1, -1]]]}, ("bad_words_list", "1")),
+        ({"bad_words_list": [[1, 2]]}, ("bad_words_list", "[2, n]")),
+        ({"lookahead_window_size": [2]}, ("lookahead_window_size", "all three")),
+        ({"lora_task_id": [4]}, ("lora_task_id", "leave it out")),
+        ({"end_id": [[1, 2]]}, ("end_id", "one value")),
+    ],
+)
+def test_bad_requests_are_refused_by_name(extra: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(RequestError) as refusal:
+        request(**extra)
+    for word in words:
+        assert word in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_tensor_with_too_few_rows_is_refused() -> None:
+    with pytest.raises(RequestError, match="input_lengths has 1 rows"):
+        parse_request({**GOOD, "input_ids": np.ones((2, 4), np.int32)}, 1, CONFIG)
+
+
+def update(tokens: list[int]) -> Update:
+    logits = [np.full(8, token, np.float32) for token in tokens]
+    return Update(tokens, [-0.5] * len(tokens), -1.0, logits, None, True, 4, 3, 2, 0)
+
+
+def test_a_whole_answer_begins_with_the_prompt_unless_excluded() -> None:
+    found = answer(request(), update([6, 7]), 0, exclude_input=False)
+    assert found["output_ids"].tolist() == [[[1, 2, 3, 6, 7]]]
+    assert found["sequence_length"].tolist() == [[5]]
+    found = answer(request(), update([6, 7]), 0, exclude_input=True)
+    assert found["output_ids"].tolist() == [[[6, 7]]]
+    streamed = answer(request(streaming=[True]), update([6]), 3, exclude_input=False)
+    assert streamed["output_ids"].tolist() == [[[6]]]
+    assert streamed["batch_index"].tolist() == [[3]]
+
+
+def test_an_answer_has_the_ranks_triton_declares() -> None:
+    found = answer(request(return_log_probs=[True]), update([6, 7]), 0, exclude_input=True)
+    assert found["output_log_probs"].shape == (1, 1, 2)
+    assert found["generation_logits"].shape == (1, 1, 2, 8)
+    assert found["generation_logits"][0, 0, 1].tolist() == [7.0] * 8
+    assert found["acceptance_rate"].tolist() == [[0.75]]
+    assert found["total_draft_tokens"].tolist() == [[4]]
+    empty = answer(request(), update([]), 0, exclude_input=True)
+    assert empty["output_ids"].shape == (1, 1, 0)
+
+
+def test_words() -> None:
+    words = parse(np.array([[1, 2, 3], [1, 3, -1]]), "stop_words_list")
+    assert words == ((1,), (2, 3))
+    assert ends_with(np.array([9, 2, 3]), words)
+    assert not ends_with(np.array([3]), ((2, 3),))
+    assert list(banned(np.array([9, 2]), words)) == [1, 3]
+    assert parse(np.empty((2, 0), np.int32), "stop_words_list") == ()

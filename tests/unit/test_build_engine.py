@@ -1,0 +1,333 @@
+"""The Reference build: what it leaves behind, and that nothing half-done has the final name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from unit.engine.engines import BUILD, open_engine, plan
+from unit.engine.oracle import Tiny
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return Tiny().write(tmp_path / "checkpoints" / "abc")
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "engines" / "k1"
+
+
+def run(data: dict[str, Any] | str, tmp_path: Path) -> tuple[int, dict[str, Any], str]:
+    """Run a build; returns (exit status, termination message, output)."""
+    log = tmp_path / "termination.json"
+    log.write_text("", encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, str(BUILD), "--plan", "-"],
+        input=data if isinstance(data, str) else json.dumps(data),
+        text=True,
+        capture_output=True,
+        check=False,
+        env={"SPECDEC_TERMINATION_LOG": str(log)},
+    )
+    assert "Traceback" not in result.stderr
+    return result.returncode, json.loads(log.read_text(encoding="utf-8")), result.stdout
+
+
+def refused(data: dict[str, Any] | str, tmp_path: Path) -> dict[str, str]:
+    """Run a build that must fail and leave nothing; returns its error."""
+    status, message, _ = run(data, tmp_path)
+    assert status == 1
+    engines = tmp_path / "engines"
+    assert not engines.exists() or list(engines.iterdir()) == []
+    error: dict[str, str] = message["error"]
+    assert "\n" not in error["message"]
+    return error
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Poll a condition with a deadline."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, "the condition never came true"
+        os.sched_yield()
+
+
+def test_an_engine_is_complete_and_described(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    status, message, text = run(plan(checkpoint, output), tmp_path)
+    assert status == 0
+    assert sorted(path.name for path in output.iterdir()) == [
+        "config.json",
+        "manifest.json",
+        "rank0.engine",
+    ]
+    assert [path.name for path in output.parent.iterdir()] == ["k1"]
+    manifest = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
+    for name, facts in manifest["files"].items():
+        contents = (output / name).read_bytes()
+        assert facts == {"sha256": hashlib.sha256(contents).hexdigest(), "bytes": len(contents)}
+    engine = message["engine"]
+    assert engine["key"] == manifest["key"] == "k1"
+    assert engine["bytes"] == sum(entry["bytes"] for entry in manifest["files"].values())
+    assert (engine["maxDraftLen"], engine["vocabSize"]) == (16, 97)
+    assert re.search(r"^progress phase=convert percent=100$", text, re.MULTILINE)
+    assert len(json.dumps(message)) < 4096
+
+
+def test_config_has_the_keys_of_a_tensorrt_llm_engine(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    run(plan(checkpoint, output), tmp_path)
+    config = json.loads((output / "config.json").read_text(encoding="utf-8"))
+    assert config["version"] == "0.19.0"
+    model, build = config["pretrained_config"], config["build_config"]
+    assert model["architecture"] == "LlamaForCausalLM"
+    assert (model["vocab_size"], model["num_key_value_heads"], model["head_size"]) == (97, 2, 8)
+    assert model["mapping"]["world_size"] == 1
+    assert (build["max_batch_size"], build["max_seq_len"], build["max_draft_len"]) == (8, 384, 16)
+    assert build["speculative_decoding_mode"] == 2
+    assert build["plugin_config"]["use_paged_context_fmha"] is True
+
+
+def test_a_complete_engine_is_left_alone(checkpoint: Path, output: Path, tmp_path: Path) -> None:
+    run(plan(checkpoint, output), tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in output.iterdir()}
+    shutil.rmtree(checkpoint)
+    status, message, text = run(plan(checkpoint, output), tmp_path)
+    assert status == 0
+    assert "already complete" in text
+    assert message["engine"]["key"] == "k1"
+    assert {path: path.stat().st_mtime_ns for path in output.iterdir()} == before
+
+
+def test_leftovers_of_a_killed_build_are_removed(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    (output.parent / ".k1.abcd.tmp").mkdir(parents=True)
+    (output.parent / ".k2.abcd.tmp").mkdir()
+    output.mkdir()
+    (output / "rank0.engine").write_bytes(b"half")
+    assert run(plan(checkpoint, output), tmp_path)[0] == 0
+    assert sorted(path.name for path in output.parent.iterdir()) == [".k2.abcd.tmp", "k1"]
+    assert (output / "manifest.json").is_file()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Path]:
+    """A checkpoint large enough to catch its build in the middle."""
+    tiny = Tiny(vocab=2000, hidden=1024, intermediate=2048, layers=4, heads=8, kv_heads=8)
+    yield tiny.write(tmp_path / "checkpoints" / "slow")
+    shutil.rmtree(tmp_path / "checkpoints")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_build_shows_nothing_and_the_next_one_heals(
+    number: signal.Signals, slow: Path, output: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "plan.json"
+    source.write_text(json.dumps(plan(slow, output)), encoding="utf-8")
+    log = tmp_path / "termination.json"
+    process = subprocess.Popen(
+        [sys.executable, str(BUILD), "--plan", str(source)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={"SPECDEC_TERMINATION_LOG": str(log)},
+    )
+    until(lambda: any(output.parent.glob(".k1.*.tmp/rank0.engine")))
+    process.send_signal(number)
+    process.wait(DEADLINE)
+    assert not output.exists()
+    if number == signal.SIGTERM:
+        assert process.returncode == 1
+        assert list(output.parent.iterdir()) == []
+        assert json.loads(log.read_text(encoding="utf-8"))["error"]["reason"] == "Cancelled"
+    assert run(plan(slow, output), tmp_path)[0] == 0
+    assert [path.name for path in output.parent.iterdir()] == ["k1"]
+
+
+def test_a_full_volume_is_told(checkpoint: Path, output: Path, tmp_path: Path) -> None:
+    """/dev/full takes the engine's place: the kernel answers every write with ENOSPC."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import engine_file, pathlib, "
+        "build_engine; real = engine_file.write\n"
+        "def full(path, *rest):\n"
+        "    path.symlink_to('/dev/full'); opened = pathlib.Path.open\n"
+        "    pathlib.Path.open = lambda self, mode='r', *a, **k: "
+        "opened(self, mode.replace('x', 'w'), *a, **k)\n"
+        "    real(path, *rest)\n"
+        "engine_file.write = full; sys.exit(build_engine.main())"
+    )
+    log = tmp_path / "termination.json"
+    result = subprocess.run(
+        [sys.executable, "-c", program, str(BUILD.parent), "--plan", "-"],
+        input=json.dumps(plan(checkpoint, output)),
+        text=True,
+        capture_output=True,
+        check=False,
+        env={"SPECDEC_TERMINATION_LOG": str(log)},
+    )
+    error = json.loads(log.read_text(encoding="utf-8"))["error"]
+    assert result.returncode == 1
+    assert error["reason"] == "VolumeFull"
+    assert "enlarge the claim" in error["message"]
+    assert list(output.parent.iterdir()) == []
+
+
+def test_damaged_weights_are_told(checkpoint: Path, output: Path, tmp_path: Path) -> None:
+    path = checkpoint / "model.safetensors"
+    whole = path.read_bytes()
+    header = int.from_bytes(whole[:8], "little")
+    nan = load_file(path)
+    nan["model.norm.weight"][3] = np.nan
+    cases: dict[str, bytes] = {
+        "cut short": whole[:-1000],
+        "cut in the header": whole[: header // 2],
+        "empty": b"",
+        "header is not JSON": whole[:8] + b"\xff" * header + whole[8 + header :],
+        "huge header": (2**60).to_bytes(8, "little") + whole[8:],
+        "header is a list": (2).to_bytes(8, "little") + b"[]" + whole[8 + header :],
+    }
+    for name, contents in cases.items():
+        path.write_bytes(contents)
+        error = refused(plan(checkpoint, output), tmp_path)
+        assert error["reason"] == "CheckpointCorrupt", name
+        assert "fetch it again" in error["message"], name
+    save_file(nan, path)
+    assert "not finite" in refused(plan(checkpoint, output), tmp_path)["message"]
+    path.unlink()
+    assert "missing" in refused(plan(checkpoint, output), tmp_path)["message"]
+
+
+def test_weights_that_do_not_fit_the_config_are_told(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    weights = load_file(checkpoint / "model.safetensors")
+    missing = {name: array for name, array in weights.items() if "q_proj" not in name}
+    save_file(missing, checkpoint / "model.safetensors")
+    error = refused(plan(checkpoint, output), tmp_path)
+    assert "q_proj.weight is in none" in error["message"]
+    weights["model.norm.weight"] = weights["model.norm.weight"][:-1].copy()
+    save_file(weights, checkpoint / "model.safetensors")
+    assert (
+        "[31] but config.json asks for [32]"
+        in refused(plan(checkpoint, output), tmp_path)["message"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "words"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, "UnsupportedArchitecture", "GPT2LMHeadModel"),
+        ({"architectures": []}, "UnsupportedArchitecture", "LlamaForCausalLM"),
+        ({"attention_bias": True}, "UnsupportedArchitecture", "attention_bias: True"),
+        ({"mlp_bias": True}, "UnsupportedArchitecture", "mlp_bias"),
+        ({"hidden_act": "gelu"}, "UnsupportedArchitecture", "'gelu'"),
+        ({"rope_scaling": {"type": "yarn"}}, "UnsupportedArchitecture", "'yarn'"),
+        ({"num_key_value_heads": 3}, "UnsupportedArchitecture", "multiple"),
+        ({"quantization_config": {"bits": 4}}, "UnsupportedCheckpoint", "quantized"),
+        ({"hidden_size": "many"}, "CheckpointCorrupt", "fetch it again"),
+    ],
+)
+def test_unsupported_models_are_refused_by_name(
+    change: dict[str, Any], reason: str, words: str, checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    path = checkpoint / "config.json"
+    config = {**json.loads(path.read_text(encoding="utf-8")), **change}
+    path.write_text(json.dumps(config), encoding="utf-8")
+    error = refused(plan(checkpoint, output), tmp_path)
+    assert error["reason"] == reason
+    assert words in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"backend": "TensorRT"}, "backend: 'TensorRT' must be Reference"),
+        ({"dtype": "int4"}, "dtype: 'int4'"),
+        ({"tensorParallel": 2}, "tensorParallel: 2 must be 1"),
+        ({"speculativeDecodingMode": "medusa"}, "speculativeDecodingMode"),
+        ({"limits": {"maxBatchSize": 0}}, "maxBatchSize: 0 must be at least 1"),
+        ({"limits": {}}, "maxBatchSize"),
+    ],
+)
+def test_bad_plans_are_refused(
+    change: dict[str, Any], words: str, checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    error = refused(plan(checkpoint, output, **change), tmp_path)
+    assert error["reason"] == "PlanInvalid"
+    assert words in error["message"]
+
+
+def test_a_plan_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    for text in ("{", "[]"):
+        assert refused(text, tmp_path)["reason"] == "PlanInvalid"
+
+
+def test_all_spellings_of_weights_give_one_engine(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    """One file or shards; float32 and what bfloat16 keeps of it."""
+    weights = {
+        name: (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        for name, array in load_file(checkpoint / "model.safetensors").items()
+    }
+    save_file(weights, checkpoint / "model.safetensors")
+    run(plan(checkpoint, output), tmp_path)
+    expected = (output / "rank0.engine").read_bytes()
+    _write_sharded_bfloat16(checkpoint, weights)
+    other = output.with_name("k2")
+    status, message, _ = run(plan(checkpoint, other), tmp_path)
+    assert status == 0, message
+    assert (other / "rank0.engine").read_bytes() == expected
+    assert open_engine(other).config.vocab_size == 97
+
+
+def _write_sharded_bfloat16(checkpoint: Path, weights: dict[str, Any]) -> None:
+    (checkpoint / "model.safetensors").unlink()
+    names = sorted(weights)
+    index = {}
+    for number, part in enumerate((names[::2], names[1::2])):
+        file = f"model-{number}.safetensors"
+        header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+        blob = b""
+        for name in part:
+            data = (weights[name].view(np.uint32) >> 16).astype(np.uint16).tobytes()
+            header[name] = {
+                "dtype": "BF16",
+                "shape": list(weights[name].shape),
+                "data_offsets": [len(blob), len(blob) + len(data)],
+            }
+            blob += data
+            index[name] = file
+        text = json.dumps(header).encode()
+        (checkpoint / file).write_bytes(len(text).to_bytes(8, "little") + text + blob)
+    path = checkpoint / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": index}), encoding="utf-8")
+
+
+def test_an_index_may_not_leave_the_checkpoint(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    path = checkpoint / "model.safetensors.index.json"
+    index = {"weight_map": {"lm_head.weight": "../../secret.safetensors"}}
+    path.write_text(json.dumps(index), encoding="utf-8")
+    assert "outside the checkpoint" in refused(plan(checkpoint, output), tmp_path)["message"]
