@@ -86,7 +86,7 @@ def convert(error: Exception, target: str) -> ClusterError:
     """The one place that turns the client's errors into ours."""
     if not isinstance(error, ApiException):
         kind = type(error).__name__
-        return Transient(f"the API server did not answer about {target}: {error or kind}")
+        return Transient(f"the API server did not answer about {target}: {str(error) or kind}")
     words = server_words(error)
     status = error.status
     if status == 409:

@@ -44,25 +44,39 @@ MAY_NOT = [
 ]
 
 
-def allowed(plane: ControlPlane, what: str) -> bool:
-    """Whether the API server lets the operator's service account do `verb resource`."""
-    verb, resource = what.split()
-    argv = ("auth", "can-i", verb, resource, "--all-namespaces", "-q")
+@pytest.fixture(scope="module")
+def account(installed: ControlPlane) -> Path:
+    return installed.service_account(*ACCOUNT)
+
+
+def allowed(plane: ControlPlane, account: Path, what: str) -> bool:
+    """Whether the API server lets an account do `verb resource` or `verb resource/subresource`."""
+    verb, _, resource = what.partition(" ")
+    resource, _, subresource = resource.partition("/")
+    argv = ["auth", "can-i", verb, resource, "--all-namespaces", "--quiet"]
+    if subresource:  # after a slash kubectl would read a name
+        argv.append(f"--subresource={subresource}")
     try:
-        plane.kubectl(*argv, user=plane.service_account(*ACCOUNT))
+        plane.kubectl(*argv, user=account)
     except ClusterError:
         return False
     return True
 
 
 @pytest.mark.parametrize("what", MAY)
-def test_the_operator_may(installed: ControlPlane, what: str) -> None:
-    assert allowed(installed, what)
+def test_the_operator_may(installed: ControlPlane, account: Path, what: str) -> None:
+    assert allowed(installed, account, what)
 
 
 @pytest.mark.parametrize("what", MAY_NOT)
-def test_the_operator_may_not(installed: ControlPlane, what: str) -> None:
-    assert not allowed(installed, what)
+def test_the_operator_may_not(installed: ControlPlane, account: Path, what: str) -> None:
+    assert not allowed(installed, account, what)
+
+
+@pytest.mark.parametrize("what", MAY_NOT)
+def test_an_administrator_may_all_of_that(installed: ControlPlane, what: str) -> None:
+    """So that a misspelt resource cannot pass for a forbidden one."""
+    assert allowed(installed, installed.kubeconfig, what)
 
 
 def test_the_deployment_passes_the_restricted_pod_security(installed: ControlPlane) -> None:

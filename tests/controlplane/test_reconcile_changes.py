@@ -2,7 +2,7 @@
 
 import pytest
 
-from controlplane.operating import Lab, until
+from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import built, claim, fetched, published, resource, serve
 from specdec.api import names
 
@@ -21,7 +21,7 @@ def test_another_default_draft_length_builds_nothing(lab: Lab) -> None:
     assert after["status"]["repository"] != before["status"]["repository"]
 
 
-def newer(lab: Lab, generation: int) -> dict[str, object] | None:
+def newer(lab: Lab, generation: int) -> Object | None:
     """The resource once a later generation of it is ready."""
     body = lab.get("specm", "pair")
     assert body is not None
@@ -52,7 +52,7 @@ def test_longer_sequences_build_new_engines_while_the_old_revision_serves(lab: L
         built(lab, job)
     published(lab, (publish,))
     after = until(lambda: newer(lab, body["metadata"]["generation"]), lambda: lab.story("pair"))
-    assert after["status"]["repository"] != body["status"]["repository"]  # type: ignore[index]
+    assert after["status"]["repository"] != body["status"]["repository"]
 
 
 def test_two_resources_share_one_build_and_each_keeps_it_alive(lab: Lab) -> None:

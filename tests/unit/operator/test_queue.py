@@ -3,28 +3,18 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
-import looptime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec.queue import Backoff, Key, Visit, WorkQueue
+from unit.operator.clock import run
 
 A: Key = ("ns", "a")
 B: Key = ("ns", "b")
 STEADY = Backoff(jitter=0.0)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on a loop whose clock jumps over every wait."""
-    loop = looptime.new_event_loop(start=0)
-    try:
-        loop.run_until_complete(scenario)
-    finally:
-        loop.close()
 
 
 def now() -> float:

@@ -1,0 +1,40 @@
+"""An event loop whose clock jumps over every wait: an hour of back-off passes in a millisecond."""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any
+
+from typing_extensions import override
+
+
+class _Jump(selectors.SelectSelector):
+    """In place of waiting it moves the clock on."""
+
+    now = 0.0
+
+    @override
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "everything waits and nothing is planned"
+            self.now += timeout
+        return ready
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """Its time starts at 0 seconds."""
+
+    def __init__(self) -> None:
+        self._jump = _Jump()
+        super().__init__(self._jump)
+
+    @override
+    def time(self) -> float:
+        return self._jump.now
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end on a clock of its own."""
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        runner.run(scenario)

@@ -1,0 +1,91 @@
+"""An API server in memory that keeps what is applied and counts every request."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from specdec.api import names
+from specdec.api.conditions import Transition
+from specdec.cluster import Cluster
+
+Json = dict[str, Any]
+
+
+class FakeCluster(Cluster):
+    """`fail` holds errors to raise, by verb and kind."""
+
+    def __init__(self, *objects: Json) -> None:  # no client: nothing is ever sent
+        self.objects: dict[tuple[str, str], Json] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self.managers: list[str] = []
+        self.events: list[Transition] = []
+        self.fail: dict[tuple[str, str], Exception] = {}
+        self._version = itertools.count(1)
+        for item in objects:
+            self.put(item)
+
+    def put(self, item: Mapping[str, Any]) -> Json:
+        meta = {"uid": f"uid-{item['metadata']['name']}", **item["metadata"]}
+        meta["resourceVersion"] = str(next(self._version))
+        stored = {**item, "metadata": meta}
+        self.objects[item["kind"], meta["name"]] = stored
+        return stored
+
+    def writes(self) -> list[tuple[str, str, str]]:
+        return [call for call in self.calls if call[0] not in ("get", "list")]
+
+    def _note(self, verb: str, kind: str, name: str) -> None:
+        self.calls.append((verb, kind, name))
+        error = self.fail.get((verb, kind))
+        if error is not None:
+            raise error
+
+    @override
+    async def get(
+        self, api_version: str, kind: str, namespace: str | None, name: str
+    ) -> Json | None:
+        self._note("get", kind, name)
+        return self.objects.get((kind, name))
+
+    @override
+    async def list(
+        self, api_version: str, kind: str, namespace: str | None, selector: str = ""
+    ) -> list[Json]:
+        self._note("list", kind, selector)
+        key, _, value = selector.partition("=")
+        found = [item for (k, _), item in self.objects.items() if k == kind]
+        return [
+            item
+            for item in found
+            if key in (labels := item["metadata"].get("labels", {})) and value in ("", labels[key])
+        ]
+
+    @override
+    async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
+        self._note("apply", body["kind"], body["metadata"]["name"])
+        self.managers.append(manager)
+        old = self.objects.get((body["kind"], body["metadata"]["name"]), {})
+        merged = {**old, **body, "metadata": {**old.get("metadata", {}), **body["metadata"]}}
+        return self.put(merged)
+
+    @override
+    async def delete(self, target: Mapping[str, Any]) -> bool:
+        name = target["metadata"]["name"]
+        self._note("delete", target["kind"], name)
+        return self.objects.pop((target["kind"], name), None) is not None
+
+    @override
+    async def apply_status(
+        self, body: Mapping[str, Any], manager: str = names.MANAGER
+    ) -> Json | None:
+        name = body["metadata"]["name"]
+        self._note("apply_status", body["kind"], name)
+        old = self.objects.get((body["kind"], name))
+        return None if old is None else self.put({**old, "status": body["status"]})
+
+    @override
+    async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
+        self._note("create", "Event", regarding["metadata"]["name"])
+        self.events.append(transition)
