@@ -62,6 +62,7 @@ FAILED = frozenset(
         "TokenizerMismatch",
         "UnsupportedArchitecture",
         "UnsupportedBackend",
+        "UnsupportedCheckpoint",
         "UnsupportedMethod",
         "UnsupportedVersion",
         "VocabSizeMismatch",

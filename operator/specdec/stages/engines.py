@@ -121,7 +121,7 @@ def _lost(context: Context) -> tuple[Ref, ...]:
             continue
         error = result(context.observed.pods_of(name)).get("error", {})
         if isinstance(error, dict) and error.get("reason") == "EngineMissing":
-            fetch = [n for n in jobs if n.startswith(f"{context.model.metadata.name}-fetch-")]
+            fetch = work.of(context.observed, context.model, "fetch")
             return tuple(work.delete(n) for n in sorted({name, *fetch}))
     return ()
 

@@ -33,11 +33,7 @@ def fetch(context: Context) -> Outcome:
     state = work.look(observed, name)
     told = result(state.pods) if state.state == "Complete" else {}
     fetched = _known(context, told)
-    outdated = tuple(
-        work.delete(other)
-        for other in work.unfinished(observed, model, "fetch")
-        if other != name or fetched is not None
-    )
+    outdated = _outdated(context, name, known=fetched is not None)
     if fetched is not None:
         return _judge(context, fetched, outdated)
     if model.spec.suspend:
@@ -51,6 +47,14 @@ def fetch(context: Context) -> Outcome:
         words = Words("Queued", f"Job {name} is created to fetch {_what(model)}")
         return _waiting(context.facts, words, apply=(job,), delete=outdated)
     return _unfinished(context.facts, state, _what(model), outdated)
+
+
+def _outdated(context: Context, name: str, *, known: bool) -> tuple[Ref, ...]:
+    """Jobs of other sources: those that still run, and all of them once the result is known."""
+    model, observed = context.model, context.observed
+    running = [n for n in work.unfinished(observed, model, "fetch") if n != name or known]
+    others = [n for n in work.of(observed, model, "fetch") if n != name and known]
+    return tuple(work.delete(n) for n in sorted({*running, *others}))
 
 
 def _unfinished(facts: Facts, state: work.Work, what: str, outdated: tuple[Ref, ...]) -> Outcome:

@@ -12,6 +12,7 @@ from specdec.observed import Object, last_words, result
 TAIL = 600
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_REASON = re.compile(r"[A-Z][A-Za-z]{1,62}")
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
 
 
@@ -98,7 +99,7 @@ def crashed(pod: Object, startup_budget: int) -> Words | None:
         words = _tail(end.get("message", "")) or f"exit code {end.get('exitCode')}"
         if end.get("reason") == "OOMKilled":
             return Words("OutOfMemory", f"pod {name}: {_memory(pod)}")
-        if _seconds(end) >= startup_budget:
+        if _seconds(end) >= startup_budget and not _answered(pod, end):
             return Words(
                 "StartupTimeout",
                 f"pod {name} was not ready within {startup_budget} seconds "
@@ -116,7 +117,7 @@ def _failure(pods: list[Object], reason: str) -> Words:
             if end.get("reason") == "OOMKilled":
                 return Words("OutOfMemory", _memory(pod))
     error = result(pods[:1]).get("error")
-    if isinstance(error, dict) and error.get("reason"):
+    if isinstance(error, dict) and _REASON.fullmatch(str(error.get("reason", ""))):
         return Words(str(error["reason"]), _tail(str(error.get("message", ""))))
     words = _tail(last_words(pods[0])) if pods else ""
     return Words(reason, f"last words: {words}" if words else "its pod left no word")
@@ -143,6 +144,14 @@ def _seconds(end: dict[str, Any]) -> float:
         return (datetime.fromisoformat(end["finishedAt"]) - start).total_seconds()
     except (KeyError, ValueError):
         return 0.0
+
+
+def _answered(pod: Object, end: dict[str, Any]) -> bool:
+    """Whether the pod was ready at some time of that run: then it was no slow start."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    changed = [c.get("lastTransitionTime") for c in conditions if c["type"] == "Ready"]
+    # Both are RFC 3339 in UTC with whole seconds: text order is time order.
+    return bool(changed and changed[0]) and str(changed[0]) > str(end.get("startedAt", ""))
 
 
 def _tail(text: str) -> str:

@@ -1,6 +1,6 @@
 """Jobs as a stage sees them: where one stands, whether to make it, which ones are out of date."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,14 +68,20 @@ def belongs(job: Object, model: SpeculativeModel) -> bool:
     return labels.get(names.MODEL) == name or names.sharer(name) in labels
 
 
+def of(observed: Observed, model: SpeculativeModel, component: str | None = None) -> list[str]:
+    """Names of the resource's very own Jobs, of one component or of all."""
+    return [
+        name
+        for name, job in sorted(observed.jobs.items())
+        if belongs(job, model)
+        and sole_owner(job, model)
+        and not job["metadata"].get("deletionTimestamp")
+        and component in (None, job["metadata"].get("labels", {}).get(names.COMPONENT))
+    ]
+
+
 def unfinished(
     observed: Observed, model: SpeculativeModel, component: str | None = None
-) -> Iterator[str]:
-    """Names of the resource's own Jobs that still run, of one component or of all."""
-    for name, job in sorted(observed.jobs.items()):
-        labels = job["metadata"].get("labels", {})
-        if component is not None and labels.get(names.COMPONENT) != component:
-            continue
-        mine = belongs(job, model) and sole_owner(job, model)
-        if mine and look(observed, name).state == "Running":
-            yield name
+) -> list[str]:
+    """Those of them that still run."""
+    return [n for n in of(observed, model, component) if look(observed, n).state == "Running"]

@@ -146,6 +146,16 @@ def test_another_source_fetches_again_and_stops_the_old_fetch() -> None:
     assert len(world.named("fetch")) == 1
 
 
+def test_finished_fetches_of_other_sources_go_once_they_are_not_needed() -> None:
+    world = settled()
+    old = world.job("fetch")
+    world.spec["target"]["source"]["pvc"]["path"] = "elsewhere"
+    world.step()
+    assert old in world.jobs
+    world.settle()
+    assert old not in world.jobs
+
+
 def test_a_new_volume_under_the_same_name_forgets_all_results() -> None:
     world = settled()
     world.bind(uid="another-claim")

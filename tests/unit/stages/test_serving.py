@@ -69,6 +69,20 @@ def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], reason: str, w
     assert decision.requeue_after == 5
 
 
+def test_a_crash_after_days_of_service_is_no_slow_start() -> None:
+    world = deployed()
+    status = crashed(1900)
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:31:40Z"}
+    pod(world, {**status, "conditions": [ready]})
+    world.step()
+    assert world.condition("Available")["reason"] == "CrashLoop"
+
+    never = {**ready, "lastTransitionTime": "2026-01-02T02:59:59Z"}
+    world.pods[-1]["status"] = {**status, "conditions": [never]}
+    world.step()
+    assert world.condition("Available")["reason"] == "StartupTimeout"
+
+
 def test_a_pod_of_an_older_revision_is_not_blamed() -> None:
     world = deployed()
     pod(world, crashed(5))

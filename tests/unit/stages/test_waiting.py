@@ -105,6 +105,7 @@ def test_a_job_between_attempts_tells_the_last_one_s_error() -> None:
         ("[1, 2]", "FetchFailed", "last words: [1, 2]"),
         ("", "FetchFailed", "left no word"),
         ('{"error": "odd"}', "FetchFailed", "odd"),
+        ('{"error": {"reason": "not a reason!"}}', "FetchFailed", "not a reason!"),
     ],
 )
 def test_a_failed_job_tells_why_and_how_to_try_again(
