@@ -42,6 +42,8 @@ class Kubectl:
             raise DemoError(
                 f"kubectl {' '.join(arguments)} did not end within {timeout:g} s"
             ) from error
+        except OSError as error:
+            raise DemoError(f"{self.program} does not run ({error.strerror})") from error
         if done.returncode != 0:
             raise DemoError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout

@@ -21,7 +21,7 @@ def both(length: int) -> dict[str, Any]:
 
 
 def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
-    change = both(336)
+    change = both(236)
     world.apply(model("one", **change))
     world.apply(model("two", **change))
     world.ready("one")
@@ -57,7 +57,7 @@ def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
     name = world.apply(model("grown"))
     first = world.ready(name)
     with world.probed(name) as failures, world.watched(SHARED) as unfinished:
-        world.patch(name, both(337))
+        world.patch(name, both(237))
         second = world.ready(name)
     assert failures == []
     assert unfinished == []
@@ -96,7 +96,7 @@ def test_scale_subresource(world: World) -> None:
 
 
 def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
-    name = world.apply(model("gone", **both(338)))
+    name = world.apply(model("gone", **both(238)))
     world.ready(name)
     uid = world.get(name)["metadata"]["uid"]
     kinds = "jobs,pods,deployments,replicasets,services,configmaps,persistentvolumeclaims"

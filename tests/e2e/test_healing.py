@@ -21,7 +21,7 @@ def fresh(name: str, length: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
 def test_killed_build_pod(world: World, phase: str) -> None:
-    length = {"Pending": 333, "Running": 334}[phase]
+    length = {"Pending": 233, "Running": 234}[phase]
     with world.watched(SHARED) as unfinished:
         name = world.apply(fresh(f"build-{phase.lower()}", length))
 
@@ -42,7 +42,7 @@ def test_killed_build_pod(world: World, phase: str) -> None:
 
 def test_killed_operator_pod(world: World) -> None:
     with world.watched(SHARED) as unfinished:
-        name = world.apply(fresh("operator", 335))
+        name = world.apply(fresh("operator", 235))
         world.wait(lambda: bool(world.build_jobs(name)), 60, lambda: "no build Job")
         everything = ("pod", "-n", "specdec-system", "--all", "--grace-period=0", "--force")
         world.kubectl("delete", *everything)

@@ -25,7 +25,7 @@ SHARED = "models"
 def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
     """A DraftTarget resource on the pair; `spec` is merged into it, None removes a field."""
     storage = {"existingClaim": claim} if claim else {"size": "1Gi", "accessMode": "ReadWriteOnce"}
-    limits = {"maxBatchSize": 8, "maxInputLen": 256, "maxSeqLen": 512, "maxNumTokens": 2048}
+    limits = {"maxBatchSize": 8, "maxInputLen": 128, "maxSeqLen": 256, "maxNumTokens": 2048}
     base: Object = {
         "runtime": {"backend": "Reference"},
         "target": {"source": source("target"), "limits": limits},

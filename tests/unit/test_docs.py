@@ -1,0 +1,136 @@
+"""What the documents promise exists: commands, files, links, conditions and their reasons."""
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from specdec.api import conditions
+from specdec.api.model import PLURAL
+from specdec.client.command import app
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def commands(document: Path) -> list[list[str]]:
+    """The lines of the shell blocks, and what looks like a command inside a sentence."""
+    body = document.read_text(encoding="utf-8")
+    lines = [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", body, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    lines += re.findall(r"`((?:make|kubectl|specdec) [^`\n]+)`", body)
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+ALL = [(d, c) for d in DOCUMENTS for c in commands(d)]
+
+
+def test_there_are_commands_to_check() -> None:
+    assert {c[0] for _, c in ALL} >= {"make", "kubectl", "specdec"}
+
+
+@pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "make"])
+def test_make_targets_exist(document: Path, command: list[str]) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", text("Makefile"), re.MULTILINE))
+    named = [word for word in command[1:] if "=" not in word]
+    assert named
+    assert set(named) <= targets, document
+
+
+def test_every_make_target_is_listed_by_help() -> None:
+    makefile = text("Makefile")
+    phony = set(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split())
+    listed = set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE))
+    assert phony - {"help"} == listed - {"help"}
+
+
+@pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "kubectl"])
+def test_files_given_to_kubectl_exist(document: Path, command: list[str]) -> None:
+    for flag, value in itertools.pairwise(command):
+        if flag in ("-f", "-k"):
+            assert (ROOT / value).exists(), f"{document.name}: {value}"
+
+
+@pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "specdec"])
+def test_specdec_options_exist(document: Path, command: list[str]) -> None:
+    result = CliRunner().invoke(app, [command[1], "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, document
+    for word in command[2:]:
+        if word.startswith("--"):
+            assert word in result.output, f"{document.name}: {word}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    body = document.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]+)\)", body)
+    for link in links:
+        assert (document.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_folders_named_exist(document: Path) -> None:
+    body = document.read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:operator|crds|manifests|tests|docs|charts)/[\w./-]*)`", body)
+    for path in paths:
+        assert (ROOT / path).exists(), path
+
+
+def table(body: str, heading: str) -> list[str]:
+    """The first column of the table under a heading."""
+    section = body.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
+    return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+
+
+def test_every_reason_is_documented_and_no_other() -> None:
+    documented = re.findall(r"^\| `(\w+)` \|", text("docs/conditions.md"), re.MULTILINE)
+    known = conditions.PROBLEMS | conditions.PROGRESS
+    assert set(documented) == known
+    assert len(documented) == len(set(documented)), "a reason is explained twice"
+
+
+def test_every_problem_has_a_mend() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|(.*)\|$", text("docs/conditions.md"), re.MULTILINE)
+    mends = {reason: mend.strip() for reason, _, mend in rows}
+    assert {reason for reason in conditions.PROBLEMS if not mends[reason]} == set()
+
+
+def test_conditions_stand_in_the_order_of_the_pipeline() -> None:
+    types = [str(kind) for kind in conditions.Type]
+    assert table(text("README.md"), "## Status") == types
+    headings = re.findall(r"^## (\w+)$", text("docs/conditions.md"), re.MULTILINE)
+    assert headings == types
+
+
+def test_reasons_in_the_readme_are_known() -> None:
+    section = text("README.md").split("## Status", 1)[1].split("\n## ", 1)[0]
+    cells = re.findall(r"^\| `\w+` \|[^|]*\|([^|]*)\|$", section, re.MULTILINE)
+    reasons = {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}
+    assert len(reasons) > 10
+    assert reasons <= conditions.PROBLEMS | conditions.PROGRESS
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert "make test" in text("README.md")
+    last = text(".ci/run").strip().splitlines()[-1]
+    assert last == "exec make test"
+
+
+def test_names_in_the_documents_are_those_of_the_api() -> None:
+    crd = text("crds/speculativemodels.yaml")
+    assert f"plural: {PLURAL}" in crd
+    assert "specm" in crd
