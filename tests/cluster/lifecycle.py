@@ -30,8 +30,10 @@ _STOP_ORDER = (
 _GRACE = 10.0
 
 
-def up(name: str, options: Options, say: Say) -> State:
+def up(name: str, options: Options, say: Say, *, owner: processes.Process | None = None) -> State:
     """Bring the cluster called name up, or find it up already.
+
+    With an owner it is for that process only: `sweep` takes it down once that has ended.
 
     Raises:
         ClusterError: it does not come up; its processes are stopped again, its logs stay.
@@ -49,7 +51,7 @@ def up(name: str, options: Options, say: Say) -> State:
             prerequisites.require_node(say)
         binaries.ensure(_programs(options), say)
         _remove(name)
-        state = _plan(name, options)
+        state = _plan(name, options, owner)
         try:
             _start(state, say)
         except BaseException:
@@ -67,9 +69,17 @@ def down(name: str, say: Say) -> bool:
             say(f"{name} is not up")
             return False
         _remove(name)
-    folders.cluster(name).with_name(f".{name}.lock").unlink(missing_ok=True)
+        folders.cluster(name).with_name(f".{name}.lock").unlink(missing_ok=True)
     say(f"{name} is down")
     return True
+
+
+def sweep(say: Say) -> None:
+    """Take down every cluster whose owner was killed before it could do so itself."""
+    for state in list(known()):
+        orphan = state.owner is not None and not state.owner.alive
+        if orphan or (state.owner is not None and state.boot != boot_id()):
+            down(state.name, say)
 
 
 def running(state: State) -> bool:
@@ -94,12 +104,12 @@ def _programs(options: Options) -> list[str]:
     return [*names, "kwok"] if options.kwok else names
 
 
-def _plan(name: str, options: Options) -> State:
+def _plan(name: str, options: Options, owner: processes.Process | None) -> State:
     """Choose addresses and write them down before anything starts, so that no other takes them."""
     with folders.locked(folders.clusters() / ".addresses.lock"):
         is_node = options.kind == "node"
         addresses = network.addresses() if is_node else loopback_addresses()
-        state = State(name, options, addresses, boot_id())
+        state = State(name, options, addresses, boot_id(), owner=owner)
         folders.cluster(name).mkdir(parents=True)
         state.save()
         if is_node:

@@ -123,6 +123,14 @@ def _signal(process: Process, number: signal.Signals) -> bool:
     return False
 
 
+def this() -> Process:
+    """Return the process that calls."""
+    started = _start_time(os.getpid())
+    if started is None:
+        raise ClusterError("/proc does not show this process; the tool needs Linux with /proc.")
+    return Process("owner", os.getpid(), started)
+
+
 def strays(state: Path) -> Iterator[Process]:
     """Yield running processes that carry this cluster's mark in their environment."""
     mark = f"{MARK}={state}".encode()

@@ -6,12 +6,13 @@ import random
 import secrets
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from cluster import folders
 from cluster.errors import ClusterError
+from cluster.processes import Process
 
 Kind = Literal["control-plane", "node"]
 
@@ -73,6 +74,8 @@ class State:
     addresses: Addresses
     boot: str
     complete: bool = False
+    # Whose cluster it is: it goes when that process has gone. None: it stays until `down`.
+    owner: Process | None = None
 
     @property
     def folder(self) -> Path:
@@ -100,10 +103,18 @@ def load(name: str) -> State | None:
         raw: dict[str, Any] = json.loads(file.read_text())
     except FileNotFoundError:
         return None
-    options = raw["options"]
-    options["users"] = tuple(User(u["name"], tuple(u["groups"])) for u in options["users"])
-    raw |= {"options": Options(**options), "addresses": Addresses(**raw["addresses"])}
-    return State(**raw)
+    users = tuple(User(u["name"], tuple(u["groups"])) for u in raw["options"]["users"])
+    options = Options(**{**_known(Options, raw["options"]), "users": users})
+    addresses = Addresses(**_known(Addresses, raw["addresses"]))
+    owner = Process(**raw["owner"]) if raw.get("owner") else None
+    parsed = {"options": options, "addresses": addresses, "owner": owner}
+    return State(**{**_known(State, raw), **parsed})
+
+
+def _known(kind: type[Any], raw: dict[str, Any]) -> dict[str, Any]:
+    """Keep what kind still has: `down` must understand what another version of the tool wrote."""
+    names = {field.name for field in fields(kind)}
+    return {key: value for key, value in raw.items() if key in names}
 
 
 def known() -> Iterator[State]:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,3 +153,21 @@ def test_a_crashed_cluster_is_seen_and_replaced() -> None:
         fresh = lifecycle.up(crashed.name, crashed.options, lambda _: None)
         assert lifecycle.running(fresh)
         assert not any(process.alive for process in before.values())
+
+
+def test_the_cluster_of_a_killed_run_goes_with_the_next() -> None:
+    name = f"orphan-{os.getpid()}"
+    code = (
+        "import os, signal, cluster\n"
+        f"cluster.ControlPlane({name!r}, kwok=False, volumes=0).__enter__()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    tests = str(Path(__file__).resolve().parents[1])
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": tests})
+    orphan = state.load(name)
+    assert orphan is not None
+    started = processes.recorded(orphan.folder)
+    assert all(process.alive for process in started.values())
+    lifecycle.sweep(lambda _: None)
+    assert not any(process.alive for process in started.values())
+    assert state.load(name) is None

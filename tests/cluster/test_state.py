@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,45 @@ def test_writing_replaces_in_one_step_with_its_mode(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]
 
 
+def test_a_lock_holds_even_when_its_file_is_removed(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    running: list[int] = []
+    most: list[int] = []
+
+    def work() -> None:
+        for _ in range(50):
+            with folders.locked(lock):
+                running.append(1)
+                most.append(len(running))
+                lock.unlink()
+                running.pop()
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(most) == 200
+    assert max(most) == 1
+
+
 def test_state_survives_the_disk() -> None:
     saved = example(kwok=True, users=(User("alice", ("team-a", "team-b")), User("bob")))
     saved.save()
     assert state.load("example") == saved
     assert list(state.known()) == [saved]
     assert state.load("other") is None
+
+
+def test_state_of_another_version_is_understood() -> None:
+    saved = example()
+    saved.save()
+    file = saved.folder / "state.json"
+    raw = json.loads(file.read_text())
+    del raw["owner"], raw["options"]["hold_jobs"]
+    raw["flavour"] = raw["options"]["flavour"] = "new"
+    file.write_text(json.dumps(raw))
+    assert state.load("example") == saved
 
 
 def test_free_ports_avoid_listeners_and_other_clusters() -> None:
