@@ -14,6 +14,11 @@ from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahea
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import (
+    CANCELLED,
+    FAILED,
+    UNLOADED,
+)
 from unit.engine.conftest import Engine, Start
 from unit.engine.engines import DEADLINE, Call, ask
 from unit.engine.oracle import Tiny, logits
@@ -84,7 +89,7 @@ def test_cancel_frees_the_slot_at_the_next_step(gated: tuple[Llama, Gate], start
     doomed.ticket.cancel()
     gate.step()
     gate.open()
-    assert doomed.wait().error == "the request was cancelled"
+    assert doomed.wait().error is CANCELLED
     assert len(other.tokens()) == 4
     assert gate.sizes == [[9], [1, 9], [1], [1], [1]]
 
@@ -97,7 +102,7 @@ def test_cancelled_while_waiting(gated: tuple[Llama, Gate], start: Start) -> Non
     calls += [ask(scheduler, PROMPT, 3) for _ in range(model.config.max_batch_size)]
     calls[-1].ticket.cancel()
     gate.open()
-    assert calls[-1].wait().error == "the request was cancelled"
+    assert calls[-1].wait().error is CANCELLED
     assert {tuple(call.tokens()) for call in calls[:-1]} == {tuple(calls[0].tokens())}
 
 
@@ -202,8 +207,8 @@ def test_closing_tells_everybody(gated: tuple[Llama, Gate], start: Start) -> Non
     gate.open()
     closing.join(DEADLINE)
     assert not closing.is_alive()
-    assert "unloaded" in running.wait().error
-    assert "unloaded" in waiting.wait().error
+    assert running.wait().error is UNLOADED
+    assert waiting.wait().error is UNLOADED
     with pytest.raises(RequestError, match="being unloaded"):
         ask(scheduler, PROMPT, 1)
 
@@ -219,7 +224,7 @@ def test_one_requests_failure_is_its_own(
     monkeypatch.setattr(sequence, "choose", choose)
     scheduler = start(engine(Tiny()))
     calls = [ask(scheduler, PROMPT, 8, rules=Sampling(seed=seed)) for seed in (1, 666, 2)]
-    assert "failed on this request" in calls[1].wait().error
+    assert calls[1].wait().error is FAILED
     assert len(calls[0].tokens()) == len(calls[2].tokens()) == 8
 
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from reference_engine import wire
 from reference_engine.config import EngineConfig, ModelSettings, resolve_lookahead
-from reference_engine.errors import EngineError, RequestError
+from reference_engine.errors import EngineError, Kind, RequestError
 from reference_engine.llama import Llama
 from reference_engine.request import Request, Ticket, Update
 from reference_engine.scheduler import Limits, Scheduler
@@ -161,10 +161,11 @@ class TritonPythonModel:
             try:
                 self._start(conversation, request)
             except RequestError as error:
-                self._fail(conversation, str(error))
+                self._fail(conversation, error)
             except Exception as error:  # noqa: BLE001 - raising from execute would harm the others
                 pb_utils.Logger.log_error(f"{self._name}: {type(error).__name__}: {error}")
-                self._fail(conversation, "the backend failed on this request; see its log")
+                failure = RequestError("the backend failed; see its log", Kind.INTERNAL)
+                self._fail(conversation, failure)
 
     def finalize(self) -> None:
         """Stop; requests in flight are told so."""
@@ -180,7 +181,7 @@ class TritonPythonModel:
         stop = arrays.get("stop")
         if stop is not None and stop.size and bool(stop.reshape(-1)[0]):
             self._outbox.cancel(conversation.request_id)
-            self._fail_or_end(conversation)
+            self._end_stop(conversation)
             return
         rows = arrays["input_ids"].shape[0] if "input_ids" in arrays else 1
         if rows > 1 and not self._decoupled:
@@ -208,7 +209,7 @@ class TritonPythonModel:
                 conversation.cancel()
                 if conversation.open_rows == 0:
                     raise
-                self._outbox.send(conversation, self._error(str(error)), False)
+                self._outbox.send(conversation, self._error(error), False)
                 return
 
     def _tell(
@@ -216,7 +217,7 @@ class TritonPythonModel:
     ) -> None:
         conversation.open_rows -= update.finished
         last = update.finished and conversation.open_rows == 0
-        if update.error:
+        if update.error is not None:
             response = self._error(update.error)
         else:
             tensors = wire.answer(request, update, row, exclude)
@@ -233,13 +234,16 @@ class TritonPythonModel:
         dtype = pb_utils.triton_string_to_numpy(self._outputs[name])
         return np.ascontiguousarray(array, dtype)
 
-    def _error(self, message: str) -> Any:
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{self._name}: {message}"))
+    def _error(self, error: RequestError) -> Any:
+        code = getattr(pb_utils.TritonError, error.kind.value)
+        return pb_utils.InferenceResponse(
+            error=pb_utils.TritonError(f"{self._name}: {error}", code)
+        )
 
-    def _fail(self, conversation: Conversation, message: str) -> None:
-        self._outbox.send(conversation, self._error(message), True)
+    def _fail(self, conversation: Conversation, error: RequestError) -> None:
+        self._outbox.send(conversation, self._error(error), True)
 
-    def _fail_or_end(self, conversation: Conversation) -> None:
+    def _end_stop(self, conversation: Conversation) -> None:
         """Answer a `stop` request, which has no tokens of its own."""
         empty = Update([], [], 0.0, [], None, True, 0, 0, 0, 0)
         conversation.open_rows = 1

@@ -20,7 +20,8 @@ from .config import EngineConfig
 from .kv import KVBuffer, Tokens
 from .weights import Floats
 
-# Rows of the canonical pass; any fixed number makes it a pure function of the tokens.
+# Rows of the canonical pass; any fixed number makes it a pure function of the tokens. More than
+# `Matrix.single_rows` can become, so that its products are always of one kind.
 CANONICAL_ROWS = 32
 
 
@@ -63,7 +64,8 @@ class Matrix:
         """Multiply [rows, inputs] into [rows, columns]."""
         rows = x.shape[0]
         if rows == 1:
-            return np.matmul(x, self.blocks).reshape(1, self._width)[:, : self.columns]
+            product: Floats = np.matmul(x, self.blocks)
+            return product.reshape(1, self._width)[:, : self.columns]
         if rows <= self.single_rows:
             product = np.matmul(x[None, :, None, :], self._by_row)[:, :, 0]
         else:
@@ -178,7 +180,7 @@ class Llama:
             blocks[:, :, :, start:] += mask[:, None, :]
         scores -= np.maximum.reduce(scores, axis=2, keepdims=True)
         np.exp(scores, out=scores)
-        mixed = np.matmul(scores, values[:, :end])
+        mixed: Floats = np.matmul(scores, values[:, :end])
         mixed /= np.add.reduce(scores, axis=2, keepdims=True)
         if count == 1:
             return mixed.reshape(1, split)
@@ -203,7 +205,8 @@ class Llama:
         scale *= 1.0 / self.config.hidden_size
         scale += self.config.norm_epsilon
         np.sqrt(scale, out=scale)
-        return np.divide(hidden, scale)
+        normal: Floats = np.divide(hidden, scale)
+        return normal
 
     def _logits(self, hidden: Floats, batch: Sequence[Rows]) -> list[Floats]:
         total = hidden.shape[0]
@@ -235,14 +238,15 @@ class Llama:
         padded = np.zeros(blocks * CANONICAL_ROWS, np.int64)
         padded[: tokens.size] = tokens
         buffer = KVBuffer(self.config, padded.size)
-        logits = np.empty((0, 0), np.float32)
+        logits: Floats = np.empty((0, 0), np.float32)
         for start in range(0, padded.size, CANONICAL_ROWS):
             block = padded[start : start + CANONICAL_ROWS]
             last = start + CANONICAL_ROWS == padded.size
             rows = Rows(buffer, block, wanted=CANONICAL_ROWS if last else 0)
             logits = self.forward([rows])[0]
             buffer.length += CANONICAL_ROWS
-        return logits[(tokens.size - 1) % CANONICAL_ROWS]
+        row: Floats = logits[(tokens.size - 1) % CANONICAL_ROWS]
+        return row
 
 
 def rotations(config: EngineConfig) -> npt.NDArray[np.complex64]:
@@ -257,7 +261,8 @@ def rotations(config: EngineConfig) -> npt.NDArray[np.complex64]:
     if config.rotary_scaling is not None:
         inverse = _scale_llama3(inverse, config.rotary_scaling)
     angles = np.arange(config.max_seq_len + 1024)[:, None] * inverse
-    return np.exp(1j * angles).astype(np.complex64)[:, None, :]
+    factors: npt.NDArray[np.complex64] = np.exp(1j * angles).astype(np.complex64)
+    return factors[:, None, :]
 
 
 def _scale_llama3(
@@ -268,7 +273,8 @@ def _scale_llama3(
     low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
     turns = float(scaling["original_max_position_embeddings"]) * inverse / (2 * np.pi)
     blend = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    return inverse / factor * (1 - blend) + inverse * blend
+    stretched: npt.NDArray[np.float64] = inverse / factor * (1 - blend) + inverse * blend
+    return stretched
 
 
 def _measure_single_rows(matrix: Matrix) -> int:
@@ -276,18 +282,17 @@ def _measure_single_rows(matrix: Matrix) -> int:
     best = 1
     for rows in (2, 4, 8, 16):
         x = np.ones((rows, matrix.blocks.shape[1]), np.float32)
-        by_row = _fastest(lambda x=x: np.matmul(x[None, :, None, :], matrix.blocks[:, None]))  # type: ignore[misc]
-        at_once = _fastest(lambda x=x: np.matmul(x, matrix.blocks))  # type: ignore[misc]
-        if by_row >= at_once:
+        by_row = _fastest(x[None, :, None, :], matrix.blocks[:, None])
+        if by_row >= _fastest(x, matrix.blocks):
             break
         best = rows
     return best
 
 
-def _fastest(call: Any) -> float:
+def _fastest(first: Floats, second: Floats) -> float:
     def once() -> float:
         start = time.perf_counter()
-        call()
+        np.matmul(first, second)
         return time.perf_counter() - start
 
     return min(once() for _ in range(20))

@@ -81,8 +81,8 @@ class Proposer:
         """Lay out the next step's rows after `tokens`, whose last one is the current token."""
         shape, depth = self._shape, self._shape.ngram - 1
         self._levels[0, 0] = tokens[-1]
-        known = self._pool.get(int(tokens[-1]), {})
-        newest = list(known)[::-1][: shape.verification]
+        known = list(self._pool.get(int(tokens[-1]), ()))
+        newest = known[::-1][: shape.verification]
         mask, offsets = _layout(shape, len(newest))
         flat = [self._levels.ravel(), np.array(newest, np.int64).ravel()]
         first = depth * shape.window

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .errors import RequestError
 from .kv import Tokens
 from .sampling import Sampling
 from .weights import Floats
@@ -55,7 +56,7 @@ class Update:
         drafted: draft tokens verified so far; `accepted` of them were kept.
         steps: forward passes that gave tokens so far.
         reused: tokens of the prompt that came out of the KV cache.
-        error: one sentence, on a last update without tokens.
+        error: why it ended early, on the last update; None after a whole answer.
     """
 
     tokens: list[int]
@@ -68,7 +69,7 @@ class Update:
     accepted: int
     steps: int
     reused: int
-    error: str = ""
+    error: RequestError | None = None
 
 
 Listener = Callable[[Update], None]

@@ -9,7 +9,8 @@ makes a sampled choice as easy to guard against rounding as a greedy one: see `C
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,10 +60,6 @@ class Sampling:
             and not self.bad_words
             and self.bias is None
         )
-
-    def without_minimum(self) -> Sampling:
-        """Return the same rules with no minimum length."""
-        return replace(self, min_length=0)
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ def choose(rules: Sampling, logits: Floats, position: int, noise: float) -> Choi
     return choice if surely[choice.token] else Choice(choice.token, False)
 
 
-def _best(scores: npt.NDArray[np.floating], noise: float) -> Choice:
+def _best(scores: npt.NDArray[Any], noise: float) -> Choice:
     token = int(scores.argmax())
     first = scores[token]
     scores[token] = -np.inf
@@ -192,7 +189,7 @@ def probabilities(rules: Sampling, logits: Floats) -> Doubles:
         return result
     scaled = logits.astype(np.float64) / rules.temperature
     order = np.argsort(-scaled, kind="stable")
-    weights = np.exp(scaled - scaled[order[0]])
+    weights: Doubles = np.exp(scaled - scaled[order[0]])
     if 0 < rules.top_k < scaled.size:
         weights[order[rules.top_k :]] = 0.0
     if 0.0 < rules.top_p < 1.0:
@@ -205,7 +202,8 @@ def probabilities(rules: Sampling, logits: Floats) -> Doubles:
 
 def gumbel(seed: int, position: int, size: int) -> Doubles:
     """Return [size] standard Gumbel noise of one seed and position."""
-    return -np.log(-np.log(_uniform(seed, position, _CHOICE, size)))
+    noise: Doubles = -np.log(-np.log(_uniform(seed, position, _CHOICE, size)))
+    return noise
 
 
 def accept_draw(seed: int, position: int) -> float:
@@ -224,7 +222,8 @@ def _uniform(seed: int, position: int, stream: int, size: int) -> Doubles:
     """Philox (Salmon et al. 2011) of seed, position and stream: [size] numbers in (0, 1)."""
     bits = np.random.Philox(key=seed & (2**64 - 1), counter=[0, 0, stream, position])
     words = bits.random_raw(size)
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+    numbers: Doubles = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+    return numbers
 
 
 def log_probability(logits: Floats, token: int) -> float:

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from .config import EngineConfig, Lookahead
-from .errors import RequestError
+from .errors import Kind, RequestError
 from .kv import KVPool
 from .llama import Llama, Rows
 from .lookahead import Proposer
@@ -17,6 +17,10 @@ from .request import Listener, Request, Ticket, Update
 from .sequence import Sequence
 
 log = logging.getLogger(__name__)
+
+UNLOADED = RequestError("the model was unloaded before the answer was done", Kind.UNAVAILABLE)
+CANCELLED = RequestError("the request was cancelled", Kind.CANCELLED)
+FAILED = RequestError("the engine failed on this request; see the server's log", Kind.INTERNAL)
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,14 @@ class Scheduler:
         ticket = Ticket(request, listener)
         with self._changed:
             if self._stopping:
-                raise RequestError("the model is being unloaded; send the request to another pod")
+                raise RequestError(
+                    "the model is being unloaded; send the request to another pod",
+                    Kind.UNAVAILABLE,
+                )
             if len(self._waiting) >= self._limits.max_queue:
-                raise RequestError(f"{len(self._waiting)} requests are waiting; retry later")
+                raise RequestError(
+                    f"{len(self._waiting)} requests are waiting; retry later", Kind.UNAVAILABLE
+                )
             self._waiting.append(ticket)
             self._changed.notify()
         return ticket
@@ -148,18 +157,16 @@ class Scheduler:
             if self._active:
                 self._step()
         for sequence in self._active:
-            sequence.ticket.tell(
-                sequence.news("the model was unloaded before the answer was done")
-            )
+            sequence.ticket.tell(sequence.news(UNLOADED))
         for ticket in self._waiting:
-            ticket.tell(_refusal("the model was unloaded before the request was started"))
+            ticket.tell(_refusal(UNLOADED))
 
     def _drop_cancelled(self) -> None:
         for ticket in [one for one in self._waiting if one.cancelled]:
             self._waiting.remove(ticket)
-            ticket.tell(_refusal("the request was cancelled"))
+            ticket.tell(_refusal(CANCELLED))
         for sequence in [one for one in self._active if one.ticket.cancelled]:
-            self._end(sequence, "the request was cancelled")
+            self._end(sequence, CANCELLED)
 
     def _admit(self) -> None:
         """Start waiting requests, first come first served, while slots and cache allow."""
@@ -190,7 +197,7 @@ class Scheduler:
         except Exception:
             log.exception("a step failed")
             for sequence, _ in batch:
-                self._end(sequence, "the engine failed on this step; see the server's log")
+                self._end(sequence, FAILED)
             return
         if self._limits.step_latency:
             time.sleep(self._limits.step_latency)
@@ -205,18 +212,18 @@ class Scheduler:
             sequence.advance(rows, logits)  # type: ignore[arg-type]
         except Exception:
             log.exception("a sequence failed")
-            self._end(sequence, "the engine failed on this request; see the server's log")
+            self._end(sequence, FAILED)
             return
         if sequence.finished:
             self._end(sequence)
         elif sequence.has_news:
             sequence.ticket.tell(sequence.news())
 
-    def _end(self, sequence: Sequence, error: str = "") -> None:
+    def _end(self, sequence: Sequence, error: RequestError | None = None) -> None:
         self._active.remove(sequence)
-        self._pool.release(sequence.buffer, keep=not error)
+        self._pool.release(sequence.buffer, keep=error is None)
         sequence.ticket.tell(sequence.news(error))
 
 
-def _refusal(error: str) -> Update:
+def _refusal(error: RequestError) -> Update:
     return Update([], [], 0.0, [], None, True, 0, 0, 0, 0, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .errors import RequestError
 from .kv import KVBuffer, Reservation, Tokens
 from .llama import Llama, Rows
 from .lookahead import Branches, Proposer
@@ -192,13 +193,13 @@ class Sequence:
         """Whether there is anything to tell now."""
         return self.finished or (self._request.streaming and self._length > self._told)
 
-    def news(self, error: str = "") -> Update:
+    def news(self, error: RequestError | None = None) -> Update:
         """Return what happened since the last time; with an error, the last thing to tell."""
         fresh = self._tokens[self._told : self._length].tolist()
         self._told = self._length
         probs, self._log_probs = self._log_probs, []
         logits, self._logits = self._logits, []
-        done = self.finished or bool(error)
+        done = self.finished or error is not None
         context = np.concatenate(self._context) if self._context and done else None
         return Update(
             tokens=fresh,
