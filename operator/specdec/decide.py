@@ -67,7 +67,7 @@ def _meanwhile(context: Context) -> Outcome:
         return Outcome((), context.facts, proceed=False)
     condition = serving.available(context, None)
     volume = volume_of(context.model, context.observed)
-    held = serving.parked(context, volume) if context.model.spec.suspend else None
+    held = serving.held(context, volume)
     settled = condition.status == "True" or condition.reason == "Suspended"
     keep = network(context)
     return Outcome(

@@ -46,7 +46,7 @@ def repository(context: Context) -> Outcome:
     return _unfinished(facts, state, config, outdated)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _render(plan: RepositoryPlan) -> Mapping[str, str]:
     return render(plan)
 

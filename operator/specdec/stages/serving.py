@@ -5,7 +5,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.desired import serving as desired
-from specdec.desired.pod import Volume
+from specdec.desired.pod import GPU, Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed
 from specdec.stages import backends, progress
@@ -30,12 +30,14 @@ def serving(context: Context) -> Outcome:
     )
 
 
-def parked(context: Context, volume: Volume) -> Object | None:
-    """The live Deployment with no replicas: a suspended resource whose chain stopped earlier."""
-    live = live_revision(context.observed)
-    if live is None:
+def held(context: Context, volume: Volume) -> Object | None:
+    """The live revision with other replicas: scaling and suspending do not wait for a build."""
+    live, model = live_revision(context.observed), context.model
+    replicas = 0 if model.spec.suspend else model.spec.serving.replicas
+    deployment = context.observed.deployment
+    if live is None or deployment is None or deployment["spec"].get("replicas") == replicas:
         return None
-    return desired.deployment(context.model, live, volume, 0)
+    return desired.deployment(model, live, volume, replicas)
 
 
 def live_revision(observed: Observed) -> Revision | None:
@@ -45,8 +47,9 @@ def live_revision(observed: Observed) -> Revision | None:
         return None
     repository = deployment["metadata"].get("annotations", {}).get(names.REPOSITORY, "")
     containers = deployment["spec"]["template"]["spec"]["containers"]
-    image = next((c["image"] for c in containers if c["name"] == desired.CONTAINER), "")
-    return Revision(repository, image)
+    server: Object = next((c for c in containers if c["name"] == desired.CONTAINER), {"image": ""})
+    gpus = server.get("resources", {}).get("limits", {}).get(GPU, 0)
+    return Revision(repository, server["image"], int(gpus))
 
 
 def available(context: Context, wanted: Revision | None) -> Condition:

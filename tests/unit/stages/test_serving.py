@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, resource, waiting
+from golden.world import World, limits, resource, source, waiting
 from specdec.api import names
 
 
@@ -191,3 +191,20 @@ def test_suspension_during_a_rebuild_parks_the_old_pods() -> None:
     assert world.deployment["spec"]["replicas"] == 0
     assert world.deployment["metadata"]["annotations"][names.REPOSITORY] == served
     assert len(world.named("engine")) == 2
+
+
+def test_scaling_does_not_wait_for_a_rebuild() -> None:
+    target = {"source": source("target"), "limits": limits(), "gpu": {"deviceIds": [0]}}
+    world = World(resource(target=target))
+    world.settle()
+    assert world.deployment is not None
+    template = world.deployment["spec"]["template"]
+    world.spec["target"]["limits"]["maxSeqLen"] = 400
+    world.spec["serving"] = {"replicas": 3}
+
+    decision = world.step()
+
+    assert world.condition("EnginesReady")["status"] == "False"
+    assert world.deployment["spec"]["replicas"] == 3
+    assert world.deployment["spec"]["template"] == template
+    assert decision.requeue_after == 5
