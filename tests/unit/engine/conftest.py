@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
@@ -14,6 +15,13 @@ from unit.engine.oracle import Tiny
 
 Start = Callable[..., Scheduler]
 Engine = Callable[[Tiny], Llama]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Products this small only lose time to threads that wait for each other."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(scope="session")

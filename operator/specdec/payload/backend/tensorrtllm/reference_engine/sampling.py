@@ -183,8 +183,8 @@ def _cut_mass(
 
 def probabilities(rules: Sampling, logits: Floats) -> Doubles:
     """Return [vocabulary] the distribution that the rules sample adjusted logits from."""
+    result: Doubles = np.zeros(logits.size)
     if rules.greedy:
-        result = np.zeros(logits.size)
         result[int(logits.argmax())] = 1.0
         return result
     scaled = logits.astype(np.float64) / rules.temperature
@@ -197,7 +197,8 @@ def probabilities(rules: Sampling, logits: Floats) -> Doubles:
         outside = (np.cumsum(ranked) - ranked) / ranked.sum() >= rules.top_p
         outside[0] = False
         weights[order[outside]] = 0.0
-    return weights / weights.sum()
+    np.divide(weights, weights.sum(), out=result)
+    return result
 
 
 def gumbel(seed: int, position: int, size: int) -> Doubles:
