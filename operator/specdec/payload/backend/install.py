@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WHEEL = "nvidia-pytriton==0.7.0"
+# What the backend is written for and the wheel has stubs for.
+PYTHONS = ("3.11", "3.12", "3.13")
 BACKEND = Path(__file__).resolve().parent / "tensorrtllm"
 SERVER = "pytriton/tritonserver"
 LIBRARIES = "nvidia_pytriton.libs"
@@ -85,7 +87,7 @@ def find_interpreter(python: str) -> Interpreter:
     """Ask an interpreter for its version and its shared library.
 
     Raises:
-        InstallError: it does not start, its shared library cannot be found, or it has NumPy 2.
+        InstallError: it does not start, is too old, has NumPy 2, or no shared library.
     """
     try:
         answer = subprocess.run(
@@ -93,9 +95,14 @@ def find_interpreter(python: str) -> Interpreter:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise InstallError(
-            f"--python {python} does not run ({error}); name a Python 3.8 to 3.13"
+            f"--python {python} does not run ({error}); name a Python 3.11 to 3.13"
         ) from error
     facts = json.loads(answer.stdout)
+    if facts["version"] not in PYTHONS:
+        raise InstallError(
+            f"{python} is {facts['version']}; the Reference backend needs one of "
+            f"{', '.join(PYTHONS)}"
+        )
     if facts["numpy"] and int(facts["numpy"].partition(".")[0]) > 1:
         # Its stub was made for NumPy 1 and reads the size of every NumPy 2 array as nothing.
         raise InstallError(

@@ -35,6 +35,7 @@ class Sequence:
         self._tokens[: request.prompt.size] = request.prompt
         self._length = request.prompt.size
         self._told = self._length
+        self._prefill = min(PREFILL_ROWS, model.config.max_num_tokens)
         self._branches: Branches | None = None
         self._log_probs: list[float] = []
         self._logits: list[Floats] = []
@@ -52,8 +53,8 @@ class Sequence:
         """Return what this sequence computes next: prompt, one token, drafts or branches."""
         pending = self.tokens[self.buffer.length :]
         request = self._request
-        if pending.size > PREFILL_ROWS:
-            pending = pending[:PREFILL_ROWS]
+        if pending.size > self._prefill:
+            pending = pending[: self._prefill]
             return Rows(self.buffer, pending, pending.size if request.want_context_logits else 0)
         self._branches = None
         if request.draft is not None:
