@@ -185,10 +185,16 @@ def _remove_places(state: State) -> None:
         ]
         if others or not ledger.exists():
             return
+        used = processes.mount_points()
+        kept = [place for place in ledger.read_text().splitlines() if place in used]
         for place in ledger.read_text().splitlines():
-            with contextlib.suppress(OSError):  # Something else has come to use it.
-                Path(place).rmdir()
-        ledger.unlink()
+            if place not in used:
+                with contextlib.suppress(OSError):  # Something else has come to keep files there.
+                    Path(place).rmdir()
+        if kept:  # A node of another cache is there; the next one of ours tries again.
+            folders.write(ledger, "\n".join(kept))
+        else:
+            ledger.unlink()
 
 
 def _stop(state: State) -> None:

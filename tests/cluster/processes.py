@@ -154,6 +154,18 @@ def children(pid: int) -> list[int]:
     ]
 
 
+def mount_points() -> set[str]:
+    """Return where anything is mounted in any process's view of the file system."""
+    found: set[str] = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            lines = (entry / "mountinfo").read_text().splitlines()
+        except OSError:
+            continue  # It ended meanwhile, or belongs to somebody else.
+        found.update(line.split()[4] for line in lines)
+    return found
+
+
 def last_words(state: Path, name: str) -> str:
     """Return the end of a program's log in one line."""
     log = state / "logs" / f"{name}.log"
