@@ -6,7 +6,6 @@ is never taken on what was true a while ago.
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from specdec import metrics
 from specdec.api import names
 from specdec.api.conditions import Transition
 from specdec.api.model import API_VERSION, KIND, PLURAL
+from specdec.events import event_of
 
 Json = dict[str, Any]
 
@@ -115,6 +115,18 @@ class Cluster:
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._dynamic = DynamicClient(client)  # type: ignore[no-untyped-call]
+
+    async def serves(self, api_version: str, kind: str) -> bool:
+        """Whether discovery lists a kind of a group: some moments after the CRD was taken."""
+        group = api_version.partition("/")[0]
+        groups = await self._request("discover", "/apis", kind)
+        if group not in {item["name"] for item in groups["groups"]}:
+            return False
+        try:
+            found = await self._request("discover", f"/apis/{api_version}", kind)
+        except Missing:
+            return False
+        return kind in {item["kind"] for item in found["resources"]}
 
     async def get(
         self, api_version: str, kind: str, namespace: str | None, name: str
@@ -209,8 +221,10 @@ class Cluster:
         subresource: str = "",
         **options: Any,
     ) -> Json:
-        target = " ".join(filter(None, (kind, name)))
         url = path(api_version, kind, namespace, name) + (subresource and f"/{subresource}")
+        return await self._request(verb, url, " ".join(filter(None, (kind, name))), **options)
+
+    async def _request(self, verb: str, url: str, target: str, **options: Any) -> Json:
         code = 0
         try:
             async with asyncio.timeout(TIMEOUT):
@@ -226,10 +240,11 @@ class Cluster:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise convert(error, target) from error
         finally:
-            metrics.API_REQUESTS.labels(verb, kind, code).inc()
+            metrics.API_REQUESTS.labels(verb, target.partition(" ")[0], code).inc()
 
 
 METHODS = {
+    "discover": "get",
     "get": "get",
     "list": "get",
     "apply": "patch",
@@ -249,32 +264,6 @@ def identity(body: Mapping[str, Any]) -> Json:
     }
 
 
-def event_of(regarding: Mapping[str, Any], transition: Transition, at: datetime) -> Json:
-    """An events.k8s.io/v1 Event; its note is cut at the server's limit of 1024 bytes."""
-    meta, condition = regarding["metadata"], transition.condition
-    stamp = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    unique = names.digest([meta["uid"], condition.type, condition.reason, stamp])[:16]
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": f"{meta['name']}.{unique}", "namespace": meta["namespace"]},
-        "eventTime": stamp,
-        "type": "Warning" if transition.warning else "Normal",
-        "reason": condition.reason,
-        "action": str(condition.type),
-        "note": condition.message.encode()[:1024].decode(errors="ignore"),
-        "regarding": {
-            "apiVersion": regarding["apiVersion"],
-            "kind": regarding["kind"],
-            "name": meta["name"],
-            "namespace": meta["namespace"],
-            "uid": meta["uid"],
-        },
-        "reportingController": "specdec.dev/operator",
-        "reportingInstance": os.environ.get("HOSTNAME", "specdec-operator")[:128],
-    }
-
-
 @asynccontextmanager
 async def connect() -> AsyncIterator[Cluster]:
     """A Cluster logged in as the pod's service account, else by KUBECONFIG or ~/.kube/config."""
@@ -282,7 +271,16 @@ async def connect() -> AsyncIterator[Cluster]:
     try:
         config.load_incluster_config(settings)  # type: ignore[no-untyped-call]
     except config.ConfigException:
-        await config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
-    settings.retries = 0  # the queue backs off; a second layer of retries would only hide trouble
+        await _load_kubeconfig(settings)
+    settings.retries = None  # the queue backs off; a second layer would only hide trouble
     async with ApiClient(settings) as client:
         yield Cluster(client)
+
+
+async def _load_kubeconfig(settings: Configuration) -> None:
+    try:
+        await config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+    except config.ConfigException as error:
+        raise ClusterError(
+            f"no login to a cluster: neither a service account of a pod nor a kubeconfig ({error})"
+        ) from error

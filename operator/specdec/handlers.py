@@ -8,11 +8,15 @@ import logging
 from typing import Any
 
 import kopf
+from pydantic import ValidationError
 
 from specdec.api import names
 from specdec.api.model import GROUP, PLURAL, VERSION
+from specdec.cluster import ClusterError
 from specdec.runtime import Runtime
 from specdec.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 CHILDREN = (
     ("", "v1", "configmaps"),
@@ -23,16 +27,34 @@ CHILDREN = (
 )
 
 
-@kopf.on.startup()
+@kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
 async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
-    """Set kopf to watch only what is ours, then start the queue."""
-    own = Settings()
+    """Set kopf to watch only what is ours, then start the queue.
+
+    What is wrong at the start ends the process with one sentence; the kubelet tries again.
+    """
     for noisy in ("kopf.objects", "kopf.activities", "aiohttp.access"):
         # A line per event and per probe; what they did is told where it is done.
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    configure(settings, namespaced=bool(own.namespaces))
-    memo.runtime = Runtime(own)
-    await memo.runtime.start()
+    try:
+        own = Settings()
+        configure(settings, namespaced=bool(own.namespaces))
+        runtime = Runtime(own)
+        await runtime.start()
+    except (ValidationError, ClusterError, OSError) as error:
+        # Not an error for kopf: it would add the tracebacks of four frames of its own.
+        logger.critical("the operator cannot start: %s", one_line(error))
+        raise SystemExit(1) from error
+    memo.runtime = runtime
+
+
+def one_line(error: Exception) -> str:
+    """An error at the start in one sentence, with the variable that caused it if one did."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        variable = "_".join(("SPECDEC", *map(str, first["loc"]))).upper()
+        return f"{variable} is {first['input']!r}: {first['msg']}"
+    return " ".join(str(error).split())
 
 
 def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:

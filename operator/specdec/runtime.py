@@ -11,7 +11,7 @@ from prometheus_client import start_http_server
 
 from specdec import metrics, probe
 from specdec.api.model import API_VERSION, KIND
-from specdec.cluster import Cluster, ClusterError, connect
+from specdec.cluster import Cluster, ClusterError, Transient, connect
 from specdec.queue import Key, WorkQueue
 from specdec.reconcile import Reconciler
 from specdec.settings import Settings
@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 # Children change in bursts: a Job, its pod and its status within a moment make one reconcile.
 SETTLE = 0.1
 RESYNC_RETRY = 15.0
+DEFINED_TRIES = 60
 GRACE = 15.0
 
 
@@ -37,8 +38,14 @@ class Runtime:
         self._started = 0.0
 
     async def start(self) -> None:
-        """Log in, start the queue, the resync and the metrics; raises when the login fails."""
+        """Log in, start the queue, the resync and the metrics.
+
+        Raises:
+            ClusterError: no login, or the definition of the resource is not installed.
+            OSError: the metrics' port is taken.
+        """
         cluster = await self._exits.enter_async_context(connect())
+        await _defined(cluster)
         reconciler = Reconciler(cluster, self.settings.images)
         queue = WorkQueue(reconciler.visit, workers=self.settings.workers)
         self._queue, self._reconciler = queue, reconciler
@@ -123,6 +130,20 @@ def owners(body: Mapping[str, Any]) -> list[Key]:
         for owner in meta.get("ownerReferences", [])
         if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION
     ]
+
+
+async def _defined(cluster: Cluster) -> None:
+    """Wait until the definition is served: kopf looks once, and an install applies all at once."""
+    for _ in range(DEFINED_TRIES):
+        try:
+            if await cluster.serves(API_VERSION, KIND):
+                return
+        except Transient as error:
+            logger.warning("%s; trying again", error)
+        await asyncio.sleep(1)
+    raise ClusterError(
+        f"the API server serves no {KIND} ({API_VERSION}): apply crds/speculativemodels.yaml"
+    )
 
 
 @contextlib.contextmanager

@@ -1,7 +1,11 @@
 """What surrounds a reconcile: owners, probe, settings, paths, errors and events."""
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,7 +16,8 @@ from pydantic import ValidationError
 
 from specdec import handlers, probe
 from specdec.api.conditions import Condition, Transition, Type
-from specdec.cluster import Conflict, Missing, Rejected, Transient, convert, event_of, path
+from specdec.cluster import Conflict, Missing, Rejected, Transient, convert, path
+from specdec.events import event_of
 from specdec.queue import Health
 from specdec.runtime import owners
 from specdec.settings import Settings
@@ -124,4 +129,24 @@ def test_an_event_names_the_resource_and_fits_the_limits() -> None:
     assert event["regarding"]["uid"] == "u"
     assert len(event["note"].encode()) <= 1024
     later = event_of(body, Transition(condition, warning=True), at.replace(second=6))
-    assert later["metadata"]["name"] != event["metadata"]["name"]
+    assert later["metadata"]["name"] > event["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"SPECDEC_WORKERS": "0"}, "SPECDEC_WORKERS is '0'"),
+        ({"KUBECONFIG": "/nonexistent"}, "no login to a cluster"),
+    ],
+)
+def test_a_start_that_cannot_succeed_ends_with_one_sentence(
+    environment: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    argv = [sys.executable, "-m", "kopf", "run", "--standalone", "-A", "-m", "specdec.handlers"]
+    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SPECDEC_METRICS_PORT": "0"}
+    done = subprocess.run(
+        argv, env=clean | environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
