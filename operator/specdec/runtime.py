@@ -45,7 +45,7 @@ class Runtime:
             OSError: the metrics' port is taken.
         """
         cluster = await self._exits.enter_async_context(connect())
-        await _defined(cluster)
+        await defined(cluster)
         reconciler = Reconciler(cluster, self.settings.images)
         queue = WorkQueue(reconciler.visit, workers=self.settings.workers)
         self._queue, self._reconciler = queue, reconciler
@@ -132,8 +132,12 @@ def owners(body: Mapping[str, Any]) -> list[Key]:
     ]
 
 
-async def _defined(cluster: Cluster) -> None:
-    """Wait until the definition is served: kopf looks once, and an install applies all at once."""
+async def defined(cluster: Cluster) -> None:
+    """Wait until the definition is served: kopf looks once, and an install applies all at once.
+
+    Raises:
+        ClusterError: it did not come within about a minute.
+    """
     for _ in range(DEFINED_TRIES):
         try:
             if await cluster.serves(API_VERSION, KIND):
