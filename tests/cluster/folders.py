@@ -46,7 +46,10 @@ def cluster(name: str) -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold path as a lock file, waiting for whoever holds it; a dead holder lets go by itself."""
+    """Hold path as a lock file, waiting for whoever holds it; a dead holder lets go by itself.
+
+    A holder may remove the file as its last act.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with path.open("w") as file:

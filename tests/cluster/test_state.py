@@ -58,8 +58,8 @@ def test_a_lock_holds_even_when_its_file_is_removed(tmp_path: Path) -> None:
             with folders.locked(lock):
                 running.append(1)
                 most.append(len(running))
-                lock.unlink()
                 running.pop()
+                lock.unlink()  # The last thing a holder may do: from here the next one has it.
 
     workers = [threading.Thread(target=work) for _ in range(4)]
     for worker in workers:
