@@ -124,7 +124,8 @@ def test_full_volume(world: World) -> None:
     world.wait(full, 90, lambda: json.dumps(world.get(name).get("status", {})))
     reason = world.condition(name, "Ready")
     assert reason["reason"] == "VolumeFull"
-    assert f"{name}-models" in reason["message"]
+    assert "free space" in reason["message"]
+    assert "kubectl delete job" in reason["message"]
 
 
 def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:

@@ -38,7 +38,8 @@ def write(
             if array.shape != shapes[name]:
                 raise ValueError(f"{name} is {array.shape}, announced as {shapes[name]}")
             file.write(b"\0" * (-file.tell() % ALIGN))
-            np.ascontiguousarray(array, kind).tofile(file)
+            # Not tofile: on a full volume its error does not say so.
+            file.write(np.ascontiguousarray(array, kind).data)
             progress(file.tell() / total)
         file.flush()
         os.fsync(file.fileno())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import sys
 import threading
@@ -33,6 +34,22 @@ _BATCH = (
 )
 _STREAM = "Streaming is only supported if model is deployed using decoupled mode."
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+def _leave_word(sentence: str) -> None:
+    """Say why a model does not load where Kubernetes looks for a container's last words.
+
+    A server stops some time after the failure, and what it logs meanwhile pushes the reason out
+    of the few lines that Kubernetes keeps of a log.
+    """
+    path = Path(os.environ.get("SPECDEC_TERMINATION_LOG", "/dev/termination-log"))
+    if not path.exists():
+        return
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{sentence}\n")
+    except OSError as error:
+        pb_utils.Logger.log_warn(f"{path} cannot be written: {error}")
 
 
 class Conversation:
@@ -142,6 +159,7 @@ class TritonPythonModel:
             lookahead = resolve_lookahead(self._settings, self._engine)
             model = Llama(self._engine, load(self._settings.engine_dir / "rank0.engine"))
         except EngineError as error:
+            _leave_word(f"{self._name}: {error}")
             raise pb_utils.TritonModelException(f"{self._name}: {error}") from None
         settings = self._settings
         limits = Limits(
