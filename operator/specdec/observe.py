@@ -18,23 +18,21 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     namespace, name = model.metadata.namespace, model.metadata.name
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
-        claim,
-        deployment,
-        own_jobs,
-        shared_jobs,
-        pods,
-        own_maps,
-        shared_maps,
-        services,
+        (claim, deployment),
+        (own_jobs, shared_jobs, pods, own_maps, shared_maps, services),
     ) = await asyncio.gather(
-        cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
-        cluster.get("apps/v1", "Deployment", namespace, name),
-        cluster.list("batch/v1", "Job", namespace, own),
-        cluster.list("batch/v1", "Job", namespace, sharing),
-        cluster.list("v1", "Pod", namespace, own),
-        cluster.list("v1", "ConfigMap", namespace, own),
-        cluster.list("v1", "ConfigMap", namespace, sharing),
-        cluster.list("v1", "Service", namespace, own),
+        asyncio.gather(
+            cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
+            cluster.get("apps/v1", "Deployment", namespace, name),
+        ),
+        asyncio.gather(
+            cluster.list("batch/v1", "Job", namespace, own),
+            cluster.list("batch/v1", "Job", namespace, sharing),
+            cluster.list("v1", "Pod", namespace, own),
+            cluster.list("v1", "ConfigMap", namespace, own),
+            cluster.list("v1", "ConfigMap", namespace, sharing),
+            cluster.list("v1", "Service", namespace, own),
+        ),
     )
     # Pods of a shared Job belong to no resource by label: they are found by their Job.
     pods += await _pods_of(cluster, namespace, shared_jobs)

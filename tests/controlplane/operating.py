@@ -230,7 +230,8 @@ class Lab:
             assert len(fresh) <= 1, fresh
             return fresh[0] if fresh else None
 
-        return until(check, f"a {component} Job in {self.namespace}: {self.operator.words()}")
+        missing = f"a {component} Job in {self.namespace}"
+        return until(check, lambda: f"{missing}: {self.operator.words()}")
 
     def finish(self, job: str, message: Object | str, exit_code: int = 0) -> None:
         """Let the running pod of a Job end with a termination message."""
