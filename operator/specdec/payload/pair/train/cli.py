@@ -12,8 +12,8 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from .checkpoint import draft_state, read_checkpoint, write_bytes, write_checkpoint
-from .data import Corpus, cut_prompts, encode, read_corpus, train_tokenizer
-from .distil import lessons, train_draft
+from .data import Corpus, cut_prompts, encode, opening_rows, read_corpus, train_tokenizer
+from .distil import broad_lessons, generated_lessons, kept, train_draft
 from .evaluate import write_figures, write_prompts
 from .model import DRAFT, TARGET
 from .target import train_target
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         "--source", type=Path, help="Python files; default: this Python's library"
     )
     options.add_argument("--target-steps", type=int, default=2000)
-    options.add_argument("--draft-steps", type=int, default=2500)
+    options.add_argument("--draft-steps", type=int, default=2150)
     options.add_argument("--rows", type=int, default=2048, help="continuations to distil from")
     return options
 
@@ -79,9 +79,16 @@ def make_draft(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -
     target = read_checkpoint(args.out / "target")
     # Named by the target, so that a retrained one never meets its predecessor's lessons.
     state_file = draft_state(args.out, args.work)
-    lessons_file = state_file.with_name(f"lessons-{state_file.name}")
-    taught = lessons(target, tokens, args.rows, lessons_file, say)
-    params = train_draft(taught, args.draft_steps, state_file, say)
+    broad = kept(
+        state_file.with_name(f"lessons-{state_file.name}"),
+        lambda: broad_lessons(target, tokens, args.rows, say),
+    )
+    openings = opening_rows(tokenizer, corpus.train, args.rows, TARGET.context, seed=5)
+    narrow = kept(
+        state_file.with_name(f"openings-{state_file.name}"),
+        lambda: generated_lessons(target, openings, 0.0, say),
+    )
+    params = train_draft(broad, narrow, args.draft_steps, state_file, say)
     write_checkpoint(args.out / "draft", params, DRAFT, tokenizer)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -103,6 +104,31 @@ def windows(
         starts = order[indices[indices // per_epoch == epoch] % per_epoch] * length + shift
         rows += [tokens[start : start + length] for start in starts]
     return np.stack(rows).astype(np.int32)
+
+
+def opening_rows(
+    tokenizer: Tokenizer, texts: dict[str, str], count: int, length: int, seed: int
+) -> NDArray[np.int32]:
+    """`count` rows `[count, length]`, each from the first line of a function or class onwards.
+
+    Raises:
+        ValueError: the texts hold too few functions and classes.
+    """
+    openings = [
+        (name, match.start())
+        for name, text in texts.items()
+        for match in re.finditer(r"^[ \t]*(?:def|class) ", text, re.MULTILINE)
+    ]
+    if len(openings) < count:
+        raise ValueError(f"only {len(openings)} of {count} functions found: ask for fewer --rows")
+    chosen = random.Random(seed).sample(openings, count)  # noqa: S311 - a fixed choice, no secret
+    # No token is longer than some twenty characters, and most are three: enough to fill a row.
+    encoded = tokenizer.encode_batch([texts[name][at : at + 8 * length] for name, at in chosen])
+    rows = np.full((count, length), tokenizer.token_to_id(END), np.int32)
+    for row, encoding in zip(rows, encoded, strict=True):
+        ids = encoding.ids[:length]
+        row[: len(ids)] = ids
+    return rows
 
 
 def cut_prompts(

@@ -70,20 +70,28 @@ def continue_rows(
 
 
 def generated_lessons(
-    target: Params, tokens: Tokens, count: int, report: Callable[[str], None], seed: int = 3
+    target: Params,
+    prefixes: NDArray[np.int32],
+    sampled_share: float,
+    report: Callable[[str], None],
+    seed: int = 3,
 ) -> Lessons:
-    """`count` rows that begin with 8 to 72 tokens of the corpus and go on as the target would."""
+    """Let the target continue the first 8 to 71 tokens of each of `prefixes` `[n, context]`.
+
+    `sampled_share` of the rows are drawn from its distribution, the others are greedy.
+    """
     compiled = jax.jit(continue_rows)
     parts = []
-    for first in range(0, count, GENERATE_BATCH):
+    for first in range(0, len(prefixes), GENERATE_BATCH):
+        rows = prefixes[first : first + GENERATE_BATCH]
         draw = np.random.default_rng([seed, first])
-        prefix = windows(tokens, np.arange(first, first + GENERATE_BATCH), TARGET.context, seed)
-        lengths = draw.integers(*PREFIX_TOKENS, GENERATE_BATCH)
-        sampled = (draw.random(GENERATE_BATCH) < SAMPLED_SHARE).astype(np.float32)
-        key = jax.random.key(seed + first)
-        filled = compiled(target, jnp.asarray(prefix), lengths, sampled, key)
+        lengths = draw.integers(*PREFIX_TOKENS, len(rows))
+        sampled = (draw.random(len(rows)) < sampled_share).astype(np.float32)
+        filled = compiled(
+            target, jnp.asarray(rows), lengths, sampled, jax.random.key(seed + first)
+        )
         parts.append(Lessons(*(np.asarray(part) for part in filled)))
-        report(f"generated {first + GENERATE_BATCH}/{count} rows")
+        report(f"generated {first + len(rows)}/{len(prefixes)} rows")
     return _concatenated(parts)
 
 
@@ -103,18 +111,19 @@ def corpus_lessons(target: Params, tokens: Tokens, count: int, seed: int = 4) ->
     return _concatenated(parts)
 
 
-def lessons(
-    target: Params, tokens: Tokens, count: int, stored: Path, report: Callable[[str], None]
+def broad_lessons(
+    target: Params, tokens: Tokens, count: int, report: Callable[[str], None]
 ) -> Lessons:
-    """`count` continuations and half as many corpus rows, read from `stored` if made before."""
+    """`count` continuations from anywhere in the corpus and half as many rows of the corpus."""
+    prefixes = windows(tokens, np.arange(count), TARGET.context, 3)
+    generated = generated_lessons(target, prefixes, SAMPLED_SHARE, report)
+    return _concatenated([generated, corpus_lessons(target, tokens, count // 2)])
+
+
+def kept(stored: Path, make: Callable[[], Lessons]) -> Lessons:
+    """The lessons in the file `stored`, made first where it does not exist."""
     if not stored.exists():
-        made = _concatenated(
-            [
-                generated_lessons(target, tokens, count, report),
-                corpus_lessons(target, tokens, count // 2),
-            ]
-        )
-        save_arrays(stored, vars(made))
+        save_arrays(stored, vars(make()))
     with np.load(stored) as arrays:
         return Lessons(**arrays)
 
@@ -140,15 +149,25 @@ def divergence(params: Params, batch: tuple[jax.Array, jax.Array, jax.Array]) ->
 
 
 def train_draft(
-    taught: Lessons, steps: int, state_file: Path, report: Callable[[str], None], seed: int = 2
+    broad: Lessons,
+    narrow: Lessons,
+    steps: int,
+    state_file: Path,
+    report: Callable[[str], None],
+    seed: int = 2,
 ) -> Params:
-    """Train for `steps` batches of 16 rows, each epoch shuffled from `seed`."""
-    count = len(taught.rows)
+    """Train for `steps` batches of 16 rows, each epoch shuffled from `seed`.
+
+    While the rate is high the rows are `broad`; while it falls they are `narrow`, what the draft
+    will meet when it serves.
+    """
+    plan = Plan(steps, adam_rate=4e-3, cooldown=0.44)
 
     def batch(number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+        taught = broad if number < plan.falls_from else narrow
+        count = len(taught.rows)
         indices = np.arange(number * BATCH, (number + 1) * BATCH)
-        epoch = int(indices[0] // count)
-        order = np.random.default_rng([seed, epoch]).permutation(count)
+        order = np.random.default_rng([seed, int(indices[0] // count)]).permutation(count)
         chosen = order[indices % count]
         return (
             jnp.asarray(taught.rows[chosen]),
@@ -156,5 +175,4 @@ def train_draft(
             jnp.asarray(taught.log_probs[chosen]),
         )
 
-    plan = Plan(steps, adam_rate=4e-3)
     return fit(initialise(DRAFT, seed), divergence, batch, plan, state_file, report)

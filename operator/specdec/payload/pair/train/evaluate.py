@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,13 @@ def greedy(params: Params, prompts: list[Ids], shape: Shape) -> list[Ids]:
     ]
 
 
+@partial(jax.jit, static_argnums=2)
+def _choices(params: Params, rows: jax.Array, shape: Shape) -> jax.Array:
+    return forward(params, rows, shape).argmax(-1)
+
+
 def _best_next(params: Params, rows: NDArray[np.int32], shape: Shape) -> NDArray[np.int32]:
-    logits = jax.jit(forward, static_argnums=2)(params, jnp.asarray(rows), shape)
-    return np.asarray(logits.argmax(-1), np.int32)
+    return np.asarray(_choices(params, jnp.asarray(rows), shape), np.int32)
 
 
 def agreement(draft: Params, prompts: list[Ids], outputs: list[Ids]) -> list[list[bool]]:

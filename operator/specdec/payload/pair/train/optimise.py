@@ -37,16 +37,21 @@ class Plan:
     report_every: int = 20
     save_every: int = 100
 
+    @property
+    def falls_from(self) -> int:
+        """The step at which the rate begins to fall."""
+        return self.steps - max(1, int(self.steps * self.cooldown))
+
     def rate(self, peak: float) -> optax.Schedule:
         """The schedule of a rate that peaks at `peak`."""
-        falling = max(1, int(self.steps * self.cooldown))
+        falling = self.steps - self.falls_from
         return optax.join_schedules(
             [
                 optax.linear_schedule(0.0, peak, self.warmup),
                 optax.constant_schedule(peak),
                 optax.linear_schedule(peak, 0.0, falling),
             ],
-            [self.warmup, self.steps - falling],
+            [self.warmup, self.falls_from],
         )
 
 
