@@ -26,7 +26,6 @@ BLOCKED = frozenset(
     {
         "ClaimLost",
         "ClaimNotFound",
-        "ClaimPending",
         "ContainerConfigError",
         "CrashLoop",
         "ImagePullFailed",
@@ -78,6 +77,7 @@ PROGRESS = frozenset(
         "Bound",
         "Building",
         "Built",
+        "ClaimPending",
         "Fetched",
         "Fetching",
         "Fits",

@@ -31,8 +31,7 @@ def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
         return Condition(Type.READY, "False", "Suspended", message)
     first = next((c for c in stages if c.status != "True"), None)
     if first is None:
-        message = "draft, verify and answer: " if "draft" in model.models else ""
-        return Condition(Type.READY, "True", "Serving", message + stages[-1].message)
+        return Condition(Type.READY, "True", "Serving", stages[-1].message)
     old = stages[-1]
     message = first.message
     if first.type != Type.AVAILABLE and old.status == "True":
