@@ -58,8 +58,7 @@ class RepositoryPlan:
         use_draft_logits: the server's default for acceptance by logits.
         bls_max_in_flight: sequences the BLS works on at once, more wait; None is
             2 x max_batch_size.
-        bls_instances: BLS processes; None is 1 when decoupled, else max_batch_size, because a
-            unary Python model serves one request at a time per process.
+        bls_instances: BLS processes; each serves many requests at once.
         max_queue_size: requests waiting before an LLM model; 0 is unlimited.
     """
 
@@ -77,7 +76,7 @@ class RepositoryPlan:
     logits_datatype: LogitsType = "TYPE_FP32"
     enable_kv_cache_reuse: bool = True
     bls_max_in_flight: int | None = None
-    bls_instances: int | None = None
+    bls_instances: int = 1
     preprocessing_instances: int = 1
     postprocessing_instances: int = 1
     max_queue_size: int = 0
@@ -100,6 +99,7 @@ class RepositoryPlan:
             ("max_batch_size", 1),
             ("draft_tokens", 0),
             ("max_draft_tokens", 0),
+            ("bls_instances", 1),
             ("preprocessing_instances", 1),
             ("postprocessing_instances", 1),
             ("max_queue_size", 0),

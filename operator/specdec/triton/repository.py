@@ -92,13 +92,12 @@ def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
             batching=queued,
             decoupled=plan.decoupled,
         )
-    instances = plan.bls_instances or (1 if plan.decoupled else plan.max_batch_size)
     yield _config(
         plan,
         BLS,
         bls_parameters(plan, TARGET, DRAFT),
         decoupled=plan.decoupled,
-        instances=instances,
+        instances=plan.bls_instances,
     )
 
 

@@ -9,22 +9,21 @@ from __future__ import annotations
 import json
 import threading
 import traceback
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import triton_python_backend_utils as pb_utils
-from numpy.typing import NDArray
 from specdec_bls.answer import Answer
 from specdec_bls.engine import TritonEngine
 from specdec_bls.metrics import Metrics
-from specdec_bls.reply import Reply, failure, response, stacked, tensors
+from specdec_bls.reply import FINAL, Reply, StreamReply, WholeReply, failure
 from specdec_bls.request import Parsed, RequestError, Server, parse
-from specdec_bls.task import Cancelled, Engine, EngineError, Task
+from specdec_bls.task import Engine, EngineError, Task
 from specdec_bls.watch import Watch, WatchedEngine
 from specdec_text import TextError, Tokenizer, is_true, parameter
 
 _INTERNAL = "tensorrt_llm_bls failed on this request: the server's log has the details"
+_CANCELLED = "the request was cancelled"
 
 
 class TritonPythonModel:
@@ -58,14 +57,14 @@ class TritonPythonModel:
         self._slots = threading.BoundedSemaphore(workers)
         self._watch = Watch()
 
-    def execute(self, requests: list[Any]) -> list[Any] | None:
-        """Decoupled: start every request and return. Otherwise: one response for each."""
-        if self._decoupled:
-            for request in requests:
-                self._start(request)
-            return None
-        begun = [self._begin(request) for request in requests]
-        return [self._gather(rows) if isinstance(rows, list) else rows for rows in begun]
+    def execute(self, requests: list[Any]) -> None:
+        """Start every request and return; the answers leave from the worker threads.
+
+        That holds for a model that is not decoupled too: its one response comes through the
+        response sender, so that one process serves many unary requests at once.
+        """
+        for request in requests:
+            self._start(request)
 
     def finalize(self) -> None:
         """Let running answers end, then stop the threads."""
@@ -95,7 +94,8 @@ class TritonPythonModel:
         except RequestError as error:
             return failure(str(error))
         except Exception:  # noqa: BLE001 - raising from execute would leak and blame others
-            return self._internal_error()
+            self._log_failure()
+            return failure(_INTERNAL, pb_utils.TritonError.INTERNAL)
         if parsed.fallback:
             self._metrics.fallback(parsed.fallback)
         return parsed
@@ -104,90 +104,54 @@ class TritonPythonModel:
         sender = request.get_response_sender()
         parsed = self._parse(request)
         if not isinstance(parsed, Parsed):
-            sender.send(parsed, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            sender.send(parsed, flags=FINAL)
             return
-        reply = Reply(sender, len(parsed.tasks), self._declared, accumulate=self._accumulate)
+        reply = self._reply(sender, len(parsed.tasks))
+        self._watch.add(reply)
         for row, task in enumerate(parsed.tasks):
             # Without a free slot this waits, and later requests wait in Triton's queue.
-            self._submit(self._send, reply, row, task)
+            self._slots.acquire()
+            self._metrics.in_flight(1)
+            self._pool.submit(self._work, reply, row, task)
 
-    def _begin(self, request: Any) -> list[Future[Any]] | Any:
-        parsed = self._parse(request)
-        if not isinstance(parsed, Parsed):
-            return parsed
-        cancelled = request.is_cancelled
-        return [
-            self._submit(self._collect, cancelled, row, task)
-            for row, task in enumerate(parsed.tasks)
-        ]
+    def _reply(self, sender: Any, rows: int) -> Reply:
+        if self._decoupled:
+            return StreamReply(sender, rows, self._declared, accumulate=self._accumulate)
+        return WholeReply(sender, rows, self._declared)
 
-    def _submit(self, work: Any, *arguments: Any) -> Future[Any]:
-        self._slots.acquire()
-        self._metrics.in_flight(1)
-        return self._pool.submit(self._work, work, *arguments)
-
-    def _work(self, work: Any, *arguments: Any) -> Any:
+    def _work(self, reply: Reply, row: int, task: Task) -> None:
         try:
-            return work(*arguments)
+            error = self._run(reply, row, task)
+            # Before the end is sent: who has the answer finds its counts in the metrics.
+            self._metrics.in_flight(-1)
+            self._metrics.flush()
+            if error is None:
+                reply.done()
+            else:
+                reply.fail(*error)
+        except Exception:  # noqa: BLE001 - the client may be gone; the thread serves others
+            self._log_failure()
         finally:
             self._slots.release()
 
-    def _send(self, reply: Reply, row: int, task: Task) -> None:
-        error: tuple[str, int | None] | None = None
+    def _run(self, reply: Reply, row: int, task: Task) -> tuple[str, int] | None:
+        """Answer one prompt; the error's words and code if it cannot be."""
         try:
-            for part in self._answer(task, reply.cancelled).parts():
+            for part in self._answer(task, reply).parts():
                 reply.part(row, task, part)
-            if reply.cancelled():
-                error = ("the request was cancelled", pb_utils.TritonError.CANCELLED)
         except EngineError as refused:
-            error = (str(refused), None)
+            if not reply.cancelled():
+                return str(refused), pb_utils.TritonError.INVALID_ARG
         except Exception:  # noqa: BLE001 - the client must get an end, whatever happened
             self._log_failure()
-            error = (_INTERNAL, pb_utils.TritonError.INTERNAL)
-        # Before the end is sent: who has the answer finds its counts in the metrics.
-        self._account()
-        if error is None:
-            reply.done()
-        else:
-            reply.fail(*error)
+            return _INTERNAL, pb_utils.TritonError.INTERNAL
+        return (_CANCELLED, pb_utils.TritonError.CANCELLED) if reply.cancelled() else None
 
-    def _collect(
-        self, cancelled: Cancelled, row: int, task: Task
-    ) -> dict[str, NDArray[Any]] | Any:
-        try:
-            parts = list(self._answer(task, cancelled).parts())
-            if not parts:
-                return failure("the request was cancelled", pb_utils.TritonError.CANCELLED)
-            return tensors(parts[0].text, row, task, parts[0], self._declared)
-        except EngineError as refused:
-            return failure(str(refused))
-        except Exception:  # noqa: BLE001 - as above
-            return self._internal_error()
-        finally:
-            self._account()
-
-    def _gather(self, rows: list[Future[Any]]) -> Any:
-        results = [row.result() for row in rows]
-        for result in results:
-            if not isinstance(result, dict):
-                return result
-        merged = stacked(results)
-        merged["batch_index"] = np.arange(len(results), dtype=np.int32).reshape(-1, 1)
-        return response(merged)
-
-    def _answer(self, task: Task, cancelled: Cancelled) -> Answer:
+    def _answer(self, task: Task, reply: Reply) -> Answer:
         target: Engine = self._target
         if not task.stream:
-            target = WatchedEngine(self._target, self._watch, cancelled)
-        return Answer(task, target, self._draft, self._tokenizer, self._metrics, cancelled)
-
-    def _account(self) -> None:
-        self._metrics.in_flight(-1)
-        self._metrics.flush()
-
-    def _internal_error(self) -> Any:
-        self._log_failure()
-        return failure(_INTERNAL, pb_utils.TritonError.INTERNAL)
+            target = WatchedEngine(self._target, self._watch, reply)
+        return Answer(task, target, self._draft, self._tokenizer, self._metrics, reply.cancelled)
 
     def _log_failure(self) -> None:
         pb_utils.Logger.log_error(traceback.format_exc())

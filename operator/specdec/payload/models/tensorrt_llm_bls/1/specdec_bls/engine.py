@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from specdec_bls.linger import Linger
 from specdec_bls.task import EngineError, Tensors
 
 
@@ -23,6 +24,7 @@ class TritonEngine:
     def __init__(self, name: str, *, decoupled: bool) -> None:
         self.name = name
         self._decoupled = decoupled
+        self._linger = Linger()
 
     def call(self, inputs: Tensors, outputs: Sequence[str], request_id: str = "") -> Tensors:
         """One whole answer; raises `EngineError` with the model's own sentence."""
@@ -31,7 +33,7 @@ class TritonEngine:
             return self._tensors(request.exec())
         answer: Tensors = {}
         # Every response is taken, the empty final one too: abandoned ones stay in shared memory.
-        for response in request.exec(decoupled=True):
+        for response in self._responses(request):
             answer = self._tensors(response) or answer
         if not answer:
             raise EngineError(f"{self.name} ended the call without an answer: it was cancelled")
@@ -44,7 +46,7 @@ class TritonEngine:
         if not self._decoupled:
             raise EngineError(f"{self.name} does not stream: deploy it decoupled")
         identity = request_id or uuid.uuid4().hex
-        responses = self._request(inputs, outputs, identity).exec(decoupled=True)
+        responses = self._responses(self._request(inputs, outputs, identity))
         finished = False
         try:
             for response in responses:
@@ -69,10 +71,17 @@ class TritonEngine:
         }
         request = self._request(inputs, ("output_ids", "sequence_length"), request_id)
         if self._decoupled:
-            for _ in request.exec(decoupled=True):
+            for _ in self._responses(request):
                 pass
         else:
             request.exec()
+
+    def _responses(self, request: Any) -> Iterator[Any]:
+        responses = request.exec(decoupled=True)
+        self._linger.keep((request, responses))
+        for response in responses:
+            self._linger.keep(response)
+            yield response
 
     def _request(self, inputs: Tensors, outputs: Sequence[str], request_id: str) -> Any:
         return pb_utils.InferenceRequest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Any
 
@@ -14,60 +14,112 @@ from numpy.typing import NDArray
 from specdec_bls.answer import Part
 from specdec_bls.task import Task
 
-# Asking Triton whether a request was cancelled is a message to the server process.
-_ASK_SECONDS = 0.005
-_FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
-class Reply:
-    """Sends responses of one decoupled request from several threads, one per prompt.
+class Reply(ABC):
+    """Answers one request; several threads share it, one per prompt.
 
     Args:
         sender: Triton's response sender of the request.
         rows: prompts that will each call `done` or `fail` once.
         declared: outputs this release's configuration has.
+    """
+
+    def __init__(self, sender: Any, rows: int, declared: Collection[str]) -> None:
+        self._sender = sender
+        self._open = rows
+        self._declared = declared
+        self._lock = threading.Lock()
+        self._gone = False
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the request has had its last response."""
+        return self._closed
+
+    def cancelled(self) -> bool:
+        """Whether the client had gone away when it was last asked about."""
+        return self._gone
+
+    def ask(self) -> None:
+        """Ask Triton whether the client has gone away; only the watch thread does."""
+        # Not after the last response: Triton then has forgotten the request.
+        with self._lock:
+            if not self._closed:
+                self._gone = bool(self._sender.is_cancelled())
+
+    def done(self) -> None:
+        """One prompt has its whole answer; the last one closes the request."""
+        with self._lock:
+            self._open -= 1
+            if self._open:
+                return
+            self._closed = True
+        self._close()
+
+    @abstractmethod
+    def part(self, row: int, task: Task, part: Part) -> None:
+        """Take a part of one prompt's answer."""
+
+    @abstractmethod
+    def fail(self, message: str, code: int | None = None) -> None:
+        """One prompt ends with an error."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Send what ends the request."""
+
+
+class StreamReply(Reply):
+    """Sends every part as it comes, then an empty final response.
+
+    Args:
         accumulate: every part carries the whole text so far instead of the new text.
     """
 
     def __init__(
         self, sender: Any, rows: int, declared: Collection[str], *, accumulate: bool
     ) -> None:
-        self._sender = sender
-        self._rows = rows
-        self._declared = declared
+        super().__init__(sender, rows, declared)
         self._accumulate = accumulate
         self._texts = [""] * rows
-        self._lock = threading.Lock()
-        self._asked = 0.0
-        self._gone = False
-
-    def cancelled(self) -> bool:
-        """Whether the client has gone away."""
-        with self._lock:
-            now = time.monotonic()
-            if not self._gone and now - self._asked >= _ASK_SECONDS:
-                self._asked = now
-                self._gone = bool(self._sender.is_cancelled())
-            return self._gone
 
     def part(self, row: int, task: Task, part: Part) -> None:
-        """Send a part of one prompt's answer."""
+        """Send the part."""
         self._texts[row] = self._texts[row] + part.text if self._accumulate else part.text
-        arrays = tensors(self._texts[row], row, task, part, self._declared)
-        self._sender.send(response(arrays))
-
-    def done(self) -> None:
-        """One prompt has its whole answer; the last one closes the request."""
-        with self._lock:
-            self._rows -= 1
-            last = self._rows == 0
-        if last:
-            self._sender.send(flags=_FINAL)
+        self._sender.send(response(tensors(self._texts[row], row, task, part, self._declared)))
 
     def fail(self, message: str, code: int | None = None) -> None:
-        """One prompt ends with an error."""
+        """Send the error; other prompts go on."""
         self._sender.send(failure(message, code))
         self.done()
+
+    def _close(self) -> None:
+        self._sender.send(flags=FINAL)
+
+
+class WholeReply(Reply):
+    """Gathers all prompts into the one response that a model without streaming must send."""
+
+    def __init__(self, sender: Any, rows: int, declared: Collection[str]) -> None:
+        super().__init__(sender, rows, declared)
+        self._rows: list[dict[str, NDArray[Any]]] = [{} for _ in range(rows)]
+        self._failure: Any = None
+
+    def part(self, row: int, task: Task, part: Part) -> None:
+        """Keep the part: it is the prompt's whole answer."""
+        self._rows[row] = tensors(part.text, row, task, part, self._declared)
+
+    def fail(self, message: str, code: int | None = None) -> None:
+        """Keep the error: it takes the place of the whole response."""
+        self._failure = failure(message, code)
+        self.done()
+
+    def _close(self) -> None:
+        whole = self._failure or response(stacked(self._rows))
+        self._sender.send(whole, flags=FINAL)
 
 
 def response(arrays: dict[str, NDArray[Any]]) -> Any:

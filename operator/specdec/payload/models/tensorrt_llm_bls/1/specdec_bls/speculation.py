@@ -187,7 +187,10 @@ class Generation:
     def _ends(self) -> bool:
         if self.tokens[-1] == self.task.end_id:
             return True
-        tail = tuple(self.tokens[-self._longest_stop :]) if self._longest_stop else ()
+        # As in the engines, a stop word may begin in the prompt; its last token never lies there.
+        missing = self._longest_stop - len(self.tokens)
+        before = self.task.prompt[-missing:] if missing > 0 else ()
+        tail = (*before, *self.tokens[-self._longest_stop :])
         return any(tail[-len(word) :] == word for word in self.task.stop_words)
 
 

@@ -1,36 +1,47 @@
-"""Ends engine calls whose client has gone, also those that answer only once, at their end."""
+"""Finds out which clients have gone away, and ends the engine calls made for them."""
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Generator, Sequence
 
 from specdec_bls.engine import TritonEngine
-from specdec_bls.task import Cancelled, EngineError, Tensors
+from specdec_bls.reply import Reply
+from specdec_bls.task import EngineError, Tensors
 
-# Triton tells a model about a cancelled request only when asked.
+# Triton tells a model about a cancelled request only when asked, and forgets its question's shared
+# memory when it is asked again or the request's sender dies, even if its own thread still waits on
+# it. So a request is not asked about all the time, and its sender outlives the last question.
 _POLL_SECONDS = 0.05
+_LINGER_SECONDS = 1.0
 
 
 class Watch:
-    """One thread that asks about every watched call and stops those that were cancelled."""
+    """The only thread that asks Triton about cancellation: one sweep for everybody."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, tuple[TritonEngine, Cancelled]] = {}
+        self._replies: dict[Reply, float] = {}
+        self._calls: dict[str, tuple[Reply, TritonEngine]] = {}
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="cancel-watch", daemon=True)
         self._thread.start()
 
-    def add(self, request_id: str, engine: TritonEngine, cancelled: Cancelled) -> None:
-        """Watch a call until it is removed."""
+    def add(self, reply: Reply) -> None:
+        """Ask about a request until its reply is closed."""
         with self._changed:
-            self._calls[request_id] = (engine, cancelled)
+            self._replies[reply] = time.monotonic()
             self._changed.notify()
 
-    def remove(self, request_id: str) -> None:
-        """The call has ended."""
+    def begin(self, request_id: str, reply: Reply, engine: TritonEngine) -> None:
+        """An engine call that is to be stopped when the reply's client goes."""
+        with self._changed:
+            self._calls[request_id] = (reply, engine)
+
+    def end(self, request_id: str) -> None:
+        """The engine call has ended."""
         with self._changed:
             self._calls.pop(request_id, None)
 
@@ -44,18 +55,34 @@ class Watch:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._calls or self._closed)
+                self._changed.wait_for(lambda: self._replies or self._closed)
                 if self._closed:
                     return
-                calls = list(self._calls.items())
-            for request_id, (engine, cancelled) in calls:
-                if cancelled():
-                    self._stop(request_id, engine)
+                asked = dict(self._replies)
+            gone = self._sweep(asked)
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, timeout=_POLL_SECONDS)
+                orphans = [one for one in self._calls.items() if one[1][0] in gone]
+            for request_id, (_, engine) in orphans:
+                self._stop(request_id, engine)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, timeout=_POLL_SECONDS / 2)
+
+    def _sweep(self, asked: dict[Reply, float]) -> set[Reply]:
+        """Ask about every request whose turn it is; those whose clients are gone."""
+        now = time.monotonic()
+        for reply, last in asked.items():
+            if reply.closed:
+                if now - last > _LINGER_SECONDS:
+                    with self._changed:
+                        del self._replies[reply]
+            elif not reply.cancelled() and now - last > _POLL_SECONDS:
+                reply.ask()
+                with self._changed:
+                    self._replies[reply] = time.monotonic()
+        return {reply for reply in asked if reply.cancelled()}
 
     def _stop(self, request_id: str, engine: TritonEngine) -> None:
-        self.remove(request_id)
+        self.end(request_id)
         try:
             engine.stop(request_id)
         except EngineError:
@@ -69,22 +96,22 @@ class WatchedEngine:
     Args:
         engine: the served model.
         watch: the thread that asks.
-        cancelled: whether this request's client is gone.
+        reply: whose client it is.
     """
 
-    def __init__(self, engine: TritonEngine, watch: Watch, cancelled: Cancelled) -> None:
+    def __init__(self, engine: TritonEngine, watch: Watch, reply: Reply) -> None:
         self._engine = engine
         self._watch = watch
-        self._cancelled = cancelled
+        self._reply = reply
 
     def call(self, inputs: Tensors, outputs: Sequence[str]) -> Tensors:
         """One whole answer, or `EngineError` once cancelled."""
         request_id = uuid.uuid4().hex
-        self._watch.add(request_id, self._engine, self._cancelled)
+        self._watch.begin(request_id, self._reply, self._engine)
         try:
             return self._engine.call(inputs, outputs, request_id)
         finally:
-            self._watch.remove(request_id)
+            self._watch.end(request_id)
 
     def stream(self, inputs: Tensors, outputs: Sequence[str]) -> Generator[Tensors, None, None]:
         """Partial answers; their consumer asks about cancellation itself."""

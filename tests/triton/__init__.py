@@ -1,0 +1,1 @@
+"""A real CPU tritonserver under generated repositories."""

@@ -1,0 +1,129 @@
+"""Requests of the tests: plain values in, arrays out, over gRPC as any client sends them."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc as grpc
+from numpy.typing import NDArray
+from tritonclient.utils import np_to_triton_dtype
+
+Arrays = dict[str, NDArray[Any]]
+_ANSWER_SECONDS = 120.0
+_TYPES: dict[str, Any] = {
+    "temperature": np.float32,
+    "top_p": np.float32,
+    "repetition_penalty": np.float32,
+    "presence_penalty": np.float32,
+    "frequency_penalty": np.float32,
+    "embedding_bias_weights": np.float32,
+    "random_seed": np.uint64,
+    "lora_task_id": np.uint64,
+}
+
+
+class Refused(Exception):
+    """The server answered with an error."""
+
+
+class Stream:
+    """One request's answer as it comes in; iterate it, or cancel it."""
+
+    def __init__(self, url: str, model: str, values: Mapping[str, Any]) -> None:
+        self._client = grpc.InferenceServerClient(url)
+        self._replies: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        self._client.start_stream(lambda result, error: self._replies.put((result, error)))
+        self._client.async_stream_infer(model, _inputs(values), enable_empty_final_response=True)
+
+    def __iter__(self) -> Iterator[Arrays]:
+        while True:
+            result, error = self._replies.get(timeout=_ANSWER_SECONDS)
+            if error is not None:
+                raise Refused(error.message())
+            reply = result.get_response()
+            arrays = {output.name: result.as_numpy(output.name) for output in reply.outputs}
+            if arrays:
+                yield arrays
+            if reply.parameters["triton_final_response"].bool_param:
+                return
+
+    def cancel(self) -> None:
+        """Go away in the middle of the answer."""
+        self._client.stop_stream(cancel_requests=True)
+
+    def close(self) -> None:
+        """End the connection; an answer that is still running, for a failed test, is cancelled."""
+        self._client.stop_stream(cancel_requests=True)
+        self._client.close()
+
+
+@contextmanager
+def stream(url: str, model: str, **values: Any) -> Iterator[Stream]:
+    """A request whose answer is read part by part."""
+    one = Stream(url, model, values)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def ask(url: str, model: str, **values: Any) -> list[Arrays]:
+    """All parts of an answer.
+
+    Raises:
+        Refused: with the server's words.
+    """
+    with stream(url, model, **values) as parts:
+        return list(parts)
+
+
+def ask_once(url: str, model: str, **values: Any) -> Arrays:
+    """The answer of a model that is not decoupled, by the ordinary unary call.
+
+    Raises:
+        Refused: with the server's words.
+    """
+    with grpc.InferenceServerClient(url) as client:
+        try:
+            result = client.infer(model, _inputs(values), client_timeout=_ANSWER_SECONDS)
+        except grpc.InferenceServerException as error:
+            raise Refused(error.message()) from None
+        return {o.name: result.as_numpy(o.name) for o in result.get_response().outputs}
+
+
+def text(parts: list[Arrays]) -> str:
+    """The text of an answer: its parts' texts, one after another."""
+    return b"".join(part["text_output"].reshape(-1)[0] for part in parts).decode()
+
+
+def tokens(arrays: Arrays, skip: int = 0) -> list[int]:
+    """Token ids of a `tensorrt_llm` answer behind the first `skip`."""
+    length = int(arrays["sequence_length"].reshape(-1)[0])
+    return [int(token) for token in arrays["output_ids"].reshape(-1)[skip:length]]
+
+
+def _inputs(values: Mapping[str, Any]) -> list[Any]:
+    return [_input(name, value) for name, value in values.items()]
+
+
+def _input(name: str, value: Any) -> Any:
+    array = value if isinstance(value, np.ndarray) else _array(name, value)
+    tensor = grpc.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
+    tensor.set_data_from_numpy(array)
+    return tensor
+
+
+def _array(name: str, value: Any) -> NDArray[Any]:
+    """A value as one row; nested lists of strings are several rows."""
+    rows = value if isinstance(value, list) and value and isinstance(value[0], list) else [value]
+    rows = [row if isinstance(row, list) else [row] for row in rows]
+    if isinstance(rows[0][0], str | bytes):
+        encoded = [[w.encode() if isinstance(w, str) else w for w in row] for row in rows]
+        return np.array(encoded, object)
+    if isinstance(rows[0][0], bool):
+        return np.array(rows, bool)
+    return np.array(rows, _TYPES.get(name, np.int32))

@@ -1,0 +1,147 @@
+"""Servers for the whole session: one layout each, on engines built from the shipped pair."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan, render
+from triton.server import PAYLOAD, Server, installed_server
+
+PAIR = PAYLOAD / "pair"
+MAX_DRAFT_TOKENS = 8
+_LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder needs the server."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.triton)
+
+
+@dataclass(frozen=True)
+class Engines:
+    """Engine directories."""
+
+    target: Path
+    draft: Path
+    lookahead: Path
+
+
+@pytest.fixture(scope="session")
+def executable() -> Path:
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip(f"the tritonserver wheel is for Linux x86-64, not {sys.platform}")
+    return installed_server()
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Engines:
+    folder = tmp_path_factory.mktemp("engines")
+    return Engines(
+        target=_build(folder, "target", "target", mode="draft_tokens_external"),
+        draft=_build(folder, "draft", "draft", mode="none"),
+        lookahead=_build(folder, "lookahead", "target", mode="lookahead_decoding"),
+    )
+
+
+@pytest.fixture(scope="session")
+def draft_target_plan(engines: Engines) -> RepositoryPlan:
+    """0.19.0, streaming, speculating by default."""
+    return RepositoryPlan(
+        version="0.19.0",
+        method="DraftTarget",
+        tokenizer_dir=str(PAIR / "target"),
+        target=ModelPlan(str(engines.target), (0,), max_tokens_in_paged_kv_cache=16384),
+        draft=ModelPlan(str(engines.draft), (0,), max_tokens_in_paged_kv_cache=16384),
+        max_batch_size=16,
+        draft_tokens=4,
+        max_draft_tokens=MAX_DRAFT_TOKENS,
+    )
+
+
+Launch = Callable[[RepositoryPlan], Server]
+
+
+@pytest.fixture(scope="session")
+def server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The draft/target pair of 0.19.0, streaming."""
+    folder = tmp_path_factory.mktemp("server")
+    with Server(executable, render(draft_target_plan), folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def older_server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The draft/target pair in the layout of 0.18.0, answering once."""
+    plan = replace(draft_target_plan, version="0.18.0", decoupled=False)
+    folder = tmp_path_factory.mktemp("older")
+    with Server(executable, render(plan), folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def lookahead_server(
+    executable: Path,
+    engines: Engines,
+    draft_target_plan: RepositoryPlan,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    plan = replace(
+        draft_target_plan,
+        method="Lookahead",
+        draft=None,
+        lookahead=LookaheadPlan(4, 3, 4),
+        target=ModelPlan(str(engines.lookahead), max_tokens_in_paged_kv_cache=16384),
+        draft_tokens=0,
+    )
+    folder = tmp_path_factory.mktemp("lookahead")
+    with Server(executable, render(plan), folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def prompts() -> list[str]:
+    lines = (PAIR / "prompts.jsonl").read_text("utf-8").splitlines()
+    return [str(json.loads(line)["prompt"]) for line in lines[:50]]
+
+
+def _build(folder: Path, name: str, role: str, *, mode: str) -> Path:
+    plan = {
+        "backend": "Reference",
+        "role": role,
+        "checkpoint": str(PAIR / role),
+        "output": str(folder / name),
+        "key": name,
+        "dtype": "auto",
+        "limits": _LIMITS,
+        "maxDraftTokens": 0 if mode == "none" else MAX_DRAFT_TOKENS * 2,
+        "speculativeDecodingMode": mode,
+        "lookahead": {"windowSize": 4, "ngramSize": 3, "verificationSetSize": 4},
+        "tensorParallel": 1,
+        "pipelineParallel": 1,
+        "version": "0.19.0",
+    }
+    if mode != "lookahead_decoding":
+        del plan["lookahead"]
+    subprocess.run(
+        [sys.executable, str(PAYLOAD / "build" / "build_engine.py"), "--plan", "-"],
+        input=json.dumps(plan).encode(),
+        check=True,
+        timeout=120,
+        env={"SPECDEC_TERMINATION_LOG": str(folder / f"{name}.json")},
+    )
+    return folder / name

@@ -1,0 +1,171 @@
+"""A tritonserver of one's own: free loopback ports, ready or a sentence, always torn down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cluster import folders
+from cluster.errors import ClusterError
+from cluster.processes import until
+from specdec.triton.launch import server_argv
+
+ROOT = Path(__file__).parents[2]
+PAYLOAD = ROOT / "operator" / "specdec" / "payload"
+_READY_SECONDS = 90.0
+_STOP_SECONDS = 30.0
+
+
+class ServerError(Exception):
+    """The server did not do what was waited for; the message ends with its last words."""
+
+
+def installed_server() -> Path:
+    """`tritonserver` of the Reference image's layout, laid out once into the cache folder."""
+    folder = folders.cache() / "tritonserver"
+    install = [sys.executable, str(PAYLOAD / "backend" / "install.py")]
+    wheels = folders.cache() / "wheels"
+    arguments = ["--dest", str(folder), "--download-dir", str(wheels), "--python", sys.executable]
+    subprocess.run([*install, *arguments], check=True, timeout=600)
+    return folder / "bin" / "tritonserver"
+
+
+class Server:
+    """One running server; a context manager.
+
+    Args:
+        executable: the installed tritonserver.
+        repository: files of the model repository, path -> text.
+        folder: an empty directory for repository and log.
+
+    Raises:
+        ServerError: it is not ready in time, or ends before; with the log's tail.
+    """
+
+    def __init__(self, executable: Path, repository: Mapping[str, str], folder: Path) -> None:
+        self._executable = executable
+        self._prefix = f"specdec_test_{uuid.uuid4().hex[:8]}_"
+        self._log = folder / "server.log"
+        self.repository = folder / "repository"
+        for path, text in repository.items():
+            file = self.repository / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+        self.http_port, self.grpc_port, self.metrics_port = _free_ports(3)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """`host:port` of the gRPC endpoint."""
+        return f"127.0.0.1:{self.grpc_port}"
+
+    def __enter__(self) -> Self:
+        arguments = server_argv(
+            str(self.repository),
+            http_port=self.http_port,
+            grpc_port=self.grpc_port,
+            metrics_port=self.metrics_port,
+            address="127.0.0.1",
+            exit_timeout_seconds=5,
+            shm_region_prefix=self._prefix,
+        )
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(self._executable), *arguments[1:]],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # One thread: the models are tiny, and tests share few cores.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+            )
+        try:
+            until(self._ready_or_dead, _READY_SECONDS, lambda: "the server is not ready")
+            if self._process.poll() is not None:
+                raise ServerError(f"the server ended with {self._process.returncode}")
+        except (ServerError, ClusterError) as error:
+            tail = self.log()[-4000:]
+            self.stop()
+            raise ServerError(f"{error}; its log ends:\n{tail}") from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> int:
+        """End the server as Kubernetes does, and clear what it left; its exit status."""
+        process = self._process
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        self._process = None
+        for region in self.shared_memory():
+            region.unlink(missing_ok=True)
+        return status
+
+    def log(self) -> str:
+        """What the server has written so far."""
+        return self._log.read_text("utf-8", "replace")
+
+    def shared_memory(self) -> list[Path]:
+        """This server's regions in /dev/shm."""
+        return sorted(Path("/dev/shm").glob(f"{self._prefix}*"))
+
+    def metric(self, name: str) -> float:
+        """Sum over all label sets of one metric, 0 without any."""
+        lines = [line for line in self.get_metrics().splitlines() if not line.startswith("#")]
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.split("{")[0].split(" ")[0] == name
+        )
+
+    def get_metrics(self) -> str:
+        """The metrics page."""
+        return _get(f"http://127.0.0.1:{self.metrics_port}/metrics")
+
+    def _ready_or_dead(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            return True
+        try:
+            _get(f"http://127.0.0.1:{self.http_port}/v2/health/ready")
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+        return True
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as reply:
+        text: str = reply.read().decode()
+        return text
+
+
+def _free_ports(count: int) -> list[int]:
+    # All are held until the last is known, so that they differ.
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

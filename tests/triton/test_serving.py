@@ -1,0 +1,33 @@
+"""What a client meets on a served repository: every model, both ways of answering."""
+
+from __future__ import annotations
+
+import pytest
+import tritonclient.grpc as grpc
+
+from triton.asking import ask, text
+from triton.server import Server
+
+MODELS = (
+    "ensemble",
+    "postprocessing",
+    "preprocessing",
+    "tensorrt_llm",
+    "tensorrt_llm_bls",
+    "tensorrt_llm_draft",
+)
+PROMPT = "def read_lines(path):\n"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_loads(server: Server, model: str) -> None:
+    with grpc.InferenceServerClient(server.url) as client:
+        assert client.is_model_ready(model)
+
+
+@pytest.mark.parametrize("model", ["ensemble", "tensorrt_llm_bls"])
+def test_a_whole_answer_continues_the_prompt(server: Server, model: str) -> None:
+    parts = ask(server.url, model, text_input=PROMPT, max_tokens=24, stream=False)
+    assert len(parts) == 1
+    assert text(parts).startswith(PROMPT)
+    assert len(text(parts)) > len(PROMPT)
