@@ -125,7 +125,6 @@ def test_full_volume(world: World) -> None:
     reason = world.condition(name, "Ready")
     assert reason["reason"] == "VolumeFull"
     assert "free space" in reason["message"]
-    assert "kubectl delete job" in reason["message"]
 
 
 def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:

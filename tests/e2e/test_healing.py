@@ -58,11 +58,7 @@ def test_killed_server_pod(world: World) -> None:
     (pod,) = world.pods(name)
     jobs = world.build_jobs(name)
     kill(world, pod["metadata"]["name"])
-    world.wait(
-        lambda: [p["metadata"]["uid"] for p in world.pods(name)] != [pod["metadata"]["uid"]],
-        60,
-        lambda: "the pod is still the old one",
-    )
+    world.replaced(name, pod["metadata"]["uid"])
     world.ready(name)
     assert world.text(name, "def f(", max_tokens=16) == before
     assert world.build_jobs(name) == jobs

@@ -144,6 +144,19 @@ class World:
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
+    def replaced(self, name: str, uid: str, seconds: float = 90.0) -> None:
+        """Wait until another pod than the one with this uid answers its probes."""
+
+        def answers(pod: Object) -> bool:
+            conditions = pod["status"].get("conditions", [])
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+        self.wait(
+            lambda: any(answers(p) for p in self.pods(name) if p["metadata"]["uid"] != uid),
+            seconds,
+            lambda: f"no new pod of {name} is ready",
+        )
+
     def build_jobs(self, name: str | None = None) -> dict[str, str]:
         """Names and uids of the build Jobs, of one resource or of all."""
         selector = "app.kubernetes.io/component=engine"
