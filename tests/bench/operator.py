@@ -1,0 +1,96 @@
+"""What the operator takes: memory, and what one look at an unchanged resource costs.
+
+`make bench NAME=operator` prints one JSON line a figure and exits 1 when a goal is missed. It runs
+on a real API server with played pods; the operator is its own process with its shipped rights.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from bench.report import Report
+from cluster import ControlPlane
+from controlplane.operating import ACCOUNT, Lab, Operator, until
+from controlplane.pipeline import at_rest, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+_RESIDENT_MIB = 120.0
+
+
+def main() -> int:
+    """Measure; 0 when every goal was met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--resources", type=int, default=3, help="resources served meanwhile")
+    parser.add_argument("--looks", type=int, default=10, help="times each one is looked at")
+    options = parser.parse_args()
+    report = Report()
+    with contextlib.ExitStack() as stack:
+        operator, plane = stack.enter_context(_running())
+        idle = operator.resident_mib()
+        labs = [stack.enter_context(Lab(plane, operator)) for _ in range(options.resources)]
+        for lab in labs:
+            serve(lab, "pair")
+        report.figure("operator.resident_idle", [idle], "MiB", goal=_RESIDENT_MIB)
+        looks = [_look(lab, number) for lab in labs for number in range(options.looks)]
+        resident = operator.resident_mib()
+    report.figure("operator.resident", [resident], "MiB", goal=_RESIDENT_MIB)
+    writes = [look["writes"] for look in looks]
+    report.figure("operator.writes_of_unchanged", [max(writes)], "writes", goal=0)
+    report.figure(
+        "operator.requests_of_unchanged", [look["requests"] for look in looks], "requests"
+    )
+    report.figure("operator.unchanged_ms", [look["ms"] for look in looks], "ms")
+    return report.exit_status()
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[tuple[Operator, ControlPlane]]:
+    """A control plane with what manifests/install holds, and the operator beside it."""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        ControlPlane("bench-operator", hold_jobs=True) as plane,
+    ):
+        rendered = plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
+        objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
+        plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+        plane.kubectl(
+            *("wait", "crd/speculativemodels.specdec.dev"),
+            *("--for=condition=Established", "--timeout=60s"),
+        )
+        with Operator(plane.service_account(*ACCOUNT), Path(scratch) / "operator.log") as operator:
+            yield operator, plane
+
+
+def _look(lab: Lab, number: int) -> dict[str, float]:
+    """Touch a resource that is served and see what the reconcile that follows takes."""
+    operator = lab.operator
+    at_rest(lab)
+    before = _totals(operator)
+    lab.kubectl("annotate", "specm", "pair", f"bench/look={number}", "--overwrite")
+    until(lambda: operator.reconciles() > before["reconciles"], "a reconcile")
+    at_rest(lab)
+    after = _totals(operator)
+    spent = {name: after[name] - value for name, value in before.items()}
+    return {
+        "writes": spent["writes"],
+        "requests": spent["requests"] / spent["reconciles"],
+        "ms": 1000 * spent["seconds"] / spent["reconciles"],
+    }
+
+
+def _totals(operator: Operator) -> dict[str, float]:
+    return {
+        "reconciles": operator.reconciles(),
+        "writes": operator.writes(),
+        "requests": operator.metric("specdec_api_requests_total"),
+        "seconds": operator.metric("specdec_reconcile_duration_seconds_sum"),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
