@@ -26,7 +26,7 @@ _TYPES: dict[str, Any] = {
 }
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The server answered with an error."""
 
 
@@ -43,7 +43,7 @@ class Stream:
         while True:
             result, error = self._replies.get(timeout=_ANSWER_SECONDS)
             if error is not None:
-                raise Refused(error.message())
+                raise RefusedError(error.message())
             reply = result.get_response()
             arrays = {output.name: result.as_numpy(output.name) for output in reply.outputs}
             if arrays:
@@ -75,7 +75,7 @@ def ask(url: str, model: str, **values: Any) -> list[Arrays]:
     """All parts of an answer.
 
     Raises:
-        Refused: with the server's words.
+        RefusedError: with the server's words.
     """
     with stream(url, model, **values) as parts:
         return list(parts)
@@ -85,13 +85,13 @@ def ask_once(url: str, model: str, **values: Any) -> Arrays:
     """The answer of a model that is not decoupled, by the ordinary unary call.
 
     Raises:
-        Refused: with the server's words.
+        RefusedError: with the server's words.
     """
     with grpc.InferenceServerClient(url) as client:
         try:
             result = client.infer(model, _inputs(values), client_timeout=_ANSWER_SECONDS)
         except grpc.InferenceServerException as error:
-            raise Refused(error.message()) from None
+            raise RefusedError(error.message()) from None
         return {o.name: result.as_numpy(o.name) for o in result.get_response().outputs}
 
 

@@ -89,12 +89,11 @@ class Server:
             )
         try:
             until(self._ready_or_dead, _READY_SECONDS, lambda: "the server is not ready")
-            if self._process.poll() is not None:
-                raise ServerError(f"the server ended with {self._process.returncode}")
-        except (ServerError, ClusterError) as error:
-            tail = self.log()[-4000:]
-            self.stop()
-            raise ServerError(f"{error}; its log ends:\n{tail}") from None
+            status = self._process.poll()
+        except ClusterError as error:
+            raise self._failure(str(error)) from None
+        if status is not None:
+            raise self._failure(f"the server ended with {status}")
         return self
 
     def __exit__(
@@ -142,6 +141,13 @@ class Server:
     def get_metrics(self) -> str:
         """The metrics page."""
         return _get(f"http://127.0.0.1:{self.metrics_port}/metrics")
+
+    def _failure(self, words: str) -> ServerError:
+        log = self.log()
+        self.stop()
+        # A table of every setting ends the log; the reason stands far above it.
+        errors = [line for line in log.splitlines() if line.startswith("E")]
+        return ServerError("\n".join([words, *errors[:20], log[-500:]]))
 
     def _ready_or_dead(self) -> bool:
         if self._process is None or self._process.poll() is not None:

@@ -88,6 +88,7 @@ def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
         ("multimodal_encoders_name", ""),
         ("num_draft_tokens", str(plan.draft_tokens if plan.draft else 0)),
         ("max_draft_tokens", str(plan.max_draft_tokens if plan.draft else 0)),
+        ("max_seq_len", "" if plan.max_seq_len is None else str(plan.max_seq_len)),
         ("use_draft_logits", _word(plan.use_draft_logits)),
         ("max_in_flight", str(in_flight)),
         ("tokenizer_dir", plan.tokenizer_dir),

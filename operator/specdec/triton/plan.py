@@ -55,6 +55,7 @@ class RepositoryPlan:
         tokenizer_dir: a Hugging Face directory with `tokenizer.json`.
         draft_tokens: the server's default draft length; 0 turns speculation off.
         max_draft_tokens: the ceiling built into the target's engine.
+        max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.
         bls_max_in_flight: sequences the BLS works on at once, more wait; None is
             2 x max_batch_size.
@@ -72,6 +73,7 @@ class RepositoryPlan:
     decoupled: bool = True
     draft_tokens: int = 0
     max_draft_tokens: int = 0
+    max_seq_len: int | None = None
     use_draft_logits: bool = False
     logits_datatype: LogitsType = "TYPE_FP32"
     enable_kv_cache_reuse: bool = True

@@ -79,6 +79,7 @@ class TritonPythonModel:
         return Server(
             draft_tokens=int(parameter(config, "num_draft_tokens", "0")) if has_draft else 0,
             max_draft_tokens=int(parameter(config, "max_draft_tokens", "0")),
+            max_seq_len=int(parameter(config, "max_seq_len", "0")),
             has_draft=has_draft,
             streams=self._decoupled,
             use_draft_logits=parameter(config, "use_draft_logits").lower() == "true",

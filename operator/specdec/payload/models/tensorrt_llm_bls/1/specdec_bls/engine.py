@@ -96,5 +96,7 @@ class TritonEngine:
     def _tensors(self, response: Any) -> Tensors:
         if response.has_error():
             words = response.error().message().strip().splitlines()
-            raise EngineError(f"{self.name}: {words[0] if words else 'refused without a reason'}")
+            reason = words[0] if words else "refused without a reason"
+            named = reason.startswith(f"{self.name}:")
+            raise EngineError(reason if named else f"{self.name}: {reason}")
         return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}

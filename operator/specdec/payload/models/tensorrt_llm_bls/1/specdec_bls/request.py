@@ -50,6 +50,7 @@ class Server:
     Attributes:
         draft_tokens: draft length of a request that names none.
         max_draft_tokens: the ceiling built into the target's engine.
+        max_seq_len: tokens of prompt and answer together at most, 0 if unknown.
         has_draft: whether a draft model is served.
         streams: whether answers may come in parts.
         use_draft_logits: acceptance by logits for a request that does not say.
@@ -59,6 +60,7 @@ class Server:
 
     draft_tokens: int
     max_draft_tokens: int
+    max_seq_len: int
     has_draft: bool
     streams: bool
     use_draft_logits: bool
@@ -114,9 +116,10 @@ class _Row:
     def task(self) -> Task:
         self._refuse()
         stop = self._tokenizer.words(self._strings("stop_words"))
+        prompt = self._prompt()
         return Task(
-            prompt=tuple(self._prompt()),
-            max_tokens=self._at_least("max_tokens", 1, 0),
+            prompt=tuple(prompt),
+            max_tokens=self._max_tokens(len(prompt)),
             draft_tokens=self._draft_tokens(),
             min_tokens=max(self._at_least(name, 0, 0) for name in _MIN_NAMES),
             end_id=self._number("end_id", self._tokenizer.end_id),
@@ -157,6 +160,13 @@ class _Row:
         if not ids:
             raise RequestError("text_input is empty: send at least one character")
         return ids
+
+    def _max_tokens(self, prompt: int) -> int:
+        asked = self._at_least("max_tokens", 1, 0)
+        room = self._server.max_seq_len - prompt
+        # The engines end an answer where their sequence ends; rounds beyond it would be refused.
+        # A prompt without any room goes on to the engine, which says so.
+        return min(asked, room) if room > 0 else asked
 
     def _draft_tokens(self) -> int:
         asked = self._number("num_draft_tokens", -1) if "num_draft_tokens" in self._given else None

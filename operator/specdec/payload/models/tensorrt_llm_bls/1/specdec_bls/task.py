@@ -95,8 +95,8 @@ def new_tokens(answer: Tensors, skip: int, model: str) -> list[int]:
             f"{model} answered {length} tokens to a prefix of {skip}: "
             "set its parameter exclude_input_in_output to false"
         )
-    ids = answer["output_ids"]
-    return [int(token) for token in ids.reshape(-1, ids.shape[-1])[0, skip:length]]
+    # [1, beams, T]; T is 0 where a stream ends without a last token.
+    return [int(token) for token in answer["output_ids"][0, 0, skip:length]]
 
 
 def token_log_probs(answer: Tensors, count: int) -> list[float]:
@@ -104,4 +104,4 @@ def token_log_probs(answer: Tensors, count: int) -> list[float]:
     values = answer.get("output_log_probs")
     if values is None or not values.size:
         return []
-    return [float(value) for value in values.reshape(-1, values.shape[-1])[0, :count]]
+    return [float(value) for value in values[0, 0, :count]]

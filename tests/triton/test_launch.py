@@ -1,0 +1,85 @@
+"""The server around the models: what is closed, how it ends, what it says when it cannot load."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tritonclient.grpc as grpc
+
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from triton.asking import ask, text
+from triton.server import Server, ServerError
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v2/repository/index",
+        "/v2/repository/models/ensemble/unload",
+        "/v2/logging",
+        "/v2/systemsharedmemory/status",
+    ],
+)
+def test_what_changes_the_server_is_closed(server: Server, path: str) -> None:
+    body = b"{}" if "repository" in path else None
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", body, timeout=5)
+
+
+def test_what_changes_the_server_is_closed_over_grpc(server: Server) -> None:
+    with grpc.InferenceServerClient(server.url) as client:
+        for forbidden in (
+            lambda: client.unload_model("ensemble"),
+            client.get_log_settings,
+            client.get_system_shared_memory_status,
+        ):
+            with pytest.raises(grpc.InferenceServerException, match="restricted"):
+                forbidden()
+
+
+@pytest.mark.parametrize("model", ["tensorrt_llm_bls", "ensemble"])
+def test_generate_stream_over_http(server: Server, model: str) -> None:
+    body = json.dumps({"text_input": "def f(", "max_tokens": 8, "stream": True}).encode()
+    url = f"http://127.0.0.1:{server.http_port}/v2/models/{model}/generate_stream"
+    with urllib.request.urlopen(url, body, timeout=30) as reply:
+        events = [line for line in reply.read().decode().splitlines() if line]
+    pieces = [json.loads(event.removeprefix("data: "))["text_output"] for event in events]
+    whole = text(
+        ask(
+            server.url,
+            "ensemble",
+            text_input="def f(",
+            max_tokens=8,
+            exclude_input_in_output=True,
+        )
+    )
+    assert len(pieces) > 1
+    assert "".join(pieces) == whole
+
+
+def test_no_draft_in_the_layout_of_0_18(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    plan = replace(draft_target_plan, version="0.18.0", method="None", draft=None, draft_tokens=0)
+    with Server(executable, render(plan), tmp_path) as server:
+        values = {"text_input": "import os\n", "max_tokens": 12}
+        plain = text(ask(server.url, "ensemble", **values))
+        assert text(ask(server.url, "tensorrt_llm_bls", **values)) == plain
+        assert server.stop() == 0
+        assert server.shared_memory() == []
+
+
+def test_a_missing_engine_ends_the_server_with_a_reason(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    plan = replace(draft_target_plan, target=ModelPlan(str(tmp_path / "nowhere")))
+    with (
+        pytest.raises(ServerError, match="nowhere"),
+        Server(executable, render(plan), tmp_path / "site"),
+    ):
+        pytest.fail("the server came up without an engine")
