@@ -16,7 +16,7 @@ from specdec.client import Answer, Client, Request, metrics
 OPERATOR = ("specdec-system", "specdec-operator")
 MODEL = "reference-draft-target"
 SAMPLES = ROOT / "manifests" / "samples"
-PROMPT = "def read_lines(path):\n"
+PROMPT = "def read_lines(path):"
 _TOKENS = 96
 
 

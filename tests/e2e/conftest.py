@@ -12,7 +12,7 @@ from cluster.handle import Node
 from demo import story
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
-from e2e.world import SHARED, World
+from e2e.world import SHARED, World, model
 
 _CLAIM = {
     "apiVersion": "v1",
@@ -57,3 +57,13 @@ def world() -> Iterator[World]:
 def _clean(world: World) -> Iterator[None]:
     yield
     world.clean()
+
+
+@pytest.fixture
+def served(world: World) -> str:
+    """A resource that many tests share; whatever the one before did, it is served as it began."""
+    body = model("served", suspend=False, serving={"replicas": 1})
+    world.apply(body, keep=True)
+    world.ready("served")
+    world.wait(lambda: len(world.pods("served")) == 1, 60, lambda: "served has more than one pod")
+    return "served"

@@ -31,33 +31,31 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
     assert 0 < did.accepted <= did.drafted
 
 
-def test_a_stranger_is_told_what_happens(world: World) -> None:
-    world.ready(world.apply(model("told")))
-    row = world.kubectl("get", "specm", "told").splitlines()[1].split()
-    assert row[:5] == ["told", "DraftTarget", "Reference", "True", "Serving"]
-    described = world.kubectl("describe", "specm", "told")
+def test_a_stranger_is_told_what_happens(world: World, served: str) -> None:
+    row = world.kubectl("get", "specm", served).splitlines()[1].split()
+    assert row[:5] == [served, "DraftTarget", "Reference", "True", "Serving"]
+    described = world.kubectl("describe", "specm", served)
     stages = ("Accepted", "StorageReady", "ModelsFetched", "Compatible", "EnginesReady")
     for word in (*stages, "RepositoryReady", "Available", "Events:"):
         assert word in described
     reasons = {
         event["reason"]
         for event in world.listed("events.events.k8s.io")
-        if event.get("regarding", {}).get("name") == "told"
+        if event.get("regarding", {}).get("name") == served
     }
     assert {"Valid", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"} <= reasons
-    for condition in world.get("told")["status"]["conditions"]:
+    for condition in world.get(served)["status"]["conditions"]:
         assert condition["message"], f"{condition['type']} says nothing"
 
 
-def test_plain_and_lookahead_resources_answer_like_draft_target(world: World) -> None:
+def test_plain_and_lookahead_resources_answer_like_draft_target(world: World, served: str) -> None:
     nothing = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
     world.apply(model("plain", speculation={"method": "None", **nothing}))
     world.apply(model("ahead", speculation={"method": "Lookahead", "lookahead": {}, **nothing}))
-    world.apply(model("drafted"))
-    for name in ("plain", "ahead", "drafted"):
+    for name in ("plain", "ahead"):
         world.ready(name)
     for prompt in prompts(3):
-        answers = {n: world.text(n, prompt) for n in ("plain", "ahead", "drafted")}
+        answers = {n: world.text(n, prompt) for n in ("plain", "ahead", served)}
         assert len(set(answers.values())) == 1, answers
 
 

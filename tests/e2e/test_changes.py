@@ -41,9 +41,8 @@ def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     assert world.text("two", "def f(", max_tokens=4)
 
 
-def test_draft_tokens_build_nothing(world: World) -> None:
-    name = world.apply(model("tuned"))
-    first = world.ready(name)
+def test_draft_tokens_build_nothing(world: World, served: str) -> None:
+    name, first = served, world.get(served)
     jobs = world.build_jobs()
     world.patch(name, {"speculation": {"draftTokens": 2}})
     second = world.ready(name)
@@ -68,9 +67,8 @@ def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
     )
 
 
-def test_suspend_frees_the_pods_and_keeps_the_engines(world: World) -> None:
-    name = world.apply(model("paused"))
-    world.ready(name)
+def test_suspend_frees_the_pods_and_keeps_the_engines(world: World, served: str) -> None:
+    name = served
     jobs = world.build_jobs(name)
     world.patch(name, {"suspend": True})
     world.until(name, "Ready", "Suspended")
@@ -83,9 +81,8 @@ def test_suspend_frees_the_pods_and_keeps_the_engines(world: World) -> None:
     assert world.text(name, "def f(", max_tokens=4)
 
 
-def test_scale_subresource(world: World) -> None:
-    name = world.apply(model("scaled"))
-    world.ready(name)
+def test_scale_subresource(world: World, served: str) -> None:
+    name = served
     world.kubectl("scale", "specm", name, "--replicas=2")
     world.wait(
         lambda: world.get(name)["status"].get("readyReplicas") == 2,

@@ -51,9 +51,8 @@ def test_killed_operator_pod(world: World) -> None:
     assert len(world.build_jobs(name)) == 2
 
 
-def test_killed_server_pod(world: World) -> None:
-    name = world.apply(model("server"))
-    world.ready(name)
+def test_killed_server_pod(world: World, served: str) -> None:
+    name = served
     before = world.text(name, "def f(", max_tokens=16)
     (pod,) = world.pods(name)
     jobs = world.build_jobs(name)
@@ -64,9 +63,8 @@ def test_killed_server_pod(world: World) -> None:
     assert world.build_jobs(name) == jobs
 
 
-def test_ended_server_process(world: World) -> None:
-    name = world.apply(model("process"))
-    world.ready(name)
+def test_ended_server_process(world: World, served: str) -> None:
+    name = served
     (pod,) = world.pods(name)
     end = "import os, signal; os.kill(1, signal.SIGTERM)"
     world.kubectl("exec", pod["metadata"]["name"], "--", "python3", "-c", end)
@@ -80,9 +78,8 @@ def test_ended_server_process(world: World) -> None:
     assert world.text(name, "def f(", max_tokens=4)
 
 
-def test_deleted_children_come_back(world: World) -> None:
-    name = world.apply(model("children"))
-    world.ready(name)
+def test_deleted_children_come_back(world: World, served: str) -> None:
+    name = served
     world.kubectl("delete", f"service/{name}", f"deployment/{name}")
     for kind in ("service", "deployment"):
         world.wait(

@@ -72,10 +72,10 @@ class World:
     kubectl: Kubectl
     made: list[str] = field(default_factory=list)
 
-    def apply(self, body: Object) -> str:
-        """Apply a resource and return its name; the test's end deletes it."""
+    def apply(self, body: Object, *, keep: bool = False) -> str:
+        """Apply a resource and return its name; the test's end deletes it unless kept."""
         name: str = body["metadata"]["name"]
-        if body["kind"] == "SpeculativeModel" and name not in self.made:
+        if not keep and name not in self.made:
             self.made.append(name)
         self.kubectl("apply", "-f", "-", given=json.dumps(body))
         return name
