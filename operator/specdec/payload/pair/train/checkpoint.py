@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer
 
-from .data import END
+from .data import END, end_id
 from .model import Params, Shape
 
 
@@ -37,14 +37,14 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def config(shape: Shape, end_id: int) -> dict[str, Any]:
+def config(shape: Shape, end: int) -> dict[str, Any]:
     """The `config.json` of a Hugging Face Llama checkpoint of this shape."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "attention_bias": False,
         "attention_dropout": 0.0,
-        "bos_token_id": end_id,
-        "eos_token_id": end_id,
+        "bos_token_id": end,
+        "eos_token_id": end,
         "head_dim": shape.head_dim,
         "hidden_act": "silu",
         "hidden_size": shape.hidden,
@@ -69,11 +69,11 @@ def config(shape: Shape, end_id: int) -> dict[str, Any]:
 
 def write_checkpoint(folder: Path, params: Params, shape: Shape, tokenizer: Tokenizer) -> None:
     """Write a complete checkpoint directory: float16 weights, configuration and tokenizer."""
-    end_id = tokenizer.token_to_id(END)
+    end = end_id(tokenizer)
     halves = {name: np.asarray(value, np.float16) for name, value in params.items()}
     write_bytes(folder / "model.safetensors", save(halves, metadata={"format": "pt"}))
-    write_json(folder / "config.json", config(shape, end_id))
-    ids = {"bos_token_id": end_id, "eos_token_id": end_id, "pad_token_id": end_id}
+    write_json(folder / "config.json", config(shape, end))
+    ids = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": end}
     write_json(folder / "generation_config.json", {**ids, "do_sample": False})
     special = {"bos_token": END, "eos_token": END, "pad_token": END}
     write_json(folder / "special_tokens_map.json", special)

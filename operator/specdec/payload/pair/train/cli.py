@@ -47,8 +47,13 @@ def parser() -> argparse.ArgumentParser:
         "--source", type=Path, help="Python files; default: this Python's library"
     )
     options.add_argument("--target-steps", type=int, default=2000)
-    options.add_argument("--draft-steps", type=int, default=2150)
-    options.add_argument("--rows", type=int, default=2048, help="continuations to distil from")
+    options.add_argument("--draft-steps", type=int, default=2800)
+    options.add_argument(
+        "--rows",
+        type=int,
+        default=2048,
+        help="rows the target continues, and twice as many from functions",
+    )
     return options
 
 
@@ -83,7 +88,7 @@ def make_draft(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -
         state_file.with_name(f"lessons-{state_file.name}"),
         lambda: broad_lessons(target, tokens, args.rows, say),
     )
-    openings = opening_rows(tokenizer, corpus.train, args.rows, TARGET.context, seed=5)
+    openings = opening_rows(tokenizer, corpus.train, 2 * args.rows, TARGET.context, seed=5)
     narrow = kept(
         state_file.with_name(f"openings-{state_file.name}"),
         lambda: generated_lessons(target, openings, 0.0, say),

@@ -81,9 +81,21 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
+def end_id(tokenizer: Tokenizer) -> int:
+    """The id of `END`.
+
+    Raises:
+        ValueError: the tokenizer was not made by `train_tokenizer`.
+    """
+    found = tokenizer.token_to_id(END)
+    if found is None:
+        raise ValueError(f"the tokenizer has no {END} token: run the step tokenizer again")
+    return int(found)
+
+
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
     """All texts as one token row, each closed by `END`."""
-    end = [tokenizer.token_to_id(END)]
+    end = [end_id(tokenizer)]
     rows = [encoding.ids + end for encoding in tokenizer.encode_batch(list(texts))]
     return np.asarray([token for row in rows for token in row], dtype=np.uint16)
 
@@ -103,7 +115,8 @@ def windows(
         shift, order = draw.integers(length), draw.permutation(per_epoch)
         starts = order[indices[indices // per_epoch == epoch] % per_epoch] * length + shift
         rows += [tokens[start : start + length] for start in starts]
-    return np.stack(rows).astype(np.int32)
+    drawn: NDArray[np.int32] = np.stack(rows).astype(np.int32)
+    return drawn
 
 
 def opening_rows(
@@ -124,7 +137,7 @@ def opening_rows(
     chosen = random.Random(seed).sample(openings, count)  # noqa: S311 - a fixed choice, no secret
     # No token is longer than some twenty characters, and most are three: enough to fill a row.
     encoded = tokenizer.encode_batch([texts[name][at : at + 8 * length] for name, at in chosen])
-    rows = np.full((count, length), tokenizer.token_to_id(END), np.int32)
+    rows = np.full((count, length), end_id(tokenizer), np.int32)
     for row, encoding in zip(rows, encoded, strict=True):
         ids = encoding.ids[:length]
         row[: len(ids)] = ids

@@ -158,13 +158,15 @@ def train_draft(
 ) -> Params:
     """Train for `steps` batches of 16 rows, each epoch shuffled from `seed`.
 
-    While the rate is high the rows are `broad`; while it falls they are `narrow`, what the draft
-    will meet when it serves.
+    While the rate is high the rows are `broad`; while it falls, `narrow` ones, what the draft will
+    meet when it serves, come to them. On `narrow` alone the draft learned those very repetitions
+    by heart: 55.9 percent accepted at 4 draft tokens, against 57.7 with both.
     """
-    plan = Plan(steps, adam_rate=4e-3, cooldown=0.44)
+    plan = Plan(steps, adam_rate=4e-3, cooldown=0.57)
+    both = _concatenated([broad, narrow])
 
     def batch(number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        taught = broad if number < plan.falls_from else narrow
+        taught = broad if number < plan.falls_from else both
         count = len(taught.rows)
         indices = np.arange(number * BATCH, (number + 1) * BATCH)
         order = np.random.default_rng([seed, int(indices[0] // count)]).permutation(count)

@@ -107,4 +107,5 @@ def fit(
             losses, started = [], time.monotonic()
         if (step + 1) % plan.save_every == 0 or step + 1 == plan.steps:
             save_state(state_file, state, step + 1)
-    return state[0]
+    trained: Params = state[0]
+    return trained
