@@ -120,6 +120,7 @@ class Reference:
             decoupled=model.spec.serving.streaming,
             draft_tokens=draft_tokens(model),
             max_draft_tokens=max_draft_len(model) if drafting else 0,
+            max_seq_len=model.spec.target.limits.max_seq_len,
             enable_kv_cache_reuse=model.spec.target.kv_cache.reuse,
         )
 

@@ -1,0 +1,18 @@
+"""Imports of the payload: modules that live in a model repository, never in our package."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+MODELS = Path(__file__).parents[3] / "operator" / "specdec" / "payload" / "models"
+
+
+def load(name: str) -> Any:
+    """A module of the BLS (`specdec_bls.task`) or one shared by the text models."""
+    for folder in (MODELS / "tensorrt_llm_bls" / "1", MODELS / "shared"):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    return importlib.import_module(name)

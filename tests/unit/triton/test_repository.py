@@ -1,0 +1,244 @@
+"""The generated repository against the layout of each release, read as Triton reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tritonclient.grpc import model_config_pb2
+
+from specdec.triton import contract, pbtxt
+from specdec.triton.launch import server_argv
+from specdec.triton.pbtxt import ModelConfig
+from specdec.triton.repository import (
+    LookaheadPlan,
+    ModelPlan,
+    PlanError,
+    RepositoryPlan,
+    digest,
+    render,
+)
+
+PLAN = RepositoryPlan(
+    version="0.19.0",
+    method="DraftTarget",
+    tokenizer_dir="/models/checkpoints/abc",
+    target=ModelPlan("/models/engines/target", (0, 1), kv_cache_fraction="0.40"),
+    draft=ModelPlan("/models/engines/draft", (2,), max_tokens_in_paged_kv_cache=2560),
+    draft_tokens=4,
+    max_draft_tokens=8,
+)
+LOOKAHEAD = replace(
+    PLAN, method="Lookahead", draft=None, draft_tokens=0, lookahead=LookaheadPlan(5, 4, 3)
+)
+PLAIN = replace(PLAN, version="0.18.0", method="None", draft=None, draft_tokens=0)
+
+
+def config(files: dict[str, str], model: str) -> Any:
+    return text_format.Parse(files[f"{model}/config.pbtxt"], model_config_pb2.ModelConfig())
+
+
+def parameters(files: dict[str, str], model: str) -> dict[str, str]:
+    return {k: v.string_value for k, v in config(files, model).parameters.items()}
+
+
+def models(files: dict[str, str]) -> set[str]:
+    return {path.split("/")[0] for path in files}
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [(PLAN, 6), (LOOKAHEAD, 5), (PLAIN, 5)],
+    ids=["draft-target", "lookahead", "none"],
+)
+def test_models_of_a_method(plan: RepositoryPlan, expected: int) -> None:
+    files = render(plan)
+    assert len(models(files)) == expected
+    assert ("tensorrt_llm_draft" in models(files)) == (plan.draft is not None)
+    for model in models(files):
+        assert config(files, model).name == model
+        assert any(path.startswith(f"{model}/1/") for path in files)
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "inputs", "outputs"),
+    [
+        ("0.18.0", "ensemble", 32, 10),
+        ("0.18.0", "preprocessing", 13, 17),
+        ("0.18.0", "postprocessing", 2, 1),
+        ("0.18.0", "tensorrt_llm", 53, 12),
+        ("0.18.0", "tensorrt_llm_draft", 53, 12),
+        ("0.18.0", "tensorrt_llm_bls", 38, 10),
+        ("0.19.0", "ensemble", 34, 17),
+        ("0.19.0", "preprocessing", 13, 20),
+        ("0.19.0", "tensorrt_llm", 60, 19),
+        ("0.19.0", "tensorrt_llm_bls", 40, 17),
+    ],
+)
+def test_tensors_of_a_release(version: str, model: str, inputs: int, outputs: int) -> None:
+    found = config(render(replace(PLAN, version=version)), model)
+    assert (len(found.input), len(found.output)) == (inputs, outputs)
+    names = [tensor.name for tensor in (*found.input, *found.output)]
+    # context_phase_params goes both ways; nothing else may appear twice.
+    assert len(names) - len(set(names)) <= 2 if model.startswith("tensorrt_llm") else True
+
+
+def test_flags_of_tensors() -> None:
+    found = {tensor.name: tensor for tensor in config(render(PLAN), "tensorrt_llm").input}
+    draft_logits = found["draft_logits"]
+    assert (draft_logits.data_type, list(draft_logits.dims)) == (11, [-1, -1])
+    assert draft_logits.optional
+    assert draft_logits.allow_ragged_batch
+    assert found["input_lengths"].HasField("reshape")
+    assert not found["input_lengths"].optional
+    half = config(render(replace(PLAN, logits_datatype="TYPE_FP16")), "tensorrt_llm")
+    assert next(t for t in half.input if t.name == "draft_logits").data_type == 10
+
+
+def test_releases_spell_statistics_differently() -> None:
+    older = {t.name for t in config(render(replace(PLAN, version="0.18.0")), "ensemble").input}
+    newer = {t.name for t in config(render(PLAN), "ensemble").input}
+    assert older - newer == {"return_kv_cache_reuse_stats"}
+    assert newer - older == {
+        "return_perf_metrics",
+        "guided_decoding_guide_type",
+        "guided_decoding_guide",
+    }
+
+
+@pytest.mark.parametrize("version", contract.versions())
+def test_the_ensemble_wires_every_step(version: str) -> None:
+    found = config(render(replace(PLAN, version=version)), "ensemble")
+    known = {tensor.name for tensor in found.input}
+    for step in found.ensemble_scheduling.step:
+        inner = config(render(replace(PLAN, version=version)), step.model_name)
+        assert set(step.input_map) <= {tensor.name for tensor in inner.input}
+        assert set(step.output_map) <= {tensor.name for tensor in inner.output}
+        required = {t.name for t in inner.input if not t.optional}
+        assert required <= set(step.input_map)
+        assert set(step.input_map.values()) <= known
+        known |= set(step.output_map.values())
+    assert {tensor.name for tensor in found.output} <= known
+
+
+def test_what_speculation_needs_is_always_there() -> None:
+    files = render(PLAN)
+    for model in ("tensorrt_llm", "tensorrt_llm_draft"):
+        found = parameters(files, model)
+        assert found["exclude_input_in_output"] == "false"
+        assert found["enable_kv_cache_reuse"] == "true"
+        assert config(files, model).model_transaction_policy.decoupled
+        assert config(files, model).dynamic_batching.max_queue_delay_microseconds == 0
+    assert parameters(files, "tensorrt_llm")["gpu_device_ids"] == "0,1"
+    assert parameters(files, "tensorrt_llm_draft")["max_tokens_in_paged_kv_cache"] == "2560"
+    bls = parameters(files, "tensorrt_llm_bls")
+    assert (bls["num_draft_tokens"], bls["max_draft_tokens"]) == ("4", "8")
+
+
+def test_lookahead_sizes_reach_the_target() -> None:
+    found = parameters(render(LOOKAHEAD), "tensorrt_llm")
+    assert found["decoding_mode"] == "lookahead"
+    names = ("window_size", "ngram_size", "verification_set_size")
+    assert [found[f"lookahead_{name}"] for name in names] == ["5", "4", "3"]
+
+
+@pytest.mark.parametrize("key", ["tokenizer_dir", "guided_decoding_backend"])
+def test_keys_read_without_a_fallback_exist_from_0_19(key: str) -> None:
+    assert key in parameters(render(PLAN), "tensorrt_llm")
+    assert key not in parameters(render(PLAIN), "tensorrt_llm")
+
+
+def test_simulation_is_only_there_when_asked_for() -> None:
+    assert not any("latency" in text for text in render(PLAN).values())
+    slow = replace(PLAN, draft=replace(PLAN.draft or PLAN.target, step_latency_ms=2.5))
+    assert parameters(render(slow), "tensorrt_llm_draft")["draft_step_latency_ms"] == "2.5"
+
+
+# 200 examples of 50 strings: 10 000 hostile ones, in seconds.
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(values=st.lists(st.text(), min_size=50, max_size=50))
+def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
+    keys = [f"{index}" for index in range(len(values))]
+    text = pbtxt.model(
+        ModelConfig(
+            name=values[0],
+            backend="python",
+            max_batch_size=1,
+            inputs=(),
+            outputs=(),
+            parameters=tuple(zip(keys, values, strict=True)),
+        )
+    )
+    parsed = text_format.Parse(text, model_config_pb2.ModelConfig())
+    assert text.isascii()
+    assert parsed.name == values[0]
+    assert {k: v.string_value for k, v in parsed.parameters.items()} == dict(
+        zip(keys, values, strict=True)
+    )
+    # Nothing else came out of a string.
+    fields = {field.name for field, _ in parsed.ListFields()}
+    assert fields <= {"name", "backend", "max_batch_size", "instance_group", "parameters"}
+
+
+def test_a_hostile_path_changes_nothing_else() -> None:
+    hostile = '"} parameters { key: "x" value { string_value: "\\\n{{ 7 * 7 }}${x}\x00é'
+    files = render(replace(PLAN, target=ModelPlan(hostile), tokenizer_dir=hostile))
+    found = parameters(files, "tensorrt_llm")
+    assert found["gpt_model_path"] == found["tokenizer_dir"] == hostile
+    assert found.keys() == parameters(render(PLAN), "tensorrt_llm").keys()
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(ValueError, match="half of a character at position 1"):
+        render(replace(PLAN, tokenizer_dir="a\ud800"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"version": "1.2.0"}, "version is '1.2.0'"),
+        ({"max_batch_size": 0}, "max_batch_size is 0: set it to 1 or more"),
+        ({"draft": None}, "draft is missing"),
+        ({"draft_tokens": 9}, "draft_tokens is 9, above max_draft_tokens 8"),
+        ({"lookahead": LookaheadPlan()}, "lookahead is set"),
+        (
+            {
+                "method": "Lookahead",
+                "draft": None,
+                "lookahead": LookaheadPlan(),
+                "version": "0.18.0",
+            },
+            "cannot pass lookahead sizes",
+        ),
+    ],
+)
+def test_what_no_repository_can_express(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words.split("'")[0]):
+        replace(PLAN, **changes)
+
+
+def test_equal_plans_give_equal_bytes() -> None:
+    files = render(PLAN)
+    assert files == render(replace(PLAN))
+    assert digest(files) == digest(dict(reversed(files.items())))
+    changed = render(replace(PLAN, draft_tokens=5))
+    assert digest(changed) != digest(files)
+
+
+def test_digest_tells_paths_from_contents() -> None:
+    assert digest({"a": "bc"}) != digest({"ab": "c"})
+
+
+def test_launch_is_an_argument_list() -> None:
+    argv = server_argv("/models/a b", http_port=1, exit_timeout_seconds=7)
+    assert argv[0] == "tritonserver"
+    assert "--model-repository=/models/a b" in argv
+    assert "--exit-timeout-secs=7" in argv
+    assert all(flag.startswith("--") for flag in argv[1:])
+    restricted = [flag for flag in argv if "restricted" in flag]
+    assert all("\n" in flag for flag in restricted)
+    assert len(restricted) == 2
