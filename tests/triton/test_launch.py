@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,11 +66,26 @@ def test_generate_stream_over_http(server: Server, model: str) -> None:
 def test_no_draft_in_the_layout_of_0_18(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    plan = replace(draft_target_plan, version="0.18.0", method="None", draft=None, draft_tokens=0)
+    plan = replace(
+        draft_target_plan,
+        version="0.18.0",
+        method="None",
+        draft=None,
+        draft_tokens=0,
+        bls_max_in_flight=1,
+    )
     with Server(executable, render(plan), tmp_path) as server:
         values = {"text_input": "import os\n", "max_tokens": 12}
         plain = text(ask(server.url, "ensemble", **values))
-        assert text(ask(server.url, "tensorrt_llm_bls", **values)) == plain
+
+        def answer(client: int) -> str:
+            return text(ask(server.url, "tensorrt_llm_bls", stream=bool(client % 2), **values))
+
+        # More clients than the BLS takes on at once: the others wait, and all are served.
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(answer, range(16)))
+        assert answers[0::2] == [plain] * 8
+        assert answers[1::2] == [plain.removeprefix("import os\n")] * 8
         assert server.stop() == 0
         assert server.shared_memory() == []
 
