@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,17 +23,18 @@ NEW_TOKENS = 128
 DRAFT_LENGTHS = (1, 2, 3, 4, 6, 8)
 REPEAT = 8
 PROVED_LENGTH = 4
+# The last round of the longest draft may reach beyond the tokens that are counted.
+GENERATED = NEW_TOKENS + max(DRAFT_LENGTHS)
 
 Ids = list[int]
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """What speculation did on one prompt: per round, where it began and how many were accepted."""
+class Round(NamedTuple):
+    """One draft and verify step: where it began in the output, tokens drafted and accepted."""
 
-    starts: list[int]
-    drafted: list[int]
-    accepted: list[int]
+    start: int
+    drafted: int
+    accepted: int
 
 
 def write_prompts(path: Path, prompts: list[dict[str, str]]) -> None:
@@ -56,9 +56,9 @@ def _padded(rows: list[Ids], length: int) -> NDArray[np.int32]:
 
 
 def greedy(params: Params, prompts: list[Ids], shape: Shape) -> list[Ids]:
-    """Each prompt's `NEW_TOKENS` greedy continuation tokens, by cached decoding; no early end."""
+    """Each prompt's greedy continuation of `GENERATED` tokens, cached; no early end."""
     lengths = np.asarray([len(prompt) for prompt in prompts])
-    total = int(lengths.max()) + NEW_TOKENS
+    total = int(lengths.max()) + GENERATED
     rows = jnp.asarray(_padded(prompts, total))
 
     def advance(carry: tuple[Any, Any], at: jax.Array) -> tuple[object, object]:
@@ -71,9 +71,7 @@ def greedy(params: Params, prompts: list[Ids], shape: Shape) -> list[Ids]:
     start = (rows[:, 0], empty_cache(shape, len(prompts)))
     _, chosen = jax.lax.scan(advance, start, jnp.arange(total - 1))
     table = np.asarray(chosen).T
-    return [
-        row[n - 1 : n - 1 + NEW_TOKENS].tolist() for row, n in zip(table, lengths, strict=True)
-    ]
+    return [row[n - 1 : n - 1 + GENERATED].tolist() for row, n in zip(table, lengths, strict=True)]
 
 
 @partial(jax.jit, static_argnums=2)
@@ -99,19 +97,21 @@ def agreement(draft: Params, prompts: list[Ids], outputs: list[Ids]) -> list[lis
     ]
 
 
-def count_rounds(agrees: list[bool], draft_length: int) -> Rounds:
-    """Replay greedy speculation: each round gives the accepted tokens and one of the target's."""
-    rounds = Rounds([], [], [])
+def count_rounds(agrees: list[bool], draft_length: int, *, cut: bool) -> list[Round]:
+    """Replay greedy speculation: each round gives the accepted tokens and one of the target's.
+
+    With `cut` the last round drafts no further than token `NEW_TOKENS`, as a server asked for that
+    many does; without, every round drafts in full, which is what a step gives in a long answer.
+    """
+    rounds: list[Round] = []
     at = 0
-    while at < len(agrees):
+    while at < NEW_TOKENS:
         # The last token of a round is the target's own, so one place is always left to it.
-        offered = min(draft_length, len(agrees) - at - 1)
+        offered = min(draft_length, NEW_TOKENS - at - 1) if cut else draft_length
         accepted = 0
         while accepted < offered and agrees[at + accepted]:
             accepted += 1
-        rounds.starts.append(at)
-        rounds.drafted.append(offered)
-        rounds.accepted.append(accepted)
+        rounds.append(Round(at, offered, accepted))
         at += accepted + 1
     return rounds
 
@@ -133,25 +133,30 @@ def acceptance(
     """Acceptance over all prompts in percent of drafted tokens, and tokens per target step.
 
     A round counts as before the repetition when it begins before the token that completes the
-    output's first repeated 8-gram.
+    output's first repeated 8-gram. `tokens_per_step_when_cut` counts the answers as a server gives
+    them, cut off at `NEW_TOKENS`; everything else is about rounds that draft in full.
     """
-    early, late = np.zeros(3), np.zeros(3)
+    early, late, cut = np.zeros(3), np.zeros(3), np.zeros(3)
     for row, output in zip(agrees, outputs, strict=True):
-        rounds = count_rounds(row, draft_length)
         border = first_repeat(output)
-        for start, drafted, accepted in zip(
-            rounds.starts, rounds.drafted, rounds.accepted, strict=True
-        ):
+        for start, drafted, accepted in count_rounds(row, draft_length, cut=False):
             side = early if start < border else late
             side += (drafted, accepted, 1)
-    both = early + late
+        for _, drafted, accepted in count_rounds(row, draft_length, cut=True):
+            cut += (drafted, accepted, 1)
     return {
         "draft_length": draft_length,
-        "accepted_percent": _percent(both),
-        "tokens_per_target_step": round(float((both[1] + both[2]) / both[2]), 3),
+        "accepted_percent": _percent(early + late),
+        "tokens_per_target_step": _per_step(early + late),
+        "tokens_per_step_when_cut": _per_step(cut),
         "accepted_percent_before_repeat": _percent(early),
         "accepted_percent_after_repeat": _percent(late),
+        "tokens_per_step_before_repeat": _per_step(early),
     }
+
+
+def _per_step(counts: NDArray[np.float64]) -> float:
+    return round(float((counts[1] + counts[2]) / max(counts[2], 1)), 3)
 
 
 def _percent(counts: NDArray[np.float64]) -> float:
@@ -195,8 +200,9 @@ def write_figures(out: Path, work: Path, corpus: Corpus, tokenizer: Tokenizer) -
     target, draft = read_checkpoint(out / "target"), read_checkpoint(out / "draft")
     held_out = encode(tokenizer, list(corpus.held_out.values()))
     prompts = read_prompts(out / "prompts.jsonl", tokenizer)
-    outputs = greedy(target, prompts, TARGET)
-    agrees = agreement(draft, prompts, outputs)
+    generated = greedy(target, prompts, TARGET)
+    agrees = agreement(draft, prompts, generated)
+    outputs = [output[:NEW_TOKENS] for output in generated]
     table = [acceptance(agrees, outputs, length) for length in DRAFT_LENGTHS]
     proved, steps = speculate(target, draft, prompts, PROVED_LENGTH)
     identical = sum(left == right for left, right in zip(proved, outputs, strict=True))
