@@ -56,7 +56,12 @@ def test_corrupt_safetensors(world: World, copies: Any) -> None:
     name = world.apply(with_draft("cut", "cut-draft"))
     condition = world.until(name, "ModelsFetched", "CheckpointCorrupt")
     assert "model.safetensors" in condition["message"]
-    assert "kubectl delete job" in condition["message"]
+    # Not tried again: the Job controller needs a moment to say so.
+    world.wait(
+        lambda: "kubectl delete job" in world.condition(name, "ModelsFetched")["message"],
+        30,
+        lambda: world.condition(name, "ModelsFetched")["message"],
+    )
 
 
 def test_unsupported_architecture(world: World, copies: Any) -> None:
