@@ -43,6 +43,16 @@ def test_what_changes_the_server_is_closed_over_grpc(server: Server) -> None:
                 forbidden()
 
 
+def test_nobody_can_send_the_header_that_opens_it(server: Server) -> None:
+    with grpc.InferenceServerClient(server.url) as client:
+        for value in ("no\nvalue", "no value", "no"):
+            headers = {"triton-grpc-protocol-specdec-closed": value}
+            with pytest.raises(
+                grpc.InferenceServerException, match=r"restricted|Invalid metadata"
+            ):
+                client.get_model_repository_index(headers=headers)
+
+
 @pytest.mark.parametrize("model", ["tensorrt_llm_bls", "ensemble"])
 def test_generate_stream_over_http(server: Server, model: str) -> None:
     body = json.dumps({"text_input": "def f(", "max_tokens": 8, "stream": True}).encode()
