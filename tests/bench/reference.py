@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -162,20 +163,45 @@ class Client:
         self._scheduler.close()
 
 
+@dataclass
+class Tally:
+    """Draft tokens offered and accepted, and verification steps."""
+
+    drafted: int = 0
+    accepted: int = 0
+    rounds: int = 0
+
+    def add(self, update: Update) -> None:
+        """Count one round."""
+        self.drafted += update.drafted
+        self.accepted += update.accepted
+        self.rounds += 1
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The accepted tokens of a round and the target's own."""
+        return self.accepted / self.rounds + 1
+
+
 def speculate(
-    target: Client, draft: Client, prompt: list[int], new: int, k: int
-) -> tuple[list[int], int, int, int]:
-    """Run rounds of draft and verification; returns (tokens, drafted, accepted, rounds)."""
-    ids, drafted, accepted, rounds = list(prompt), 0, 0, 0
+    target: Client, draft: Client, prompt: list[int], new: int, k: int, full: Tally, every: Tally
+) -> list[int]:
+    """The tokens of one answer; `full` counts the rounds that could offer k tokens, `every` all.
+
+    The last rounds of an answer have no room for k tokens: how many of them there are is a
+    matter of `new`, not of the pair.
+    """
+    ids = list(prompt)
     end = len(prompt) + new
     while len(ids) < end:
         length = min(k, end - len(ids) - 1)
         proposal = draft.call(ids, length).tokens if length else None
         update = target.call(ids, length + 1, proposal)
         ids += update.tokens
-        drafted, accepted = drafted + update.drafted, accepted + update.accepted
-        rounds += 1
-    return ids[len(prompt) :], drafted, accepted, rounds
+        every.add(update)
+        if length == k:
+            full.add(update)
+    return ids[len(prompt) :]
 
 
 def pair_figures(
@@ -184,18 +210,26 @@ def pair_figures(
     """Print acceptance, tokens a step, identity, and the plain to speculative speed ratio."""
     server, helper = Client(target), Client(draft)
     plain, speeds, same = [], [], 0
-    totals = np.zeros(4)
+    full, every = Tally(), Tally()
     for prompt in prompts:
         start = time.perf_counter()
         plain.append(server.call(prompt, new).tokens)
         middle = time.perf_counter()
-        tokens, drafted, accepted, rounds = speculate(server, helper, prompt, new, 4)
+        tokens = speculate(server, helper, prompt, new, 4, full, every)
         speeds.append((middle - start) / (time.perf_counter() - middle))
         same += tokens == plain[-1]
-        totals += (len(tokens), drafted, accepted, rounds)
-    report.figure("reference.acceptance_k4", [totals[2] / totals[1]], "ratio", better="higher")
-    per_step = totals[0] / totals[3]
-    report.figure("reference.tokens_per_step_k4", [per_step], "tokens", goal=3.3, better="higher")
+    # The goals are of whole rounds, as 1 + 4 x 0.577 = 3.31 tells; cut rounds are shown beside.
+    acceptance = full.accepted / full.drafted
+    report.figure("reference.acceptance_k4", [acceptance], "ratio", goal=0.577, better="higher")
+    report.figure(
+        "reference.tokens_per_step_k4", [full.tokens_per_step], "tokens", goal=3.3, better="higher"
+    )
+    report.figure(
+        "reference.tokens_per_step_k4_cut_at_end",
+        [every.tokens_per_step],
+        "tokens",
+        better="higher",
+    )
     report.figure(
         "reference.identical_k4", [same / len(prompts)], "ratio", goal=1.0, better="higher"
     )
