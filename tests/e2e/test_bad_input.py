@@ -143,6 +143,20 @@ def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:
     assert ready["status"]["plan"]["engineKeys"]["draft"][:12] in condition["message"]
 
 
+def test_server_that_is_never_ready_in_time(world: World) -> None:
+    # A hundredth of a core does not load a server within the shortest budget.
+    slow = {
+        "probes": {"startupBudgetSeconds": 30},
+        "drain": {"timeoutSeconds": 0},
+        "resources": {"limits": {"cpu": "10m"}},
+    }
+    name = world.apply(model("slow", serving=slow))
+    condition = world.until(name, "Available", "StartupTimeout", seconds=180)
+    assert "within 30 seconds" in condition["message"]
+    assert "startupBudgetSeconds" in condition["message"]
+    assert world.condition(name, "Ready")["reason"] == "StartupTimeout"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -26,7 +26,7 @@ class Request:
         draft_tokens: draft tokens a round; None takes the server's default, 0 turns it off.
         stream: several chunks instead of one.
         temperature, top_k, top_p, seed: sampling; without them the server decodes greedily.
-        stop_words: the answer ends before the first of them.
+        stop_words: the answer ends with the first of them, as in the engines.
 
     Raises:
         BadRequestError: a value no server could take.

@@ -14,6 +14,8 @@ from specdec.triton.launch import server_argv
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 CONTAINER = "server"
 _PERIOD = 5
+# A start is looked at more often than a running server: a small model is ready in seconds.
+_STARTUP_PERIOD = 2
 # Endpoints are removed while the server still answers: a client in between loses nothing.
 _LINGER = 5
 _MARGIN = 15
@@ -83,7 +85,7 @@ def _container(model: SpeculativeModel, revision: Revision) -> Container:
                 {"name": name, "containerPort": port, "protocol": "TCP"}
                 for name, port in PORTS.items()
             ],
-            "startupProbe": _probe("ready", math.ceil(budget / _PERIOD)),
+            "startupProbe": _probe("ready", math.ceil(budget / _STARTUP_PERIOD), _STARTUP_PERIOD),
             "readinessProbe": _probe("ready", 3),
             "livenessProbe": _probe("live", 6),
             "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(_LINGER)]}}},
@@ -91,10 +93,10 @@ def _container(model: SpeculativeModel, revision: Revision) -> Container:
     )
 
 
-def _probe(what: str, failures: int) -> dict[str, Any]:
+def _probe(what: str, failures: int, period: int = _PERIOD) -> dict[str, Any]:
     return {
         "httpGet": {"path": f"/v2/health/{what}", "port": "http", "scheme": "HTTP"},
-        "periodSeconds": _PERIOD,
+        "periodSeconds": period,
         "timeoutSeconds": 4,
         "failureThreshold": failures,
         "successThreshold": 1,
