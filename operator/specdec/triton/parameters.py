@@ -24,13 +24,16 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
         if contract.at_least(plan.version, "0.19.0")
         else "visual_model_path"
     )
-    return (
+    parameters = (
         ("tokenizer_dir", plan.tokenizer_dir),
         ("add_special_tokens", _word(plan.add_special_tokens)),
         (multimodal, ""),
         ("gpt_model_path", plan.target.engine_dir),
         ("max_num_images", ""),
     )
+    if contract.at_least(plan.version, "1.2.0"):
+        parameters += (("hf_model_path", ""),)
+    return parameters
 
 
 def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
@@ -72,6 +75,8 @@ def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: boo
             ("guided_decoding_backend", ""),
             ("xgrammar_tokenizer_info_path", ""),
         )
+    if contract.at_least(plan.version, "1.2.0"):
+        parameters += (("enable_trt_overlap", ""),)
     if engine.step_latency_ms is not None:
         key = "step_latency_ms" if is_target else "draft_step_latency_ms"
         parameters += ((key, f"{engine.step_latency_ms:g}"),)

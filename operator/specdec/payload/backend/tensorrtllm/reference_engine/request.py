@@ -39,6 +39,8 @@ class Request:
     want_log_probs: bool = False
     want_context_logits: bool = False
     want_generation_logits: bool = False
+    want_input_count: bool = False
+    want_output_count: bool = False
     lookahead: tuple[int, int, int] | None = None
 
 

@@ -95,6 +95,8 @@ def parse_request(arrays: Arrays, row: int, config: EngineConfig) -> Request:
         want_log_probs=inputs.flag("return_log_probs"),
         want_context_logits=inputs.flag("return_context_logits"),
         want_generation_logits=inputs.flag("return_generation_logits"),
+        want_input_count=inputs.flag("return_num_input_tokens"),
+        want_output_count=inputs.flag("return_num_output_tokens"),
         lookahead=_lookahead(inputs),
     )
 
@@ -207,7 +209,7 @@ def answer(request: Request, update: Update, row: int, exclude_input: bool) -> d
     context = update.context_logits
     probs = update.log_probs if request.want_log_probs else [0.0] * count
     rate = update.accepted / update.drafted if update.drafted else 0.0
-    return {
+    tensors = {
         "output_ids": tokens.reshape(1, 1, -1),
         "sequence_length": np.array([[tokens.size]], np.int32),
         "cum_log_probs": np.array([[update.cum_log_prob]], np.float32),
@@ -220,6 +222,9 @@ def answer(request: Request, update: Update, row: int, exclude_input: bool) -> d
         "total_accepted_draft_tokens": np.array([[update.accepted]], np.int32),
         "total_draft_tokens": np.array([[update.drafted]], np.int32),
         "kv_cache_reused_blocks": np.array([[update.reused]], np.int32),
-        "num_input_tokens": np.array([[request.prompt.size]], np.int32),
-        "num_output_tokens": np.array([[count]], np.int32),
     }
+    if request.want_input_count:
+        tensors["num_input_tokens"] = np.array([[request.prompt.size]], np.int32)
+    if request.want_output_count:
+        tensors["num_output_tokens"] = np.array([[count]], np.int32)
+    return tensors

@@ -73,9 +73,10 @@ class TritonPythonModel:
 
     def _offer(self, config: dict[str, Any], *, has_draft: bool) -> Server:
         inputs = {tensor["name"] for tensor in config["input"]}
-        # What the target adds besides text, log probabilities and logits.
+        # What the target adds besides text, log probabilities, logits and counts of tokens.
         own = {"text_output", "batch_index", "sequence_index", "cum_log_probs"}
         own |= {"output_log_probs", "context_logits", "generation_logits"}
+        own |= {"num_input_tokens", "num_output_tokens"}
         return Server(
             draft_tokens=int(parameter(config, "num_draft_tokens", "0")) if has_draft else 0,
             max_draft_tokens=int(parameter(config, "max_draft_tokens", "0")),

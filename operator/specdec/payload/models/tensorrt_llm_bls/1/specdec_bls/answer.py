@@ -30,6 +30,7 @@ class Part:
 
     Attributes:
         text: new text of a stream, else the whole text.
+        tokens: generated ones that this part brings.
         log_probs: one for each new token.
         cum_log_prob: sum over the whole answer so far.
         drafted, accepted, rounds: over the whole answer so far.
@@ -37,6 +38,7 @@ class Part:
     """
 
     text: str
+    tokens: int = 0
     log_probs: list[float] = field(default_factory=list)
     cum_log_prob: float = 0.0
     drafted: int = 0
@@ -158,6 +160,7 @@ class Answer:
     def _add(self, chunk: Chunk, kept: int, text: str) -> None:
         self._part = Part(
             text=text,
+            tokens=kept,
             log_probs=chunk.log_probs[:kept],
             cum_log_prob=self._part.cum_log_prob + sum(chunk.log_probs[:kept]),
             drafted=self._part.drafted + chunk.drafted,
@@ -173,6 +176,7 @@ class Answer:
         return Part(
             # Characters of the last token that lie behind a stop word.
             text=text[: len(text) - self._surplus],
+            tokens=len(tokens),
             log_probs=log_probs,
             cum_log_prob=part.cum_log_prob,
             drafted=part.drafted,

@@ -151,6 +151,10 @@ def tensors(
         arrays["acceptance_rate"] = np.array([[rate]], np.float32)
         arrays["total_accepted_draft_tokens"] = np.array([[part.accepted]], np.int32)
         arrays["total_draft_tokens"] = np.array([[part.drafted]], np.int32)
+    if task.input_count:
+        arrays["num_input_tokens"] = np.array([[len(task.prompt)]], np.int32)
+    if task.output_count:
+        arrays["num_output_tokens"] = np.array([[part.tokens]], np.int32)
     return {name: array for name, array in arrays.items() if name in declared}
 
 

@@ -130,6 +130,8 @@ class _Row:
             exclude_input=self._flag("exclude_input_in_output"),
             log_probs=self._flag("return_log_probs"),
             statistics=self._flag("return_perf_metrics"),
+            input_count=self._flag("return_num_input_tokens"),
+            output_count=self._flag("return_num_output_tokens"),
             common=self._common(stop),
             plain=self._plain(),
             outputs=self._outputs(),

@@ -51,6 +51,8 @@ class Task:
         exclude_input: the text of a whole answer leaves the prompt out.
         common: inputs of every call to either engine: sampling, end, words, bias.
         plain: inputs that only the plain path carries on to the target.
+        input_count, output_count: every response says how many tokens the prompt has, and how
+            many the response itself.
         outputs: further outputs of the target that the plain path hands on.
         min_name: how this release spells the minimum length.
     """
@@ -67,6 +69,8 @@ class Task:
     exclude_input: bool = False
     log_probs: bool = False
     statistics: bool = False
+    input_count: bool = False
+    output_count: bool = False
     common: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     plain: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
