@@ -22,6 +22,7 @@ _TYPES: dict[str, Any] = {
     "frequency_penalty": np.float32,
     "embedding_bias_weights": np.float32,
     "random_seed": np.uint64,
+    "seed": np.uint64,
     "lora_task_id": np.uint64,
 }
 

@@ -95,6 +95,18 @@ def older_server(
 
 
 @pytest.fixture(scope="session")
+def newer_server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The draft/target pair in the layout of 1.2.1, streaming."""
+    folder = tmp_path_factory.mktemp("newer")
+    with Server(
+        executable, render(replace(draft_target_plan, version="1.2.1")), folder
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def lookahead_server(
     executable: Path,
     engines: Engines,

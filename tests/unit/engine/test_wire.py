@@ -139,8 +139,17 @@ def test_an_answer_has_the_ranks_triton_declares() -> None:
     assert found["generation_logits"][0, 0, 1].tolist() == [7.0] * 8
     assert found["acceptance_rate"].tolist() == [[0.75]]
     assert found["total_draft_tokens"].tolist() == [[4]]
+    assert not {"num_input_tokens", "num_output_tokens"} & set(found)
     empty = answer(request(), update([]), 0, exclude_input=True)
     assert empty["output_ids"].shape == (1, 1, 0)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_counts_of_tokens_are_answered_when_asked_for(streaming: bool) -> None:
+    asked = {"return_num_input_tokens": [True], "return_num_output_tokens": [True]}
+    found = answer(request(streaming=[streaming], **asked), update([6, 7]), 0, exclude_input=False)
+    assert found["num_input_tokens"].tolist() == [[3]]
+    assert found["num_output_tokens"].tolist() == [[2]]
 
 
 def test_words() -> None:

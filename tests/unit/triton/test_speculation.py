@@ -19,6 +19,8 @@ speculation = load("specdec_bls.speculation")
 answer_module = load("specdec_bls.answer")
 
 VOCABULARY = 40
+# As releases up to 0.19 spell it, and those from 1.2 on.
+MIN_NAMES = ("min_length", "min_tokens")
 END = 0
 
 
@@ -53,7 +55,8 @@ class Model:
     def _answer(self, inputs: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         ids = inputs["input_ids"][0].tolist()
         drafts = inputs.get("draft_input_ids", np.empty((1, 0), int))[0].tolist()
-        minimum = int(inputs.get("min_length", np.zeros(1)).item())
+        named = [inputs[name] for name in MIN_NAMES if name in inputs]
+        minimum = int(named[0].item()) if named else 0
         prefix = list(ids)
         new: list[int] = []
         for position in range(int(inputs["request_output_len"].item())):
@@ -130,6 +133,7 @@ def plain(task: Any, seed: int) -> str:
     length=st.integers(0, 8),
     max_tokens=st.integers(1, 40),
     minimum=st.integers(0, 12),
+    min_name=st.sampled_from(MIN_NAMES),
     stops=st.lists(st.lists(st.integers(1, VOCABULARY - 1), min_size=1, max_size=2), max_size=4),
     stream=st.booleans(),
 )
@@ -139,6 +143,7 @@ def test_speculation_changes_no_token(
     length: int,
     max_tokens: int,
     minimum: int,
+    min_name: str,
     stops: list[list[int]],
     stream: bool,
 ) -> None:
@@ -147,6 +152,7 @@ def test_speculation_changes_no_token(
         max_tokens=max_tokens,
         draft_tokens=length,
         min_tokens=minimum,
+        min_name=min_name,
         end_id=END,
         stop_words=tuple(tuple(word) for word in stops),
         stream=stream,
@@ -159,24 +165,28 @@ def test_speculation_changes_no_token(
     found = parts(task, target, draft, meter)
     assert "".join(part.text for part in found) == plain(task, seed)
     assert stream or len(found) == 1
+    assert sum(part.tokens for part in found) == meter.generated
     assert 0 <= meter.accepted <= meter.drafted
     if draft_seed == 0 and length:
         assert meter.accepted >= meter.generated - meter.rounds
 
 
-def test_the_draft_is_forced_and_the_target_keeps_the_users_minimum() -> None:
+@pytest.mark.parametrize(("name", "other"), [MIN_NAMES, MIN_NAMES[::-1]])
+def test_the_draft_is_forced_and_the_target_keeps_the_users_minimum(name: str, other: str) -> None:
     task = task_module.Task(
-        prompt=(5,), max_tokens=12, draft_tokens=3, min_tokens=6, end_id=END, exclude_input=True
+        prompt=(5,), max_tokens=12, draft_tokens=3, min_tokens=6, end_id=END, min_name=name
     )
     target, draft = Model(1, verifies=True), Model(1, verifies=False)
     parts(task, target, draft)
     for call in draft.calls:
-        assert call["min_length"].item() == call["request_output_len"].item()
+        assert call[name].item() == call["request_output_len"].item()
+        assert other not in call
     generated = [call["input_lengths"].item() - 1 for call in target.calls]
     for done, call in zip(generated, target.calls, strict=True):
-        assert ("min_length" in call) == (done < 6)
+        assert (name in call) == (done < 6)
+        assert other not in call
         if done < 6:
-            assert call["min_length"].item() == 6 - done
+            assert call[name].item() == 6 - done
 
 
 def test_every_call_carries_bias_and_seed() -> None:

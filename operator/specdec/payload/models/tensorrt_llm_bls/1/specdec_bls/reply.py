@@ -159,13 +159,15 @@ def tensors(
 
 
 def stacked(rows: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Outputs of several prompts as one batch; shorter rows are filled with zeros."""
-    return {name: _stack([row[name] for row in rows]) for name in rows[0]}
+    """Outputs of several prompts as one batch; zeros fill what is shorter or was not asked for."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _stack([row.get(name) for row in rows]) for name in names}
 
 
-def _stack(arrays: list[NDArray[Any]]) -> NDArray[Any]:
-    shape = np.max([array.shape for array in arrays], axis=0)
-    filled = np.zeros((len(arrays), *shape[1:]), arrays[0].dtype)
-    for index, array in enumerate(arrays):
+def _stack(arrays: list[NDArray[Any] | None]) -> NDArray[Any]:
+    given = {index: array for index, array in enumerate(arrays) if array is not None}
+    shape = np.max([array.shape for array in given.values()], axis=0)
+    filled = np.zeros((len(arrays), *shape[1:]), next(iter(given.values())).dtype)
+    for index, array in given.items():
         filled[(index, *(slice(size) for size in array.shape[1:]))] = array[0]
     return filled
