@@ -84,7 +84,7 @@ def test_options_give_what_the_ensemble_gives(server: Server, option: str) -> No
         "embedding_bias": {"embedding_bias_words": ["x"], "embedding_bias_weights": [4.0]},
         "penalty": {"repetition_penalty": 1.3, "frequency_penalty": 0.2},
         # Without the minimum the answer would end at the first `#`, its second token.
-        "min_length": {"min_length": 24, "end_id": 4},
+        "min_length": {"min_length": 24, "end_id": 3},
     }
     speculative = generate(server, **options[option])
     assert speculative == generate(server, model="ensemble", **options[option])
@@ -112,17 +112,19 @@ def test_several_prompts_in_one_request(server: Server, older_server: Server) ->
     assert [t.decode() for t in once["text_output"].reshape(-1)] == alone
 
 
-def test_prompts_of_one_request_may_ask_for_different_things(older_server: Server) -> None:
+@pytest.mark.parametrize("asking", [0, 1])
+def test_prompts_of_one_request_may_ask_for_different_things(
+    older_server: Server, asking: int
+) -> None:
     found = ask_once(
         older_server.url,
         BLS,
         text_input=[[PROMPT], ["import os\n\n"]],
         max_tokens=[[6]] * 2,
-        return_log_probs=[[False], [True]],
+        return_log_probs=[[row == asking] for row in range(2)],
     )
-    without, given = found["output_log_probs"]
-    assert not without.any()
-    assert given.any()
+    assert found["output_log_probs"][asking].any()
+    assert not found["output_log_probs"][1 - asking].any()
 
 
 def test_cancelling_frees_the_slot(server: Server) -> None:

@@ -13,7 +13,7 @@ from triton.server import Server
 
 VERSION = "1.2.1"
 PROMPT = "def read_lines(path):\n"
-HASH = 4
+HASH = 3
 COUNTS = {"return_num_input_tokens": True, "return_num_output_tokens": True}
 
 both_models = pytest.mark.parametrize("model", ["ensemble", "tensorrt_llm_bls"])

@@ -24,7 +24,7 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
         if contract.at_least(plan.version, "0.19.0")
         else "visual_model_path"
     )
-    parameters = (
+    parameters: Parameters = (
         ("tokenizer_dir", plan.tokenizer_dir),
         ("add_special_tokens", _word(plan.add_special_tokens)),
         (multimodal, ""),

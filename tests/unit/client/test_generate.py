@@ -60,6 +60,10 @@ def test_tensors_have_the_wire_types() -> None:
     tensors = Request("x", draft_tokens=3, seed=2**63).tensors(INPUTS)
     assert tensors["num_draft_tokens"].dtype == np.int32
     assert tensors["random_seed"].dtype == np.uint64
+    renamed = {name for name in INPUTS if name != "random_seed"} | {"seed"}
+    newer = Request("x", draft_tokens=3, seed=2**63).tensors(renamed)
+    assert newer["seed"].item() == 2**63
+    assert "random_seed" not in newer
     assert tensors["exclude_input_in_output"].item() is True
     assert {array.shape for array in tensors.values()} == {(1, 1)}
 

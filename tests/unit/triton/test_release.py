@@ -11,6 +11,8 @@ import pytest
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from tritonclient.grpc import model_config_pb2
 
+from specdec.api.matrix import matrix
+from specdec.triton import contract
 from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan, render
 
 TABLE = Path(__file__).with_name("release-1.2.1.txt")
@@ -66,6 +68,12 @@ def _line(tensor: Any) -> str:
     flags += "g" * bool(getattr(tensor, "allow_ragged_batch", False))
     assert not tensor.HasField("reshape") or not tensor.reshape.shape
     return f"{kind} [{dims}] {flags or '-'}"
+
+
+def test_whatever_is_served_has_a_layout() -> None:
+    served = {version for row in matrix().values() for version in row.versions}
+    assert "1.2.1" in served
+    assert served <= set(contract.versions())
 
 
 @pytest.mark.parametrize("model", MODELS)
