@@ -105,6 +105,9 @@ class Client:
         inputs, outputs = self._prepare(request)
         replies: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
         self._triton.start_stream(lambda result, error: replies.put((result, error)))
+        # What has ended is not cancelled: Triton 2.51 then keeps the request now and then, and
+        # with it the model, so that the server's next stop lasts until its exit timeout.
+        ended = False
         try:
             self._triton.async_stream_infer(
                 request.model,
@@ -113,10 +116,12 @@ class Client:
                 enable_empty_final_response=True,
             )
             yield from self._replies(replies)
+            ended = True
         except InferenceServerException as error:
+            ended = True
             raise self._spoken(error) from error
         finally:
-            self._triton.stop_stream(cancel_requests=True)
+            self._triton.stop_stream(cancel_requests=not ended)
 
     def _prepare(self, request: Request) -> tuple[list[Any], list[Any]]:
         config = self._model_config(request.model)
