@@ -9,7 +9,8 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import pod
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Placement, Volume
-from specdec.triton.launch import server_argv
+from specdec.triton import launch
+from specdec.triton.ranks import PLAIN, Launch
 
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 CONTAINER = "server"
@@ -23,11 +24,12 @@ _MARGIN = 15
 
 @dataclass(frozen=True)
 class Revision:
-    """What is served: a published repository (hash) by an image on a number of GPUs per pod."""
+    """What is served: a published repository (hash) by an image, on how many GPUs and ranks."""
 
     repository: str
     image: str
     gpus: int = 0
+    launch: Launch = PLAIN
 
 
 def deployment(
@@ -72,11 +74,19 @@ def _container(model: SpeculativeModel, revision: Revision) -> Container:
     serving = model.spec.serving
     repository = f"{names.REPOSITORIES}/{revision.repository}"
     budget = serving.probes.startup_budget_seconds
+    drain = serving.drain.timeout_seconds
+    command = launch.command(revision.launch, repository, exit_timeout_seconds=drain)
+    variables = launch.environment(revision.launch)
+    # The hook ends before the grace period does, even when the server does not.
+    stop = launch.pre_stop(
+        revision.launch, linger_seconds=_LINGER, exit_timeout_seconds=drain + _MARGIN - _PERIOD
+    )
     return Container(
         name=CONTAINER,
         image=revision.image,
         pull_policy=model.spec.runtime.pull_policy,
-        command=server_argv(repository, exit_timeout_seconds=serving.drain.timeout_seconds),
+        command=command,
+        env=[{"name": name, "value": value} for name, value in variables.items()],
         mounts=[{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
         resources=pod.with_gpus(serving.resources, revision.gpus),
         models_read_only=True,
@@ -88,7 +98,7 @@ def _container(model: SpeculativeModel, revision: Revision) -> Container:
             "startupProbe": _probe("ready", math.ceil(budget / _STARTUP_PERIOD), _STARTUP_PERIOD),
             "readinessProbe": _probe("ready", 3),
             "livenessProbe": _probe("live", 6),
-            "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(_LINGER)]}}},
+            "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
 

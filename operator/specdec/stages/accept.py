@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from specdec.api.conditions import Condition, Type
 from specdec.api.matrix import support
-from specdec.api.model import Method, ModelSpec, SpeculativeModel
+from specdec.api.model import Method, SpeculativeModel
 from specdec.stages import backends
 from specdec.stages.progress import Words
 from specdec.stages.stage import Context, Images, Outcome
+from specdec.triton.ranks import RankError
 
 
 def accept(context: Context) -> Outcome:
@@ -30,7 +31,7 @@ def accept(context: Context) -> Outcome:
     method = model.spec.speculation.method
     message = f"{runtime.backend} {version} serves method {method} with image {image}"
     good = Condition(Type.ACCEPTED, "True", "Valid", message)
-    devices = backends.strategy(runtime.backend).devices(model)
+    ranks = backends.strategy(runtime.backend).ranks(model)
     plan = {
         "backend": runtime.backend.value,
         "version": version,
@@ -38,8 +39,8 @@ def accept(context: Context) -> Outcome:
         "method": method.value,
         "draftTokens": backends.draft_tokens(model),
         "maxDraftTokens": backends.max_draft_len(model),
-        "devices": {role: list(ids) for role, ids in devices.items()},
-        "gpusPerPod": backends.gpus(devices),
+        "devices": {role: list(ids) for role, ids in ranks.devices.items()},
+        "gpusPerPod": max(server.gpus for server in ranks.servers),
     }
     return Outcome((good,), facts, proceed=True, status={"plan": plan})
 
@@ -142,22 +143,12 @@ def _storage(model: SpeculativeModel, _: Images) -> Words | None:
     return _invalid("spec.storage needs exactly one of existingClaim and size")
 
 
-def _devices(model: SpeculativeModel, _: Images) -> Words | None:
-    for role, spec in model.models.items():
-        ids = spec.gpu.device_ids
-        ranks = spec.parallelism.tensor * spec.parallelism.pipeline
-        if ids and not _fit(spec, ranks):
-            return Words(
-                "InvalidDevices",
-                f"gpu.deviceIds of the {role} is {list(ids)}: name {ranks} different ordinals "
-                "from 0, one for each tensor x pipeline rank",
-            )
+def _ranks(model: SpeculativeModel, _: Images) -> Words | None:
+    try:
+        backends.strategy(model.spec.runtime.backend).ranks(model)
+    except RankError as error:
+        return Words("InvalidDevices", str(error))
     return None
-
-
-def _fit(spec: ModelSpec, ranks: int) -> bool:
-    ids = spec.gpu.device_ids
-    return len(ids) == ranks and len(set(ids)) == len(ids) and min(ids) >= 0
 
 
 def _invalid(message: str) -> Words:
@@ -174,5 +165,5 @@ _RULES: tuple[_Rule, ...] = (
     _dtypes,
     _sources,
     _storage,
-    _devices,
+    _ranks,
 )

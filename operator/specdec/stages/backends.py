@@ -13,6 +13,7 @@ from specdec.api import names
 from specdec.api.model import Backend, Lookahead, Method, ModelSpec, SpeculativeModel
 from specdec.desired.serving import Revision
 from specdec.stages.stage import Checkpoint, Engine, Facts, Images
+from specdec.triton.ranks import Layout, RankPlan, Server, Split, plan
 from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan
 
 _DTYPES = {
@@ -32,8 +33,8 @@ class Strategy(Protocol):
     def scripts(self) -> Mapping[str, str]:
         """The engine-build program: source text by file name."""
 
-    def devices(self, model: SpeculativeModel) -> dict[str, tuple[int, ...]]:
-        """GPU ordinals inside the pod by role; empty when a model runs on the CPU."""
+    def ranks(self, model: SpeculativeModel) -> RankPlan:
+        """GPUs and ranks of the serving pods; RankError for a spec that no server fits."""
 
     def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
         """The engine of a checkpoint; its key holds everything that changes the engine's bytes."""
@@ -45,11 +46,6 @@ class Strategy(Protocol):
 def strategy(backend: Backend) -> Strategy:
     """The strategy of a backend that this release serves; KeyError for any other."""
     return _STRATEGIES[backend]
-
-
-def gpus(devices: dict[str, tuple[int, ...]]) -> int:
-    """How many GPUs a pod needs so that every ordinal exists in it."""
-    return max((i + 1 for ids in devices.values() for i in ids), default=0)
 
 
 def max_draft_len(model: SpeculativeModel) -> int:
@@ -81,9 +77,13 @@ class Reference:
         """The Python files of `payload/build`."""
         return payload("build")
 
-    def devices(self, model: SpeculativeModel) -> dict[str, tuple[int, ...]]:
-        """Exactly the ordinals of the spec."""
-        return {role: spec.gpu.device_ids for role, spec in model.models.items()}
+    def ranks(self, model: SpeculativeModel) -> RankPlan:
+        """One process on exactly the ordinals of the spec."""
+        splits = {
+            role: Split(spec.parallelism.tensor, spec.parallelism.pipeline, spec.gpu.device_ids)
+            for role, spec in model.models.items()
+        }
+        return plan(Layout(splits["target"], splits.get("draft"), one_process=True))
 
     def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
         """Key over the build plan, the image and the script; draft length defaults stay out."""
@@ -102,9 +102,9 @@ class Reference:
         """The layout of the wanted version over the engines."""
         speculation = model.spec.speculation
         sizes = speculation.lookahead or Lookahead()
-        devices = self.devices(model)
+        (server,) = self.ranks(model).servers
         plans = {
-            role: _model_plan(spec, facts.engines[role].path, devices[role])
+            role: _model_plan(spec, facts.engines[role].path, server, role)
             for role, spec in model.models.items()
         }
         drafting = speculation.method is Method.DRAFT_TARGET
@@ -172,7 +172,7 @@ def payload(folder: str) -> Mapping[str, str]:
     return {f.name: f.read_text("utf-8") for f in files if f.name.endswith(".py")}
 
 
-def _model_plan(spec: ModelSpec, engine_dir: str, devices: tuple[int, ...]) -> ModelPlan:
+def _model_plan(spec: ModelSpec, engine_dir: str, server: Server, role: str) -> ModelPlan:
     cache_ = spec.kv_cache
     tokens, fraction = cache_.max_tokens, None
     if cache_.memory_percent is not None:
@@ -183,7 +183,8 @@ def _model_plan(spec: ModelSpec, engine_dir: str, devices: tuple[int, ...]) -> M
         tokens = spec.limits.max_batch_size * spec.limits.max_seq_len
     return ModelPlan(
         engine_dir=engine_dir,
-        gpu_device_ids=devices,
+        gpu_device_ids=server.gpu_device_ids[role],
+        participant_ids=server.participant_ids.get(role, ()),
         max_tokens_in_paged_kv_cache=tokens,
         kv_cache_fraction=fraction,
     )
@@ -191,8 +192,8 @@ def _model_plan(spec: ModelSpec, engine_dir: str, devices: tuple[int, ...]) -> M
 
 def served(model: SpeculativeModel, facts: Facts) -> Revision:
     """What the serving pods shall run."""
-    devices = strategy(model.spec.runtime.backend).devices(model)
-    return Revision(facts.repository, facts.image, gpus(devices))
+    (server,) = strategy(model.spec.runtime.backend).ranks(model).servers
+    return Revision(facts.repository, facts.image, server.gpus, server.launch)
 
 
 _STRATEGIES: dict[Backend, Strategy] = {Backend.REFERENCE: Reference()}

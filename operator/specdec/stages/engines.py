@@ -81,7 +81,7 @@ def _build(context: Context, engine: Engine) -> _Build:
 def _job(context: Context, engine: Engine, state: work.Work) -> _Build:
     model, volume = context.model, context.facts.volume
     strategy = backends.strategy(model.spec.runtime.backend)
-    gpus = len(strategy.devices(model)[engine.role])
+    gpus = len(strategy.ranks(model).devices[engine.role])
     job = work.shaped(desired.job(model, engine.plan, volume, context.facts.image, gpus))
     files = desired.config_map(model, engine.plan, volume, strategy.scripts())
     name, role = state.name, engine.role

@@ -11,6 +11,7 @@ from specdec.observed import Object, Observed
 from specdec.stages import backends, progress
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
+from specdec.triton import launch
 
 
 def serving(context: Context) -> Outcome:
@@ -49,7 +50,8 @@ def live_revision(observed: Observed) -> Revision | None:
     containers = deployment["spec"]["template"]["spec"]["containers"]
     server: Object = next((c for c in containers if c["name"] == desired.CONTAINER), {"image": ""})
     gpus = server.get("resources", {}).get("limits", {}).get(GPU, 0)
-    return Revision(repository, server["image"], int(gpus))
+    launched = launch.read(server.get("command", []))
+    return Revision(repository, server["image"], int(gpus), launched)
 
 
 def available(context: Context, wanted: Revision | None) -> Condition:

@@ -1,4 +1,17 @@
-"""How tritonserver is started on a repository: an argument list, never a shell line."""
+"""How tritonserver is started on a repository: an argument list, never a shell line.
+
+A server of one rank is the container's process itself; one of several is a list of mpirun's
+application contexts, separated by ":". Nothing here comes from a user but numbers.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+
+from specdec.triton.ranks import PLAIN, Launch, Mode
+
+_PREFIX = "specdec_rank"
+_TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 
 # Restricted endpoints ask for this value in a header. A header cannot hold a line break, so
 # nobody can send it: the endpoints are closed, and there is no secret to keep.
@@ -17,7 +30,7 @@ def server_argv(
     metrics_port: int = 8002,
     address: str | None = None,
     exit_timeout_seconds: int = 120,
-    shm_region_prefix: str = "specdec_rank0_",
+    shm_region_prefix: str = f"{_PREFIX}0_",
     log_verbose: int = 0,
 ) -> list[str]:
     """Arguments of a single-rank server; the first is the executable's name.
@@ -46,10 +59,114 @@ def server_argv(
         f"--http-restricted-api={_RESTRICTED}:{_CLOSED}",
         f"--grpc-restricted-protocol={_RESTRICTED}:{_CLOSED}",
         f"--exit-timeout-secs={exit_timeout_seconds}",
-        f"--backend-config=python,shm-region-prefix-name={shm_region_prefix}",
+        _mark(shm_region_prefix),
     ]
     if address is not None:
         argv += [f"--{listener}-address={address}" for listener in ("http", "grpc", "metrics")]
     if log_verbose:
         argv.append(f"--log-verbose={log_verbose}")
     return argv
+
+
+def command(
+    launch: Launch,
+    repository_dir: str,
+    *,
+    exit_timeout_seconds: int = 120,
+    shm_region_prefix: str = _PREFIX,
+) -> list[str]:
+    """Arguments of a server's container, for one rank or for many.
+
+    Args:
+        launch: of `ranks.plan`.
+        repository_dir: the model repository; rank 0 loads all of it.
+        exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
+        shm_region_prefix: what the names of all ranks' regions in /dev/shm start with.
+    """
+    contexts = [
+        server_argv(
+            repository_dir,
+            exit_timeout_seconds=exit_timeout_seconds,
+            shm_region_prefix=f"{shm_region_prefix}{rank}_",
+        )
+        for rank in range(launch.world_size)
+    ]
+    if launch.mode is Mode.PLAIN:
+        return contexts[0]
+    models = (_TARGET, _DRAFT) if launch.mode is Mode.ORCHESTRATOR else (_TARGET,)
+    # Open MPI counts CPUs, and a pod may have fewer of them than GPUs.
+    argv = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+    for rank, context in enumerate(contexts):
+        own = context if rank == 0 else list(_follower(context, models))
+        argv += [*([":"] if rank else []), "-n", "1", *own]
+    return argv
+
+
+def read(argv: Sequence[str]) -> Launch:
+    """The launch that `command` made the arguments from."""
+    if not argv or argv[0] != "mpirun":
+        return PLAIN
+    orchestrated = f"--load-model={_DRAFT}" in argv
+    return Launch(Mode.ORCHESTRATOR if orchestrated else Mode.LEADER, list(argv).count(":") + 1)
+
+
+def environment(launch: Launch) -> dict[str, str]:
+    """Variables of a server's container; every rank inherits them from mpirun."""
+    if launch.mode is Mode.PLAIN:
+        return {}
+    # The default store of PMIx maps files in shared memory, which fails in some containers.
+    variables = {"PMIX_MCA_gds": "hash"}
+    if launch.mode is Mode.ORCHESTRATOR:
+        # The ranks are there from the start: the orchestrator spawns nothing.
+        variables |= {"TRTLLM_ORCHESTRATOR": "1", "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES": "0"}
+    return variables
+
+
+def pre_stop(
+    launch: Launch,
+    *,
+    linger_seconds: int,
+    exit_timeout_seconds: int,
+    shm_region_prefix: str = _PREFIX,
+) -> list[str]:
+    """Arguments of the hook that runs before the container's first process gets SIGTERM.
+
+    Args:
+        launch: of `ranks.plan`.
+        linger_seconds: how long to go on serving while endpoints are removed.
+        exit_timeout_seconds: how long running requests may take to finish after that.
+        shm_region_prefix: that of `command`.
+    """
+    if launch.mode is Mode.PLAIN:
+        return ["sleep", str(linger_seconds)]
+    mark = _mark(f"{shm_region_prefix}0_")
+    return ["python3", "-c", _drain(), str(linger_seconds), str(exit_timeout_seconds), mark]
+
+
+def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
+    """Arguments of a rank behind the first: only engines, and no port.
+
+    A rank stays inside the load of the model it works for until the server ends, so each of its
+    models needs a thread of its own.
+    """
+    for argument in context:
+        name = argument.partition("=")[0]
+        if name == "--model-control-mode":
+            yield "--model-control-mode=explicit"
+            yield from (f"--load-model={model}" for model in models)
+        elif name == "--model-load-thread-count":
+            yield f"--model-load-thread-count={len(models)}"
+        else:
+            yield argument
+    yield from (f"--allow-{listener}=false" for listener in ("http", "grpc", "metrics"))
+
+
+def _mark(shm_region_prefix: str) -> str:
+    """The one argument that differs between the ranks of a server."""
+    return f"--backend-config=python,shm-region-prefix-name={shm_region_prefix}"
+
+
+@cache
+def _drain() -> str:
+    file = resources.files("specdec").joinpath("payload", "serving", "drain.py")
+    return file.read_text("utf-8")

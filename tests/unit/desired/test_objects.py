@@ -12,6 +12,8 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch, pod, repository, serving, storage
 from specdec.desired.pod import Container, Placement, Volume
+from specdec.stages.serving import live_revision
+from specdec.triton.ranks import Launch, Mode
 
 SHARED = Volume("models", "uid", single_node=False)
 LOCAL = Volume("models", "uid", single_node=True)
@@ -151,6 +153,28 @@ def test_pods_live_longer_than_they_drain() -> None:
     template = deployment["spec"]["template"]["spec"]
     assert "--exit-timeout-secs=77" in template["containers"][0]["command"]
     assert template["terminationGracePeriodSeconds"] > 77 + 5
+
+
+def test_a_server_of_several_ranks_drains_before_mpirun_is_told() -> None:
+    wanted = Launch(Mode.ORCHESTRATOR, 6)
+    revision = serving.Revision("f" * 64, "image", 5, wanted)
+    spec = {"drain": {"timeoutSeconds": 77}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    template = deployment["spec"]["template"]["spec"]
+    (container,) = template["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "5"
+    assert container["command"][0] == "mpirun"
+    assert {"name": "TRTLLM_ORCHESTRATOR", "value": "1"} in container["env"]
+    _, _, script, linger, timeout, mark = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert "os.kill" in script
+    assert mark in container["command"]
+    assert 77 < int(timeout) < template["terminationGracePeriodSeconds"] - int(linger)
+    # Scaling takes the ranks from the live Deployment, also while another revision is built.
+    world = World(resource())
+    world.deployment = {**deployment, "metadata": {"annotations": {}}}
+    live = live_revision(world.observed())
+    assert live is not None
+    assert (live.gpus, live.launch) == (5, wanted)
 
 
 def test_a_token_is_a_reference_and_never_a_value() -> None:

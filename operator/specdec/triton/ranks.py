@@ -1,0 +1,266 @@
+"""Which GPUs and which MPI ranks every model gets, and how a server is started on them.
+
+One pure function, `plan`, answers for all topologies; everything that needs a device, a rank or
+the size of a world asks its answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class RankError(ValueError):
+    """One sentence: the field, its value and the mend."""
+
+
+class Topology(StrEnum):
+    """Whether draft and target share a server, or each has one and the client runs the loop."""
+
+    SINGLE_SERVER = "SingleServer"
+    TWO_SERVERS = "TwoServers"
+
+
+class Placement(StrEnum):
+    """Whether draft and target share GPUs or each has its own."""
+
+    SHARED = "Shared"
+    DEDICATED = "Dedicated"
+
+
+class Mode(StrEnum):
+    """How the processes of a server find each other."""
+
+    PLAIN = "Plain"
+    LEADER = "Leader"
+    ORCHESTRATOR = "Orchestrator"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a server is started: its mode and its number of MPI ranks, 1 without MPI."""
+
+    mode: Mode = Mode.PLAIN
+    world_size: int = 1
+
+
+PLAIN = Launch()
+
+
+@dataclass(frozen=True)
+class Split:
+    """How one engine is split over GPUs, and the ordinals it was given; empty means derived."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    device_ids: tuple[int, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """Rank files of the engine."""
+        return self.tensor * self.pipeline
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a rank plan is made from.
+
+    Attributes:
+        target, draft: the engines; no draft when the target serves alone.
+        fast_logits: the draft hands its logits to the target from GPU to GPU.
+        one_process: one process runs every engine, as the CPU backend does: a GPU is taken only
+            when it is named, and nothing is split.
+    """
+
+    target: Split
+    draft: Split | None = None
+    topology: Topology = Topology.SINGLE_SERVER
+    placement: Placement = Placement.SHARED
+    fast_logits: bool = False
+    one_process: bool = False
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The engines by role, target first."""
+        return {"target": self.target} | ({"draft": self.draft} if self.draft else {})
+
+
+@dataclass(frozen=True)
+class Server:
+    """One serving pod.
+
+    Attributes:
+        gpus: GPUs of the pod; every ordinal below is smaller.
+        gpu_device_ids: ordinals inside the pod by role, one per rank of the engine.
+        participant_ids: MPI ranks by role; only a pre-spawned orchestrator has them, and its
+            rank 0 runs no model.
+    """
+
+    gpus: int
+    gpu_device_ids: Mapping[str, tuple[int, ...]]
+    launch: Launch = PLAIN
+    participant_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """The servers of a service: one, or that of the target and that of the draft."""
+
+    servers: tuple[Server, ...]
+
+    @property
+    def devices(self) -> dict[str, tuple[int, ...]]:
+        """Ordinals by role, each inside the pod of its own server."""
+        return {
+            role: ids for server in self.servers for role, ids in server.gpu_device_ids.items()
+        }
+
+
+def plan(layout: Layout) -> RankPlan:
+    """Give every engine its GPUs and ranks.
+
+    Raises:
+        RankError: no server can be started on this layout.
+    """
+    for role, split in layout.splits.items():
+        _check_split(role, split)
+    _check_together(layout)
+    if layout.one_process:
+        given = {role: split.device_ids for role, split in layout.splits.items()}
+        return RankPlan((Server(_gpus(given), given),))
+    if layout.topology is Topology.TWO_SERVERS:
+        return RankPlan(
+            tuple(
+                _server({role: _derived(split)}, layout) for role, split in layout.splits.items()
+            )
+        )
+    return RankPlan((_server(_placed(layout), layout),))
+
+
+def _server(devices: dict[str, tuple[int, ...]], layout: Layout) -> Server:
+    """A pod on these devices.
+
+    One engine is led by its first rank. Two engines share one process only on one common GPU:
+    in leader mode a rank never returns from loading its first model, so anything larger gets an
+    orchestrator, whose models have ranks of their own.
+    """
+    ranks = sum(len(ids) for ids in devices.values())
+    alone = len(devices) == 1
+    together = ranks == len(devices) and len(set(devices.values())) == 1
+    if together and not layout.fast_logits:
+        return Server(_gpus(devices), devices)
+    if alone:
+        return Server(_gpus(devices), devices, Launch(Mode.LEADER, ranks))
+    first = 1 + len(devices["draft"])
+    participants = {
+        "target": tuple(range(first, first + len(devices["target"]))),
+        "draft": tuple(range(1, first)),
+    }
+    launch = Launch(Mode.ORCHESTRATOR, 1 + ranks)
+    return Server(_gpus(devices), devices, launch, participants)
+
+
+def _placed(layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Devices of the engines of one server; given ordinals stay, the others are the lowest."""
+    target, draft = layout.target, layout.draft
+    if draft is None:
+        return {"target": _derived(target)}
+    dedicated = layout.placement is Placement.DEDICATED
+    if draft.device_ids and not target.device_ids:
+        ids = _beside(draft.device_ids, target.ranks, dedicated=dedicated)
+        return {"target": ids, "draft": draft.device_ids}
+    first = _derived(target)
+    second = draft.device_ids or _beside(first, draft.ranks, dedicated=dedicated)
+    return {"target": first, "draft": second}
+
+
+def _beside(taken: tuple[int, ...], ranks: int, *, dedicated: bool) -> tuple[int, ...]:
+    """The ordinals of a second engine: none of the taken, or these and then the lowest others."""
+    free = [i for i in range(len(taken) + ranks) if i not in taken]
+    return tuple(free[:ranks]) if dedicated else (*taken, *free)[:ranks]
+
+
+def _derived(split: Split) -> tuple[int, ...]:
+    return split.device_ids or tuple(range(split.ranks))
+
+
+def _gpus(devices: Mapping[str, tuple[int, ...]]) -> int:
+    return max((i + 1 for ids in devices.values() for i in ids), default=0)
+
+
+def _check_split(role: str, split: Split) -> None:
+    for name, value in (("tensor", split.tensor), ("pipeline", split.pipeline)):
+        if value < 1:
+            raise RankError(f"parallelism.{name} of the {role} is {value}: set it to 1 or more")
+    ids = split.device_ids
+    if not ids:
+        return
+    if len(ids) != split.ranks or len(set(ids)) != len(ids) or min(ids) < 0:
+        raise RankError(
+            f"gpu.deviceIds of the {role} is {list(ids)}: name {split.ranks} different ordinals "
+            "from 0, one for each tensor x pipeline rank"
+        )
+
+
+def _check_together(layout: Layout) -> None:
+    if layout.one_process:
+        _check_one_process(layout)
+        return
+    if layout.draft is None:
+        _check_alone(layout)
+        return
+    if layout.topology is Topology.TWO_SERVERS:
+        _check_two_servers(layout)
+        return
+    target, draft = set(layout.target.device_ids), set(layout.draft.device_ids)
+    if not target or not draft:
+        return
+    both = f"gpu.deviceIds is {sorted(target)} for the target and {sorted(draft)} for the draft"
+    if layout.placement is Placement.DEDICATED and target & draft:
+        raise RankError(
+            f"{both}, and placement is Dedicated: name a GPU for one of them only, or set "
+            "draftTarget.placement to Shared"
+        )
+    if layout.placement is Placement.SHARED and not (target <= draft or draft <= target):
+        raise RankError(
+            f"{both}, and placement is Shared: name GPUs of the one for the other, or set "
+            "draftTarget.placement to Dedicated"
+        )
+
+
+def _check_one_process(layout: Layout) -> None:
+    for role, split in layout.splits.items():
+        if split.ranks > 1:
+            raise RankError(
+                f"parallelism of the {role} is {split.tensor} x {split.pipeline}, and this "
+                "backend runs in one process: set tensor and pipeline to 1"
+            )
+    if layout.topology is Topology.TWO_SERVERS:
+        raise RankError(
+            "draftTarget.topology is TwoServers, and this backend runs both models in one "
+            "process: set it to SingleServer"
+        )
+    if layout.fast_logits:
+        raise RankError(
+            "draftTarget.fastLogits is true, and this backend has no ranks to pass logits "
+            "between: set it to false"
+        )
+
+
+def _check_alone(layout: Layout) -> None:
+    if layout.topology is Topology.TWO_SERVERS:
+        raise RankError("topology is TwoServers without a draft: set it to SingleServer")
+    if layout.fast_logits:
+        raise RankError("fastLogits is true without a draft: set it to false")
+
+
+def _check_two_servers(layout: Layout) -> None:
+    if layout.placement is Placement.SHARED:
+        raise RankError(
+            "draftTarget.placement is Shared, and two servers are two pods with GPUs of their "
+            "own: set it to Dedicated, or topology to SingleServer"
+        )
+    if layout.fast_logits:
+        raise RankError(
+            "draftTarget.fastLogits is true, and logits pass only between ranks of one server: "
+            "set it to false, or topology to SingleServer"
+        )

@@ -1,0 +1,171 @@
+"""Argument lists of every launch mode, and the hook that lets rank 0 drain."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdec.triton import launch
+from specdec.triton.launch import server_argv
+from specdec.triton.ranks import PLAIN, Launch, Layout, Mode, Placement, Split, Topology, plan
+
+REPOSITORY = "/models/repositories/abc"
+LAUNCHES = st.one_of(
+    st.just(PLAIN),
+    st.builds(Launch, st.just(Mode.LEADER), st.integers(2, 16)),
+    st.builds(Launch, st.just(Mode.ORCHESTRATOR), st.integers(3, 17)),
+)
+# Ends half a second after it was told to, as a server that finishes a request does.
+_SERVER = 'trap "sleep 0.5; echo drained; exit 0" TERM; echo up; while :; do sleep 0.05; done'
+
+
+def contexts(argv: Sequence[str]) -> list[list[str]]:
+    """The programs that mpirun starts, each without its `-n 1`."""
+    assert argv[:3] == ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+    found: list[list[str]] = [[]]
+    for argument in argv[3:]:
+        if argument == ":":
+            found.append([])
+        else:
+            found[-1].append(argument)
+    assert all(context[:2] == ["-n", "1"] for context in found)
+    return [context[2:] for context in found]
+
+
+def loads(context: Sequence[str]) -> list[str]:
+    return [a.partition("=")[2] for a in context if a.startswith("--load-model=")]
+
+
+@pytest.mark.parametrize("layout", [Layout(Split()), Layout(Split(), Split())], ids=["a", "a2"])
+def test_one_rank_needs_no_mpirun(layout: Layout) -> None:
+    (server,) = plan(layout).servers
+    argv = launch.command(server.launch, REPOSITORY, exit_timeout_seconds=7)
+    assert argv == server_argv(REPOSITORY, exit_timeout_seconds=7)
+    assert launch.environment(server.launch) == {}
+    stop = launch.pre_stop(server.launch, linger_seconds=5, exit_timeout_seconds=7)
+    assert stop == ["sleep", "5"]
+
+
+def test_leader_mode_starts_a_server_for_each_rank() -> None:
+    (server,) = plan(Layout(Split(2, 2))).servers
+    first, *others = contexts(launch.command(server.launch, REPOSITORY))
+    assert first == server_argv(REPOSITORY)
+    assert len(others) == 3
+    for context in others:
+        assert loads(context) == ["tensorrt_llm"]
+    assert not any(key.startswith("TRTLLM") for key in launch.environment(server.launch))
+
+
+def test_a_pre_spawned_orchestrator_has_a_rank_for_itself() -> None:
+    layout = Layout(Split(4), Split(), placement=Placement.DEDICATED, fast_logits=True)
+    (server,) = plan(layout).servers
+    first, *others = contexts(launch.command(server.launch, REPOSITORY))
+    assert first == server_argv(REPOSITORY)
+    assert len(others) == 5
+    for context in others:
+        assert loads(context) == ["tensorrt_llm", "tensorrt_llm_draft"]
+        # A rank stays in the load of its own model, whichever is loaded first.
+        assert "--model-load-thread-count=2" in context
+    environment = launch.environment(server.launch)
+    assert environment["TRTLLM_ORCHESTRATOR"] == "1"
+    assert environment["TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES"] == "0"
+
+
+def test_two_servers_are_started_apart() -> None:
+    layout = Layout(Split(2), Split(), Topology.TWO_SERVERS, Placement.DEDICATED)
+    target, draft = (launch.command(s.launch, REPOSITORY) for s in plan(layout).servers)
+    assert [loads(context) for context in contexts(target)] == [[], ["tensorrt_llm"]]
+    assert draft == server_argv(REPOSITORY)
+
+
+@given(LAUNCHES)
+def test_every_rank_is_sound(wanted: Launch) -> None:
+    argv = launch.command(wanted, REPOSITORY)
+    assert launch.read(argv) == wanted
+    if wanted.mode is Mode.PLAIN:
+        return
+    programs = contexts(argv)
+    assert len(programs) == wanted.world_size
+    prefixes = [next(a for a in context if "shm-region" in a) for context in programs]
+    assert len(set(prefixes)) == len(programs)
+    for rank, context in enumerate(programs):
+        assert context[0] == "tritonserver"
+        assert f"--model-repository={REPOSITORY}" in context
+        assert "--disable-auto-complete-config" in context
+        assert len({a.partition("=")[0] for a in context if "load-model" not in a}) == len(
+            [a for a in context if "load-model" not in a]
+        )
+        assert ("--model-control-mode=explicit" in context) == (rank > 0)
+        assert ("--allow-http=false" in context) == (rank > 0)
+
+
+def test_an_unknown_command_is_one_rank() -> None:
+    assert launch.read([]) == PLAIN
+    assert launch.read(["tritonserver"]) == PLAIN
+
+
+@contextmanager
+def server(mark: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that looks like the server of a rank and drains when it is told to end."""
+    arguments = ["tritonserver", "-c", _SERVER, mark]
+    process = subprocess.Popen(arguments, executable="/bin/sh", stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
+    # A prefix of this test's own: other servers on this machine are none of its business.
+    prefix = f"specdec_test_{uuid.uuid4().hex}_"
+    wanted = Launch(Mode.LEADER, 2)
+    marks = [
+        next(a for a in context if "shm-region" in a)
+        for context in contexts(launch.command(wanted, REPOSITORY, shm_region_prefix=prefix))
+    ]
+    hook = launch.pre_stop(
+        wanted, linger_seconds=0, exit_timeout_seconds=30, shm_region_prefix=prefix
+    )
+    assert hook[0] == "python3"
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(server(mark)) for mark in marks)
+        done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
+        assert done.returncode == 0
+        assert first.poll() == 0, "the hook came back before rank 0 had ended"
+        assert first.stdout is not None
+        assert first.stdout.read() == "drained\n"
+        assert second.poll() is None, "only rank 0 is told"
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+def test_the_hook_gives_up_when_rank_0_does_not_end() -> None:
+    prefix = f"specdec_test_{uuid.uuid4().hex}_"
+    hook = launch.pre_stop(
+        Launch(Mode.LEADER, 2), linger_seconds=0, exit_timeout_seconds=1, shm_region_prefix=prefix
+    )
+    with server(hook[-1]) as first:
+        os.kill(first.pid, signal.SIGSTOP)
+        done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
+        assert done.returncode == 1
+        assert first.poll() is None
+
+
+def test_a_server_that_is_gone_is_drained() -> None:
+    prefix = f"specdec_test_{uuid.uuid4().hex}_"
+    hook = launch.pre_stop(
+        Launch(Mode.LEADER, 2), linger_seconds=0, exit_timeout_seconds=1, shm_region_prefix=prefix
+    )
+    done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
+    assert done.returncode == 0
