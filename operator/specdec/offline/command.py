@@ -109,7 +109,8 @@ def _images() -> Images:
     try:
         return Settings().images
     except ValidationError as error:
-        raise InputError(f"environment variable SPECDEC_{explain(error).upper()}") from error
+        name, _, problem = explain(error).partition(":")
+        raise InputError(f"environment variable SPECDEC_{name.upper()}:{problem}") from error
 
 
 def _folders(given: list[str]) -> dict[str, Path]:

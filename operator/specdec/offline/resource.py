@@ -1,6 +1,7 @@
 """Read a resource from a file the way the API server and the operator would."""
 
 import difflib
+import re
 import sys
 import typing
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,9 @@ from pydantic import BaseModel, ValidationError
 from specdec.api.model import API_VERSION, KIND, Spec, SpeculativeModel, explain
 
 UNKNOWN_UID = "known-in-the-cluster"
+# The API server's own rules; here the names also become those of files.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 Body = dict[str, Any]
 
 
@@ -49,10 +53,24 @@ def read(path: str, version: str | None = None) -> Body:
     complete = {**body, "metadata": known | metadata}
     complete.pop("status", None)
     try:
-        SpeculativeModel.parse(complete)
+        model = SpeculativeModel.parse(complete)
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from error
+    _require_names(path, model)
     return complete
+
+
+def _require_names(path: str, model: SpeculativeModel) -> None:
+    if not _NAME.fullmatch(model.metadata.name):
+        raise InputError(
+            f"{path}: metadata.name is {model.metadata.name!r:.100}: start with a letter and use "
+            "at most 40 lower-case letters, digits and '-', as in llama-8b"
+        )
+    if not _NAMESPACE.fullmatch(model.metadata.namespace):
+        raise InputError(
+            f"{path}: metadata.namespace is {model.metadata.namespace!r:.100}: use at most 63 "
+            "lower-case letters, digits and '-'"
+        )
 
 
 def _documents(path: str) -> list[Body]:
