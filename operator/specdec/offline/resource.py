@@ -1,6 +1,7 @@
 """Read a resource from a file the way the API server and the operator would."""
 
 import difflib
+import json
 import re
 import sys
 import typing
@@ -76,10 +77,11 @@ def _require_names(path: str, model: SpeculativeModel) -> None:
 def _documents(path: str) -> list[Body]:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-        found = list(yaml.load_all(text, Loader=_LOADER))
+        # As kubectl sends it: dates are texts and every key is one.
+        found = json.loads(json.dumps(list(yaml.load_all(text, Loader=_LOADER)), default=str))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}): name a YAML file") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         where = " ".join(str(error).split())[:300]
         raise InputError(f"{path} is not YAML ({where}): correct it") from error
     return [one for one in found if isinstance(one, dict)]

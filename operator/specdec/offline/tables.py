@@ -110,8 +110,12 @@ def _table(*heads: str) -> Table:
 
 
 def _row(table: Table, *cells: Any) -> None:
-    """Plain text: nothing in a resource is markup."""
-    table.add_row(*(Text(str(cell)) for cell in cells))
+    """Plain text: nothing in a resource is markup, or a command to the terminal."""
+    table.add_row(*(Text(_plain(str(cell))) for cell in cells))
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 def _line(command: list[str]) -> str:

@@ -1,5 +1,6 @@
 """`specdec plan`: what the operator would do, what a change costs, what is wrong with input."""
 
+import datetime
 import json
 import subprocess
 import sys
@@ -9,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from golden.world import IMAGES, World, resource
 from specdec.command import app
@@ -43,8 +43,8 @@ def write(tmp_path: Path) -> Write:
 
     def writer(name: str = "cr", method: str = "DraftTarget", **changed: Any) -> Path:
         body = resource(method)
-        for path, value in changed.items():
-            *parents, last = path.split("__")
+        for field, value in changed.items():
+            *parents, last = field.split("__")
             part = body["spec"]
             for parent in parents:
                 part = part.setdefault(parent, {})
@@ -216,6 +216,8 @@ def test_bad_input_is_one_sentence(
     ("text", "sentence"),
     [
         ("a: [", "is not YAML"),
+        ("? [a, b]\n: c", "is not YAML"),
+        ("a: &x [*x]", "is not YAML"),
         ("kind: Pod", "holds 0 objects of kind SpeculativeModel"),
         ("kind: SpeculativeModel\napiVersion: v1", "this release reads specdec.dev/v1alpha1"),
         ("kind: SpeculativeModel\napiVersion: specdec.dev/v1alpha1", "metadata and spec"),
@@ -226,6 +228,21 @@ def test_a_file_without_a_resource(tmp_path: Path, text: str, sentence: str) -> 
     path.write_text(text)
     result = run("plan", "-f", path)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
+
+
+def test_strange_values_are_data(write: Write) -> None:
+    hostile = "'; $(id) `id` \x1b[2J [red]"
+    path = write(target__source={"pvc": {"claimName": "c", "path": hostile}})
+    shown = run("plan", "-f", path)
+    assert shown.exit_code == 0
+    assert "$(id)" in shown.stdout
+    assert "[red]" in shown.stdout
+    assert "\x1b[2J" not in shown.stdout
+
+
+def test_a_date_is_a_text_as_kubectl_sends_it(write: Write) -> None:
+    plan = told("-f", write(serving__affinity={"x": datetime.date(2026, 1, 2)}))
+    assert plan["refused"] == ""
 
 
 @pytest.mark.parametrize("field", ["name", "namespace"])
