@@ -6,14 +6,15 @@ import sys
 def main() -> int:
     """Run the command line; 2 with one sentence where the extra it needs is not installed."""
     try:
-        from specdec.client.command import app
+        from specdec.command import app
+
+        app()
     except ModuleNotFoundError as missing:
         # The operator's image carries the package without its clients.
         sys.stderr.write(
             f"specdec: {missing.name} is not installed; run: pip install 'specdec[client]'\n"
         )
         return 2
-    app()
     return 0
 
 

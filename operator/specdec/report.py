@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from specdec.act import RefusedError
 from specdec.api.conditions import Condition, Transition, Type, merge, transitions
+from specdec.api.model import explain
 from specdec.cluster import Cluster, ClusterError
 from specdec.decide import Decision
 from specdec.stages import ready
@@ -82,14 +83,7 @@ def status_of(body: Body, decision: Decision, now: datetime) -> dict[str, Any]:
 
 def invalid(body: Body, error: ValidationError) -> Decision:
     """What to say of a spec that the API server took and we cannot read."""
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
-    value = first.get("input")
-    shown = "" if isinstance(value, dict | list) or value is None else f" (got {value!r:.100})"
-    message = f"{field}: {first['msg']}{shown}"
-    if error.error_count() > 1:
-        message += f", and {error.error_count() - 1} more"
-    bad = Condition(Type.ACCEPTED, "False", "InvalidSpec", message)
+    bad = Condition(Type.ACCEPTED, "False", "InvalidSpec", explain(error))
     kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
     return Decision(conditions=summed([bad]), status={**kept, "phase": "Failed"})
 

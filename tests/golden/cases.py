@@ -13,9 +13,10 @@ from typing import Any
 from unittest.mock import patch
 
 import yaml
-from typing_extensions import override
 
 from golden.world import World
+from specdec.offline.plan import repository as repository_files
+from specdec.offline.rendering import dump
 from specdec.stages import backends, repository
 from specdec.triton.repository import RepositoryPlan, render
 
@@ -45,19 +46,12 @@ def _files(world: World) -> Iterator[tuple[str, str]]:
     for (kind, name), obj in world.ever_applied.items():
         shown = copy.deepcopy(obj)
         if kind == "ConfigMap" and "expectations.json" in shown["data"]:
-            files = _projected(world, name, shown["data"])
+            files = repository_files(world.ever_applied)
             shown["data"] = {k: _line(k, v) for k, v in shown["data"].items()}
         yield f"expected/{_file(world, kind, name)}.yaml", _yaml(shown)
     for path, text in files.items():
         yield f"expected/repository/{path}", text
     yield "expected/status.yaml", _yaml(world.cr["status"])
-
-
-def _projected(world: World, name: str, data: Mapping[str, str]) -> dict[str, str]:
-    """The files as the publish Job's volume shows them."""
-    volumes = world.jobs[name]["spec"]["template"]["spec"]["volumes"]
-    items = next(v["configMap"]["items"] for v in volumes if v["name"] == "repository")
-    return {item["path"]: data[item["key"]] for item in items}
 
 
 def _line(key: str, text: str) -> str:
@@ -78,22 +72,5 @@ def _render(plan: RepositoryPlan) -> dict[str, str]:
     return {path: text for path, text in render(plan).items() if not path.endswith(".py")}
 
 
-class _Dumper(yaml.SafeDumper):
-    """YAML for reviewers: no anchors, texts in blocks."""
-
-    @override
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text.strip("\n") else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
 def _yaml(value: Mapping[str, Any]) -> str:
-    plain = json.loads(json.dumps(value))
-    return yaml.dump(plain, Dumper=_Dumper, sort_keys=False, width=98)
+    return dump(json.loads(json.dumps(value)))

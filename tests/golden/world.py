@@ -1,24 +1,23 @@
-"""A cluster in memory for decisions: what was applied exists, and Jobs end as a test says.
+"""The cluster in memory of `specdec plan` for tests: resources, results and troubles to give it.
 
 It simulates the API server's bookkeeping and nothing else; the real one is asked elsewhere.
 """
 
-import copy
-import json
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Any
 
-from specdec.api import conditions, names
-from specdec.api.model import SpeculativeModel
-from specdec.decide import Decision, decide
-from specdec.observed import Observed
+from typing_extensions import override
+
+from specdec.api import names
+from specdec.offline import world
+from specdec.offline.world import NOW, STAMP, Json, ended, merge
 from specdec.stages.stage import Images
 
+__all__ = ["FACTS", "IMAGES", "NOW", "STAMP", "World", "ended", "fetched", "limits", "merge"]
+__all__ += ["resource", "source", "waiting"]
+
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-STAMP = "2026-01-02T03:04:05Z"
-FACTS: dict[str, Any] = {
+FACTS: Json = {
     "architecture": "LlamaForCausalLM",
     "vocabSize": 1024,
     "hiddenSize": 256,
@@ -31,7 +30,6 @@ FACTS: dict[str, Any] = {
     "eos": 0,
     "bos": None,
 }
-Json = dict[str, Any]
 
 
 def resource(method: str = "DraftTarget", **spec: Any) -> Json:
@@ -78,75 +76,15 @@ def fetched(target: Json | None = None, draft: Json | None = None, **result: Any
     return {"models": models, "compatible": True, "findings": [], "engines": [], **result}
 
 
-class World:
-    """One resource and everything around it."""
+class World(world.World):
+    """One resource and everything around it, with what only tests ask and do."""
 
     def __init__(self, cr: Json) -> None:
-        self.cr = copy.deepcopy(cr)
-        self.claim: Json | None = None
-        self.jobs: dict[str, Json] = {}
-        self.pods: list[Json] = []
-        self.config_maps: dict[str, Json] = {}
-        self.deployment: Json | None = None
-        self.services: dict[str, Json] = {}
-        self.ever_applied: dict[tuple[str, str], Json] = {}
-        self.last: Decision | None = None
-
-    @property
-    def spec(self) -> Json:
-        """The resource's spec, to change it in place."""
-        spec: Json = self.cr["spec"]
-        return spec
-
-    def model(self) -> SpeculativeModel:
-        """The resource as the operator reads it."""
-        return SpeculativeModel.parse(self.cr)
-
-    def observed(self) -> Observed:
-        """The snapshot a reconcile would take."""
-        return Observed(
-            NOW,
-            self.claim,
-            self.jobs,
-            tuple(self.pods),
-            self.config_maps,
-            self.deployment,
-            self.services,
-        )
-
-    def step(self) -> Decision:
-        """One reconcile: decide, then do it."""
-        decision = decide(self.model(), self.observed(), IMAGES)
-        for obj in decision.apply:
-            self._apply(copy.deepcopy(dict(obj)))
-        for ref in decision.delete:
-            self.delete(ref.kind, ref.name)
-        old = self.cr.get("status", {}).get("conditions", [])
-        merged = conditions.merge(old, decision.conditions, 1, STAMP)
-        self.cr["status"] = json.loads(json.dumps({**decision.status, "conditions": merged}))
-        self.last = decision
-        return decision
+        super().__init__(cr, IMAGES)
 
     def condition(self, kind: str) -> Json:
         """A condition of the status."""
         return next(c for c in self.cr["status"]["conditions"] if c["type"] == kind)
-
-    def delete(self, kind: str, name: str) -> None:
-        """Delete an object, a Job with its pods."""
-        {"Job": self.jobs, "ConfigMap": self.config_maps, "Service": self.services}[kind].pop(name)
-        if kind == "Job":
-            label = "batch.kubernetes.io/job-name"
-            self.pods = [p for p in self.pods if p["metadata"]["labels"].get(label) != name]
-
-    def bind(self, uid: str = "uid-claim") -> None:
-        """Give the claim a volume."""
-        name = names.claim_name(self.model())
-        spec = {
-            "accessModes": [self.spec["storage"].get("accessMode", "ReadWriteMany")],
-            "resources": {"requests": {"storage": "1Gi"}},
-        }
-        metadata = {"name": name, "uid": uid}
-        self.claim = {"metadata": metadata, "spec": spec, "status": {"phase": "Bound"}}
 
     def job(self, component: str) -> str:
         """The name of the one Job of a component (fetch, engine, publish)."""
@@ -161,101 +99,15 @@ class World:
             if job["metadata"]["labels"][names.COMPONENT] == component
         ]
 
-    def pod(self, job: str, status: Json, **spec: Any) -> None:
-        """Give a Job its newest pod."""
-        number = len(self.pods)
-        template = self.jobs[job]["spec"]["template"]
-        labels = {**template["metadata"]["labels"], "batch.kubernetes.io/job-name": job}
-        stamp = f"2026-01-02T03:04:{number:02d}Z"
-        metadata = {"name": f"{job}-{number}", "labels": labels, "creationTimestamp": stamp}
-        pod = {"metadata": metadata, "spec": {**template["spec"], **spec}, "status": status}
-        self.pods.append(pod)
-
-    def finish(self, job: str, result: Json) -> None:
-        """End a Job well, with a result."""
-        self.pod(job, ended(json.dumps(result)))
-        self._end(job, "Complete", "CompletionsReached")
-
     def fail(self, job: str, message: str, reason: str = "BackoffLimitExceeded") -> None:
         """End a Job badly; `message` is its pod's termination message."""
         self.pod(job, ended(message, code=1))
         self._end(job, "Failed", reason)
 
-    def serve(self) -> None:
-        """Let the Deployment's pods of the current revision become ready."""
-        deployment = self.deployment
-        assert deployment is not None
-        count = deployment["spec"]["replicas"]
-        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
-        deployment["status"] = {
-            "observedGeneration": deployment["metadata"]["generation"],
-            **counts,
-        }
-
+    @override
     def settle(self, result: Callable[[str], Json] | None = None) -> None:
         """Let everything succeed until nothing is left to do; `result` answers by component."""
-        answer = result or (lambda component: fetched() if component == "fetch" else {})
-        for _ in range(12):
-            self.step()
-            if self.claim is None:
-                self.bind()
-            for name, job in list(self.jobs.items()):
-                if "status" not in job:
-                    self.finish(name, answer(job["metadata"]["labels"][names.COMPONENT]))
-            if self.deployment is not None:
-                self.serve()
-            if self.last is not None and self.last.requeue_after is None:
-                self.step()
-                return
-        raise AssertionError(f"still busy: {self.cr['status']}")
-
-    def _end(self, job: str, kind: str, reason: str) -> None:
-        condition = {"type": kind, "status": "True", "reason": reason}
-        self.jobs[job]["status"] = {"conditions": [condition]}
-
-    def _apply(self, obj: Json) -> None:
-        kind, name = obj["kind"], obj["metadata"]["name"]
-        if "spec" in obj or "data" in obj:
-            self.ever_applied[kind, name] = obj
-        if kind == "Deployment":
-            self._deploy(copy.deepcopy(obj))
-            return
-        stores: Mapping[str, dict[str, Json]] = {
-            "Job": self.jobs,
-            "ConfigMap": self.config_maps,
-            "Service": self.services,
-        }
-        if kind == "Job" and name in self.jobs:
-            merge(self.jobs[name]["metadata"], obj["metadata"])
-        elif kind in stores:
-            stores[kind][name] = copy.deepcopy(obj)
-
-    def _deploy(self, obj: Json) -> None:
-        """A new generation when the spec changes, and then its status is of the old one."""
-        live = self.deployment
-        if live is not None and live["spec"] == obj["spec"]:
-            return
-        generation = 1 if live is None else live["metadata"]["generation"] + 1
-        obj["metadata"]["generation"] = generation
-        if live is not None and "status" in live:
-            obj["status"] = live["status"]
-        self.deployment = obj
-
-
-def merge(live: Json, intent: Json) -> None:
-    """Server-side apply of another manager: maps merge, owners are added by uid."""
-    live["labels"] = live.get("labels", {}) | intent["labels"]
-    known = {owner["uid"] for owner in live["ownerReferences"]}
-    live["ownerReferences"] += [o for o in intent["ownerReferences"] if o["uid"] not in known]
-
-
-def ended(message: str, code: int = 0, **terminated: Any) -> Json:
-    """Status of a pod whose container ended."""
-    state = {"exitCode": code, "message": message, **terminated}
-    return {
-        "phase": "Failed" if code else "Succeeded",
-        "containerStatuses": [{"name": "c", "state": {"terminated": state}}],
-    }
+        super().settle(result or (lambda component: fetched() if component == "fetch" else {}))
 
 
 def waiting(reason: str, message: str, image: str = "example.com/x:1") -> Json:

@@ -7,7 +7,7 @@ Pod-shaped fields stay plain dictionaries: they are passed through to the childr
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 GROUP = "specdec.dev"
@@ -239,3 +239,13 @@ class SpeculativeModel(Value):
         """The models it serves by role, target first."""
         block = self.spec.speculation.draft_target
         return {"target": self.spec.target} | ({"draft": block.draft} if block else {})
+
+
+def explain(error: ValidationError) -> str:
+    """One sentence of what cannot be read: the first field with its value, and how many more."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    value = first.get("input")
+    shown = "" if isinstance(value, dict | list) or value is None else f" (got {value!r:.100})"
+    more = f", and {error.error_count() - 1} more" if error.error_count() > 1 else ""
+    return f"{field}: {first['msg']}{shown}{more}"

@@ -1,35 +1,22 @@
-"""The commands of `specdec` that talk to a served model."""
+"""`specdec generate`. What speaks to a server is loaded when the command runs."""
 
 import json
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specdec.client.errors import BadRequestError, ClientError
-from specdec.client.generate import Answer, Chunk, Client
-from specdec.client.request import BLS, Request
+from specdec.triton.repository import BLS
 
-app = typer.Typer(
-    help="Speculative decoding services on Triton.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+if TYPE_CHECKING:
+    from specdec.client.generate import Answer, Chunk, Client
+    from specdec.client.request import Request
 
 
-@app.callback()
-def specdec() -> None:
-    """Speculative decoding services on Triton."""
-
-
-@app.command(
-    epilog="Example: specdec generate --url localhost:8001 --prompt 'def read_lines(path):' "
-    "--max-tokens 64 --draft-tokens 4"
-)
 def generate(
     prompt: Annotated[str | None, typer.Option(help="Text to continue.")] = None,
     prompt_file: Annotated[
@@ -53,6 +40,9 @@ def generate(
 
     Exit status: 0 answered, 1 refused by the server, 2 bad input, 3 nobody answers.
     """
+    from specdec.client.generate import Client
+    from specdec.client.request import Request
+
     try:
         request = Request(
             prompt=_text(prompt, prompt_file),
@@ -83,7 +73,9 @@ def _text(prompt: str | None, file: str | None) -> str:
         ) from error
 
 
-def _print(client: Client, request: Request, as_json: bool) -> None:
+def _print(client: "Client", request: "Request", as_json: bool) -> None:
+    from specdec.client.generate import Answer
+
     started = time.monotonic()
     answer = Answer()
     for chunk in client.generate(request):
@@ -96,7 +88,7 @@ def _print(client: Client, request: Request, as_json: bool) -> None:
     typer.echo(summary(answer), err=True)
 
 
-def _print_chunk(chunk: Chunk, as_json: bool) -> None:
+def _print_chunk(chunk: "Chunk", as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"text": chunk.text}))
     else:
@@ -104,7 +96,7 @@ def _print_chunk(chunk: Chunk, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def summary(answer: Answer) -> str:
+def summary(answer: "Answer") -> str:
     """One line about what speculation did, in plain words."""
     took = f"{answer.chunks} chunks in {answer.seconds:.2f} s"
     if answer.counts is None:

@@ -15,7 +15,7 @@ from specdec.client import (
     Request,
     UnreachableError,
 )
-from specdec.client.command import app
+from specdec.command import app
 from unit.client.fake_server import INPUTS, Script, serve
 
 

@@ -1,0 +1,23 @@
+"""The commands of `specdec`, gathered. None of them pays at start for what another one needs."""
+
+import typer
+
+from specdec.client.command import generate
+from specdec.offline.command import plan, render
+
+app = typer.Typer(
+    help="Speculative decoding services on Triton.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command(
+    epilog="Example: specdec generate --url localhost:8001 --prompt 'def read_lines(path):' "
+    "--max-tokens 64 --draft-tokens 4"
+)(generate)
+app.command(
+    epilog="Examples: specdec plan -f model.yaml; "
+    "specdec plan -f model.yaml --checkpoint target=./large --checkpoint draft=./small --json; "
+    "specdec plan -f changed.yaml --diff model.yaml"
+)(plan)
+app.command(epilog="Example: specdec render -f model.yaml -o rendered")(render)

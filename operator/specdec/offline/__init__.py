@@ -1,0 +1,1 @@
+"""What the operator would do with a resource, found out without a cluster."""

@@ -1,0 +1,122 @@
+"""A plan on a terminal."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from specdec.offline.plan import LATER, Json
+
+NOTES = (
+    "assumed: as if every Job and pod did well; nothing was asked of a cluster",
+    "names of Jobs and the hash of the repository hold the claim's uid, known in the cluster",
+)
+
+_WIDE = 160
+# A key or a path that is folded cannot be copied.
+_WHOLE = frozenset({"Key", "Name", "Repository file", "Stage"})
+
+
+def show(plan: Json) -> None:
+    """Print what `plan.summary` tells: as wide as the terminal, or as a file may be."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDE
+    for part in _parts(plan):
+        console.print(part)
+        console.print()
+    later = any(one["basis"] == LATER for one in plan["checkpoints"])
+    notes = (*NOTES, f"digests and keys marked with * are placeholders, {LATER}")
+    for note in notes if later else NOTES:
+        console.print(Text(note, style="dim"))
+
+
+def _parts(plan: Json) -> Iterator[RenderableType]:
+    resource = plan["resource"]
+    yield Text(f"{resource['namespace']}/{resource['name']}", style="bold")
+    stages = _table("Stage", "Status", "Basis", "Message")
+    for one in plan["stages"]:
+        _row(
+            stages, one["type"], f"{one['status']} ({one['reason']})", one["basis"], one["message"]
+        )
+    yield stages
+    if plan["plan"]:
+        yield _devices(plan)
+    if plan["engines"]:
+        yield _engines(plan)
+    if plan["jobs"]:
+        jobs = _table("Job", "Name", "GPUs", "Command")
+        for one in plan["jobs"]:
+            _row(jobs, one["component"], one["name"], one["gpus"], _line(one["command"]))
+        yield jobs
+    if plan["repository"]["files"]:
+        files = _table("Repository file", "Bytes", "SHA-256")
+        for one in plan["repository"]["files"]:
+            _row(files, one["path"], one["bytes"], one["sha256"][:16])
+        yield files
+    if plan["server"]:
+        yield _server(plan)
+
+
+def _devices(plan: Json) -> Table:
+    chosen = plan["plan"]
+    table = _table("Runtime", "")
+    for name in ("backend", "version", "image", "method", "draftTokens", "maxDraftTokens"):
+        _row(table, name, chosen[name])
+    for role, ids in chosen["devices"].items():
+        _row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
+    _row(table, "GPUs per pod", chosen["gpusPerPod"])
+    return table
+
+
+def _engines(plan: Json) -> Table:
+    table = _table("Engine", "Key", "Mode", "max_draft_len", "dtype", "Limits")
+    for one in plan["engines"]:
+        build = one["build"]
+        limits = ", ".join(f"{name} {value}" for name, value in build["limits"].items())
+        _row(
+            table,
+            one["role"],
+            one["key"][:16] + ("*" if one["basis"] == LATER else ""),
+            build["speculativeDecodingMode"],
+            build["maxDraftTokens"],
+            build["dtype"],
+            limits,
+        )
+    return table
+
+
+def _server(plan: Json) -> Table:
+    server = plan["server"]
+    table = _table("Serving", "")
+    _row(table, "Deployment", f"{server['deployment']}, {server['replicas']} replicas")
+    _row(table, "GPUs per pod", server["gpusPerPod"])
+    _row(table, "command", _line(server["command"]))
+    for service in plan["service"]:
+        ports = ", ".join(f"{port['name']} {port['port']}" for port in service["ports"])
+        _row(table, "Service", f"{service['name']}: {ports}")
+    _row(table, "address", plan["url"])
+    return table
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head in _WHOLE)
+    return table
+
+
+def _row(table: Table, *cells: Any) -> None:
+    """Plain text: nothing in a resource is markup, or a command to the terminal."""
+    table.add_row(*(Text(_plain(str(cell))) for cell in cells))
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+def _line(command: list[str]) -> str:
+    return shlex.join(command)

@@ -1,0 +1,55 @@
+"""What planning takes: one resource in a running process, and the command from its start.
+
+`make bench NAME=plan` prints one JSON line a figure and exits 1 when a goal is missed.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.report import Report
+from specdec.offline.plan import Json, make
+from specdec.offline.rendering import files
+from specdec.offline.resource import read
+from specdec.settings import Settings
+
+SAMPLE = Path(__file__).resolve().parents[2] / "manifests/samples/reference-draft-target.yaml"
+_PLAN_MS = 50.0
+_COMMAND_SECONDS = 1.0
+
+
+def main() -> int:
+    """Measure; 0 when every goal was met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plans", type=int, default=50, help="resources planned")
+    parser.add_argument("--starts", type=int, default=7, help="times the command is started")
+    options = parser.parse_args()
+    report = Report()
+    body = read(str(SAMPLE))
+    _planned(body, 0)  # what a process reads once: payload, templates, support matrix
+    plans = [_planned(body, number + 1) for number in range(options.plans)]
+    report.figure("plan.plan_and_render_ms", plans, "ms", goal=_PLAN_MS)
+    starts = [_started() for _ in range(options.starts)]
+    report.figure("plan.command_seconds", starts, "s", goal=_COMMAND_SECONDS)
+    return report.exit_status()
+
+
+def _planned(body: Json, number: int) -> float:
+    """Plan and render one more resource, each unlike the others: nothing of it is cached."""
+    body["spec"]["target"]["limits"]["maxSeqLen"] = 256 + number
+    begun = time.perf_counter()
+    files(make(body, Settings().images))
+    return 1000 * (time.perf_counter() - begun)
+
+
+def _started() -> float:
+    begun = time.perf_counter()
+    command = [sys.executable, "-m", "specdec.cli", "plan", "-f", str(SAMPLE)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+if __name__ == "__main__":
+    sys.exit(main())
