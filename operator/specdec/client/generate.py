@@ -117,8 +117,10 @@ class Client:
             )
             yield from self._replies(replies)
             ended = True
-        except InferenceServerException as error:
+        except RefusedError:
             ended = True
+            raise
+        except InferenceServerException as error:
             raise self._spoken(error) from error
         finally:
             self._triton.stop_stream(cancel_requests=not ended)
