@@ -3,7 +3,7 @@
 import pytest
 
 from controlplane.operating import Lab, Object, until
-from controlplane.pipeline import built, claim, fetched, published, resource, serve
+from controlplane.pipeline import built, claim, fetched, published, resource, serve, two
 from specdec.api import names
 
 pytestmark = pytest.mark.controlplane
@@ -82,10 +82,6 @@ def test_two_resources_share_one_build_and_each_keeps_it_alive(lab: Lab) -> None
     lab.wait("two")
     lab.kubectl("delete", "specm", "two", "--wait=true")
     until(lambda: not lab.jobs("engine"), "no engine Job", seconds=30)
-
-
-def two(jobs: list[str]) -> list[str] | None:
-    return jobs if len(jobs) == 2 else None
 
 
 def test_an_operator_that_dies_midway_goes_on_where_it_was(lab: Lab) -> None:

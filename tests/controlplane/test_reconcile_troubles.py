@@ -3,7 +3,7 @@
 import pytest
 
 from controlplane.operating import Lab, until
-from controlplane.pipeline import built, claim, fetched, published, resource
+from controlplane.pipeline import built, claim, fetched, published, resource, two
 
 pytestmark = pytest.mark.controlplane
 
@@ -80,7 +80,7 @@ def test_an_object_of_somebody_else_is_never_taken_over(lab: Lab) -> None:
     }
     lab.apply(theirs, claim("pair"), resource("pair"))
     fetched(lab)
-    for job in until(lambda: lab.jobs("engine"), "engine Jobs"):
+    for job in until(lambda: two(lab.jobs("engine")), "two engine Jobs"):
         built(lab, job)
     published(lab)
     found = lab.wait("pair", "Available", "False", "Rejected")
