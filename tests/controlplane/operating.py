@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import yaml
 
-from cluster import ClusterError, ControlPlane
+from cluster import ClusterError, ControlPlane, processes
 from specdec.api import names
 
 Object = dict[str, Any]
@@ -31,15 +30,19 @@ POD_JOB = "batch.kubernetes.io/job-name"
 
 def until(check: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 60) -> T:
     """What `check` returns as soon as it is true; `what` tells what was missing."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            text = what if isinstance(what, str) else what()
-            raise AssertionError(f"not within {seconds:g} s: {text}")
-        time.sleep(0.1)
+    found: list[T] = []
+
+    def true() -> bool:
+        value = check()
+        if value:
+            found.append(value)
+        return bool(value)
+
+    def missing() -> str:
+        return f"not within {seconds:g} s: {what if isinstance(what, str) else what()}"
+
+    processes.until(true, seconds, missing, step=0.1)
+    return found[-1]
 
 
 def free_port() -> int:

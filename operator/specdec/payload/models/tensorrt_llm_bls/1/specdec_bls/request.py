@@ -114,6 +114,7 @@ class _Row:
         self.fallback = ""
 
     def task(self) -> Task:
+        """What this prompt asks for; raises `RequestError` with the field, value and mend."""
         self._refuse()
         stop = self._tokenizer.words(self._strings("stop_words"))
         prompt = self._prompt()
