@@ -20,11 +20,12 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import convert
 import engine_file
@@ -34,6 +35,9 @@ from plan import Plan, engine_config
 
 class Cancelled(BaseException):
     """SIGTERM arrived; a BaseException so that no handler of errors takes it for one."""
+
+
+_stopped = threading.Event()
 
 
 def build(plan: Plan) -> dict[str, Any]:
@@ -138,7 +142,7 @@ def _explain(error: BaseException) -> BuildError:
     """Give an error of the system the reason and the mend of a build."""
     if isinstance(error, BuildError):
         return error
-    if isinstance(error, Cancelled):
+    if _stopped.is_set():
         return BuildError("Cancelled", "the build was stopped before it was complete")
     if isinstance(error, MemoryError):
         return BuildError("OutOfMemory", "not enough memory for one layer; raise the Job's limit")
@@ -172,8 +176,12 @@ def _report(message: Mapping[str, Any]) -> None:
         print(f"no termination message written: {error}", file=sys.stderr)
 
 
-def _cancel(signum: int, frame: FrameType | None) -> NoReturn:
-    raise Cancelled
+def _cancel(signum: int, frame: FrameType | None) -> None:
+    # Interrupted C code may wrap what is raised here into an error of its own, hence the flag; and
+    # a second signal must not interrupt the cleaning up.
+    if not _stopped.is_set():
+        _stopped.set()
+        raise Cancelled
 
 
 def main(arguments: list[str] | None = None) -> int:
