@@ -7,24 +7,62 @@ Pod-shaped fields stay plain dictionaries: they are passed through to the childr
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError
+
+from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
+from specdec.api.source import HuggingFaceSource, PvcSource, Source
+from specdec.api.speculation import (
+    Acceptance,
+    DraftTarget,
+    Eagle,
+    Lookahead,
+    Medusa,
+    Method,
+    Placement,
+    ReDrafter,
+    Speculation,
+    Topology,
+)
+from specdec.api.value import PodShaped, Reference, SecretKey, Value
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "KIND",
+    "PLURAL",
+    "VERSION",
+    "Acceptance",
+    "Backend",
+    "DraftTarget",
+    "Eagle",
+    "Gpu",
+    "HuggingFaceSource",
+    "KvCache",
+    "Limits",
+    "Lookahead",
+    "Medusa",
+    "Method",
+    "ModelSpec",
+    "Parallelism",
+    "Placement",
+    "PodShaped",
+    "PvcSource",
+    "Quantization",
+    "ReDrafter",
+    "SecretKey",
+    "Source",
+    "Speculation",
+    "SpeculativeModel",
+    "Topology",
+    "Value",
+    "explain",
+]
 
 GROUP = "specdec.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "SpeculativeModel"
 PLURAL = "speculativemodels"
-
-PodShaped = dict[str, Any]
-
-
-class Value(BaseModel):
-    """Base of every part of the spec: camelCase on the wire, immutable, newer fields ignored."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore"
-    )
 
 
 class Backend(StrEnum):
@@ -35,123 +73,47 @@ class Backend(StrEnum):
     REFERENCE = "Reference"
 
 
-class Method(StrEnum):
-    """How draft tokens come about; every method but None has a block of its own."""
-
-    NONE = "None"
-    DRAFT_TARGET = "DraftTarget"
-    LOOKAHEAD = "Lookahead"
-
-
-class SecretKey(Value):
-    """One key of a Secret in the resource's own namespace."""
-
-    name: str
-    key: str = "token"
-
-
-class HuggingFaceSource(Value):
-    """A repository of the Hugging Face hub at one revision."""
-
-    repo: str
-    revision: str = "main"
-    endpoint: str | None = None
-    token_secret_ref: SecretKey | None = None
-
-
-class PvcSource(Value):
-    """A checkpoint directory on an existing claim."""
-
-    claim_name: str
-    path: str
-
-
-class Source(Value):
-    """Where a checkpoint comes from: exactly one of the members."""
-
-    hugging_face: HuggingFaceSource | None = None
-    pvc: PvcSource | None = None
-
-
-class Parallelism(Value):
-    """How one engine is split over GPUs."""
-
-    tensor: int = 1
-    pipeline: int = 1
-
-
-class Gpu(Value):
-    """GPU ordinals inside the pod; empty means derived."""
-
-    device_ids: tuple[int, ...] = ()
-
-
-class Limits(Value):
-    """Build-time ceilings of an engine, in requests and tokens."""
-
-    max_batch_size: int = 8
-    max_input_len: int = 1024
-    max_seq_len: int = 2048
-    max_num_tokens: int = 8192
-
-
-class KvCache(Value):
-    """Run-time budget of the key/value cache."""
-
-    max_tokens: int | None = None
-    memory_percent: int | None = None
-    reuse: bool = True
-
-
-class ModelSpec(Value):
-    """One model, target or draft."""
-
-    source: Source
-    dtype: Literal["Auto", "Float32", "Float16", "BFloat16"] = "Auto"
-    parallelism: Parallelism = Parallelism()
-    gpu: Gpu = Gpu()
-    limits: Limits = Limits()
-    kv_cache: KvCache = KvCache()
-
-
-class DraftTarget(Value):
-    """A small model proposes, the target verifies."""
-
-    draft: ModelSpec
-
-
-class Lookahead(Value):
-    """Window W, n-gram size N and verification set G of lookahead decoding."""
-
-    window_size: int = 7
-    ngram_size: int = 7
-    verification_set_size: int = 7
-
-
-class Speculation(Value):
-    """Union by `method`; `maxDraftTokens` is built in, `draftTokens` is the server's default."""
-
-    method: Method
-    max_draft_tokens: int | None = None
-    draft_tokens: int | None = None
-    draft_target: DraftTarget | None = None
-    lookahead: Lookahead | None = None
-
-
-class Reference(Value):
-    """A name in the resource's own namespace."""
-
-    name: str
-
-
 class Runtime(Value):
-    """Which server, in which version and image; absent values come from the support matrix."""
+    """Which server, in which version and image; absent values come from the support matrix.
+
+    `parameters` are of the engines' Triton models, name -> value, beyond the typed fields.
+    """
 
     backend: Backend
     version: str | None = None
     image: str | None = None
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     pull_secrets: tuple[Reference, ...] = ()
+    batch_scheduler_policy: Literal["GuaranteedNoEvict", "MaxUtilization"] = "GuaranteedNoEvict"
+    chunked_context: bool = False
+    parameters: dict[str, str] = Field(default_factory=dict)
+
+
+class GpuClass(Value):
+    """The GPU that engines are built and served on.
+
+    `product` is the value of the node label `nvidia.com/gpu.product`; memory and compute
+    capability ("8.9") are known for common products, and given here for any other.
+    """
+
+    product: str | None = None
+    memory_mi_b: int | None = None
+    compute_capability: str | None = None
+
+
+Severity = Literal["Enforce", "Warn", "Disabled"]
+
+
+class Checks(Value):
+    """What to do when models do not fit each other; `Warn` serves and says it."""
+
+    tokenizer: Severity = "Enforce"
+    vocabulary: Severity = "Enforce"
+    special_tokens: Severity = "Enforce"
+    heads: Severity = "Enforce"
+    chat_template: Severity = "Warn"
+    context_length: Severity = "Warn"
+    memory: Severity = "Enforce"
 
 
 class Build(Value):
@@ -187,9 +149,10 @@ class Drain(Value):
 
 
 class Serving(Value):
-    """The serving pods."""
+    """The serving pods; `nodesPerReplica` above 1 spreads each replica over a group of pods."""
 
     replicas: int = 1
+    nodes_per_replica: int = 1
     streaming: bool = True
     resources: PodShaped = Field(default_factory=dict)
     node_selector: dict[str, str] = Field(default_factory=dict)
@@ -207,6 +170,8 @@ class Spec(Value):
     target: ModelSpec
     speculation: Speculation
     storage: Storage
+    gpu: GpuClass = GpuClass()
+    checks: Checks = Checks()
     build: Build = Build()
     serving: Serving = Serving()
     suspend: bool = False
@@ -239,6 +204,23 @@ class SpeculativeModel(Value):
         """The models it serves by role, target first."""
         block = self.spec.speculation.draft_target
         return {"target": self.spec.target} | ({"draft": block.draft} if block else {})
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Everything that has to be fetched, by role.
+
+        `target`, `draft`, `heads` are checkpoints; `target-engine`, `draft-engine` are prebuilt
+        engine directories.
+        """
+        models = self.models
+        found = {role: spec.source for role, spec in models.items()}
+        heads = self.spec.speculation.heads
+        if heads is not None:
+            found["heads"] = heads
+        for role, spec in models.items():
+            if spec.engine.prebuilt is not None:
+                found[f"{role}-engine"] = spec.engine.prebuilt
+        return found
 
 
 def explain(error: ValidationError) -> str:

@@ -15,6 +15,8 @@ MODEL = f"{GROUP}/model"
 ENGINE = f"{GROUP}/engine"
 CLAIM = f"{GROUP}/claim"
 REPOSITORY = f"{GROUP}/repository"
+# The node label that GPU feature discovery writes.
+GPU_PRODUCT = "nvidia.com/gpu.product"
 LABEL_LIMIT = 63
 
 # Inside every pod that mounts the volume.

@@ -52,11 +52,12 @@ def job(
         resources=pod.with_gpus(build.resources, gpus),
     )
     name = job_name(key, volume)
+    nodes = pod.gpu_nodes(model, build.node_selector, gpus)
     template = pod.template(
         container,
         volume,
         pod.labels(_labels(key), volume),
-        Placement(build.node_selector, build.tolerations, build.affinity),
+        Placement(nodes, build.tolerations, build.affinity),
         [{"name": "build", "configMap": {"name": name}}],
         restartPolicy="Never",
         **given(imagePullSecrets=pod.pull_secrets(model)),

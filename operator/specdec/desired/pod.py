@@ -111,6 +111,14 @@ def with_gpus(resources: Mapping[str, Any], gpus: int) -> dict[str, Any]:
     return {**resources, "limits": {**resources.get("limits", {}), GPU: str(gpus)}}
 
 
+def gpu_nodes(model: SpeculativeModel, selector: Mapping[str, str], gpus: int) -> dict[str, str]:
+    """The user's node selector; a pod with GPUs also keeps to nodes of the resource's product."""
+    product = model.spec.gpu.product
+    if product is None or gpus == 0:
+        return dict(selector)
+    return {**selector, names.GPU_PRODUCT: product}
+
+
 def pull_secrets(model: SpeculativeModel) -> list[dict[str, str]]:
     """The pull secrets of the resource, for every pod that it causes."""
     return [{"name": secret.name} for secret in model.spec.runtime.pull_secrets]

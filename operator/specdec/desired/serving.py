@@ -41,11 +41,12 @@ def deployment(
     labels = pod.labels(names.labels(model, "server"), volume) | short
     serving = model.spec.serving
     drain = serving.drain.timeout_seconds
+    nodes = pod.gpu_nodes(model, serving.node_selector, revision.gpus)
     template = pod.template(
         _container(model, revision),
         volume,
         labels,
-        Placement(serving.node_selector, serving.tolerations, serving.affinity),
+        Placement(nodes, serving.tolerations, serving.affinity),
         [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": serving.shared_memory}}],
         terminationGracePeriodSeconds=drain + _LINGER + _MARGIN,
         **given(imagePullSecrets=pod.pull_secrets(model)),

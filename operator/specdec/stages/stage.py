@@ -40,27 +40,38 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine wanted or built: content key (hex), its build plan and where it lies."""
+    """An engine wanted or built: content key (hex), its build plan and where it lies.
+
+    A prebuilt engine is fetched, not built: `checkpoint` is the digest of its directory.
+    """
 
     role: str
     key: str
     plan: Mapping[str, Any]
+    checkpoint: str | None = None
 
     @property
     def path(self) -> str:
         """Directory inside every pod that mounts the volume."""
+        if self.checkpoint is not None:
+            return f"/models/checkpoints/{self.checkpoint}"
         return f"/models/engines/{self.key}"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What earlier stages found out, handed down the chain."""
+    """What earlier stages found out, handed down the chain.
+
+    `checkpoints` is by role of `SpeculativeModel.sources`, `engines` and `kv_tokens` (the memory
+    plan's KV budget in tokens, empty without a plan) by role of `SpeculativeModel.models`.
+    """
 
     version: str = ""
     image: str = ""
     volume: Volume = NO_VOLUME
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
     engines_on_volume: frozenset[str] = frozenset()
+    kv_tokens: Mapping[str, int] = field(default_factory=dict)
     engines: Mapping[str, Engine] = field(default_factory=dict)
     repository: str = ""
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from specdec.triton import contract
 
-Method = Literal["None", "DraftTarget", "Lookahead"]
+Method = Literal["None", "DraftTarget", "Eagle", "Medusa", "ReDrafter", "Lookahead"]
 LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
 
 

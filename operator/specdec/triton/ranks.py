@@ -8,23 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from specdec.api.speculation import Placement, Topology
+
 
 class RankError(ValueError):
     """One sentence: the field, its value and the mend."""
-
-
-class Topology(StrEnum):
-    """Whether draft and target share a server, or each has one and the client runs the loop."""
-
-    SINGLE_SERVER = "SingleServer"
-    TWO_SERVERS = "TwoServers"
-
-
-class Placement(StrEnum):
-    """Whether draft and target share GPUs or each has its own."""
-
-    SHARED = "Shared"
-    DEDICATED = "Dedicated"
 
 
 class Mode(StrEnum):

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec.api.speculation import Placement, Topology
 from specdec.triton import launch
 from specdec.triton.launch import server_argv
-from specdec.triton.ranks import PLAIN, Launch, Layout, Mode, Placement, Split, Topology, plan
+from specdec.triton.ranks import PLAIN, Launch, Layout, Mode, Split, plan
 
 REPOSITORY = "/models/repositories/abc"
 LAUNCHES = st.one_of(

@@ -5,15 +5,14 @@ from itertools import permutations, product
 
 import pytest
 
+from specdec.api.speculation import Placement, Topology
 from specdec.triton.ranks import (
     Launch,
     Layout,
     Mode,
-    Placement,
     RankError,
     RankPlan,
     Split,
-    Topology,
     plan,
 )
 

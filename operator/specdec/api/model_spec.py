@@ -1,0 +1,89 @@
+"""One model, target or draft: where it comes from, how its engine is built and where it runs."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from specdec.api.source import Source
+from specdec.api.value import Value
+
+Dtype = Literal["Auto", "Float32", "Float16", "BFloat16"]
+QuantizationMethod = Literal["None", "FP8", "INT8SQ", "INT4AWQ", "W4A8AWQ", "NVFP4"]
+
+
+class Parallelism(Value):
+    """How one engine is split over GPUs."""
+
+    tensor: int = 1
+    pipeline: int = 1
+
+
+class Gpu(Value):
+    """GPU ordinals inside the pod; empty means derived."""
+
+    device_ids: tuple[int, ...] = ()
+
+
+class Limits(Value):
+    """Build-time ceilings of an engine, in requests and tokens."""
+
+    max_batch_size: int = 8
+    max_input_len: int = 1024
+    max_seq_len: int = 2048
+    max_num_tokens: int = 8192
+
+
+class KvCache(Value):
+    """Run-time budget of the key/value cache; `hostMemoryMiB` is what may be moved to the host."""
+
+    max_tokens: int | None = None
+    memory_percent: int | None = None
+    reuse: bool = True
+    host_memory_mi_b: int | None = None
+
+
+class Calibration(Value):
+    """What post-training quantization looks at: a data set by hub id or path, and how many."""
+
+    dataset: str | None = None
+    samples: int = 512
+
+
+class Quantization(Value):
+    """Weights' and activations' precision, and that of the key/value cache."""
+
+    method: QuantizationMethod = "None"
+    kv_cache: Literal["Auto", "FP8", "INT8"] = "Auto"
+    calibration: Calibration = Calibration()
+
+
+class Plugins(Value):
+    """TensorRT-LLM plugins by their build flags' values; None leaves the release's default."""
+
+    gemm: str | None = None
+    gpt_attention: str | None = None
+    low_latency_gemm: str | None = None
+
+
+class EngineOptions(Value):
+    """What `trtllm-build` is told beyond limits; `extraArgs` is flag name -> value."""
+
+    paged_context_fmha: bool = True
+    fp8_context_fmha: bool = False
+    plugins: Plugins = Plugins()
+    workers: int | None = None
+    extra_args: dict[str, str] = Field(default_factory=dict)
+    prebuilt: Source | None = None
+
+
+class ModelSpec(Value):
+    """One model, target or draft."""
+
+    source: Source
+    dtype: Dtype = "Auto"
+    quantization: Quantization = Quantization()
+    parallelism: Parallelism = Parallelism()
+    gpu: Gpu = Gpu()
+    limits: Limits = Limits()
+    engine: EngineOptions = EngineOptions()
+    kv_cache: KvCache = KvCache()
