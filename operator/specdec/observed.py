@@ -31,6 +31,7 @@ class Observed:
     config_maps: Mapping[str, Object] = field(default_factory=dict)
     deployment: Object | None = None
     services: Mapping[str, Object] = field(default_factory=dict)
+    group: Object | None = None
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""

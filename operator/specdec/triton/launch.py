@@ -138,6 +138,23 @@ def environment(launch: Launch) -> dict[str, str]:
     return variables
 
 
+def remote_shell(argv: Sequence[str]) -> dict[str, str]:
+    """Variables by which mpirun, of Open MPI 4 or 5, reaches the other pods of its group.
+
+    It starts every pod's daemon itself, and stays in touch with it: a pod that is lost ends the
+    job at once.
+    """
+    agent = " ".join(argv)
+    return {
+        "OMPI_MCA_plm_rsh_agent": agent,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "PRTE_MCA_plm_ssh_agent": agent,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
+    }
+
+
 def pre_stop(
     launch: Launch,
     *,
