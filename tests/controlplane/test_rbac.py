@@ -22,11 +22,15 @@ MAY = [
     "patch deployments.apps",
     "list pods",
     "create events.events.k8s.io",
+    "create secrets",
 ]
 MAY_NOT = [
     "get secrets",
     "list secrets",
     "watch secrets",
+    "patch secrets",
+    "update secrets",
+    "delete secrets",
     "update speculativemodels.specdec.dev",
     "patch speculativemodels.specdec.dev",
     "delete speculativemodels.specdec.dev",
@@ -35,6 +39,7 @@ MAY_NOT = [
     "create pods",
     "delete pods",
     "create pods/exec",
+    "get pods/exec",
     "get pods/log",
     "list nodes",
     "create clusterroles.rbac.authorization.k8s.io",

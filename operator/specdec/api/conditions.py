@@ -29,6 +29,7 @@ BLOCKED = frozenset(
         "ContainerConfigError",
         "CrashLoop",
         "ImagePullFailed",
+        "LeaderWorkerSetMissing",
         "NetworkError",
         "OutOfMemory",
         "RolloutStuck",
