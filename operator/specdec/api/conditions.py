@@ -62,6 +62,7 @@ FAILED = frozenset(
         "UnsupportedArchitecture",
         "UnsupportedBackend",
         "UnsupportedCheckpoint",
+        "UnsupportedGpu",
         "UnsupportedMethod",
         "UnsupportedVersion",
         "VocabSizeMismatch",
