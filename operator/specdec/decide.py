@@ -8,11 +8,11 @@ from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.observed import Object, Observed, Ref
-from specdec.stages import ready, serving, work
+from specdec.stages import ready, work, workload
 from specdec.stages.accept import accept
 from specdec.stages.engines import engines
 from specdec.stages.fetch import fetch
-from specdec.stages.network import network
+from specdec.stages.network import network, reachable
 from specdec.stages.repository import repository
 from specdec.stages.stage import POLL, Context, Images, Outcome, Stage
 from specdec.stages.storage import storage, volume_of
@@ -23,7 +23,7 @@ CHAIN: tuple[Stage, ...] = (
     fetch,
     engines,
     repository,
-    serving.serving,
+    workload.workload,
     network,
 )
 # Results that outlive their Jobs, and the address: kept while a stage before them is not done.
@@ -62,19 +62,18 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
 
 def _meanwhile(context: Context) -> Outcome:
     """What goes on while the chain waits: the pods of the previous revision, if there are any."""
-    live = context.observed.deployment
-    if live is None:
+    if not workload.live(context.observed):
         return Outcome((), context.facts, proceed=False)
-    condition = serving.available(context, None)
+    condition = workload.available(context)
     volume = volume_of(context.model, context.observed)
-    held = serving.held(context, volume)
+    held = workload.held(context, volume)
     settled = condition.status == "True" or condition.reason == "Suspended"
-    keep = network(context)
+    keep = reachable(context, context.observed.deployments or ("target",))
     return Outcome(
         (condition,),
         context.facts,
         proceed=False,
-        apply=((held,) if held else ()) + keep.apply,
+        apply=held + keep.apply,
         status=keep.status,
         retry_after=None if settled else POLL,
     )
@@ -98,14 +97,15 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
 
 def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
     """The whole status but its conditions: what stages found, and what earlier ones had found."""
-    model, deployment = context.model, context.observed.deployment or {}
-    counts = deployment.get("status", {})
+    model = context.model
+    counts = workload.counts(context.observed)
     selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
     status: dict[str, Any] = {
         "observedGeneration": model.metadata.generation,
         "phase": phase,
-        "replicas": counts.get("replicas", 0),
-        "readyReplicas": counts.get("readyReplicas", 0),
+        # A replica of the service is one pod of each of its servers.
+        "replicas": max((c.get("replicas", 0) for c in counts), default=0),
+        "readyReplicas": min((c.get("readyReplicas", 0) for c in counts), default=0),
         "selector": selector,
         **{key: model.status[key] for key in _KEPT if key in model.status},
     }
@@ -120,7 +120,9 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
 def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:
     """Which revision answers, known for sure only when all pods are of one revision."""
     available = [c for o in outcomes for c in o.conditions if c.type == Type.AVAILABLE]
-    live = serving.live_revision(context.observed)
-    if live is None or not any(c.status == "True" for c in available):
+    live = workload.live_revisions(context.observed)
+    revisions = {(revision.repository, revision.image) for revision in live}
+    if len(revisions) != 1 or not any(c.status == "True" for c in available):
         return {}
-    return {"serving": {"revision": live.repository, "image": live.image}}
+    ((repository_, image),) = revisions
+    return {"serving": {"revision": repository_, "image": image}}

@@ -18,12 +18,16 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     namespace, name = model.metadata.namespace, model.metadata.name
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
-        (claim, deployment),
+        (claim, *deployments),
         (own_jobs, shared_jobs, pods, own_maps, shared_maps, services),
     ) = await asyncio.gather(
         asyncio.gather(
             cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
-            cluster.get("apps/v1", "Deployment", namespace, name),
+            # By name, whatever the resource wants now: a server may be left from before.
+            *(
+                cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
+                for role in names.SERVERS
+            ),
         ),
         asyncio.gather(
             cluster.list("batch/v1", "Job", namespace, own),
@@ -34,6 +38,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             cluster.list("v1", "Service", namespace, own),
         ),
     )
+    group = await _group(cluster, model, own_maps)
     # Pods of a shared Job belong to no resource by label: they are found by their Job.
     pods += await _pods_of(cluster, namespace, shared_jobs)
     return Observed(
@@ -42,8 +47,13 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         jobs=_by_name([*own_jobs, *shared_jobs]),
         pods=tuple(_distinct(pods)),
         config_maps=_by_name([*own_maps, *shared_maps]),
-        deployment=deployment if deployment and belongs(deployment, model) else None,
+        deployments={
+            role: live
+            for role, live in zip(names.SERVERS, deployments, strict=True)
+            if live and belongs(live, model)
+        },
         services=_by_name(services),
+        group=group if group and belongs(group, model) else None,
     )
 
 
@@ -57,6 +67,19 @@ def belongs(live: Object, model: SpeculativeModel) -> bool:
         return bool(labels.get(names.MODEL) == model.metadata.name)
     owners = live["metadata"].get("ownerReferences", [])
     return any(owner["uid"] == model.metadata.uid for owner in owners)
+
+
+async def _group(
+    cluster: Cluster, model: SpeculativeModel, maps: list[dict[str, Any]]
+) -> Object | None:
+    """The LeaderWorkerSet, looked for where the resource needs one, or left its program behind.
+
+    Most clusters do not know the kind, and most resources need no group.
+    """
+    namespace, name = model.metadata.namespace, names.group_name(model)
+    if model.spec.serving.nodes_per_replica < 2 and name not in _by_name(maps):
+        return None
+    return await cluster.get(names.GROUP_API, names.GROUP_KIND, namespace, name)
 
 
 async def _pods_of(

@@ -63,6 +63,7 @@ FAILED = frozenset(
         "UnsupportedArchitecture",
         "UnsupportedBackend",
         "UnsupportedCheckpoint",
+        "UnsupportedGpu",
         "UnsupportedMethod",
         "UnsupportedVersion",
         "VocabSizeMismatch",

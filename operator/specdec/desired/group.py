@@ -57,7 +57,7 @@ def leader_worker_set(
     A pod that restarts takes its group along: the ranks of an MPI job end together.
     """
     full = {names.REPOSITORY: revision.repository}
-    name = names.group_name(model)
+    name, component = names.group_name(model), names.SERVERS[revision.role]
     # Deeper than a default reaches: everybody in the pod may read it, nobody outside.
     volumes = [
         {"name": "group", "configMap": {"name": name}},
@@ -83,7 +83,7 @@ def leader_worker_set(
                 "size": len(revision.launch.slots),
                 "restartPolicy": "RecreateGroupOnPodRestart",
                 "leaderTemplate": serving.template(
-                    model, revision, volume, _leader(model, revision), volumes=volumes
+                    model, revision, volume, _leader(model, revision), component, volumes
                 ),
                 "workerTemplate": serving.template(
                     model, revision, volume, _worker(model, revision), WORKER, volumes

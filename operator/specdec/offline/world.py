@@ -33,8 +33,9 @@ class World:
         self.jobs: dict[str, Json] = {}
         self.pods: list[Json] = []
         self.config_maps: dict[str, Json] = {}
-        self.deployment: Json | None = None
+        self.deployments: dict[str, Json] = {}
         self.services: dict[str, Json] = {}
+        self.group: Json | None = None
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -44,20 +45,28 @@ class World:
         spec: Json = self.cr["spec"]
         return spec
 
+    @property
+    def deployment(self) -> Json | None:
+        """The Deployment of the target's server."""
+        return self.deployments.get(self.cr["metadata"]["name"])
+
     def model(self) -> SpeculativeModel:
         """The resource as the operator reads it."""
         return SpeculativeModel.parse(self.cr)
 
     def observed(self) -> Observed:
         """The snapshot a reconcile would take."""
+        model = self.model()
+        servers = {role: names.server_name(model, role) for role in names.SERVERS}
         return Observed(
             NOW,
             self.claim,
             self.jobs,
             tuple(self.pods),
             self.config_maps,
-            self.deployment,
+            {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
             self.services,
+            self.group,
         )
 
     def step(self) -> Decision:
@@ -75,7 +84,16 @@ class World:
 
     def delete(self, kind: str, name: str) -> None:
         """Delete an object, a Job with its pods."""
-        {"Job": self.jobs, "ConfigMap": self.config_maps, "Service": self.services}[kind].pop(name)
+        stores: Mapping[str, dict[str, Json]] = {
+            "Job": self.jobs,
+            "ConfigMap": self.config_maps,
+            "Service": self.services,
+            "Deployment": self.deployments,
+        }
+        if kind == names.GROUP_KIND:
+            self.group = None
+            return
+        stores[kind].pop(name)
         if kind == "Job":
             label = "batch.kubernetes.io/job-name"
             self.pods = [p for p in self.pods if p["metadata"]["labels"].get(label) != name]
@@ -106,16 +124,17 @@ class World:
         self._end(job, "Complete", "CompletionsReached")
 
     def serve(self) -> None:
-        """Let the Deployment's pods of the current revision become ready."""
-        deployment = self.deployment
-        if deployment is None:
-            return
-        count = deployment["spec"]["replicas"]
-        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
-        deployment["status"] = {
-            "observedGeneration": deployment["metadata"]["generation"],
-            **counts,
-        }
+        """Let the Deployments' pods of the current revision become ready."""
+        for deployment in self.deployments.values():
+            count = deployment["spec"]["replicas"]
+            counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
+            generation = deployment["metadata"]["generation"]
+            deployment["status"] = {"observedGeneration": generation, **counts}
+        if self.group is not None:
+            count = self.group["spec"]["replicas"]
+            self.group["status"] = dict.fromkeys(
+                ("replicas", "updatedReplicas", "readyReplicas"), count
+            )
 
     def settle(self, result: Callable[[str], Json]) -> None:
         """Let everything succeed until nothing is left to do; `result` answers by component.
@@ -144,6 +163,9 @@ class World:
         kind, name = obj["kind"], obj["metadata"]["name"]
         if "spec" in obj or "data" in obj:
             self.ever_applied[kind, name] = obj
+        if kind == names.GROUP_KIND:
+            status = {} if self.group is None else {"status": self.group.get("status", {})}
+            self.group = copy.deepcopy(obj) | status
         if kind == "Deployment":
             self._deploy(copy.deepcopy(obj))
             return
@@ -159,14 +181,15 @@ class World:
 
     def _deploy(self, obj: Json) -> None:
         """A new generation when the spec changes, and then its status is of the old one."""
-        live = self.deployment
+        name = obj["metadata"]["name"]
+        live = self.deployments.get(name)
         if live is not None and live["spec"] == obj["spec"]:
             return
         generation = 1 if live is None else live["metadata"]["generation"] + 1
         obj["metadata"]["generation"] = generation
         if live is not None and "status" in live:
             obj["status"] = live["status"]
-        self.deployment = obj
+        self.deployments[name] = obj
 
 
 def merge(live: Json, intent: Json) -> None:

@@ -50,9 +50,7 @@ def live_revision(observed: Observed) -> Revision | None:
     containers = template["spec"]["containers"]
     leader: Object = next((c for c in containers if c["name"] == server.CONTAINER), {"image": ""})
     gpus = leader.get("resources", {}).get("limits", {}).get(GPU, 0)
-    return Revision(
-        repository, leader["image"], int(gpus), launch.read(leader.get("command", []))
-    )
+    return Revision(repository, leader["image"], int(gpus), launch.read(leader.get("command", [])))
 
 
 def available(context: Context, wanted: Revision | None) -> Condition:

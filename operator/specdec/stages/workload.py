@@ -3,7 +3,9 @@
 Where the spec changes from one to the other, the old pods serve until the new ones are ready.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import Condition
@@ -21,7 +23,7 @@ def workload(context: Context) -> Outcome:
     outcome = group.serving(context, first) if grouped else serving.serving(context)
     if outcome.retry_after is not None:
         return outcome
-    other = _deployments(context.observed) if grouped else _group(context.observed)
+    other = _deployments(context.observed) if grouped else _group(context)
     return replace(outcome, delete=outcome.delete + other)
 
 
@@ -50,12 +52,20 @@ def live_revisions(observed: Observed) -> list[Revision]:
     return [*serving.live_revisions(observed).values(), *([grouped] if grouped else [])]
 
 
+def counts(observed: Observed) -> list[Mapping[str, Any]]:
+    """The numbers of pods, or of groups, of everything live."""
+    group_ = [observed.group] if observed.group is not None else []
+    return [item.get("status", {}) for item in (*observed.deployments.values(), *group_)]
+
+
 def _deployments(observed: Observed) -> tuple[Ref, ...]:
     live = observed.deployments.values()
     return tuple(Ref("apps/v1", "Deployment", item["metadata"]["name"]) for item in live)
 
 
-def _group(observed: Observed) -> tuple[Ref, ...]:
-    if observed.group is None:
-        return ()
-    return (Ref(names.GROUP_API, names.GROUP_KIND, observed.group["metadata"]["name"]),)
+def _group(context: Context) -> tuple[Ref, ...]:
+    """The groups, and once they are gone the program by which they are known to have been."""
+    name = names.group_name(context.model)
+    if context.observed.group is not None:
+        return (Ref(names.GROUP_API, names.GROUP_KIND, name),)
+    return (Ref("v1", "ConfigMap", name),) if name in context.observed.config_maps else ()

@@ -28,7 +28,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 KEY = Path(os.environ.get("SPECDEC_GROUP_KEY", "/specdec/key/key"))
 PORT = 8003
@@ -37,6 +37,19 @@ DAEMONS = ("orted", "prted")
 LIMIT = 64 * 1024
 PATIENCE = 10.0
 _POLL = 0.5
+
+
+class Lines(Protocol):
+    """Both directions of a connection."""
+
+    def readline(self, size: int) -> bytes:
+        """The next line, or as much of it as `size` bytes."""
+
+    def write(self, data: bytes) -> Any:
+        """Keep bytes to be sent."""
+
+    def flush(self) -> None:
+        """Send them."""
 
 
 class AgentError(Exception):
@@ -60,7 +73,7 @@ def serve(address: str, port: int) -> int:
                 return _run(argv, lines)
 
 
-def accepted(lines: BinaryIO) -> list[str]:
+def accepted(lines: Lines) -> list[str]:
     """The arguments of an authentic request.
 
     Raises:
@@ -80,7 +93,7 @@ def accepted(lines: BinaryIO) -> list[str]:
     return argv
 
 
-def _run(argv: Sequence[str], lines: BinaryIO) -> int:
+def _run(argv: Sequence[str], lines: Lines) -> int:
     _say(f"the leader is here: starting {argv[0]}")
     # The daemon passes a signal on to its ranks, which would cut the leader's drain.
     with subprocess.Popen(argv, start_new_session=True) as daemon:
@@ -101,13 +114,14 @@ def call(patience: float, host: str, command: str) -> int:
         AgentError: the command is not a daemon's, or the worker did not answer in time.
     """
     argv = daemon_argv(command)
-    with _connected(worker(host, os.environ["LWS_LEADER_ADDRESS"]), patience) as connection:
-        with connection.makefile("rwb") as lines:
-            nonce, body = _read(lines), json.dumps(argv)
-            _write(lines, _mark(nonce, body))
-            _write(lines, body)
-            connection.settimeout(None)
-            return int(_read(lines))
+    address = worker(host, os.environ["LWS_LEADER_ADDRESS"])
+    with _connected(address, patience) as connection, connection.makefile("rwb") as lines:
+        nonce, body = _read(lines), json.dumps(argv)
+        _write(lines, _mark(nonce, body))
+        _write(lines, body)
+        # A server lives as long as it likes.
+        connection.settimeout(None)
+        return int(_read(lines))
 
 
 def daemon_argv(command: str) -> list[str]:
@@ -150,14 +164,14 @@ def _mark(nonce: str, body: str) -> str:
     return hmac.new(key, f"{nonce}\n{body}".encode(), hashlib.sha256).hexdigest()
 
 
-def _read(lines: BinaryIO) -> str:
+def _read(lines: Lines) -> str:
     line = lines.readline(LIMIT)
     if not line.endswith(b"\n"):
         raise AgentError("the connection ended, or a line is too long")
     return line[:-1].decode()
 
 
-def _write(lines: BinaryIO, text: str) -> None:
+def _write(lines: Lines, text: str) -> None:
     lines.write(text.encode() + b"\n")
     lines.flush()
 
