@@ -15,6 +15,7 @@ class Type(StrEnum):
     STORAGE_READY = "StorageReady"
     MODELS_FETCHED = "ModelsFetched"
     COMPATIBLE = "Compatible"
+    MEMORY_FITS = "MemoryFits"
     ENGINES_READY = "EnginesReady"
     REPOSITORY_READY = "RepositoryReady"
     AVAILABLE = "Available"
@@ -49,6 +50,7 @@ FAILED = frozenset(
         "EngineMissing",
         "FetchFailed",
         "ImageMissing",
+        "InsufficientGpuMemory",
         "Internal",
         "InvalidDevices",
         "InvalidSpec",
@@ -81,7 +83,9 @@ PROGRESS = frozenset(
         "Fetched",
         "Fetching",
         "Fits",
+        "FitsTightly",
         "NotDeployed",
+        "NotNeeded",
         "PodsReady",
         "Published",
         "Publishing",
@@ -89,6 +93,9 @@ PROGRESS = frozenset(
         "Serving",
         "Starting",
         "Suspended",
+        "Unchecked",
+        "UnknownGpu",
+        "UnknownSize",
         "Valid",
         "Waiting",
     }
