@@ -48,11 +48,6 @@ def strategy(backend: Backend) -> Strategy:
     return _STRATEGIES[backend]
 
 
-def on_gpus(model: SpeculativeModel) -> bool:
-    """Whether weights and caches lie in the memory of GPUs, so that they have to fit there."""
-    return model.spec.runtime.backend is not Backend.REFERENCE
-
-
 def max_draft_len(model: SpeculativeModel) -> int:
     """The draft length (tokens) that the target's engine is built for.
 

@@ -23,7 +23,7 @@ _SMALLER = (
 def memory(context: Context) -> Outcome:
     """Plan the GPUs' memory and hand the caches' budgets on."""
     model = context.model
-    if not backends.on_gpus(model):
+    if not model.spec.runtime.backend.on_gpus:
         return _outcome(context, "True", "NotNeeded", "the backend serves from the host's memory")
     total = _total(model)
     if total is None:
@@ -43,7 +43,7 @@ def _judged(context: Context, made: MemoryPlan, found: Mapping[str, Footprint]) 
     severity = context.model.spec.checks.memory
     message = _words(context.model, made, found)
     if made.fits:
-        reason = "FitsTightly" if made.tight else "Fits"
+        reason = "TightGpuMemory" if made.tight else "SufficientGpuMemory"
         return _outcome(context, "True", reason, message, made, made.kv_tokens)
     if severity == "Enforce":
         return _outcome(context, "False", "InsufficientGpuMemory", message, made)

@@ -14,6 +14,8 @@ _LOGIT_COPIES = 3
 # Steps of generation logits that the runtime holds back before it copies them to the host.
 _GATHERED_STEPS = 8
 _FP32 = 4
+# Buffers of NCCL and of the custom all-reduce of one rank among several.
+_COMMUNICATION = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def footprint(engine: Engine) -> Footprint:
         "Heads": engine.head_bytes,
         "Activations": _activations(engine),
         "Logits": _logits(engine),
+        "Communication": _COMMUNICATION if engine.tensor * engine.pipeline > 1 else 0,
     }
     return Footprint(
         parts={name: size for name, size in parts.items() if size},

@@ -13,8 +13,6 @@ from specdec.triton.ranks import Mode, RankPlan, Server
 MIB = 1 << 20
 # CUDA context, loaded kernels and library workspaces of one process.
 _PROCESS = 1024 * MIB
-# NCCL's and the custom all-reduce's buffers of one rank among several.
-_COMMUNICATION = 512 * MIB
 # What the driver keeps of a GPU's memory for itself.
 _DRIVER = 0.01
 # The runtime never gives more than this share of what is free to caches
@@ -54,7 +52,7 @@ class MemoryPlan:
     """Who gets what.
 
     Attributes:
-        devices: each GPU of one replica.
+        devices: each GPU of one replica; of a group of pods, those of its leader.
         kv_tokens: tokens of each model's cache, by role; 0 where none is left.
         crowded: GPUs that are full before any cache has a token.
         short: roles whose cache does not hold one longest sequence.
@@ -138,27 +136,23 @@ def plan(
 
 
 def _slots(total: int, server: Server, footprints: Mapping[str, Footprint]) -> list[_Slot]:
-    """The GPUs of a replica of a server, each with what its ranks take before caches."""
-    ranks: dict[tuple[int, int], list[str]] = {}
+    """The GPUs of a server's pod, each with what its ranks take before caches."""
+    ranks: dict[int, list[str]] = {}
     for role, ids in server.gpu_device_ids.items():
-        for number, ordinal in enumerate(ids):
-            # An ordinal that comes again is that of the next node's pod.
-            node = ids[:number].count(ordinal)
-            ranks.setdefault((node, ordinal), []).append(role)
+        for ordinal in ids:
+            ranks.setdefault(ordinal, []).append(role)
     slots = []
-    for (node, ordinal), roles in sorted(ranks.items()):
-        place = f"{node}/{ordinal}" if node else f"{ordinal}"
+    for ordinal, roles in sorted(ranks.items()):
         parts = {f"{r}{part}": size for r in roles for part, size in footprints[r].parts.items()}
         parts["runtime"] = _runtime(total, server, roles)
-        slots.append(_Slot(f"{'+'.join(roles)}:{place}", total, tuple(roles), parts))
+        slots.append(_Slot(f"{'+'.join(roles)}:{ordinal}", total, tuple(roles), parts))
     return slots
 
 
 def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
-    """Driver, processes and their communication: one process for all, or one for each rank."""
+    """The driver, and one process for all models or one for each rank."""
     processes = 1 if server.launch.mode is Mode.PLAIN else len(roles)
-    speaking = sum(len(server.gpu_device_ids[role]) > 1 for role in roles)
-    return int(total * _DRIVER) + processes * _PROCESS + speaking * _COMMUNICATION
+    return int(total * _DRIVER) + processes * _PROCESS
 
 
 def _fixed(
