@@ -205,7 +205,11 @@ MEMORY = st.integers(8_000, 190_000)
 
 
 def made_of(
-    gpu: int, target: Engine, draft: Engine, placement: Placement, **budgets: Budget
+    gpu: int,
+    target: Engine,
+    draft: Engine,
+    placement: Placement,
+    budgets: Mapping[str, Budget] = NONE,
 ) -> MemoryPlan:
     ranks = on(target.tensor, draft.tensor, placement=placement)
     return plan(gpu, ranks, both(target, draft), budgets)
@@ -215,7 +219,7 @@ def made_of(
 def test_what_fits_never_takes_more_than_there_is(
     gpu: int, target: Engine, draft: Engine, placement: Placement, one: Budget, two: Budget
 ) -> None:
-    made = made_of(gpu, target, draft, placement, target=one, draft=two)
+    made = made_of(gpu, target, draft, placement, {"target": one, "draft": two})
 
     assert len({d.name for d in made.devices}) == len(made.devices)
     if made.fits:
