@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from golden.world import IMAGES, NOW, World, resource
 from specdec.api.conditions import BLOCKED, FAILED, PROGRESS, Condition, Type
@@ -16,10 +15,9 @@ from specdec.triton.ranks import Layout, RankPlan, Split, plan
 from unit.stages.public import alone, checkpoint, pair, spec
 
 
-class Ranks(backends.Reference):
+class Ranks:
     """A backend on GPUs, as far as the memory plan asks one."""
 
-    @override
     def ranks(self, model: SpeculativeModel) -> RankPlan:
         splits = {
             role: Split(one.parallelism.tensor, one.parallelism.pipeline, one.gpu.device_ids)
@@ -32,7 +30,8 @@ class Ranks(backends.Reference):
 
 @pytest.fixture(autouse=True)
 def _tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backends._STRATEGIES, Backend.TENSORRT, Ranks())
+    ranks: Any = Ranks()
+    monkeypatch.setitem(backends._STRATEGIES, Backend.TENSORRT, ranks)
 
 
 def outcome(model: SpeculativeModel, **checkpoints: str) -> Outcome:
