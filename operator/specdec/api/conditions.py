@@ -64,6 +64,7 @@ FAILED = frozenset(
         "UnsupportedArchitecture",
         "UnsupportedBackend",
         "UnsupportedCheckpoint",
+        "UnsupportedGpu",
         "UnsupportedMethod",
         "UnsupportedVersion",
         "VocabSizeMismatch",
