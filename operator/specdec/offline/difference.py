@@ -111,7 +111,7 @@ def _following(change: Change) -> bool:
 
 
 def _pods(plan: Plan) -> Json:
-    return plan.deployment["spec"]["template"] if plan.deployment else {}
+    return plan.template
 
 
 def _replicas(plan: Plan) -> int:

@@ -61,8 +61,16 @@ class Plan:
 
     @property
     def deployment(self) -> Json | None:
-        """The Deployment, where it was reached."""
-        return next(iter(self.of("server", "Deployment")), None)
+        """What carries the serving pods, a Deployment or groups of pods, where it was reached."""
+        carriers = [*self.of("server", "Deployment"), *self.of("server", names.GROUP_KIND)]
+        return next(iter(carriers), None)
+
+    @property
+    def template(self) -> Json:
+        """The template of the pods that answer clients; empty where none was reached."""
+        spec: Json = (self.deployment or {"spec": {"template": {}}})["spec"]
+        template: Json = spec.get("leaderWorkerTemplate", {}).get("leaderTemplate")
+        return template or spec["template"]
 
     @property
     def refusal(self) -> str:
@@ -244,9 +252,10 @@ def _server(plan: Plan) -> Json:
     if plan.deployment is None:
         return {}
     spec = plan.deployment["spec"]
-    (container,) = spec["template"]["spec"]["containers"]
+    (container,) = plan.template["spec"]["containers"]
     return {
-        "deployment": plan.name,
+        "kind": plan.deployment["kind"],
+        "deployment": plan.deployment["metadata"]["name"],
         "replicas": spec["replicas"],
         "image": container["image"],
         "command": container["command"],

@@ -105,7 +105,7 @@ def _engines(plan: Json) -> Table:
 def _server(plan: Json) -> Table:
     server = plan["server"]
     table = _table("Serving", "")
-    _row(table, "Deployment", f"{server['deployment']}, {server['replicas']} replicas")
+    _row(table, server["kind"], f"{server['deployment']}, {server['replicas']} replicas")
     _row(table, "GPUs per pod", server["gpusPerPod"])
     _row(table, "command", _line(server["command"]))
     for service in plan["service"]:
