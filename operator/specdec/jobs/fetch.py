@@ -95,6 +95,9 @@ def _from_remote(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fet
             return _seen(known, listing.revision, kind)
         scratch = checkpoints / f".download-{key}"
         scratch.mkdir(exist_ok=True)
+        for half in scratch.rglob("*.incomplete"):
+            # The hub's client names these by process: nothing can go on with a killed one's.
+            half.unlink()
         arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
         volume.require_space(checkpoints, listing.bytes - arrived)
         where.download(listing, scratch)
