@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from specdec.api.conditions import Condition, Type, transitions
 from golden.world import World, fetched, resource
+from specdec.api.conditions import Condition, Type, transitions
 
 
 @pytest.mark.parametrize(
