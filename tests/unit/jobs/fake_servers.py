@@ -182,7 +182,7 @@ class Registry(Server):
     basic: bool = False
     tokens: int = 0
     lifetime: int = 1000
-    used: int = 0
+    used: dict[str, int] = field(default_factory=dict)
     index: bool = False
 
     def add(self, data: bytes, **layer: Any) -> None:
@@ -216,16 +216,17 @@ class Registry(Server):
         if self.password and handler.authorization != f"Basic {basic}":
             handler.say(401)
             return
-        self.tokens, self.used = self.tokens + 1, 0
+        self.tokens += 1
+        self.used[f"Bearer token-{self.tokens}"] = 0
         handler.say_json({"token": f"token-{self.tokens}"})
 
     def _allowed(self, handler: Handler) -> bool:
         if self.basic:
             basic = base64.b64encode(f"me:{self.password}".encode()).decode()
             return handler.authorization == f"Basic {basic}"
-        self.used += 1
-        good = handler.authorization == f"Bearer token-{self.tokens}"
-        return good and self.used <= self.lifetime
+        token = handler.authorization
+        self.used[token] = self.used.get(token, self.lifetime) + 1
+        return self.used[token] <= self.lifetime
 
     def _content(self, handler: Handler, path: str) -> None:
         digest = f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
