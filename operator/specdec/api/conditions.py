@@ -15,6 +15,7 @@ class Type(StrEnum):
     STORAGE_READY = "StorageReady"
     MODELS_FETCHED = "ModelsFetched"
     COMPATIBLE = "Compatible"
+    MEMORY_FITS = "MemoryFits"
     ENGINES_READY = "EnginesReady"
     REPOSITORY_READY = "RepositoryReady"
     AVAILABLE = "Available"
@@ -57,6 +58,7 @@ FAILED = frozenset(
         "HeadsMethodMismatch",
         "HeadsVocabSizeMismatch",
         "ImageMissing",
+        "InsufficientGpuMemory",
         "Internal",
         "InvalidDevices",
         "InvalidSpec",
@@ -72,6 +74,7 @@ FAILED = frozenset(
         "UnsupportedArchitecture",
         "UnsupportedBackend",
         "UnsupportedCheckpoint",
+        "UnsupportedGpu",
         "UnsupportedMethod",
         "UnsupportedVersion",
         "VocabSizeMismatch",
@@ -92,13 +95,19 @@ PROGRESS = frozenset(
         "Fetching",
         "Fits",
         "NotDeployed",
+        "NotNeeded",
         "PodsReady",
         "Published",
         "Publishing",
         "Queued",
         "Serving",
         "Starting",
+        "SufficientGpuMemory",
         "Suspended",
+        "TightGpuMemory",
+        "Unchecked",
+        "UnknownGpu",
+        "UnknownSize",
         "Valid",
         "Waiting",
     }
