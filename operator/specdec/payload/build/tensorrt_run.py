@@ -31,7 +31,7 @@ _LOWER = (
 )
 _HOST = "raise spec.build.resources.limits.memory"
 _CUDA_MEMORY = re.compile(r"CUDA out of memory|OutOfMemoryError|out of memory|OutOfMemory", re.I)
-_HOST_MEMORY = re.compile(r"^MemoryError|Cannot allocate memory|std::bad_alloc")
+_HOST_MEMORY = re.compile(r"^MemoryError\b|Cannot allocate memory|std::bad_alloc", re.M)
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _OFFLINE = re.compile(r"ConnectionError|Couldn't reach|Max retries exceeded|LocalEntryNotFound")
 
