@@ -22,7 +22,10 @@ class Ref:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the API server said, live; `None` or absent means it does not exist."""
+    """What the API server said, live; `None` or absent means it does not exist.
+
+    `logs` holds the last lines of running build and fetch pods, by pod name.
+    """
 
     now: datetime
     claim: Object | None = None
@@ -31,6 +34,7 @@ class Observed:
     config_maps: Mapping[str, Object] = field(default_factory=dict)
     deployment: Object | None = None
     services: Mapping[str, Object] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""
