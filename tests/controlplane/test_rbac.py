@@ -21,9 +21,8 @@ MAY = [
     "delete configmaps",
     "patch deployments.apps",
     "delete deployments.apps",
-    "patch leaderworkersets.leaderworkerset.x-k8s.io",
-    "delete leaderworkersets.leaderworkerset.x-k8s.io",
     "list pods",
+    "get pods/log",
     "create events.events.k8s.io",
     "create secrets",
 ]
@@ -42,7 +41,6 @@ MAY_NOT = [
     "delete pods",
     "create pods/exec",
     "get pods/exec",
-    "get pods/log",
     "list nodes",
     "create clusterroles.rbac.authorization.k8s.io",
     "impersonate serviceaccounts",
