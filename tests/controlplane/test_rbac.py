@@ -20,6 +20,8 @@ MAY = [
     "delete jobs.batch",
     "delete configmaps",
     "patch deployments.apps",
+    "delete deployments.apps",
+    "delete services",
     "list pods",
     "create events.events.k8s.io",
 ]
@@ -31,7 +33,6 @@ MAY_NOT = [
     "patch speculativemodels.specdec.dev",
     "delete speculativemodels.specdec.dev",
     "delete persistentvolumeclaims",
-    "delete deployments.apps",
     "create pods",
     "delete pods",
     "create pods/exec",
