@@ -23,6 +23,7 @@ MAY = [
     "delete deployments.apps",
     "delete services",
     "list pods",
+    "get pods/log",
     "create events.events.k8s.io",
 ]
 MAY_NOT = [
@@ -36,7 +37,6 @@ MAY_NOT = [
     "create pods",
     "delete pods",
     "create pods/exec",
-    "get pods/log",
     "list nodes",
     "create clusterroles.rbac.authorization.k8s.io",
     "impersonate serviceaccounts",

@@ -14,10 +14,11 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import Type
-from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.api.model import Source, SpeculativeModel
 from specdec.desired import engine as engine_objects
 from specdec.desired.pod import GPU
 from specdec.jobs import inspection, volume
+from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
 from specdec.offline import configuration
 from specdec.offline.resource import InputError
@@ -106,12 +107,12 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
     # A suspended resource is thought through as if it had served before.
     model = SpeculativeModel.parse(body)
     world = World({**body, "spec": {**body["spec"], "suspend": False}}, images)
-    for role in given.keys() - model.models.keys():
+    for role in given.keys() - model.sources.keys():
         raise InputError(
-            f"--checkpoint {role}: the resource has {' and '.join(model.models)}, no {role}"
+            f"--checkpoint {role}: the resource has {' and '.join(model.sources)}, no {role}"
         )
-    fetched = {role: _fetched(role, spec, given) for role, spec in model.models.items()}
-    told = {"models": fetched, "compatible": True, "findings": [], "engines": []}
+    fetched = {role: _fetched(role, one, given) for role, one in model.sources.items()}
+    told = {"models": fetched, "engines": []}
     claim = names.claim_name(model)
     world.bind(uid=claim, size=model.spec.storage.size or "?")
     world.settle(lambda component: told if component == "fetch" else {})
@@ -124,7 +125,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         objects=tuple(world.ever_applied.values()),
         files=repository(world.ever_applied),
         status=world.cr["status"],
-        checkpoints={r: _basis(given.get(r)) for r in model.models},
+        checkpoints={r: _basis(given.get(r)) for r in model.sources},
         volume=claim,
     )
 
@@ -150,23 +151,24 @@ def _basis(given: Path | None) -> str:
     return str(given) if given is not None and not given.is_file() else LATER
 
 
-def _fetched(role: str, spec: ModelSpec, given: Mapping[str, Path]) -> Json:
+def _fetched(role: str, source: Source, given: Mapping[str, Path]) -> Json:
     """What the fetch Job would say of a model: of its folder, or a placeholder."""
     folder = given.get(role)
     if folder is None or folder.is_file():
         # Equal sources give equal placeholders, so that two plans can be compared.
-        digest = names.digest({"placeholder": spec.source.model_dump()})
+        digest = names.digest({"placeholder": source.model_dump()})
         facts = configuration.facts(folder) if folder else {}
         return {"digest": digest, "revision": "", "bytes": 0, "facts": facts}
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is no folder: name a checkpoint's folder")
     try:
-        facts, digest = inspection.inspect(folder), volume.digest(folder)
+        kind = Kind.of(role)
+        facts, digest = inspection.inspect(folder, kind), volume.digest(folder, kind)
+        size = volume.size(folder, kind)
     except JobError as error:
         raise JobError(error.reason, f"--checkpoint {role}={folder}: {error}") from error
     except OSError as error:
         raise InputError(f"--checkpoint {role}={folder} cannot be read ({error})") from error
-    size = volume.size(folder)
     return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts}
 
 
