@@ -261,7 +261,7 @@ def test_unsupported_models_are_refused_by_name(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"backend": "TensorRT"}, "backend: 'TensorRT' must be Reference"),
+        ({"backend": "PyTorch"}, "backend: 'PyTorch' must be one of Reference, TensorRT"),
         ({"dtype": "int4"}, "dtype: 'int4'"),
         ({"tensorParallel": 2}, "tensorParallel: 2 must be 1"),
         ({"speculativeDecodingMode": "medusa"}, "speculativeDecodingMode"),
