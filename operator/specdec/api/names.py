@@ -89,6 +89,11 @@ def job_name(model: SpeculativeModel, stage: str, content: str) -> str:
     return f"{model.metadata.name}-{stage}-{content[:10]}"
 
 
+def variable(name: str, role: str) -> str:
+    """The environment variable that carries a role's secret into the fetch Job."""
+    return f"{name}_{role.upper().replace('-', '_')}"
+
+
 def engine_job_name(key: str, claim: str) -> str:
     """One Job for every engine and claim, whoever asks first.
 

@@ -115,7 +115,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
             f"--checkpoint {role}: the resource has {' and '.join(sources)}, no {role}"
         )
     fetched = {role: _fetched(role, source, given) for role, source in sources.items()}
-    told = {"models": fetched, "compatible": True, "findings": [], "engines": []}
+    told = {"models": fetched, "engines": []}
     claim = names.claim_name(model)
     world.bind(uid=claim, size=model.spec.storage.size or "?")
     world.settle(lambda component: told if component == "fetch" else {})
