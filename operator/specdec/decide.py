@@ -12,6 +12,7 @@ from specdec.stages import ready, serving, work
 from specdec.stages.accept import accept
 from specdec.stages.engines import engines
 from specdec.stages.fetch import fetch
+from specdec.stages.memory import memory
 from specdec.stages.network import network
 from specdec.stages.repository import repository
 from specdec.stages.stage import POLL, Context, Images, Outcome, Stage
@@ -21,6 +22,7 @@ CHAIN: tuple[Stage, ...] = (
     accept,
     storage,
     fetch,
+    memory,
     engines,
     repository,
     serving.serving,

@@ -15,6 +15,7 @@ class Type(StrEnum):
     STORAGE_READY = "StorageReady"
     MODELS_FETCHED = "ModelsFetched"
     COMPATIBLE = "Compatible"
+    MEMORY_FITS = "MemoryFits"
     ENGINES_READY = "EnginesReady"
     REPOSITORY_READY = "RepositoryReady"
     AVAILABLE = "Available"
@@ -57,6 +58,7 @@ FAILED = frozenset(
         "HeadsMethodMismatch",
         "HeadsVocabSizeMismatch",
         "ImageMissing",
+        "InsufficientGpuMemory",
         "Internal",
         "InvalidDevices",
         "InvalidSpec",
@@ -92,13 +94,19 @@ PROGRESS = frozenset(
         "Fetching",
         "Fits",
         "NotDeployed",
+        "NotNeeded",
         "PodsReady",
         "Published",
         "Publishing",
         "Queued",
         "Serving",
         "Starting",
+        "SufficientGpuMemory",
         "Suspended",
+        "TightGpuMemory",
+        "Unchecked",
+        "UnknownGpu",
+        "UnknownSize",
         "Valid",
         "Waiting",
     }

@@ -86,7 +86,7 @@ class Plan:
 
     def basis(self, condition: str) -> str:
         """What a condition rests on: the resource, given checkpoints, or mere assumption."""
-        if condition == Type.ACCEPTED:
+        if condition in (Type.ACCEPTED, Type.MEMORY_FITS):
             return CHECKED
         if condition in (Type.MODELS_FETCHED, Type.COMPATIBLE):
             return LATER if LATER in self.checkpoints.values() else CHECKED
