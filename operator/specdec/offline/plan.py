@@ -19,6 +19,7 @@ from specdec.api.source import Source
 from specdec.desired import engine as engine_objects
 from specdec.desired.pod import GPU
 from specdec.jobs import inspection, volume
+from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
 from specdec.offline.resource import InputError
 from specdec.offline.world import World
@@ -159,12 +160,13 @@ def _fetched(role: str, source: Source, given: Mapping[str, Path]) -> Json:
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is no folder: name a checkpoint's folder")
     try:
-        facts, digest = inspection.inspect(folder), volume.digest(folder)
+        kind = Kind.of(role)
+        facts, digest = inspection.inspect(folder, kind), volume.digest(folder, kind)
+        size = volume.size(folder, kind)
     except JobError as error:
         raise JobError(error.reason, f"--checkpoint {role}={folder}: {error}") from error
     except OSError as error:
         raise InputError(f"--checkpoint {role}={folder} cannot be read ({error})") from error
-    size = volume.size(folder)
     return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts}
 
 
