@@ -18,6 +18,7 @@ import yaml
 
 from golden.world import FACTS, World
 from specdec.api.model import SpeculativeModel
+from specdec.api.source import Source
 from specdec.offline.plan import repository as repository_files
 from specdec.offline.rendering import dump
 from specdec.stages import backends, repository
@@ -43,11 +44,18 @@ def fetched(cr: dict[str, Any]) -> dict[str, Any]:
     """What the fetch Job would say of the resource's sources."""
     known = yaml.safe_load((HERE / "checkpoints.yaml").read_text("utf-8"))
     models = {}
-    for letter, (role, source) in zip("abcde", SpeculativeModel.parse(cr).sources.items()):
-        place = source.hugging_face.repo if source.hugging_face else ""
-        found = known.get(place, {"bytes": 1_000_000, "facts": FACTS})
+    for letter, (role, source) in zip(
+        "abcde", SpeculativeModel.parse(cr).sources.items(), strict=False
+    ):
+        found = known.get(_place(source), {"bytes": 1_000_000, "facts": FACTS})
         models[role] = {"digest": letter * 64, "revision": letter * 12, **found}
-    return {"models": models, "compatible": True, "findings": [], "engines": []}
+    return {"models": models, "engines": []}
+
+
+def _place(source: Source) -> str:
+    if source.pvc is not None:
+        return f"{source.pvc.claim_name}/{source.pvc.path}"
+    return source.hugging_face.repo if source.hugging_face else ""
 
 
 def generate(case: str) -> dict[str, str]:

@@ -142,7 +142,9 @@ def build(
         "ngramSize": ngram,
         "verificationSetSize": verification,
     }
-    drafts = max(MAX_DRAFT_TOKENS * 2, max(ngram - 2, 0) + (window - 1 + verification) * (ngram - 1))
+    drafts = max(
+        MAX_DRAFT_TOKENS * 2, max(ngram - 2, 0) + (window - 1 + verification) * (ngram - 1)
+    )
     plan = {
         "backend": "Reference",
         "role": role,

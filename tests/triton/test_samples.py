@@ -146,11 +146,12 @@ def test_a_sample_loads_unmodified_and_answers(
 def test_both_servers_of_a_sample_come_up(
     sample: str, executable: Path, volume: Volume, tmp_path: Path
 ) -> None:
-    plan, files = planned(sample), {"target": {}, "draft": {}}
+    plan = planned(sample)
+    files: dict[str, dict[str, str]] = {"target": {}, "draft": {}}
     volume.fill(plan)
     for path, written in plan.files.items():
-        server, _, inner = path.partition("/")
-        files[server][inner] = written
+        role, _, inner = path.partition("/")
+        files[role][inner] = written
     with ExitStack() as stack:
         servers = {
             role: stack.enter_context(

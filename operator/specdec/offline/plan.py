@@ -83,7 +83,9 @@ class Plan:
             obj["metadata"]["name"]: json.loads(obj["data"][engine_objects.PLAN])
             for obj in self.of("engine", "ConfigMap")
         }
-        return [(entry, plans.get(entry.get("job"), {})) for entry in self.status.get("engines", [])]
+        return [
+            (entry, plans.get(entry.get("job"), {})) for entry in self.status.get("engines", [])
+        ]
 
     def basis(self, condition: str) -> str:
         """What a condition rests on: the resource, given checkpoints, or mere assumption."""

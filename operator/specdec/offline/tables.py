@@ -16,8 +16,10 @@ NOTES = (
 )
 
 _WIDE = 160
-_CHOSEN = ("backend", "version", "image", "method", "draftTokens", "maxDraftTokens", "gpuProduct")
-_CHOSEN += ("launch", "worldSize", "nodesPerReplica", "gpusPerPod")
+_CHOSEN = (
+    *("backend", "version", "image", "method", "draftTokens", "maxDraftTokens", "gpuProduct"),
+    *("launch", "worldSize", "nodesPerReplica", "gpusPerPod"),
+)
 # A key or a path that is folded cannot be copied.
 _WHOLE = frozenset({"Key", "Name", "Repository file", "Stage"})
 
