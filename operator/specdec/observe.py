@@ -18,12 +18,16 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     namespace, name = model.metadata.namespace, model.metadata.name
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
-        (claim, deployment),
+        (claim, *deployments),
         (own_jobs, shared_jobs, pods, own_maps, shared_maps, services),
     ) = await asyncio.gather(
         asyncio.gather(
             cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
-            cluster.get("apps/v1", "Deployment", namespace, name),
+            # By name, whatever the resource wants now: a server may be left from before.
+            *(
+                cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
+                for role in names.SERVERS
+            ),
         ),
         asyncio.gather(
             cluster.list("batch/v1", "Job", namespace, own),
@@ -42,7 +46,11 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         jobs=_by_name([*own_jobs, *shared_jobs]),
         pods=tuple(_distinct(pods)),
         config_maps=_by_name([*own_maps, *shared_maps]),
-        deployment=deployment if deployment and belongs(deployment, model) else None,
+        deployments={
+            role: live
+            for role, live in zip(names.SERVERS, deployments, strict=True)
+            if live and belongs(live, model)
+        },
         services=_by_name(services),
     )
 

@@ -63,7 +63,9 @@ def generate(case: str) -> dict[str, str]:
     cr = resource(case)
     told = fetched(cr)
     with (
-        patch.object(backends, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}),
+        patch.object(
+            backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
+        ),
         patch.object(repository, "_render", _render),
     ):
         world = World(cr)

@@ -74,6 +74,7 @@ FAILED = frozenset(
         "UnsupportedArchitecture",
         "UnsupportedBackend",
         "UnsupportedCheckpoint",
+        "UnsupportedGpu",
         "UnsupportedMethod",
         "UnsupportedVersion",
         "VocabSizeMismatch",

@@ -29,8 +29,8 @@ def engines(context: Context) -> Outcome:
     model, volume = context.model, context.facts.volume
     strategy = backends.strategy(model.spec.runtime.backend)
     wanted = [
-        strategy.engine(model, checkpoint, context.facts)
-        for checkpoint in context.facts.checkpoints.values()
+        strategy.engine(model, context.facts.checkpoints[role], context.facts)
+        for role in model.models
     ]
     lost = _lost(context)
     builds = [_rebuild(context, engine) if lost else _build(context, engine) for engine in wanted]

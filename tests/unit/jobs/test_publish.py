@@ -22,9 +22,15 @@ def expectation(role: str, **changed: Any) -> dict[str, Any]:
         "role": role,
         "key": KEYS[role],
         "path": f"/models/engines/{KEYS[role]}",
+        "prebuilt": False,
         "version": "0.19.0",
         "minDraftLen": 8 if target else 0,
         "speculativeDecodingMode": "draft_tokens_external" if target else "none",
+        "tensorParallel": 1,
+        "pipelineParallel": 1,
+        "minBatchSize": 16,
+        "minSeqLen": 512,
+        "sameVocabulary": True,
         **changed,
     }
 
@@ -37,6 +43,8 @@ def engine(volume: Path, role: str, **changed: Any) -> Path:
     build = {
         "max_draft_len": 8 if target else 0,
         "speculative_decoding_mode": 2 if target else 1,
+        "max_batch_size": 16,
+        "max_seq_len": 512,
         **changed,
     }
     config = {
@@ -46,6 +54,7 @@ def engine(volume: Path, role: str, **changed: Any) -> Path:
     }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "manifest.json").write_text("{}")
+    (folder / "rank0.engine").write_bytes(b"engine")
     return folder
 
 

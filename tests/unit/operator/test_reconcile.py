@@ -197,7 +197,7 @@ async def test_a_namesake_of_somebody_else_is_refused_and_not_observed() -> None
     cluster = FakeCluster(resource(), theirs)
     decided = Decided(apply=(child("Deployment", "pair", "server"),))
     await Reconciler(cluster, IMAGES, decided).visit(KEY)
-    assert decided.observed[0].deployment is None
+    assert decided.observed[0].deployments == {}
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     available = next(c for c in found if c["type"] == "Available")
     assert "rename the resource or delete that Deployment" in available["message"]

@@ -22,8 +22,11 @@ def target(**fields: Any) -> dict[str, Any]:
 
 
 BAD = [
-    ({"runtime": {"backend": "TensorRT"}}, "UnsupportedBackend", "TensorRT"),
-    ({"runtime": {"backend": "PyTorch"}}, "UnsupportedBackend", "set it to Reference"),
+    (
+        {"runtime": {"backend": "PyTorch"}},
+        "UnsupportedBackend",
+        "PyTorch, which this release does not serve yet: set it to TensorRT or Reference",
+    ),
     ({"runtime": {"backend": "Reference", "version": "9.9.9"}}, "UnsupportedVersion", "9.9.9"),
     (
         {
@@ -43,7 +46,7 @@ BAD = [
     (
         target(source={**source("x"), "huggingFace": {"repo": "a/b"}}),
         "InvalidSpec",
-        "exactly one of huggingFace and pvc",
+        "exactly one of huggingFace, pvc, s3, gcs, oci and ngc",
     ),
     (
         target(source={"pvc": {"claimName": "c", "path": "a/../../b"}}),
