@@ -31,8 +31,8 @@ Checkpoints = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="ROLE=DIR",
-        help="Local folder of a source (target, draft, heads, target-engine, draft-engine): looked "
-        "at as the fetch Job would, so that compatibility and the keys of engines are real.",
+        help="Local folder of a source (target, draft, heads, target-engine, draft-engine): "
+        "looked at as the fetch Job would, so that compatibility and engine keys are real.",
     ),
 ]
 

@@ -51,6 +51,15 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
         yield _devices(plan)
     if "memory" in plan["plan"]:
         yield _memory(plan["plan"]["memory"])
+    yield from _work(plan)
+    for server in plan["servers"]:
+        yield _server(server)
+    if plan["service"]:
+        yield _services(plan)
+
+
+def _work(plan: Json) -> Iterator[Table]:
+    """What is made before anything serves: engines, by which Jobs, and the files."""
     if plan["engines"]:
         yield _engines(plan)
     if plan["jobs"]:
@@ -63,10 +72,6 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
         for one in plan["repository"]["files"]:
             _row(files, one["path"], one["bytes"], one["sha256"][:16])
         yield files
-    for server in plan["servers"]:
-        yield _server(server)
-    if plan["service"]:
-        yield _services(plan)
 
 
 def _devices(plan: Json) -> Table:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from unit.offline.test_plan import DRAFT_TARGET, SAMPLES, run
+from golden.cases import SAMPLES
+from unit.offline.test_plan import DRAFT_TARGET, run
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("sample", SAMPLES.values(), ids=lambda p: p.stem)
 def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run("render", "-f", sample, "-o", out).exit_code == 0
