@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -36,7 +37,6 @@ ODD = {
 }
 # Each field with a value it takes.
 STRICT = {
-    "metadata.name": "everything",
     "spec.runtime.version": "0.19.0",
     "spec.runtime.image": "registry.example.com/server:1",
     "spec.gpu.product": "NVIDIA-L4",
@@ -97,6 +97,8 @@ def resources() -> Iterator[Resources]:
 def with_text(field: str, text: str) -> Object:
     """The resource of every field, with one of them replaced."""
     body: Object = copy.deepcopy(yaml.safe_load(EVERYTHING.read_text()))
+    # They would have to name the same product as `gpu.product`.
+    del body["spec"]["build"]["nodeSelector"], body["spec"]["serving"]["nodeSelector"]
     *parents, last = field.split(".")
     if field.startswith(f"{SOURCE}."):
         kind = field.split(".")[3]
@@ -106,6 +108,14 @@ def with_text(field: str, text: str) -> Object:
         place = place.setdefault(part, {"name": "secret"} if part.endswith("Ref") else {})
     place[last] = text
     return body
+
+
+def inside(body: Object, field: str) -> Any:
+    """What stands at a field."""
+    place: Any = body
+    for part in field.split("."):
+        place = place[part]
+    return place
 
 
 def refusals(resources: Resources, body: Object) -> set[str]:
@@ -130,6 +140,13 @@ def test_strict_text_is_refused_at_its_field(
     assert refusals(resources, with_text(field, value + text)) == {field}
 
 
+@pytest.mark.parametrize("text", (HARMFUL | ODD).values(), ids=(HARMFUL | ODD).keys())
+def test_name_is_refused(text: str, resources: Resources) -> None:
+    assert refusals(resources, with_text("metadata.name", "everything" + text)) >= {
+        "metadata.name"
+    }
+
+
 @pytest.mark.parametrize(("field", "value"), FREE.items())
 @pytest.mark.parametrize("text", HARMFUL.values(), ids=HARMFUL.keys())
 def test_free_text_stays_short_and_on_one_line(
@@ -149,10 +166,7 @@ def test_free_text_is_kept_as_written_or_refused(
     if text == ODD["climb"] and field.endswith("path"):
         assert refusals(resources, body) == {field}
         return
-    stored = resources.create(body, dry_run=True)
-    for part in field.split("."):
-        stored = stored[part]
-    assert stored == value + text
+    assert inside(resources.create(body, dry_run=True), field) == value + text
 
 
 @pytest.mark.parametrize("field", MAPS)
@@ -161,8 +175,6 @@ def test_names_of_flags_and_parameters_are_names(
     field: str, text: str, resources: Resources
 ) -> None:
     body = with_text(f"{field}.multi_block_mode", "true")
-    place = body
-    for part in field.split("."):
-        place = place[part]
+    place = inside(body, field)
     place["multi_block_mode" + text] = place.pop("multi_block_mode")
     assert refusals(resources, body) == {field}

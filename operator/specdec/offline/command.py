@@ -32,7 +32,8 @@ Checkpoints = Annotated[
         "--checkpoint",
         metavar="ROLE=DIR",
         help="Local folder of a source (target, draft, heads, target-engine, draft-engine): "
-        "looked at as the fetch Job would, so that compatibility and engine keys are real.",
+        "looked at as the fetch Job would, so that compatibility and engine keys are real. A "
+        "config.json in place of DIR is enough for the memory plan.",
     ),
 ]
 

@@ -21,6 +21,7 @@ from specdec.desired.pod import GPU
 from specdec.jobs import inspection, volume
 from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
+from specdec.offline import configuration
 from specdec.offline.resource import InputError
 from specdec.offline.world import World
 from specdec.stages.stage import Images
@@ -102,7 +103,8 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
     Args:
         body: the resource as `resource.read` gives it.
         images: the release's images, as the operator's Deployment names them.
-        checkpoints: local folders by role, to be looked at as the fetch Job would.
+        checkpoints: local folders by role, to be looked at as the fetch Job would; or a
+            config.json, which tells sizes and nothing else.
 
     Raises:
         InputError: a checkpoint is given for a model that the resource has not.
@@ -131,7 +133,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         objects=tuple(world.ever_applied.values()),
         files=repository(world.ever_applied),
         status=world.cr["status"],
-        checkpoints={r: str(given[r]) if r in given else LATER for r in sources},
+        checkpoints={r: _basis(given.get(r)) for r in sources},
         volume=claim,
     )
 
@@ -152,13 +154,19 @@ def _final(condition: Mapping[str, Any]) -> bool:
     return condition["reason"] not in ("Suspended", "NotDeployed")
 
 
+def _basis(given: Path | None) -> str:
+    """A folder; nobody has a digest of what only a configuration tells of."""
+    return str(given) if given is not None and not given.is_file() else LATER
+
+
 def _fetched(role: str, source: Source, given: Mapping[str, Path]) -> Json:
     """What the fetch Job would say of a source: of its folder, or a placeholder."""
     folder = given.get(role)
-    if folder is None:
+    if folder is None or folder.is_file():
         # Equal sources give equal placeholders, so that two plans can be compared.
         digest = names.digest({"placeholder": source.model_dump()})
-        return {"digest": digest, "revision": "", "bytes": 0, "facts": {}}
+        facts = configuration.facts(folder) if folder else {}
+        return {"digest": digest, "revision": "", "bytes": 0, "facts": facts}
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is no folder: name a checkpoint's folder")
     try:

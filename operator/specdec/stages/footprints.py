@@ -69,7 +69,10 @@ def _engine(
 
 
 def _sizes(checkpoint: Checkpoint) -> Sizes | None:
-    """The numbers of a checkpoint; None where its configuration is not known."""
+    """The numbers of a checkpoint; None where its configuration is not known.
+
+    Without files a dense model's parameters follow from its configuration, a mixture's do not.
+    """
     facts = checkpoint.facts
     if any(not facts.get(name) for name in _NEEDED):
         return None
@@ -79,7 +82,11 @@ def _sizes(checkpoint: Checkpoint) -> Sizes | None:
     intermediate = int(facts.get("intermediateSize") or _WIDEST * hidden)
     attention = 2 * hidden * head_dim * (heads + kv_heads)
     dense = layers * (attention + 3 * hidden * intermediate) + vocab * hidden
-    parameters = _parameters(checkpoint) or dense + vocab * hidden
+    known = _parameters(checkpoint)
+    tied = _tied(facts, known, dense, vocab * hidden)
+    experts = _experts(facts)
+    if not known and (experts > 1 or not facts.get("intermediateSize")):
+        return None
     return Sizes(
         vocab=vocab,
         hidden=hidden,
@@ -88,9 +95,9 @@ def _sizes(checkpoint: Checkpoint) -> Sizes | None:
         kv_heads=kv_heads,
         head_dim=head_dim,
         intermediate=intermediate,
-        parameters=parameters,
-        tied=_tied(facts, parameters, dense, vocab * hidden),
-        experts_per_token=_experts(facts),
+        parameters=known or dense + (0 if tied else vocab * hidden),
+        tied=tied,
+        experts_per_token=experts,
     )
 
 
@@ -101,12 +108,13 @@ def _parameters(checkpoint: Checkpoint) -> int:
 
 
 def _tied(facts: Mapping[str, Any], parameters: int, dense: int, embedding: int) -> bool:
-    """Whether the files hold one matrix for both ends, as small models do."""
-    told = facts.get("tieEmbeddings")
-    if told is not None:
-        return bool(told)
-    known = bool(facts.get("intermediateSize"))
-    return known and abs(parameters - dense) < embedding // 2
+    """Whether the files hold one matrix for both ends, as small models do.
+
+    A configuration that does not say so may leave it to its class, so the count decides.
+    """
+    countable = bool(parameters and facts.get("intermediateSize"))
+    by_count = countable and abs(parameters - dense) < embedding // 2
+    return facts.get("tieEmbeddings") is True or by_count
 
 
 def _experts(facts: Mapping[str, Any]) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from specdec.stages.footprints import footprints
+from specdec.stages.stage import Checkpoint
 from specdec.triton.footprint import Footprint
 from unit.stages.public import alone, checkpoint, models, pair, spec
 
@@ -128,6 +129,22 @@ def test_experts_all_count_and_two_work() -> None:
     assert experts.parts["Weights"] > 6 * dense.parts["Weights"]
     assert dense.parts["Activations"] < experts.parts["Activations"]
     assert experts.parts["Activations"] < 2 * dense.parts["Activations"]
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.1-70b", "vicuna-13b", "llama-3.2-1b"])
+def test_a_dense_model_without_files_is_computed(name: str) -> None:
+    row = models()[name]
+    bare = Checkpoint("target", "0" * 64, "", 0, row["config"])
+
+    found = footprints(alone("NVIDIA-H200", spec()), {"target": bare})["target"]
+
+    assert found.parts["Weights"] / GIB == pytest.approx(row["weightsGiB"], abs=0.01)
+
+
+def test_a_mixture_without_files_is_not_guessed() -> None:
+    bare = Checkpoint("target", "0" * 64, "", 0, models()["mixtral-8x7b"]["config"])
+
+    assert footprints(alone("NVIDIA-H200", spec()), {"target": bare}) == {}
 
 
 def test_a_model_without_facts_is_left_out() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from golden.world import IMAGES, NOW, World, resource
 from specdec.api.conditions import BLOCKED, FAILED, PROGRESS, Condition, Type
-from specdec.api.model import Backend, SpeculativeModel
+from specdec.api.model import Backend, Placement, SpeculativeModel
 from specdec.observed import Observed
 from specdec.stages import backends, ready
 from specdec.stages.memory import memory
@@ -15,7 +15,7 @@ from specdec.triton.ranks import Layout, RankPlan, Split, plan
 from unit.stages.public import alone, checkpoint, pair, spec
 
 
-class Ranks(backends.Reference):
+class Ranks:
     """A backend on GPUs, as far as the memory plan asks one."""
 
     def ranks(self, model: SpeculativeModel) -> RankPlan:
@@ -24,13 +24,14 @@ class Ranks(backends.Reference):
             for role, one in model.models.items()
         }
         block = model.spec.speculation.draft_target
-        placed = {"placement": block.placement, "topology": block.topology} if block else {}
-        return plan(Layout(splits["target"], splits.get("draft"), **placed))
+        placement = block.placement if block else Placement.SHARED
+        return plan(Layout(splits["target"], splits.get("draft"), placement=placement))
 
 
 @pytest.fixture(autouse=True)
 def _tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backends._STRATEGIES, Backend.TENSORRT, Ranks())
+    ranks: Any = Ranks()
+    monkeypatch.setitem(backends._STRATEGIES, Backend.TENSORRT, ranks)
 
 
 def outcome(model: SpeculativeModel, **checkpoints: str) -> Outcome:
@@ -161,8 +162,8 @@ def test_a_refusal_has_the_numbers_and_the_mend() -> None:
 
 
 def test_a_cache_too_small_says_how_small() -> None:
-    limits = {"limits": {"maxBatchSize": 1, "maxInputLen": 100_000, "maxSeqLen": 131_072}}
-    found = outcome(alone(A10, spec(**limits)), target="llama-3.1-8b")
+    limits = {"maxBatchSize": 1, "maxInputLen": 100_000, "maxSeqLen": 131_072}
+    found = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
 
     assert found.conditions[0].reason == NOT
     assert "longest sequence has 131072" in found.conditions[0].message
@@ -178,8 +179,8 @@ def test_fixed_budgets_too_large_are_named() -> None:
 
 
 def test_too_few_slots_are_said_with_numbers() -> None:
-    limits = {"limits": {"maxBatchSize": 64, "maxInputLen": 1024, "maxSeqLen": 2048}}
-    found = outcome(alone(A10, spec(**limits)), target="llama-3.1-8b")
+    limits = {"maxBatchSize": 64, "maxInputLen": 1024, "maxSeqLen": 2048}
+    found = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
 
     (condition,) = found.conditions
     assert (condition.status, condition.reason) == ("True", TIGHT)
