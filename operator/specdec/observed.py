@@ -25,6 +25,7 @@ class Observed:
     """What the API server said, live; `None` or absent means it does not exist.
 
     `deployments` is by the role whose server it is, every other mapping by name.
+    `logs` holds the last lines of running build and fetch pods, by pod name.
     """
 
     now: datetime
@@ -34,6 +35,7 @@ class Observed:
     config_maps: Mapping[str, Object] = field(default_factory=dict)
     deployments: Mapping[str, Object] = field(default_factory=dict)
     services: Mapping[str, Object] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -150,3 +151,16 @@ def test_what_a_killed_builder_left_of_a_step_is_removed(tmp_path: Path) -> None
     shutil.copytree(tmp_path / "base", tmp_path / "engines/.k1.work/convert.old.part")
     assert "engine" in image.build(image.plan())[0]
     assert image.left() == ["k1"]
+
+
+def test_work_that_nobody_goes_on_with_is_removed_after_a_day(tmp_path: Path) -> None:
+    image = Image(tmp_path)
+    engines = tmp_path / "engines"
+    for name in ("old", "held", "young"):
+        (engines / f".{name}.work").mkdir(parents=True)
+        if name != "young":
+            os.utime(engines / f".{name}.work", (0, 0))
+    with (engines / ".held.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "engine" in image.build(image.plan())[0]
+    assert image.left() == [".held.lock", ".held.work", ".young.work", "k1"]

@@ -28,6 +28,9 @@ from tensorrt_run import Meter, run
 from tensorrt_steps import Step, steps
 from tensorrt_verify import verify
 
+# Seconds after which work that nobody goes on with is removed: converted weights are large, and
+# a spec that changed in the middle of a build leaves a key that nobody wants any more.
+_KEPT = 24 * 3600.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
@@ -50,7 +53,7 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
                 _produce(plan, work)
     manifest = complete(plan.output)
     if manifest is None:
-        raise BuildError("EngineMissing", f"engine {plan.key} vanished while it was put in place")
+        raise BuildError("BuildFailed", f"engine {plan.key} vanished while it was put in place")
     say("done", 100, f"engine {plan.key} is complete")
     config = _json(plan.output / "config.json")
     return summary(
@@ -135,6 +138,7 @@ def _workplace(plan: Plan) -> Iterator[Path]:
     try:
         work = beside / f".{plan.output.name}.work"
         work.mkdir(exist_ok=True)
+        _sweep(beside, work)
         yield work
         shutil.rmtree(work, ignore_errors=True)
         (beside / f".{plan.output.name}.lock").unlink(missing_ok=True)
@@ -161,6 +165,29 @@ def _lock(path: Path) -> int:
             os.close(lock)
             raise
         os.close(lock)
+
+
+def _sweep(beside: Path, own: Path) -> None:
+    """Remove the work of builds that ended long ago, unless somebody holds their lock."""
+    for work in beside.glob(".*.work"):
+        if work == own:
+            continue
+        path = work.with_suffix(".lock")
+        try:
+            if time.time() - work.stat().st_mtime < _KEPT:
+                continue
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # somebody else swept it
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(lock)
 
 
 def _json(path: Path) -> dict[str, Any]:
