@@ -1,5 +1,6 @@
 """Checkpoints from object stores: S3 and what speaks its protocol, Google Cloud Storage."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from specdec.jobs.remote import BrokenError, Listing, RemoteFile
 from specdec.jobs.result import JobError
 
 _BLOCK = 4 << 20
+# Of a listing the library tells the status in its text only.
+_STATUS = re.compile(r"status code: (\d{3})")
 _RETRY: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
@@ -76,29 +79,34 @@ class Bucket:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say in one sentence what the library says in classes."""
+        """Say in one sentence what the library says in classes and in text."""
         try:
             yield
-        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise JobError(
-                "AuthFailed",
-                f"the store refused {self.where}: give {self.secret} credentials that may list "
-                "and read it",
-            ) from error
-        except (exceptions.NotFoundError, exceptions.InvalidPathError) as error:
-            raise JobError(
-                "SourceNotFound", f"{self.where} does not exist: correct bucket and prefix"
-            ) from error
         except exceptions.PreconditionError as error:
             raise remote.unreachable(self.where, "a file changed meanwhile") from error
         except exceptions.BaseError as error:
-            text = _short(error)
-            if "redirect without LOCATION" in str(error):
-                raise JobError(
-                    "SourceNotFound",
-                    f"{self.where} lies in another region: set s3.region to the bucket's",
-                ) from error
-            raise remote.unreachable(self.where, text) from error
+            raise self._problem(error) from error
+
+    def _problem(self, error: exceptions.BaseError) -> JobError:
+        status = _STATUS.search(str(error))
+        refused = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+        missing = (exceptions.NotFoundError, exceptions.InvalidPathError)
+        if isinstance(error, refused) or (status and status[1] in ("401", "403")):
+            return JobError(
+                "AuthFailed",
+                f"the store refused {self.where}: give {self.secret} credentials that may list "
+                "and read it",
+            )
+        if isinstance(error, missing) or (status and status[1] == "404"):
+            return JobError(
+                "SourceNotFound", f"{self.where} does not exist: correct bucket and prefix"
+            )
+        if "redirect without LOCATION" in str(error):
+            return JobError(
+                "SourceNotFound",
+                f"{self.where} lies in another region: set s3.region to the bucket's",
+            )
+        return remote.unreachable(self.where, _short(error))
 
 
 def s3(role: str, source: Mapping[str, Any], secrets: Mapping[str, str]) -> Bucket:

@@ -20,6 +20,7 @@ from specdec.api import names
 from specdec.jobs import result, sources, volume
 from specdec.jobs.inspection import inspect
 from specdec.jobs.kind import Kind
+from specdec.jobs.remote import Listing, Remote
 from specdec.jobs.result import JobError, progress
 
 _ENGINES_TOLD = 60
@@ -82,25 +83,33 @@ def _model(role: str, source: Mapping[str, Any], checkpoints: Path, mounts: Path
 
 
 def _from_remote(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fetched:
-    where, kind = sources.remote(role, source), Kind.of(role)
-    listing = where.resolve()
-    # Without a name of its own, the same files under two roles are two things.
-    own = [] if kind is Kind.CHECKPOINT else [kind.name]
-    key = names.digest([*listing.identity, *own])[:32]
-    with volume.locked(checkpoints / f".lock-{key}"):
-        index = checkpoints / f".index-{key}.json"
-        known = _indexed(index, checkpoints)
-        if known is not None:
-            progress("download", 100, f"{role} is on the volume already")
-            return _seen(known, listing.revision, kind)
-        scratch = checkpoints / f".download-{key}"
-        scratch.mkdir(exist_ok=True)
-        arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
-        volume.require_space(checkpoints, listing.bytes - arrived)
-        where.download(listing, scratch)
-        fetched = _settle(scratch, checkpoints, listing.revision, role)
-        _write(index, json.dumps({"digest": fetched.digest}))
-        return fetched
+    with sources.remote(role, source) as where:
+        listing = where.resolve()
+        # Without a name of its own, the same files under two roles are two things.
+        kind = Kind.of(role)
+        own = [] if kind is Kind.CHECKPOINT else [kind.name]
+        key = names.digest([*listing.identity, *own])[:32]
+        with volume.locked(checkpoints / f".lock-{key}"):
+            index = checkpoints / f".index-{key}.json"
+            known = _indexed(index, checkpoints)
+            if known is not None:
+                progress("download", 100, f"{role} is on the volume already")
+                return _seen(known, listing.revision, kind)
+            scratch = checkpoints / f".download-{key}"
+            _download(where, listing, scratch)
+            fetched = _settle(scratch, checkpoints, listing.revision, role)
+            _write(index, json.dumps({"digest": fetched.digest}))
+            return fetched
+
+
+def _download(where: Remote, listing: Listing, scratch: Path) -> None:
+    scratch.mkdir(exist_ok=True)
+    for half in scratch.rglob("*.incomplete"):
+        # The hub's client names these by process: nothing can go on with a killed one's.
+        half.unlink()
+    arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
+    volume.require_space(scratch, listing.bytes - arrived)
+    where.download(listing, scratch)
 
 
 def _from_claim(role: str, source: Mapping[str, Any], checkpoints: Path, mount: Path) -> Fetched:

@@ -63,9 +63,6 @@ class Repository:
         Raises:
             JobError: the hub refused or the connection broke; what has arrived stays.
         """
-        for half in folder.rglob("*.incomplete"):
-            # The hub's client names these by process: nothing can go on with a killed one's.
-            half.unlink()
         with remote.reporting(folder, listing.bytes, self.role), _explained(self):
             snapshot_download(
                 self.repo,

@@ -1,7 +1,7 @@
 """Model versions of the NGC catalogue."""
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,8 @@ class Version:
         return RemoteFile(name, size, name)
 
 
-def version(role: str, source: Mapping[str, Any], key: str) -> Version:
+@contextmanager
+def version(role: str, source: Mapping[str, Any], key: str) -> Iterator[Version]:
     """The version that `org/team/model:version` or `org/model:version` names.
 
     Raises:
@@ -136,5 +137,6 @@ def version(role: str, source: Mapping[str, Any], key: str) -> Version:
     groups = [f"group/ngc:{'/'.join(parts[:n])}" for n in range(1, len(parts))]
     auth = _KeyAuth(key, str(source.get("endpoint") or _TOKENS).rstrip("/"), groups)
     words = f"the Secret of the {role}'s ngc.authSecretRef"
-    server = Web(web.client(auth if key else None), f"{resource} of the {role}", words)
-    return Version(server, base, resource, role, Kind.of(role))
+    with web.client(auth if key else None) as client:
+        server = Web(client, f"{resource} of the {role}", words)
+        yield Version(server, base, resource, role, Kind.of(role))

@@ -7,7 +7,7 @@ archives; of those the files at the top or in `models/` count.
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ def _chosen(manifests: list[Mapping[str, Any]], where: str) -> str:
     return str(manifests[0]["digest"])
 
 
-def artifact(role: str, source: Mapping[str, Any], config: str) -> Artifact:
+@contextmanager
+def artifact(role: str, source: Mapping[str, Any], config: str) -> Iterator[Artifact]:
     """The artifact of `registry/repository:tag` or `@sha256:...`.
 
     `config` is a docker configuration in JSON with the registry's login, or empty.
@@ -131,4 +132,5 @@ def artifact(role: str, source: Mapping[str, Any], config: str) -> Artifact:
     words = f"the Secret of the {role}'s oci.pullSecretRef"
     auth = RegistryAuth(login(config, reference.registry, words), reference.scheme)
     where = f"{source['reference']} of the {role}"
-    return Artifact(Web(web.client(auth), where, words), reference, role, Kind.of(role))
+    with web.client(auth) as client:
+        yield Artifact(Web(client, where, words), reference, role, Kind.of(role))

@@ -125,7 +125,7 @@ class RegistryAuth(httpx.Auth):
         realm = httpx.URL(challenge.get("realm", ""))
         if realm.scheme != "https" and self._scheme == "https":
             raise httpx.RequestError("the registry sends logins to a server without TLS")
-        params = {k: challenge[k] for k in ("service", "scope") if k in challenge}
+        params = {key: value for key, value in challenge.items() if key in ("service", "scope")}
         request = httpx.Request("GET", realm.copy_merge_params(params))
         if self._login:
             request.headers["Authorization"] = self._basic()

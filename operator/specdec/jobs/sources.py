@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from specdec.api import names
@@ -10,7 +11,7 @@ from specdec.jobs.kind import Kind
 from specdec.jobs.remote import Remote
 
 
-def remote(role: str, source: Mapping[str, Any]) -> Remote:
+def remote(role: str, source: Mapping[str, Any]) -> AbstractContextManager[Remote]:
     """The source of a role behind a network.
 
     What a kind needs is imported when it is wanted: most Jobs need one of them.
@@ -20,7 +21,7 @@ def remote(role: str, source: Mapping[str, Any]) -> Remote:
     """
     ((kind, where),) = source.items()
     if kind == "huggingFace":
-        return _hub(role, where)
+        return nullcontext(_hub(role, where))
     if kind == "oci":
         from specdec.jobs import oci
 
@@ -32,9 +33,9 @@ def remote(role: str, source: Mapping[str, Any]) -> Remote:
     from specdec.jobs import buckets
 
     if kind == "gcs":
-        return buckets.gcs(role, where, _secret("GCS_KEY", role))
+        return nullcontext(buckets.gcs(role, where, _secret("GCS_KEY", role)))
     parts = {name: _secret(f"S3_{name.upper()}", role) for name in ("access", "secret", "session")}
-    return buckets.s3(role, where, parts)
+    return nullcontext(buckets.s3(role, where, parts))
 
 
 def _hub(role: str, source: Mapping[str, Any]) -> hub.Repository:

@@ -12,7 +12,6 @@ from specdec.jobs.remote import BrokenError
 from specdec.jobs.result import JobError
 
 _TIMEOUT = httpx.Timeout(60.0, connect=20.0)
-_BLOCK = 1 << 20
 # Answers that are small by nature; a larger one is no answer to our question.
 _ANSWER_BYTES = 8 << 20
 
@@ -35,7 +34,7 @@ class Web:
             with self.client.stream("GET", url, headers=headers) as response:
                 self._refuse(response)
                 body = bytearray()
-                for block in response.iter_bytes(_BLOCK):
+                for block in response.iter_bytes():
                     body += block
                     if len(body) > _ANSWER_BYTES:
                         raise remote.unreachable(self.where, "the server's answer has no end")
@@ -61,8 +60,9 @@ class Web:
         try:
             with self.client.stream("GET", url, headers=headers) as response:
                 self._refuse(response)
+                # Blocks as they come: larger ones would lose what came before a break.
                 skip = offset if response.status_code == httpx.codes.OK else 0
-                yield _after(response.iter_raw(_BLOCK), skip)
+                yield _after(response.iter_raw(), skip)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise BrokenError(_words(error)) from error
 
