@@ -27,6 +27,12 @@ SCRIPTS = {
         "qwen/convert_checkpoint.py": "convert",
         "redrafter/convert_checkpoint.py": "convert-redrafter",
     },
+    "0.19.0": COMMON
+    | {
+        "models/core/llama/convert_checkpoint.py": "convert",
+        "models/core/qwen/convert_checkpoint.py": "convert",
+        "redrafter/convert_checkpoint.py": "convert-redrafter",
+    },
     "1.2.1": COMMON
     | {
         "models/core/llama/convert_checkpoint.py": "convert",

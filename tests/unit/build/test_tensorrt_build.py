@@ -43,7 +43,7 @@ def planned(image: Image, method: str, **changes: Any) -> dict[str, Any]:
     return image.plan(**{**block, **heads, **changes})
 
 
-@pytest.mark.parametrize("version", ["0.18.0", "1.2.1"])
+@pytest.mark.parametrize("version", ["0.18.0", "0.19.0", "1.2.1"])
 @pytest.mark.parametrize(("method", "dtype"), [*itertools.product(METHODS, ("auto", "float16"))])
 def test_every_method_builds(version: str, method: str, dtype: str, tmp_path: Path) -> None:
     image = Image(tmp_path, version)

@@ -8,12 +8,12 @@ import pytest
 from typing_extensions import override
 
 from golden.world import World, ended, fetched, resource
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import Backend, SpeculativeModel
 from specdec.desired import engine as desired
 from specdec.desired.engine import Needs, needs
 from specdec.desired.pod import Volume
 from specdec.stages import backends, progress
-from specdec.stages.backends import Reference
+from specdec.stages.backends.reference import Reference
 from specdec.stages.stage import Checkpoint, Engine, Facts
 
 GIB = 1 << 30
@@ -119,8 +119,7 @@ class Prebuilt(Reference):
 
 
 def test_a_prebuilt_engine_gets_no_job() -> None:
-    prebuilt = {next(iter(backends._STRATEGIES)): Prebuilt()}
-    with patch.object(backends, "_STRATEGIES", prebuilt):
+    with patch.dict(backends._STRATEGIES, {Backend.REFERENCE: Prebuilt()}):
         world = building()
     (entry,) = world.cr["status"]["engines"]
     assert world.named("engine") == []
