@@ -9,9 +9,11 @@ from typer.testing import CliRunner
 
 from golden.world import resource
 from specdec.command import app
-from specdec.offline import configuration, tables
+from specdec.offline import configuration
 from specdec.offline.resource import InputError
 
+SAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "samples"
+SHARED = SAMPLES / "tensorrt-draft-target-shared.yaml"
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
     "vocab_size": 128256,
@@ -84,35 +86,40 @@ def test_a_config_json_compares_vocabularies_and_has_no_digest(tmp_path: Path) -
     assert "VocabSizeMismatch" in other.stderr
 
 
-def test_the_table_has_every_gpu_and_cache(capsys: pytest.CaptureFixture[str]) -> None:
-    devices = [
-        {
-            "device": f"target+draft:{number}",
-            "gpuMiB": 81559,
-            "usedMiB": 40000 + number,
-            "percent": 50,
-            "parts": {"targetWeights": 35000, "draftKvCache": 512 + number},
-        }
-        for number in range(2)
+def test_the_table_has_every_gpu_and_cache(tmp_path: Path) -> None:
+    given = written(tmp_path, json.dumps(LLAMA_8B))
+    sizes = [part for role in ("target", "draft") for part in ("--checkpoint", f"{role}={given}")]
+
+    shown = CliRunner().invoke(app, ["plan", "-f", str(SHARED), *sizes])
+
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    gpus = {line[0]: line[1] for line in lines if line and ":" in line[0] and line[2:3] == ["MiB"]}
+    assert gpus == {"target+draft:0": "81559"} | {f"target:{i}": "81559" for i in (1, 2, 3)}
+    # 14.96 GiB without the norms, on the one GPU of the draft.
+    assert "draftWeights 15316" in " ".join(shown.stdout.split())
+    assert [line[-2:] for line in lines if line[:4] == ["cache", "of", "the", "draft"]] == [
+        ["131072", "tokens"]
     ]
-    memory = {"devices": devices, "kvTokens": {"target": 16384, "draft": 8192}, "message": "m"}
-    chosen = dict.fromkeys(
-        ("backend", "version", "image", "method", "draftTokens", "maxDraftTokens"), "x"
+
+
+def test_memory_is_not_known_without_sizes() -> None:
+    shown = CliRunner().invoke(app, ["plan", "-f", str(SHARED), "--json"])
+
+    stages = {one["type"]: one for one in json.loads(shown.stdout)["stages"]}
+    assert stages["MemoryFits"]["reason"] == "UnknownSize"
+    assert "target and draft" in stages["MemoryFits"]["message"]
+
+
+def test_a_plan_that_does_not_fit_is_refused_with_numbers(tmp_path: Path) -> None:
+    given = written(tmp_path, json.dumps(LLAMA_8B | {"num_hidden_layers": 800}))
+
+    shown = CliRunner().invoke(
+        app,
+        ["plan", "-f", str(SHARED)]
+        + [part for role in ("target", "draft") for part in ("--checkpoint", f"{role}={given}")],
     )
-    plan = {
-        "resource": {"name": "pair", "namespace": "demo"},
-        "stages": [],
-        "plan": {**chosen, "devices": {}, "gpusPerPod": 2, "memory": memory},
-        **dict.fromkeys(("engines", "jobs", "checkpoints"), ()),
-        "repository": {"files": []},
-        "server": {},
-    }
 
-    tables.show(plan)
-
-    shown = capsys.readouterr().out
-    assert "target+draft:1" in shown
-    assert "40001 MiB (50 %)" in shown
-    assert "targetWeights 35000, draftKvCache 513" in shown
-    assert "cache of the draft" in shown
-    assert "8192 tokens" in shown
+    assert shown.exit_code == 1
+    assert "InsufficientGpuMemory" in shown.stderr
+    assert "81559 MiB" in shown.stderr
