@@ -75,19 +75,27 @@ def test_every_pod_is_restricted(case: str) -> None:
     """The rules of the restricted profile, read from the files a reviewer reads."""
     pods = 0
     for path in (HERE / case / "expected").glob("*.yaml"):
-        template = yaml.safe_load(path.read_text()).get("spec", {}).get("template")
-        if template is None:
-            continue
-        pods += 1
-        pod = template["spec"]
-        assert pod["automountServiceAccountToken"] is False
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["runAsUser"] == 10001
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
-            security = container["securityContext"]
-            assert security["allowPrivilegeEscalation"] is False
-            assert security["capabilities"] == {"drop": ["ALL"]}
-            assert security["readOnlyRootFilesystem"] is True
-            assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+        for template in templates(yaml.safe_load(path.read_text("utf-8")).get("spec", {})):
+            pods += 1
+            require_restricted(template["spec"])
     assert pods >= 4
+
+
+def templates(spec: Any) -> list[Any]:
+    """Pod templates of a Job, a Deployment or a group."""
+    group = spec.get("leaderWorkerTemplate", {})
+    found = (spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate"))
+    return [one for one in found if one is not None]
+
+
+def require_restricted(pod: Any) -> None:
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 10001
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert security["readOnlyRootFilesystem"] is True
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"

@@ -137,6 +137,22 @@ def test_each_of_two_servers_has_its_own_command() -> None:
     assert plan["plan"]["devices"] == {"target": FOUR, "draft": [0]}
 
 
+def test_a_group_spreads_its_ranks_over_two_pods() -> None:
+    plan = told("-f", SAMPLES["tensorrt-405b-two-nodes"])
+    (server,) = plan["servers"]
+    assert (server["kind"], server["replicas"]) == ("LeaderWorkerSet", 1)
+    assert (server["podsPerReplica"], server["gpusPerPod"]) == (2, 8)
+    assert (plan["plan"]["launch"], plan["plan"]["worldSize"]) == ("Leader", 16)
+    assert plan["plan"]["devices"] == {"target": list(range(8))}
+    hosts = [context[context.index("--host") + 1] for context in contexts(server["command"])]
+    assert len(hosts) == 16
+    # The first eight ranks are the leader's own, the others those of the one worker.
+    assert [len(set(half)) for half in (hosts[:8], hosts[8:])] == [1, 1]
+    assert hosts[0] != hosts[8]
+    (build,) = [job for job in plan["jobs"] if job["component"] == "engine"]
+    assert build["gpus"] <= server["gpusPerPod"]
+
+
 @pytest.mark.parametrize("sample", ENGINES)
 def test_builds_are_planned_for_the_product(sample: str) -> None:
     plan = told("-f", SAMPLES[sample])
