@@ -45,10 +45,6 @@ class Support:
         first = self.methods.get(method)
         return first is not None and at_least(version, first)
 
-    def builds(self, method: str) -> tuple[str, ...]:
-        """The architectures of targets that a method is built for."""
-        return self.method_architectures.get(method, self.architectures)
-
 
 @cache
 def matrix() -> dict[Backend, Support]:

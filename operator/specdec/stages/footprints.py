@@ -21,6 +21,9 @@ _WIDEST = 4
 # Experts that a token passes where the configuration's number is not among the facts.
 _EXPERTS = 2
 _NEEDED = ("vocabSize", "hiddenSize", "layers", "heads")
+_MORE = ("kvHeads", "headDim", "intermediateSize", "expertsPerToken")
+# No model's number comes near; a damaged configuration must not reach arithmetic.
+_MOST = 10**8
 
 
 def footprints(
@@ -75,6 +78,8 @@ def _sizes(checkpoint: Checkpoint) -> Sizes | None:
     """
     facts = checkpoint.facts
     if any(not facts.get(name) for name in _NEEDED):
+        return None
+    if any(int(facts.get(name) or 0) > _MOST for name in (*_NEEDED, *_MORE)):
         return None
     vocab, hidden, layers, heads = (int(facts[name]) for name in _NEEDED)
     kv_heads = int(facts.get("kvHeads") or heads)

@@ -18,6 +18,9 @@ _SMALLER = (
     "raise parallelism.tensor, quantize the model, lower limits.maxNumTokens or "
     "limits.maxBatchSize, or choose a GPU product with more memory"
 )
+# Far above any GPU; what lies beyond would not pass the status' schema.
+_MOST_MIB = 1 << 50
+_MOST_PERCENT = 1_000_000
 
 
 def memory(context: Context) -> Outcome:
@@ -162,7 +165,7 @@ def _shown(made: MemoryPlan, message: str) -> dict[str, Any]:
             "device": device.name,
             "gpuMiB": device.total // MIB,
             "usedMiB": _sum(device.parts.values()),
-            "percent": device.percent,
+            "percent": min(device.percent, _MOST_PERCENT),
             "parts": {name: _mib(size) for name, size in device.parts.items()},
         }
         for device in made.devices
@@ -171,7 +174,7 @@ def _shown(made: MemoryPlan, message: str) -> dict[str, Any]:
 
 
 def _mib(size: int) -> int:
-    return math.ceil(size / MIB)
+    return min(math.ceil(size / MIB), _MOST_MIB)
 
 
 def _sum(sizes: Iterable[int]) -> int:

@@ -141,3 +141,27 @@ def test_a_claim_that_is_gone_stops_everything(phase: str | None) -> None:
     assert "mine" in world.condition("StorageReady")["message"]
     assert decision.apply == ()
     assert decision.requeue_after == 5
+
+
+def test_heads_of_another_size_never_get_an_engine_job() -> None:
+    cr = resource("None", gpu={"product": "NVIDIA-H100-80GB-HBM3"})
+    cr["spec"]["runtime"] = {"backend": "TensorRT"}
+    heads = {"s3": {"uri": "s3://bucket/heads", "credentialsSecretRef": {"name": "s"}}}
+    block = {"checkpoint": heads, "numLayers": 4}
+    cr["spec"]["speculation"] = {"method": "Eagle", "maxDraftTokens": 63, "eagle": block}
+    world = World(cr)
+    world.bind()
+    world.step()
+    told = fetched()
+    models = {"target": told["models"]["target"], "heads": {"digest": "c" * 64, "bytes": 9}}
+    models["heads"]["facts"] = {"method": "Eagle", "hiddenSize": 5120, "vocabSize": 1024}
+
+    world.finish(world.job("fetch"), {**told, "models": models})
+    world.step()
+
+    condition = world.condition("Compatible")
+    assert (condition["status"], condition["reason"]) == ("False", "HeadsHiddenSizeMismatch")
+    assert "hidden size 5120 and the target 256" in condition["message"]
+    assert findings(world, "heads") == [("HeadsHiddenSizeMismatch", "Enforce")]
+    assert world.condition("ModelsFetched")["message"].startswith("target and heads on")
+    assert world.named("engine") == []

@@ -1,6 +1,7 @@
 """MemoryFits: what the plan of two models means to a resource."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -215,6 +216,31 @@ def test_unknown_sizes_are_said_and_pass() -> None:
 
     assert judged(model, target="llama-3.1-8b") == ("Unknown", "UnknownSize")
     assert outcome(model, target="llama-3.1-8b").proceed
+
+
+def outcome_of(**facts: int) -> Outcome:
+    """Vicuna with other numbers in its configuration."""
+    known = checkpoint("target", "vicuna-7b")
+    damaged = replace(known, facts={**known.facts, **facts})
+    model = alone(A10, spec(kvCache={"maxTokens": 10**9}))
+    return memory(Context(model, Observed(NOW), IMAGES, Facts(checkpoints={"target": damaged})))
+
+
+def test_absurd_configurations_are_not_calculated_with() -> None:
+    found = outcome_of(layers=10**4000)
+
+    assert found.conditions[0].reason == "UnknownSize"
+
+
+def test_large_nonsense_still_passes_the_status_schema() -> None:
+    sizes = dict.fromkeys(("layers", "hiddenSize", "intermediateSize", "kvHeads"), 10**8)
+
+    found = outcome_of(**sizes)
+
+    assert found.conditions[0].reason == NOT
+    (device,) = found.status["plan"]["memory"]["devices"]
+    assert device["percent"] < 2**31
+    assert device["usedMiB"] < 2**63
 
 
 def test_a_cpu_backend_needs_no_plan() -> None:
