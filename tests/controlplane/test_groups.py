@@ -23,7 +23,7 @@ PODS = f"{names.MODEL}={NAME},{names.COMPONENT} in (server,worker)"
 
 @pytest.fixture(scope="module")
 def room(installed: ControlPlane) -> Iterator[ControlPlane]:
-    """Nodes for two groups: a new one comes before the old one goes."""
+    """Nodes for two groups."""
     nodes = [objects.gpu_node(f"group-{number}", Options()) for number in range(2)]
     installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(nodes))
     yield installed
@@ -149,7 +149,7 @@ def test_a_group_serves_scales_rests_and_is_freed(grouped: Lab) -> None:
     until(lambda: not left(), lambda: f"nothing left of {left()}", seconds=30)
 
 
-def test_a_new_repository_comes_before_the_old_group_goes(grouped: Lab) -> None:
+def test_a_new_repository_replaces_the_group(grouped: Lab) -> None:
     lab = grouped
     before = serve(lab)
     publish = lab.job("publish")

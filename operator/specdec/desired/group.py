@@ -52,7 +52,7 @@ def config_map(model: SpeculativeModel) -> dict[str, Any]:
 def leader_worker_set(
     model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
 ) -> dict[str, Any]:
-    """One group for each replica; new groups come before old ones go.
+    """One group for each replica, replaced one after the other.
 
     A pod that restarts takes its group along: the ranks of an MPI job end together.
     """
@@ -73,9 +73,11 @@ def leader_worker_set(
             "networkConfig": {"subdomainPolicy": "Shared"},
             "rolloutStrategy": {
                 "type": "RollingUpdate",
+                # The controller takes an only group's surge back at once and then waits for ever
+                # where none may be unavailable.
                 "rollingUpdateConfiguration": {
-                    "maxSurge": 1,
-                    "maxUnavailable": 0,
+                    "maxSurge": 0,
+                    "maxUnavailable": 1,
                     "partition": 0,
                 },
             },
