@@ -122,8 +122,8 @@ def _engines(plan: Json) -> Table:
 
 
 def _dtype(build: Json) -> str:
-    method = (build.get("quantization") or {}).get("method")
-    return f"{build['dtype']}, {method}" if method else str(build["dtype"])
+    method = (build.get("quantization") or {}).get("method", "None")
+    return str(build["dtype"]) if method == "None" else f"{build['dtype']}, {method}"
 
 
 def _server(server: Json) -> Table:

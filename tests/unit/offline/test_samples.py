@@ -167,6 +167,12 @@ def test_builds_are_planned_for_the_product(sample: str) -> None:
     assert all(job["gpus"] >= 1 and job["command"] for job in jobs)
 
 
+def test_a_table_names_the_quantization_where_there_is_one() -> None:
+    shown = run("plan", "-f", SAMPLES["tensorrt-fp8-one-gpu"]).stdout
+    assert shown.count("bfloat16, FP8") == 1
+    assert "bfloat16, None" not in shown
+
+
 HEADED = {"eagle", "medusa", "redrafter"}
 
 
