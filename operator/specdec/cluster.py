@@ -1,4 +1,4 @@
-"""The API server behind seven verbs; the only module that knows the Kubernetes client.
+"""The API server behind eight verbs; the only module that knows the Kubernetes client.
 
 Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
 is never taken on what was true a while ago.
@@ -33,9 +33,11 @@ PLURALS = {
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "ConfigMap"): "configmaps",
     ("v1", "Pod"): "pods",
+    ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",
     ("apps/v1", "Deployment"): "deployments",
     ("batch/v1", "Job"): "jobs",
+    (names.GROUP_API, names.GROUP_KIND): "leaderworkersets",
     ("events.k8s.io/v1", "Event"): "events",
 }
 
@@ -112,7 +114,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, log, apply, delete, apply_status and record_event on one API server."""
+    """Get, list, log, apply, create, delete, apply_status and record_event on one API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -174,6 +176,15 @@ class Cluster:
             field_manager=manager,
             force_conflicts=True,
         )
+
+    async def create(self, body: Mapping[str, Any]) -> bool:
+        """Make an object that is never read nor changed again; False when there is one."""
+        target = {key: value for key, value in identity(body).items() if key != "name"}
+        try:
+            await self._send("create", **target, body=body)
+        except Conflict:
+            return False
+        return True
 
     async def delete(self, target: Mapping[str, Any]) -> bool:
         """Delete an object as it was read, and in the background what it owns; False when gone.

@@ -25,11 +25,15 @@ MAY = [
     "list pods",
     "get pods/log",
     "create events.events.k8s.io",
+    "create secrets",
 ]
 MAY_NOT = [
     "get secrets",
     "list secrets",
     "watch secrets",
+    "patch secrets",
+    "update secrets",
+    "delete secrets",
     "update speculativemodels.specdec.dev",
     "patch speculativemodels.specdec.dev",
     "delete speculativemodels.specdec.dev",
@@ -37,6 +41,7 @@ MAY_NOT = [
     "create pods",
     "delete pods",
     "create pods/exec",
+    "get pods/exec",
     "list nodes",
     "create clusterroles.rbac.authorization.k8s.io",
     "impersonate serviceaccounts",

@@ -31,6 +31,7 @@ BLOCKED = frozenset(
         "CrashLoop",
         "FitsWithWarnings",
         "ImagePullFailed",
+        "LeaderWorkerSetMissing",
         "NetworkError",
         "OutOfMemory",
         "RolloutStuck",

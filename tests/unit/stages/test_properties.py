@@ -41,7 +41,7 @@ def happen(world: World, event: str) -> None:
         world.spec["target"]["limits"]["maxSeqLen"] = 812 - length
 
 
-@settings(deadline=None)
+@settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_whatever_happens_a_decision_is_sound(method: str, events: list[str]) -> None:
     world = World(resource(method))
@@ -61,7 +61,7 @@ def test_whatever_happens_a_decision_is_sound(method: str, events: list[str]) ->
         assert serving == all(c.status == "True" for c in decision.conditions[:-1])
 
 
-@settings(deadline=None)
+@settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_after_any_course_of_events_it_ends_serving(method: str, events: list[str]) -> None:
     world = World(resource(method))
@@ -75,7 +75,7 @@ def test_after_any_course_of_events_it_ends_serving(method: str, events: list[st
     assert world.condition("Ready")["status"] == "True"
 
 
-@settings(deadline=None)
+@settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_without_events_it_comes_to_rest(method: str, events: list[str]) -> None:
     world = World(resource(method))

@@ -55,6 +55,7 @@ class TensorRT:
                 topology=block.topology if block else Topology.SINGLE_SERVER,
                 placement=block.placement if block else Placement.SHARED,
                 fast_logits=block is not None and block.fast_logits,
+                nodes=model.spec.serving.nodes_per_replica,
             )
         )
 
