@@ -172,9 +172,9 @@ class Cluster:
 
     async def create(self, body: Mapping[str, Any]) -> bool:
         """Make an object that is never read nor changed again; False when there is one."""
-        target = {key: value for key, value in identity(body).items() if key != "name"}
+        place = (body["apiVersion"], body["kind"], body["metadata"]["namespace"])
         try:
-            await self._send("create", **target, body=body)
+            await self._send("create", *place, body=body)
         except Conflict:
             return False
         return True
@@ -207,9 +207,8 @@ class Cluster:
     async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
         """One event about a changed condition of a resource."""
         event = event_of(regarding, transition, datetime.now(UTC))
-        await self._send(
-            "create", "events.k8s.io/v1", "Event", event["metadata"]["namespace"], body=event
-        )
+        place = ("events.k8s.io/v1", "Event", event["metadata"]["namespace"])
+        await self._send("create", *place, body=event)
 
     async def _send(
         self,

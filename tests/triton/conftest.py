@@ -48,9 +48,9 @@ def executable() -> Path:
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Engines:
     folder = tmp_path_factory.mktemp("engines")
     return Engines(
-        target=_build(folder, "target", "target", mode="draft_tokens_external"),
-        draft=_build(folder, "draft", "draft", mode="none"),
-        lookahead=_build(folder, "lookahead", "target", mode="lookahead_decoding"),
+        target=build(folder, "target", "target", mode="draft_tokens_external"),
+        draft=build(folder, "draft", "draft", mode="none"),
+        lookahead=build(folder, "lookahead", "target", mode="lookahead_decoding"),
     )
 
 
@@ -132,7 +132,19 @@ def prompts() -> list[str]:
     return [str(json.loads(line)["prompt"]) for line in lines[:50]]
 
 
-def _build(folder: Path, name: str, role: str, *, mode: str) -> Path:
+def build(
+    folder: Path, name: str, role: str, *, mode: str, sizes: tuple[int, int, int] = (4, 3, 4)
+) -> Path:
+    """Build a Reference engine of the shipped pair below `folder`; `sizes` are lookahead's."""
+    window, ngram, verification = sizes
+    lookahead = {
+        "windowSize": window,
+        "ngramSize": ngram,
+        "verificationSetSize": verification,
+    }
+    drafts = max(
+        MAX_DRAFT_TOKENS * 2, max(ngram - 2, 0) + (window - 1 + verification) * (ngram - 1)
+    )
     plan = {
         "backend": "Reference",
         "role": role,
@@ -141,15 +153,13 @@ def _build(folder: Path, name: str, role: str, *, mode: str) -> Path:
         "key": name,
         "dtype": "auto",
         "limits": _LIMITS,
-        "maxDraftTokens": 0 if mode == "none" else MAX_DRAFT_TOKENS * 2,
+        "maxDraftTokens": 0 if mode == "none" else drafts,
         "speculativeDecodingMode": mode,
-        "lookahead": {"windowSize": 4, "ngramSize": 3, "verificationSetSize": 4},
+        "lookahead": lookahead if mode == "lookahead_decoding" else None,
         "tensorParallel": 1,
         "pipelineParallel": 1,
         "version": "0.19.0",
     }
-    if mode != "lookahead_decoding":
-        del plan["lookahead"]
     subprocess.run(
         [sys.executable, str(PAYLOAD / "build" / "build_engine.py"), "--plan", "-"],
         input=json.dumps(plan).encode(),

@@ -66,7 +66,7 @@ class World:
             self.config_maps,
             {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
             self.services,
-            self.group,
+            group=self.group,
         )
 
     def step(self) -> Decision:

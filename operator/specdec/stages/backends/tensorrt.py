@@ -80,12 +80,12 @@ class TensorRT:
         """What the build program reads: only what changes the engine's bytes."""
         role = checkpoint.role
         spec, target = model.models[role], role == "target"
-        heads = facts.checkpoints.get("heads") if target else None
+        headed = target and model.spec.speculation.heads is not None
         return {
             "backend": Backend.TENSORRT.value,
             "role": role,
             "checkpoint": checkpoint.path,
-            "heads": heads.path if heads else None,
+            "heads": facts.checkpoints["heads"].path if headed else None,
             "version": facts.version,
             "gpuProduct": model.spec.gpu.product,
             "architecture": checkpoint.facts.get("architecture"),
