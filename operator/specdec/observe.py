@@ -60,13 +60,8 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             if live and belongs(live, model)
         },
         services=_by_name(services),
-<<<<<<< HEAD
-        group=group if group and belongs(group, model) else None,
-        logs=dict(logs),
-=======
         logs=dict(logs),
         group=group if group and belongs(group, model) else None,
->>>>>>> main
     )
 
 

@@ -35,13 +35,8 @@ class Observed:
     config_maps: Mapping[str, Object] = field(default_factory=dict)
     deployments: Mapping[str, Object] = field(default_factory=dict)
     services: Mapping[str, Object] = field(default_factory=dict)
-<<<<<<< HEAD
-    group: Object | None = None
-    logs: Mapping[str, str] = field(default_factory=dict)
-=======
     logs: Mapping[str, str] = field(default_factory=dict)
     group: Object | None = None
->>>>>>> main
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""

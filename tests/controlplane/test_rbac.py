@@ -21,10 +21,7 @@ MAY = [
     "delete configmaps",
     "patch deployments.apps",
     "delete deployments.apps",
-<<<<<<< HEAD
-=======
     "delete services",
->>>>>>> main
     "list pods",
     "get pods/log",
     "create events.events.k8s.io",

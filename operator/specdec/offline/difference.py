@@ -116,13 +116,6 @@ def _following(change: Change) -> bool:
     return any(mark in where for mark in _FOLLOWS)
 
 
-<<<<<<< HEAD
-def _pods(plan: Plan) -> Json:
-    return plan.template
-
-
-=======
->>>>>>> main
 def _replicas(plan: Plan) -> int:
     return next((server["spec"]["replicas"] for server in plan.servers.values()), 0)
 

@@ -65,24 +65,10 @@ class Plan:
         ]
 
     @property
-<<<<<<< HEAD
-    def deployment(self) -> Json | None:
-        """What carries the serving pods, a Deployment or groups of pods, where it was reached."""
-        carriers = [*self.of("server", "Deployment"), *self.of("server", names.GROUP_KIND)]
-        return next(iter(carriers), None)
-
-    @property
-    def template(self) -> Json:
-        """The template of the pods that answer clients; empty where none was reached."""
-        spec: Json = (self.deployment or {"spec": {"template": {}}})["spec"]
-        template: Json = spec.get("leaderWorkerTemplate", {}).get("leaderTemplate")
-        return template or spec["template"]
-=======
     def servers(self) -> dict[str, Json]:
         """What runs the serving pods, by name, where it was reached."""
         found = [obj for obj in self.objects if obj["kind"] in _SERVERS]
         return {obj["metadata"]["name"]: obj for obj in found}
->>>>>>> main
 
     @property
     def refusal(self) -> str:
@@ -268,17 +254,6 @@ def _job(job: Json) -> Json:
     }
 
 
-<<<<<<< HEAD
-def _server(plan: Plan) -> Json:
-    if plan.deployment is None:
-        return {}
-    spec = plan.deployment["spec"]
-    (container,) = plan.template["spec"]["containers"]
-    return {
-        "kind": plan.deployment["kind"],
-        "deployment": plan.deployment["metadata"]["name"],
-        "replicas": spec["replicas"],
-=======
 def pods(server: Json) -> Json:
     """The pod templates of a Deployment, or of a group with its leader's and its workers'."""
     found: Json = server["spec"].get("leaderWorkerTemplate") or server["spec"]["template"]
@@ -294,7 +269,6 @@ def _server(name: str, server: Json) -> Json:
         "name": name,
         "replicas": server["spec"]["replicas"],
         "podsPerReplica": group.get("size", 1),
->>>>>>> main
         "image": container["image"],
         "command": container["command"],
         "env": {one["name"]: one["value"] for one in container.get("env", []) if "value" in one},

@@ -121,12 +121,6 @@ def _engines(plan: Json) -> Table:
     return table
 
 
-<<<<<<< HEAD
-def _server(plan: Json) -> Table:
-    server = plan["server"]
-    table = _table("Serving", "")
-    _row(table, server["kind"], f"{server['deployment']}, {server['replicas']} replicas")
-=======
 def _dtype(build: Json) -> str:
     method = (build.get("quantization") or {}).get("method", "None")
     return str(build["dtype"]) if method == "None" else f"{build['dtype']}, {method}"
@@ -136,7 +130,6 @@ def _server(server: Json) -> Table:
     table = _table("Server", server["name"])
     each = f" of {server['podsPerReplica']} pods" if server["podsPerReplica"] > 1 else ""
     _row(table, "kind", f"{server['kind']}, {server['replicas']} replicas{each}")
->>>>>>> main
     _row(table, "GPUs per pod", server["gpusPerPod"])
     for name, value in server["env"].items():
         _row(table, f"environment {name}", value)
