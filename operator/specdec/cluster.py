@@ -168,14 +168,7 @@ class Cluster:
 
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
         """Server-side apply of a complete intent; returns the object as it is now."""
-        return await self._send(
-            "apply",
-            **identity(body),
-            body=body,
-            content_type=APPLY,
-            field_manager=manager,
-            force_conflicts=True,
-        )
+        return await self._send("apply", **_intent(body, manager))
 
     async def create(self, body: Mapping[str, Any]) -> bool:
         """Make an object that is never read nor changed again; False when there is one."""
@@ -206,15 +199,8 @@ class Cluster:
     ) -> Json | None:
         """Server-side apply of a status; the resource as it is now, None when it is gone."""
         try:
-            return await self._send(
-                "apply_status",
-                **identity(body),
-                subresource="status",
-                body=body,
-                content_type=APPLY,
-                field_manager=manager,
-                force_conflicts=True,
-            )
+            options = _intent(body, manager)
+            return await self._send("apply_status", subresource="status", **options)
         except Missing:
             return None
 
@@ -275,6 +261,12 @@ METHODS = {
     "delete": "delete",
     "create": "post",
 }
+
+
+def _intent(body: Mapping[str, Any], manager: str) -> Json:
+    """The keyword arguments of a server-side apply."""
+    how = {"content_type": APPLY, "field_manager": manager, "force_conflicts": True}
+    return {**identity(body), "body": body, **how}
 
 
 def identity(body: Mapping[str, Any]) -> Json:
