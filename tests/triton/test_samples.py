@@ -31,6 +31,7 @@ from triton.server import Server
 
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
 PROMPT = "def read_lines(path):\n"
+BLS = "tensorrt_llm_bls"
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
@@ -135,7 +136,7 @@ def test_a_sample_loads_unmodified_and_answers(
         assert text(answer(server, "ensemble", stream=True)) == plain
         rounds = server.metric("specdec_rounds_total")
         for stream in (False, True):
-            parts = answer(server, "tensorrt_llm_bls", stream=stream)
+            parts = answer(server, BLS, stream=stream)
             assert text(parts) == plain
             assert (len(parts) > 1) == stream
         drafting = speculation(sample)["method"] == "DraftTarget"
@@ -164,4 +165,5 @@ def test_both_servers_of_a_sample_come_up(
                 assert client.is_model_ready("tensorrt_llm")
             plain = text(answer(server, "ensemble", stream=False))
             assert plain
-            assert text(answer(server, "ensemble", stream=True)) == plain
+            for model, stream in (("ensemble", True), *((BLS, s) for s in (False, True))):
+                assert text(answer(server, model, stream=stream)) == plain
