@@ -100,14 +100,13 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
 def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
     """The whole status but its conditions: what stages found, and what earlier ones had found."""
     model = context.model
-    counts = workload.counts(context.observed)
+    replicas, ready_replicas = workload.counts(context.observed)
     selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
     status: dict[str, Any] = {
         "observedGeneration": model.metadata.generation,
         "phase": phase,
-        # A replica of the service is one pod of each of its servers.
-        "replicas": max((c.get("replicas", 0) for c in counts), default=0),
-        "readyReplicas": min((c.get("readyReplicas", 0) for c in counts), default=0),
+        "replicas": replicas,
+        "readyReplicas": ready_replicas,
         "selector": selector,
         **{key: model.status[key] for key in _KEPT if key in model.status},
     }

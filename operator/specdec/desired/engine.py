@@ -89,7 +89,7 @@ def job(
         resources=pod.with_gpus(_resources(build.resources, needs), needs.gpus),
     )
     name = job_name(key, volume)
-    nodes = pod.gpu_nodes(model, build.node_selector, needs.gpus)
+    nodes = pod.gpu_nodes(model.spec.gpu.product, build.node_selector, needs.gpus)
     template = pod.template(
         container,
         volume,

@@ -18,14 +18,26 @@ _RESOURCES = {
 }
 
 
-def source_hash(source: Source, volume: Volume) -> str:
-    """What decides whether something has to be fetched (again): its source and the volume."""
-    return names.digest({"source": _source(source), "volume": volume.identity})
+def source_hashes(model: SpeculativeModel, volume: Volume) -> dict[str, str]:
+    """By role what decides whether it has to be fetched (again): source, volume, what of it."""
+    bare = without_weights(model)
+    return {
+        role: names.digest(
+            {"source": _source(source), "volume": volume.identity}
+            | ({"weights": False} if role in bare else {})
+        )
+        for role, source in model.sources.items()
+    }
+
+
+def without_weights(model: SpeculativeModel) -> list[str]:
+    """The models whose engines are prebuilt: configuration and tokenizer are all that is read."""
+    return [role for role, spec in model.models.items() if spec.engine.prebuilt is not None]
 
 
 def content(model: SpeculativeModel, volume: Volume) -> str:
     """The content hash of the fetch Job: all sources and how they are reached."""
-    sources = {role: source_hash(spec, volume) for role, spec in model.sources.items()}
+    sources = source_hashes(model, volume)
     tokens = {role: _secrets(role, spec) for role, spec in model.sources.items()}
     return names.digest({"sources": sources, "tokens": tokens})
 
@@ -37,7 +49,11 @@ def job_name(model: SpeculativeModel, volume: Volume) -> str:
 
 def plan(model: SpeculativeModel) -> dict[str, Any]:
     """What `specdec.jobs.fetch` is told; no secret is in it."""
-    return {"models": {role: _source(source) for role, source in model.sources.items()}}
+    bare = without_weights(model)
+    return {
+        "models": {role: _source(source) for role, source in model.sources.items()},
+        **given(withoutWeights=bare),
+    }
 
 
 def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:

@@ -111,9 +111,8 @@ def with_gpus(resources: Mapping[str, Any], gpus: int) -> dict[str, Any]:
     return {**resources, "limits": {**resources.get("limits", {}), GPU: str(gpus)}}
 
 
-def gpu_nodes(model: SpeculativeModel, selector: Mapping[str, str], gpus: int) -> dict[str, str]:
-    """The user's node selector; a pod with GPUs also keeps to nodes of the resource's product."""
-    product = model.spec.gpu.product
+def gpu_nodes(product: str | None, selector: Mapping[str, str], gpus: int) -> dict[str, str]:
+    """The user's node selector; a pod with GPUs also keeps to nodes of its engines' product."""
     if product is None or gpus == 0:
         return dict(selector)
     return {**selector, names.GPU_PRODUCT: product}

@@ -28,7 +28,7 @@ class Revision:
     """What a server runs: a published repository (hash) by an image, on how many GPUs and ranks.
 
     `role` is whose server it is, and `folder` the part of the repository that it serves; one
-    server for all models serves all of it.
+    server for all models serves all of it. `product` is the GPU that its engines are for.
     """
 
     repository: str
@@ -37,12 +37,31 @@ class Revision:
     launch: Launch = PLAIN
     role: str = "target"
     folder: str = ""
+    product: str | None = None
 
     @property
     def directory(self) -> str:
         """The model repository inside the pod."""
         root = f"{names.REPOSITORIES}/{self.repository}"
         return f"{root}/{self.folder}" if self.folder else root
+
+
+def read(live: Mapping[str, Any], template_: Mapping[str, Any], role: str = "target") -> Revision:
+    """What a live object is set to serve, by its annotation and the template of its pods."""
+    repository = live["metadata"].get("annotations", {}).get(names.REPOSITORY, "")
+    spec = template_["spec"]
+    found = (c for c in spec["containers"] if c["name"] == CONTAINER)
+    server: Mapping[str, Any] = next(found, {"image": ""})
+    command = server.get("command", [])
+    return Revision(
+        repository,
+        server["image"],
+        int(server.get("resources", {}).get("limits", {}).get(pod.GPU, 0)),
+        launch.read(command),
+        role,
+        launch.repository(command).partition(f"/{repository}/")[2] if repository else "",
+        spec.get("nodeSelector", {}).get(names.GPU_PRODUCT),
+    )
 
 
 def deployment(
@@ -84,7 +103,7 @@ def template(
     serving = model.spec.serving
     short = {names.REPOSITORY: revision.repository[:16]}
     labels = pod.labels(names.labels(model, component), volume) | short
-    nodes = pod.gpu_nodes(model, serving.node_selector, revision.gpus)
+    nodes = pod.gpu_nodes(revision.product, serving.node_selector, revision.gpus)
     memory = {"medium": "Memory", "sizeLimit": serving.shared_memory}
     made = pod.template(
         server,

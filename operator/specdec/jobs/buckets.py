@@ -109,7 +109,7 @@ class Bucket:
         return remote.unreachable(self.where, _short(error))
 
 
-def s3(role: str, source: Mapping[str, Any], secrets: Mapping[str, str]) -> Bucket:
+def s3(role: str, kind: Kind, source: Mapping[str, Any], secrets: Mapping[str, str]) -> Bucket:
     """A prefix of an S3 bucket; without an access key it is read anonymously."""
     bucket, prefix = _split(source["uri"])
     endpoint = source.get("endpoint", "")
@@ -125,10 +125,10 @@ def s3(role: str, source: Mapping[str, Any], secrets: Mapping[str, str]) -> Buck
         config["skip_signature"] = True
     store = S3Store(bucket, client_options=_client(endpoint), retry_config=_RETRY, **config)
     words = f"the Secret of the {role}'s s3.credentialsSecretRef"
-    return Bucket(store, source["uri"], prefix, role, words, Kind.of(role))
+    return Bucket(store, source["uri"], prefix, role, words, kind)
 
 
-def gcs(role: str, source: Mapping[str, Any], key: str) -> Bucket:
+def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str) -> Bucket:
     """A prefix of a Google Cloud Storage bucket; without a key it is read anonymously.
 
     Raises:
@@ -147,7 +147,7 @@ def gcs(role: str, source: Mapping[str, Any], key: str) -> Bucket:
         raise JobError(
             "AuthFailed", f"{words} holds no service account key in JSON: put one there"
         ) from None
-    return Bucket(store, source["uri"], prefix, role, words, Kind.of(role))
+    return Bucket(store, source["uri"], prefix, role, words, kind)
 
 
 def _split(uri: str) -> tuple[str, str]:
@@ -161,7 +161,7 @@ def _client(endpoint: str) -> Any:
 
 
 def _what(kind: Kind) -> str:
-    return {Kind.CHECKPOINT: "checkpoint", Kind.HEADS: "heads checkpoint"}.get(kind, "engine")
+    return {Kind.HEADS: "heads checkpoint", Kind.ENGINE: "engine"}.get(kind, "checkpoint")
 
 
 def _short(error: Exception) -> str:

@@ -55,8 +55,10 @@ def fetch(plan: Mapping[str, Any], root: Path, mounts: Path) -> dict[str, Any]:
     """
     checkpoints = root / Path(names.CHECKPOINTS).name
     checkpoints.mkdir(parents=True, exist_ok=True)
+    bare = plan.get("withoutWeights", ())
     models = {
-        role: _model(role, source, checkpoints, mounts) for role, source in plan["models"].items()
+        role: _model(role, Kind.of(role, bare), source, checkpoints, mounts)
+        for role, source in plan["models"].items()
     }
     return {
         "models": {role: vars(model) for role, model in models.items()},
@@ -76,17 +78,18 @@ def engines(root: Path) -> list[str]:
     return [path.name[:16] for path in newest[:_ENGINES_TOLD]]
 
 
-def _model(role: str, source: Mapping[str, Any], checkpoints: Path, mounts: Path) -> Fetched:
+def _model(
+    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, mounts: Path
+) -> Fetched:
     if "pvc" in source:
-        return _from_claim(role, source["pvc"], checkpoints, mounts / role)
-    return _from_remote(role, source, checkpoints)
+        return _from_claim(role, kind, source["pvc"], checkpoints, mounts / role)
+    return _from_remote(role, kind, source, checkpoints)
 
 
-def _from_remote(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fetched:
-    with sources.remote(role, source) as where:
+def _from_remote(role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path) -> Fetched:
+    with sources.remote(role, kind, source) as where:
         listing = where.resolve()
         # Without a name of its own, the same files under two roles are two things.
-        kind = Kind.of(role)
         own = [] if kind is Kind.CHECKPOINT else [kind.name]
         key = names.digest([*listing.identity, *own])[:32]
         with volume.locked(checkpoints / f".lock-{key}"):
@@ -97,7 +100,7 @@ def _from_remote(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fet
                 return _seen(known, listing.revision, kind)
             scratch = checkpoints / f".download-{key}"
             _download(where, listing, scratch)
-            fetched = _settle(scratch, checkpoints, listing.revision, role)
+            fetched = _settle(scratch, checkpoints, listing.revision, role, kind)
             _write(index, json.dumps({"digest": fetched.digest}))
             return fetched
 
@@ -112,9 +115,10 @@ def _download(where: Remote, listing: Listing, scratch: Path) -> None:
     where.download(listing, scratch)
 
 
-def _from_claim(role: str, source: Mapping[str, Any], checkpoints: Path, mount: Path) -> Fetched:
-    kind = Kind.of(role)
-    folder = _directory(mount, source["path"], role)
+def _from_claim(
+    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, mount: Path
+) -> Fetched:
+    folder = _directory(mount, source["path"], role, kind)
     progress("digest", 0, role)
     digest = volume.digest(folder, kind)
     final = checkpoints / digest
@@ -130,15 +134,15 @@ def _from_claim(role: str, source: Mapping[str, Any], checkpoints: Path, mount: 
         volume.require_space(checkpoints, total)
         scratch.mkdir()
         try:
-            _copy(folder, scratch, total, role)
-            return _settle(scratch, checkpoints, digest[:12], role)
+            _copy(folder, scratch, total, role, kind)
+            return _settle(scratch, checkpoints, digest[:12], role, kind)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _copy(folder: Path, scratch: Path, total: int, role: str) -> None:
+def _copy(folder: Path, scratch: Path, total: int, role: str, kind: Kind) -> None:
     copied, told = 0, -1
-    for count in volume.copy(folder, scratch, Kind.of(role)):
+    for count in volume.copy(folder, scratch, kind):
         copied += count
         percent = 100 * copied // max(total, 1)
         if percent // 10 > told:
@@ -146,9 +150,8 @@ def _copy(folder: Path, scratch: Path, total: int, role: str) -> None:
             progress("copy", percent, role)
 
 
-def _settle(scratch: Path, checkpoints: Path, revision: str, role: str) -> Fetched:
+def _settle(scratch: Path, checkpoints: Path, revision: str, role: str, kind: Kind) -> Fetched:
     """Inspect what has arrived and give it its final name."""
-    kind = Kind.of(role)
     progress("inspect", 0, role)
     try:
         facts = inspect(scratch, kind)
@@ -167,7 +170,7 @@ def _seen(folder: Path, revision: str, kind: Kind) -> Fetched:
     return Fetched(folder.name, revision or folder.name[:12], size, inspect(folder, kind))
 
 
-def _directory(mount: Path, path: str, role: str) -> Path:
+def _directory(mount: Path, path: str, role: str, kind: Kind) -> Path:
     """The checkpoint's directory on the claim, which it may not leave."""
     root = mount.resolve()
     folder = (root / path.strip("/")).resolve()
@@ -183,7 +186,7 @@ def _directory(mount: Path, path: str, role: str) -> Path:
             f"pvc.path of the {role} is {path!r}, which is no directory on the claim: correct it, "
             "or put the checkpoint there",
         )
-    for file in volume.files(folder, Kind.of(role)):
+    for file in volume.files(folder, kind):
         if not file.resolve().is_relative_to(root):
             raise JobError(
                 "SourceNotFound",

@@ -20,17 +20,28 @@ def inspect(folder: Path, kind: Kind = Kind.CHECKPOINT) -> dict[str, Any]:
         Of a checkpoint: architecture, vocabSize, hiddenSize, intermediateSize, layers, heads,
         kvHeads, headDim, maxPosition (tokens, stretched as its rotary scaling says), dtype,
         parameters (numbers in its weights), tieEmbeddings, quantization, and those of
-        `tokens.facts`. Of the other kinds those of `parts.heads` and `parts.engine`. What the
-        files do not tell is left out.
+        `tokens.facts`; without weights no parameters. Of the other kinds those of `parts.heads`
+        and `parts.engine`. What the files do not tell is left out.
 
     Raises:
         JobError: CheckpointCorrupt or UnsupportedArchitecture.
     """
-    look = {Kind.CHECKPOINT: _checkpoint, Kind.HEADS: parts.heads, Kind.ENGINE: parts.engine}
+    look = {
+        Kind.CHECKPOINT: _checkpoint,
+        Kind.WITHOUT_WEIGHTS: _without_weights,
+        Kind.HEADS: parts.heads,
+        Kind.ENGINE: parts.engine,
+    }
     return {key: value for key, value in look[kind](folder).items() if value is not None}
 
 
 def _checkpoint(folder: Path) -> dict[str, Any]:
+    found = _without_weights(folder)
+    index = configuration.read(folder, _INDEX) if (folder / _INDEX).is_file() else None
+    return {**found, "parameters": weights.parameters(weights.shapes(folder, index))}
+
+
+def _without_weights(folder: Path) -> dict[str, Any]:
     config = configuration.read(folder, "config.json")
     architecture = configuration.architecture(config)
     if architecture not in architectures():
@@ -39,8 +50,6 @@ def _checkpoint(folder: Path) -> dict[str, Any]:
             f"the checkpoint's architecture is {architecture} and this release builds "
             f"{', '.join(sorted(architectures()))}: choose another checkpoint",
         )
-    index = configuration.read(folder, _INDEX) if (folder / _INDEX).is_file() else None
-    tensors = weights.shapes(folder, index)
     heads, hidden = number(config, "num_attention_heads"), number(config, "hidden_size")
     return {
         "architecture": architecture,
@@ -53,7 +62,6 @@ def _checkpoint(folder: Path) -> dict[str, Any]:
         "headDim": number(config, "head_dim", max(1, hidden // heads)),
         "maxPosition": _positions(config),
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
-        "parameters": weights.parameters(tensors),
         "tieEmbeddings": config.get("tie_word_embeddings") is True,
         "quantization": _quantization(folder, config),
         **tokens.facts(folder, config),

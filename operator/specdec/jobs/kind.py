@@ -1,36 +1,34 @@
 """What is fetched for a role, and which files of a source belong to it."""
 
+from collections.abc import Collection
 from enum import Enum
 from fnmatch import fnmatchcase
 
 _NAME_BYTES = 200
-_CHECKPOINT = (
-    "*.json",
-    "*.safetensors",
-    "*.model",
-    "tokenizer*",
-    "merges.txt",
-    "vocab.txt",
-    "*.jinja",
-)
+_WORDS = ("*.json", "*.model", "tokenizer*", "merges.txt", "vocab.txt", "*.jinja")
+_CHECKPOINT = (*_WORDS, "*.safetensors")
 
 
 class Kind(Enum):
-    """A whole checkpoint, the heads of one, or a prebuilt engine, by the files that count.
+    """A checkpoint with or without weights, heads, or a prebuilt engine, by the files that count.
 
     The same patterns filter every source, so that equal content gets equal digests.
     """
 
     CHECKPOINT = _CHECKPOINT
+    # Beside a prebuilt engine: its configuration and tokenizer, not its hundreds of gigabytes.
+    WITHOUT_WEIGHTS = _WORDS
     # Published heads are often pickled; only the build reads those, this process never does.
     HEADS = (*_CHECKPOINT, "*.bin", "*.pt")
     ENGINE = ("*.json", "*.engine")
 
     @classmethod
-    def of(cls, role: str) -> "Kind":
-        """The kind of a role of `SpeculativeModel.sources`."""
+    def of(cls, role: str, without_weights: Collection[str] = ()) -> "Kind":
+        """The kind of a role of `SpeculativeModel.sources`, by the roles that need no weights."""
         if role == "heads":
             return cls.HEADS
+        if role in without_weights:
+            return cls.WITHOUT_WEIGHTS
         return cls.ENGINE if role.endswith("-engine") else cls.CHECKPOINT
 
     def wants(self, name: str) -> bool:

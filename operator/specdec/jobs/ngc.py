@@ -112,7 +112,7 @@ class Version:
 
 
 @contextmanager
-def version(role: str, source: Mapping[str, Any], key: str) -> Iterator[Version]:
+def version(role: str, kind: Kind, source: Mapping[str, Any], key: str) -> Iterator[Version]:
     """The version that `org/team/model:version` or `org/model:version` names.
 
     Raises:
@@ -139,4 +139,4 @@ def version(role: str, source: Mapping[str, Any], key: str) -> Iterator[Version]
     words = f"the Secret of the {role}'s ngc.authSecretRef"
     with web.client(auth if key else None) as client:
         server = Web(client, f"{resource} of the {role}", words)
-        yield Version(server, base, resource, role, Kind.of(role))
+        yield Version(server, base, resource, role, kind)

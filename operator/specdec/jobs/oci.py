@@ -120,7 +120,7 @@ def _chosen(manifests: list[Mapping[str, Any]], where: str) -> str:
 
 
 @contextmanager
-def artifact(role: str, source: Mapping[str, Any], config: str) -> Iterator[Artifact]:
+def artifact(role: str, kind: Kind, source: Mapping[str, Any], config: str) -> Iterator[Artifact]:
     """The artifact of `registry/repository:tag` or `@sha256:...`.
 
     `config` is a docker configuration in JSON with the registry's login, or empty.
@@ -133,4 +133,4 @@ def artifact(role: str, source: Mapping[str, Any], config: str) -> Iterator[Arti
     auth = RegistryAuth(login(config, reference.registry, words), reference.scheme)
     where = f"{source['reference']} of the {role}"
     with web.client(auth) as client:
-        yield Artifact(Web(client, where, words), reference, role, Kind.of(role))
+        yield Artifact(Web(client, where, words), reference, role, kind)

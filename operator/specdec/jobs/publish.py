@@ -102,15 +102,14 @@ def _folder(engine: Mapping[str, Any], root: Path) -> Path:
 
 def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
     folder = _folder(engine, root)
-    if engine["prebuilt"] and not (folder / "config.json").is_file():
-        raise _mismatch(engine, "its directory has no config.json")
-    # Our own builds write the manifest last.
-    whole = engine["prebuilt"] or (folder / "manifest.json").is_file()
-    if not whole or not (folder / "config.json").is_file():
+    # Our own builds write the manifest last; a fetched directory is there whole or not at all.
+    last = folder / ("config.json" if engine["prebuilt"] else "manifest.json")
+    if not last.is_file() or not (folder / "config.json").is_file():
+        again = "fetched" if engine["prebuilt"] else "built"
         raise JobError(
             "EngineMissing",
             f"the {engine['role']} engine {engine['key'][:16]} is not complete on the volume: it "
-            "is built again",
+            f"is {again} again",
         )
     try:
         config = json.loads((folder / "config.json").read_bytes())

@@ -17,6 +17,7 @@ from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
 from specdec.desired import engine as engine_objects
+from specdec.desired.fetch import without_weights
 from specdec.desired.pod import GPU
 from specdec.jobs import inspection, volume
 from specdec.jobs.kind import Kind
@@ -119,7 +120,11 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         raise InputError(
             f"--checkpoint {role}: the resource has {' and '.join(sources)}, no {role}"
         )
-    fetched = {role: _fetched(role, source, given) for role, source in sources.items()}
+    bare = without_weights(model)
+    fetched = {
+        role: _fetched(role, Kind.of(role, bare), source, given)
+        for role, source in sources.items()
+    }
     told = {"models": fetched, "engines": []}
     claim = names.claim_name(model)
     world.bind(uid=claim, size=model.spec.storage.size or "?")
@@ -159,7 +164,7 @@ def _basis(given: Path | None) -> str:
     return str(given) if given is not None and not given.is_file() else LATER
 
 
-def _fetched(role: str, source: Source, given: Mapping[str, Path]) -> Json:
+def _fetched(role: str, kind: Kind, source: Source, given: Mapping[str, Path]) -> Json:
     """What the fetch Job would say of a source: of its folder, or a placeholder."""
     folder = given.get(role)
     if folder is None or folder.is_file():
@@ -170,7 +175,6 @@ def _fetched(role: str, source: Source, given: Mapping[str, Path]) -> Json:
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is no folder: name a checkpoint's folder")
     try:
-        kind = Kind.of(role)
         facts, digest = inspection.inspect(folder, kind), volume.digest(folder, kind)
         size = volume.size(folder, kind)
     except JobError as error:

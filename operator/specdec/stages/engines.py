@@ -3,7 +3,7 @@
 An engine that was fetched is there already: it gets no Job.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +53,7 @@ def engines(context: Context) -> Outcome:
         apply=tuple(obj for b in builds for obj in b.apply),
         delete=(*outdated, *lost, *(ref for b in builds for ref in b.delete)),
         status={
+            **(_forgotten(context, wanted) if lost else {}),
             "engines": [_entry(b) for b in builds],
             "plan": {"engineKeys": {e.role: e.key for e in wanted}},
         },
@@ -67,7 +68,8 @@ def _retry(waiting: list[Words]) -> float | None:
 
 def _stand(context: Context, engine: Engine, *, lost: bool) -> _Build:
     if engine.checkpoint is not None:
-        return _Build(engine, job=None)
+        gone = Words("Queued", f"{engine.role}: an engine is gone from the volume, fetched again")
+        return _Build(engine, None, gone if lost else None)
     return _rebuild(context, engine) if lost else _build(context, engine)
 
 
@@ -144,6 +146,13 @@ def _lost(context: Context) -> tuple[Ref, ...]:
             fetch = work.of(context.observed, context.model, "fetch")
             return tuple(work.delete(n) for n in sorted({name, *fetch}))
     return ()
+
+
+def _forgotten(context: Context, wanted: Sequence[Engine]) -> dict[str, Any]:
+    """Prebuilt engines out of the status' models: what it does not remember is fetched again."""
+    gone = {f"{engine.role}-engine" for engine in wanted if engine.checkpoint is not None}
+    entries = context.model.status.get("models", [])
+    return {"models": [e for e in entries if e.get("role") not in gone]} if gone else {}
 
 
 def _rebuild(context: Context, engine: Engine) -> _Build:

@@ -77,9 +77,7 @@ def _unfinished(facts: Facts, state: work.Work, what: str, outdated: tuple[Ref, 
 def _known(context: Context, told: Mapping[str, Any]) -> _Fetched | None:
     """Results for the wanted sources: the Job's, else those the status remembers."""
     volume = context.facts.volume
-    sources = {
-        role: desired.source_hash(source, volume) for role, source in context.model.sources.items()
-    }
+    sources = desired.source_hashes(context.model, volume)
     engines = frozenset(str(key) for key in told.get("engines", []))
     models = told.get("models", {})
     if all(role in models for role in sources):

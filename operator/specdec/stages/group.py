@@ -1,19 +1,22 @@
 """Available for a service on several nodes: its LeaderWorkerSet, and what its pods say."""
 
+from datetime import datetime, timedelta
+
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.desired import group as desired
 from specdec.desired import serving as server
-from specdec.desired.pod import GPU, Volume
+from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed
 from specdec.stages import progress
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
-from specdec.triton import launch
 
 # The label by which the controller knows the pods of a LeaderWorkerSet.
 _SET = "leaderworkerset.sigs.k8s.io/name"
+# How long a pod's creation may take before its volumes are in doubt.
+_PATIENCE = timedelta(minutes=1)
 
 
 def serving(context: Context, revision: Revision) -> Outcome:
@@ -45,12 +48,7 @@ def live_revision(observed: Observed) -> Revision | None:
     live = observed.group
     if live is None:
         return None
-    repository = live["metadata"].get("annotations", {}).get(names.REPOSITORY, "")
-    template = live["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
-    containers = template["spec"]["containers"]
-    leader: Object = next((c for c in containers if c["name"] == server.CONTAINER), {"image": ""})
-    gpus = leader.get("resources", {}).get("limits", {}).get(GPU, 0)
-    return Revision(repository, leader["image"], int(gpus), launch.read(leader.get("command", [])))
+    return server.read(live, live["spec"]["leaderWorkerTemplate"]["leaderTemplate"])
 
 
 def available(context: Context, wanted: Revision | None) -> Condition:
@@ -77,14 +75,28 @@ def available(context: Context, wanted: Revision | None) -> Condition:
 
 
 def _secret(context: Context) -> tuple[Object, ...]:
-    """The group's key, where pods will want it or already miss it: it is never looked up."""
-    missed = any(
-        words is not None and words.reason == "SecretMissing"
-        for words in map(progress.blocked, _pods(context))
-    )
+    """The group's key, where pods will want it or may miss it: it is never looked up.
+
+    The kubelet says in events alone that a volume's Secret is not there; the pod merely stays in
+    its creation, as it also does while a large image is pulled. Drawing a key that there is
+    already changes nothing.
+    """
+    now = context.observed.now
+    missed = any(_creating(pod, now) for pod in _pods(context))
     if context.observed.group is not None and not missed:
         return ()
     return (desired.secret(context.model),)
+
+
+def _creating(pod: Object, now: datetime) -> bool:
+    """Whether the kubelet has had a pod for a minute and has not started its container."""
+    status = pod.get("status", {})
+    waits = any(
+        one.get("state", {}).get("waiting", {}).get("reason") == "ContainerCreating"
+        for one in status.get("containerStatuses", [])
+    )
+    since = status.get("startTime")
+    return waits and bool(since) and now - datetime.fromisoformat(since) > _PATIENCE
 
 
 def _settled(context: Context, live: Revision) -> bool:

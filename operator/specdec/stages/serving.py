@@ -6,13 +6,12 @@ from typing import Any
 from specdec.api import names
 from specdec.api.conditions import FAILED, Condition, Type
 from specdec.desired import serving as desired
-from specdec.desired.pod import GPU, Volume
+from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed, Ref
 from specdec.stages import backends, progress
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
-from specdec.triton import launch
 
 
 def serving(context: Context) -> Outcome:
@@ -46,7 +45,10 @@ def held(context: Context, volume: Volume) -> tuple[Object, ...]:
 
 def live_revisions(observed: Observed) -> dict[str, Revision]:
     """What the live Deployments are set to serve, by role."""
-    return {role: _live(role, live) for role, live in observed.deployments.items()}
+    return {
+        role: desired.read(live, live["spec"]["template"], role)
+        for role, live in observed.deployments.items()
+    }
 
 
 def available(context: Context, wanted: Sequence[Revision] | None) -> Condition:
@@ -63,16 +65,6 @@ def available(context: Context, wanted: Sequence[Revision] | None) -> Condition:
         return worst
     # Servers of one service are made of one repository: only the counts are said of each.
     return Condition(worst.type, "True", worst.reason, "; ".join(c.message for c in judged))
-
-
-def _live(role: str, deployment: Object) -> Revision:
-    repository = deployment["metadata"].get("annotations", {}).get(names.REPOSITORY, "")
-    containers = deployment["spec"]["template"]["spec"]["containers"]
-    server: Object = next((c for c in containers if c["name"] == desired.CONTAINER), {"image": ""})
-    gpus = server.get("resources", {}).get("limits", {}).get(GPU, 0)
-    command = server.get("command", [])
-    folder = launch.repository(command).partition(f"/{repository}/")[2] if repository else ""
-    return Revision(repository, server["image"], int(gpus), launch.read(command), role, folder)
 
 
 def _judge(

@@ -30,7 +30,24 @@ def look(observed: Observed, name: str) -> Work:
         return Work(name, "Deleting", job, [])
     pods = observed.pods_of(name)
     log = observed.logs.get(pods[0]["metadata"]["name"], "") if pods else ""
-    return Work(name, job_state(job), job or {}, pods, log)
+    state = job_state(job)
+    if job is not None and state == "Running" and pods and _ends(job, pods[0]):
+        state = "Failed"
+    return Work(name, state, job or {}, pods, log)
+
+
+def _ends(job: Object, pod: Object) -> bool:
+    """Whether a pod ended with a code that its Job does not try again after.
+
+    The Job says so some moments later; until then it would seem to go on.
+    """
+    rules = job["spec"].get("podFailurePolicy", {}).get("rules", [])
+    final = [rule["onExitCodes"]["values"] for rule in rules if rule["action"] == "FailJob"]
+    ended = (
+        status.get("state", {}).get("terminated", {}).get("exitCode")
+        for status in pod.get("status", {}).get("containerStatuses", [])
+    )
+    return any(code in values for code in ended for values in final)
 
 
 def delete(name: str) -> Ref:

@@ -3,9 +3,7 @@
 Where the spec changes from one to the other, the old pods serve until the new ones are ready.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import Condition
@@ -52,10 +50,17 @@ def live_revisions(observed: Observed) -> list[Revision]:
     return [*serving.live_revisions(observed).values(), *([grouped] if grouped else [])]
 
 
-def counts(observed: Observed) -> list[Mapping[str, Any]]:
-    """The numbers of pods, or of groups, of everything live."""
-    group_ = [observed.group] if observed.group is not None else []
-    return [item.get("status", {}) for item in (*observed.deployments.values(), *group_)]
+def counts(observed: Observed) -> tuple[int, int]:
+    """How many replicas of the service there are, and how many of them answer.
+
+    A replica is one pod of each server, or one group; while the one takes over from the other,
+    either answers.
+    """
+    servers = [item.get("status", {}) for item in observed.deployments.values()]
+    groups = (observed.group or {}).get("status", {})
+    total = max((found.get("replicas", 0) for found in (*servers, groups)), default=0)
+    paired = min((found.get("readyReplicas", 0) for found in servers), default=0)
+    return total, max(paired, groups.get("readyReplicas", 0))
 
 
 def _deployments(observed: Observed) -> tuple[Ref, ...]:

@@ -194,8 +194,21 @@ def test_another_token_is_another_fetch_but_no_other_source() -> None:
         cr["spec"]["target"]["source"] = {"huggingFace": hub}
     one, two = (SpeculativeModel.parse(cr) for cr in crs)
     assert fetch.job_name(one, SHARED) != fetch.job_name(two, SHARED)
-    sources = [model.spec.target.source for model in (one, two)]
-    assert len({fetch.source_hash(source, SHARED) for source in sources}) == 1
+    assert fetch.source_hashes(one, SHARED) == fetch.source_hashes(two, SHARED)
+
+
+def test_beside_a_prebuilt_engine_no_weights_are_fetched() -> None:
+    cr = resource(runtime={"backend": "TensorRT"})
+    built = SpeculativeModel.parse(cr)
+    cr["spec"]["target"]["engine"] = {"prebuilt": {"pvc": {"claimName": "e", "path": "e"}}}
+    prebuilt = SpeculativeModel.parse(cr)
+
+    assert "withoutWeights" not in fetch.plan(built)
+    assert fetch.plan(prebuilt)["withoutWeights"] == ["target"]
+    old, new = (fetch.source_hashes(model, SHARED) for model in (built, prebuilt))
+    assert old["draft"] == new["draft"]
+    # Once it is built again, its weights are missed.
+    assert old["target"] != new["target"]
 
 
 SECRETS = {

@@ -62,9 +62,9 @@ def write(folder: Path, **files: Any) -> Path:
     return folder
 
 
-def run(plan: dict[str, Any], volume: Path, sources: Path) -> int:
+def run(plan: dict[str, Any], volume: Path, sources: Path, **told: Any) -> int:
     paths = ["--volume", str(volume), "--sources", str(sources)]
-    return fetch.main(["--plan", json.dumps({"models": plan}), *paths])
+    return fetch.main(["--plan", json.dumps({"models": plan, **told}), *paths])
 
 
 def claim(path: str = "model") -> dict[str, Any]:

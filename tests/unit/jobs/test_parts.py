@@ -140,12 +140,17 @@ def engine(ranks: int = 2, **build: Any) -> dict[str, Any]:
 
 def test_a_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path, told: Told) -> None:
     sources = tmp_path / "sources"
-    write(sources / "target" / "model")
+    folder = write(sources / "target" / "model")
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     files = {f"rank{r}.engine": b"engine" for r in range(2)}
     put(sources / "target-engine" / "e", **{"config.json": engine()}, **files, other=b"no")
     plan = {"target": claim(), "target-engine": claim("e")}
 
-    assert run(plan, volume, sources) == 0
+    assert run(plan, volume, sources) == result.PERMANENT
+    assert run(plan, volume, sources, withoutWeights=["target"]) == 0
+    assert "parameters" not in told()["models"]["target"]["facts"]
 
     found = told()["models"]["target-engine"]
     assert found["facts"]["tensorParallel"] == 2

@@ -282,7 +282,9 @@ def test_a_prebuilt_engine_is_a_checkpoint_without_a_manifest(mounts: Mounts, to
     assert "prebuilt engine of the target does not fit: it was built by" in error["message"]
     (place / "config.json").unlink()
     assert mounts.run() == result.PERMANENT
-    assert "its directory has no config.json" in told()["error"]["message"]
+    error = told()["error"]
+    assert error["reason"] == "EngineMissing"
+    assert "it is fetched again" in error["message"]
 
 
 def test_vocabularies_may_differ_where_nobody_enforces(mounts: Mounts, told: Told) -> None:

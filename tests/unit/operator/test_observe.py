@@ -46,10 +46,12 @@ async def test_a_log_that_does_not_come_costs_only_the_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fake = FakeCluster(*PODS)
+    caplog.set_level("DEBUG")
     fake.fail["log", "Pod"] = Transient("the kubelet is away")
     seen = await observe(fake, SpeculativeModel.parse(resource()))
     assert seen.logs == {"building": "", "fetching": ""}
     assert "no log of pod building: the kubelet is away" in caplog.text
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
 @pytest.fixture

@@ -144,9 +144,39 @@ def test_a_pod_of_the_old_repository_gives_a_stale_count_away() -> None:
 def test_a_missed_key_is_made_again() -> None:
     made = served()
     assert not any(o["kind"] == "Secret" for o in made.step().apply)
-    missing = waiting("CreateContainerConfigError", 'secret "pair-group" not found')
+    # A volume's Secret that is not there shows in no status: the pod is merely never made.
+    missing = waiting("ContainerCreating", "") | {"startTime": "2026-01-02T03:03:30Z"}
     pod(made, "worker", "pair-group-0-1", missing)
+    assert not any(o["kind"] == "Secret" for o in made.step().apply)
+    made.pods[-1]["status"]["startTime"] = "2026-01-02T03:02:30Z"
     assert any(o["kind"] == "Secret" for o in made.step().apply)
+
+
+def test_an_old_revision_keeps_to_its_own_gpus() -> None:
+    """Engines run on the product they were built for, also while the next are built."""
+    for made in (served(), served(1)):
+        product = made.spec["gpu"]["product"]
+        made.spec["gpu"]["product"] = "NVIDIA-H200"
+        made.spec["serving"]["replicas"] = 2
+        (old,) = [o for o in made.step().apply if o["kind"] in ("Deployment", "LeaderWorkerSet")]
+        assert old["spec"]["replicas"] == 2
+        spec = old["spec"]
+        spec = spec.get("leaderWorkerTemplate", {}).get("workerTemplate") or spec["template"]
+        assert spec["spec"]["nodeSelector"]["nvidia.com/gpu.product"] == product
+
+
+def test_a_replica_answers_as_group_or_as_server_while_one_replaces_the_other() -> None:
+    made = served()
+    made.spec["serving"]["nodesPerReplica"] = 1
+    made.spec["target"]["parallelism"]["pipeline"] = 1
+    for _ in range(6):
+        made.step()
+        for name, job in list(made.jobs.items()):
+            if "status" not in job:
+                made.finish(name, result(job["metadata"]["labels"][names.COMPONENT]))
+    assert made.deployment is not None
+    assert made.group is not None
+    assert made.cr["status"]["readyReplicas"] == 1
 
 
 def test_old_pods_serve_until_the_others_do_and_then_go() -> None:

@@ -221,3 +221,20 @@ def test_a_job_on_its_way_out_is_waited_for() -> None:
     assert "is being deleted" in world.condition("ModelsFetched")["message"]
     assert [obj["kind"] for obj in decision.apply] == ["PersistentVolumeClaim"]
     assert decision.requeue_after == 5
+
+
+def test_a_pod_whose_error_stays_is_the_end_of_its_job_at_once() -> None:
+    """The Job's own condition comes moments later; the one event must tell how to go on."""
+    world = fetching()
+    job = world.job("fetch")
+    error = '{"error": {"reason": "AuthFailed", "message": "no access"}}'
+
+    world.pod(job, ended(error, code=1))
+    world.step()
+    assert "tries again" in world.condition("ModelsFetched")["message"]
+
+    world.pod(job, ended(error, code=2))
+    world.step()
+    condition = world.condition("ModelsFetched")
+    assert condition["reason"] == "AuthFailed"
+    assert f"kubectl delete job {job}" in condition["message"]

@@ -1,6 +1,7 @@
 """The agent that starts a worker's share of an MPI job: who may start what, and a real mpirun."""
 
 import contextlib
+import hmac
 import importlib.util
 import os
 import shutil
@@ -30,7 +31,7 @@ def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    (tmp_path / "key").write_text("the key of the group\n")
+    (tmp_path / "key").write_text("the key of the group, long enough\n")
     monkeypatch.setattr(module, "KEY", tmp_path / "key")
     return module
 
@@ -69,6 +70,16 @@ def ask(agent: ModuleType, body: str, mark: str | None = None) -> object:
 def test_a_signed_daemon_is_started_as_it_is(agent: ModuleType) -> None:
     body = '["orted", "-mca", "ess", "env; rm -rf /"]'
     assert ask(agent, body) == ["orted", "-mca", "ess", "env; rm -rf /"]
+
+
+@pytest.mark.parametrize("key", ["", "\n", "short"])
+def test_a_key_that_anybody_could_guess_opens_nothing(agent: ModuleType, key: str) -> None:
+    body = '["orted"]'
+    signed = hmac.new(key.strip().encode(), b"", "sha256").hexdigest()
+    agent.KEY.write_text(key)
+    refusal = ask(agent, body, signed)
+    assert isinstance(refusal, agent.AgentError)
+    assert "delete its Secret" in str(refusal)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +166,7 @@ class Group:
         for folder in ("bin", "dns", "0", "1", "2"):
             (lab / folder).mkdir()
         server, key = lab / "bin" / "tritonserver", lab / "key"
-        key.write_text("the key of the group")
+        key.write_text("the key of the group, long enough")
         (lab / "server.py").write_text(_SERVER)
         (lab / "dns" / "sitecustomize.py").write_text(_DNS)
         script = f'#!/bin/bash\nexec -a tritonserver {sys.executable} {lab}/server.py "$@"\n'

@@ -35,6 +35,7 @@ PORT = 8003
 # The daemons of Open MPI 4 and 5: a request names one of them, and it is found on our own PATH.
 DAEMONS = ("orted", "prted")
 LIMIT = 64 * 1024
+KEY_BYTES = 32
 PATIENCE = 10.0
 _POLL = 0.5
 
@@ -161,6 +162,9 @@ def _connected(address: str, patience: float) -> socket.socket:
 
 def _mark(nonce: str, body: str) -> str:
     key = KEY.read_bytes().strip()
+    if len(key) < KEY_BYTES:
+        # Anybody could sign with it: the Secret is not the one that the operator drew.
+        raise AgentError(f"the group's key in {KEY} has {len(key)} bytes: delete its Secret")
     return hmac.new(key, f"{nonce}\n{body}".encode(), hashlib.sha256).hexdigest()
 
 

@@ -41,6 +41,7 @@ def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
             server.launch,
             role,
             folder=role if len(servers) > 1 else "",
+            product=model.spec.gpu.product,
         )
         for role, server in zip(roles, servers, strict=True)
     )
