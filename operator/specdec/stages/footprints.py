@@ -34,8 +34,7 @@ def footprints(
     for role, spec in model.models.items():
         checkpoint = checkpoints.get(role)
         prebuilt = checkpoints.get(f"{role}-engine")
-        weighed = prebuilt is not None and prebuilt.bytes > 0
-        sizes = _sizes(checkpoint, weighed=weighed) if checkpoint else None
+        sizes = _sizes(checkpoint, prebuilt) if checkpoint else None
         if sizes is not None:
             found[role] = footprint(_engine(model, role, spec, sizes, checkpoints))
     return found
@@ -73,11 +72,11 @@ def _engine(
     )
 
 
-def _sizes(checkpoint: Checkpoint, *, weighed: bool) -> Sizes | None:
+def _sizes(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | None:
     """The numbers of a checkpoint; None where its configuration is not known.
 
     Without files a dense model's parameters follow from its configuration, a mixture's do not;
-    of an engine that is `weighed` by its own files they are not asked.
+    of a prebuilt engine, which is weighed by its own files, they are not asked.
     """
     facts = checkpoint.facts
     if any(not facts.get(name) for name in _NEEDED):
@@ -91,7 +90,8 @@ def _sizes(checkpoint: Checkpoint, *, weighed: bool) -> Sizes | None:
     attention = 2 * hidden * head_dim * (heads + kv_heads)
     dense = layers * (attention + 3 * hidden * intermediate) + vocab * hidden
     # Beside a prebuilt engine the checkpoint was fetched without its weights.
-    known = 0 if weighed else _parameters(checkpoint)
+    known = 0 if prebuilt else _parameters(checkpoint)
+    weighed = prebuilt is not None and prebuilt.bytes > 0
     tied = _tied(facts, known, dense, vocab * hidden)
     experts = _experts(facts)
     if not known and not weighed and (experts > 1 or not facts.get("intermediateSize")):

@@ -45,3 +45,16 @@ def test_a_prebuilt_engine_is_weighed_by_its_files_and_not_by_a_tokenizer() -> N
     found = footprints(model, {"target": checkpoint, "target-engine": engine})
 
     assert found["target"].parts["Weights"] == 40_000_000_000
+
+
+def test_before_the_engine_is_there_the_configuration_is_asked() -> None:
+    """As `specdec plan` does: a folder without weights is no model of a few megabytes."""
+    model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
+    facts = FACTS | {"intermediateSize": 512}
+    engine = Checkpoint("target-engine", "e" * 64, "", 0, {})
+    sizes = set()
+    for size in (0, 100_000):
+        checkpoint = Checkpoint("target", "a" * 64, "", size, facts)
+        found = footprints(model, {"target": checkpoint, "target-engine": engine})
+        sizes.add(found["target"].parts["Weights"])
+    assert len(sizes) == 1
