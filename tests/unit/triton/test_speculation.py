@@ -17,6 +17,7 @@ from unit.triton.payload import load
 task_module = load("specdec_bls.task")
 speculation = load("specdec_bls.speculation")
 answer_module = load("specdec_bls.answer")
+policy = load("specdec_bls.policy")
 
 VOCABULARY = 40
 # As releases up to 0.19 spell it, and those from 1.2 on.
@@ -93,8 +94,8 @@ class Meter:
         self.rounds += chunk.rounds
         self.generated += len(chunk.tokens)
 
-    def fallback(self, reason: str) -> None:
-        self.reasons.append(reason)
+    def draft_failed(self, words: str) -> None:
+        self.reasons.append(words)
 
 
 def parts(
@@ -103,9 +104,16 @@ def parts(
     draft: Model | None,
     meter: Meter | None = None,
     cancelled: Any = None,
+    lengths: Any = None,
 ) -> list[Any]:
     answer = answer_module.Answer(
-        task, target, draft, Letters(), meter or Meter(), cancelled or (lambda: False)
+        task,
+        target,
+        draft,
+        Letters(),
+        lengths or policy.FixedLength(task.draft_tokens),
+        meter or Meter(),
+        cancelled or (lambda: False),
     )
     return list(answer.parts())
 
@@ -211,7 +219,7 @@ def test_a_broken_draft_leaves_the_answer_to_the_target() -> None:
     draft = Model(3, verifies=False, error_after=2)
     (part,) = parts(task, Model(3, verifies=True), draft, meter)
     assert part.text == plain(task, 3)
-    assert meter.reasons == ["draft_error"]
+    assert meter.reasons == ["it broke"]
 
 
 def test_a_refusing_target_is_an_error() -> None:

@@ -61,6 +61,8 @@ class Metrics:
         )
         self._length = self._length_family.Metric(labels=labels)
         self._length.set(draft_length)
+        self._draft_length: float | None = None
+        self._draft_words = ""
         self._pending: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
@@ -85,6 +87,19 @@ class Metrics:
                 self._fallbacks[reason] = self._fallback.Metric(labels=labels)
             self._fallbacks[reason].increment(1)
 
+    def draft_failed(self, words: str) -> None:
+        """An answer goes on without the draft; the log says so once for each reason."""
+        self.fallback("draft_error")
+        with self._lock:
+            known, self._draft_words = self._draft_words == words, words
+        if not known:
+            pb_utils.Logger.log_warn(f"{words}: answers go on with the target alone")
+
+    def draft_length(self, mean: float) -> None:
+        """The length that rounds propose now; the gauge follows with a flush."""
+        with self._lock:
+            self._draft_length = mean
+
     def in_flight(self, change: int) -> None:
         """Prompts that began (positive) or ended (negative); the gauge follows with a flush."""
         with self._lock:
@@ -97,6 +112,9 @@ class Metrics:
             with self._lock:
                 pending, self._pending = self._pending, Counter()
                 self._flushed = time.monotonic()
+                length, self._draft_length = self._draft_length, None
+            if length is not None:
+                self._length.set(length)
             for name, count in pending.items():
                 if count:
                     metric = self._in_flight if name == "in_flight" else self._metrics[name]

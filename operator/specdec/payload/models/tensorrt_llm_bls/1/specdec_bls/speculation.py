@@ -7,6 +7,7 @@ accepted draft tokens and one token of its own; this module sizes the rounds and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ class Chunk:
         log_probs: one for each token, or none.
         drafted, accepted: draft tokens offered to and accepted by the target.
         rounds: verification steps, 0 on the plain path.
+        draft_seconds, verify_seconds: how long the two calls of a round took.
         finished: nothing follows.
         extras: further tensors of the target, on the plain path.
     """
@@ -41,6 +43,8 @@ class Chunk:
     drafted: int = 0
     accepted: int = 0
     rounds: int = 0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
     finished: bool = False
     extras: Tensors = field(default_factory=dict)
 
@@ -59,7 +63,7 @@ class Generation:
         self._draft = draft
         self._longest_stop = max((len(word) for word in task.stop_words), default=0)
 
-    def step(self) -> Chunk:
+    def step(self, draft_tokens: int) -> Chunk:
         """One round: at most `draft_tokens` proposed, accepted ones and one more token gained.
 
         Raises:
@@ -67,9 +71,12 @@ class Generation:
             EngineError: the target refused.
         """
         # The target always adds one token, so drafting the last one would be wasted.
-        length = min(self.task.draft_tokens, self._remaining() - 1)
+        length = min(draft_tokens, self._remaining() - 1)
+        begun = time.perf_counter()
         proposal, logits = self._propose(length) if length > 0 else ([], None)
+        drafted = time.perf_counter()
         answer = self._verify(proposal, logits)
+        verified = time.perf_counter()
         ids = [*self.task.prompt, *self.tokens]
         new = new_tokens(answer, len(ids), "tensorrt_llm")[: len(proposal) + 1]
         agreed = _common_prefix(proposal, new)
@@ -80,26 +87,32 @@ class Generation:
             drafted=len(proposal),
             accepted=min(agreed, len(kept)),
             rounds=1,
+            draft_seconds=drafted - begun,
+            verify_seconds=verified - drafted,
             # Without a token of its own behind the agreed ones the target has met the end.
             finished=ended or len(new) <= agreed or self._remaining() <= 0,
         )
 
-    def plain(self) -> Generator[Chunk, None, None]:
-        """The rest of the answer from the target alone, in parts if the task streams.
+    def plain(self, tokens: int = 0) -> Generator[Chunk, None, None]:
+        """So many tokens from the target alone, 0 for the rest; in parts if the task streams.
 
         Raises:
             EngineError: the target refused.
         """
+        asked = min(tokens or self._remaining(), self._remaining())
         if self.task.stream:
-            yield from self._plain_stream()
+            yield from self._plain_stream(asked)
             return
-        answer = self._target.call(self._plain_inputs(), self._outputs())
+        answer = self._target.call(self._plain_inputs(asked), self._outputs())
         skip = len(self.task.prompt) + len(self.tokens)
-        kept, _ = self._keep(new_tokens(answer, skip, "tensorrt_llm"))
-        yield self._plain_chunk(kept, answer, finished=True)
+        kept, ended = self._keep(new_tokens(answer, skip, "tensorrt_llm"))
+        # Fewer tokens than asked for: the target has met the end.
+        finished = ended or len(kept) < asked or self._remaining() <= 0
+        yield self._plain_chunk(kept, answer, finished=finished)
 
-    def _plain_stream(self) -> Generator[Chunk, None, None]:
-        inputs = self._plain_inputs() | {"streaming": np.array([[True]])}
+    def _plain_stream(self, asked: int) -> Generator[Chunk, None, None]:
+        inputs = self._plain_inputs(asked) | {"streaming": np.array([[True]])}
+        before = len(self.tokens)
         with closing(self._target.stream(inputs, self._outputs())) as parts:
             for answer in parts:
                 kept, ended = self._keep(new_tokens(answer, 0, "tensorrt_llm"))
@@ -107,10 +120,12 @@ class Generation:
                 yield self._plain_chunk(kept, answer, finished=ended)
                 if ended:
                     return
+        if len(self.tokens) - before < asked:
+            yield Chunk([], finished=True)
 
-    def _plain_inputs(self) -> Tensors:
+    def _plain_inputs(self, asked: int) -> Tensors:
         ids = [*self.task.prompt, *self.tokens]
-        inputs = self.task.inputs(ids, self._remaining(), self._remaining_minimum())
+        inputs = self.task.inputs(ids, asked, min(self._remaining_minimum(), asked))
         inputs |= self.task.plain
         if self.task.log_probs:
             inputs["return_log_probs"] = np.array([[True]])

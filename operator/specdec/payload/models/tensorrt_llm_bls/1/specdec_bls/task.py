@@ -43,6 +43,7 @@ class Task:
         prompt: token ids.
         max_tokens: new tokens at most.
         draft_tokens: draft tokens a round; 0 takes the plain path.
+        adaptive: the server's policy may choose another length than that.
         min_tokens: the user's own minimum.
         end_id: the token that ends an answer, -1 for none.
         stop_words: token ids of each stop word; the answer ends with the first one in it.
@@ -60,6 +61,7 @@ class Task:
     prompt: tuple[int, ...]
     max_tokens: int
     draft_tokens: int = 0
+    adaptive: bool = False
     min_tokens: int = 0
     end_id: int = -1
     stop_words: tuple[tuple[int, ...], ...] = ()
