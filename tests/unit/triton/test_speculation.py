@@ -179,6 +179,69 @@ def test_speculation_changes_no_token(
         assert meter.accepted >= meter.generated - meter.rounds
 
 
+class Restless:
+    """A policy that changes its mind all the time: rounds of any length, and plain stretches."""
+
+    def __init__(self, seed: int) -> None:
+        self.numbers = random.Random(seed)
+        self.closed = 0
+        self.seen: list[tuple[int, int]] = []
+
+    def length(self) -> int:
+        return self.numbers.choice([0, 0, 1, 2, 5])
+
+    def plain_tokens(self) -> int:
+        return self.numbers.randint(1, 4)
+
+    def round(self, drafted: int, accepted: int, draft_seconds: float, seconds: float) -> None:
+        assert draft_seconds >= 0
+        assert seconds > 0
+        self.seen.append((drafted, accepted))
+
+    def plain(self, tokens: int, seconds: float) -> None:
+        assert seconds > 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    draft_seed=st.integers(0, 1),
+    max_tokens=st.integers(1, 40),
+    minimum=st.integers(0, 12),
+    stops=st.lists(st.lists(st.integers(1, VOCABULARY - 1), min_size=1, max_size=2), max_size=3),
+    stream=st.booleans(),
+)
+def test_no_order_of_rounds_and_plain_stretches_changes_a_token(
+    seed: int,
+    draft_seed: int,
+    max_tokens: int,
+    minimum: int,
+    stops: list[list[int]],
+    stream: bool,
+) -> None:
+    task = task_module.Task(
+        prompt=(5, 6, 7),
+        max_tokens=max_tokens,
+        draft_tokens=4,
+        adaptive=True,
+        min_tokens=minimum,
+        end_id=END,
+        stop_words=tuple(tuple(word) for word in stops),
+        stream=stream,
+        exclude_input=True,
+    )
+    lengths = Restless(seed)
+    draft, target = Model(seed + draft_seed, verifies=False), Model(seed, verifies=True)
+    meter = Meter()
+    found = parts(task, target, draft, meter, lengths=lengths)
+    assert "".join(part.text for part in found) == plain(task, seed)
+    assert lengths.closed == 1
+    assert sum(accepted for _, accepted in lengths.seen) == meter.accepted
+
+
 @pytest.mark.parametrize(("name", "other"), [MIN_NAMES, MIN_NAMES[::-1]])
 def test_the_draft_is_forced_and_the_target_keeps_the_users_minimum(name: str, other: str) -> None:
     task = task_module.Task(

@@ -56,12 +56,12 @@ class Metrics:
         self._in_flight = self._in_flight_family.Metric(labels=labels)
         self._length_family = kind(
             name="specdec_draft_length",
-            description="Draft tokens a round proposes by default",
+            description="Draft tokens a round proposes by default, or as the policy last chose",
             kind=kind.GAUGE,
         )
         self._length = self._length_family.Metric(labels=labels)
         self._length.set(draft_length)
-        self._draft_length: float | None = None
+        self._draft_length: int | None = None
         self._draft_words = ""
         self._pending: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -95,10 +95,10 @@ class Metrics:
         if not known:
             pb_utils.Logger.log_warn(f"{words}: answers go on with the target alone")
 
-    def draft_length(self, mean: float) -> None:
-        """The length that rounds propose now; the gauge follows with a flush."""
+    def draft_length(self, length: int) -> None:
+        """The adaptive policy settled on a length; the gauge follows with a flush."""
         with self._lock:
-            self._draft_length = mean
+            self._draft_length = length
 
     def in_flight(self, change: int) -> None:
         """Prompts that began (positive) or ended (negative); the gauge follows with a flush."""

@@ -120,14 +120,21 @@ class AdaptiveLength:
     Args:
         least, most: bounds of the length; with `least` 0 the draft may rest altogether.
         start: length until something is measured.
+        tell: hears every length that an answer settles on.
         clock: seconds, monotonic.
     """
 
     def __init__(
-        self, least: int, most: int, start: int, clock: Callable[[], float] = time.monotonic
+        self,
+        least: int,
+        most: int,
+        start: int,
+        tell: Callable[[int], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.candidates = range(least, most + 1)
         self.start = min(max(start, least), most)
+        self.tell = tell
         self.clock = clock
         self.acceptance = Acceptance()
         self.lock = threading.Lock()
@@ -234,3 +241,4 @@ class AdaptiveAnswer:
         if best != self._chosen and speeds[best] > needed * speeds[self._chosen]:
             self._chosen = best
             self._changed = now
+            self._server.tell(best)
