@@ -21,7 +21,7 @@ _STAGES = {
     "fetch": Type.MODELS_FETCHED,
     "engine": Type.ENGINES_READY,
     "publish": Type.REPOSITORY_READY,
-    "server": Type.AVAILABLE,
+    **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
     "network": Type.AVAILABLE,
 }
 
@@ -89,11 +89,11 @@ async def remove(cluster: Cluster, model: SpeculativeModel, observed: Observed, 
 
 def find(observed: Observed, kind: str, name: str) -> Object | None:
     """The live object of a kind and name in the snapshot."""
-    single = {"PersistentVolumeClaim": observed.claim, "Deployment": observed.deployment}
-    if kind in single:
-        live = single[kind]
+    if kind == "PersistentVolumeClaim":
+        live = observed.claim
         return live if live is not None and live["metadata"]["name"] == name else None
     many = {
+        "Deployment": {d["metadata"]["name"]: d for d in observed.deployments.values()},
         "Job": observed.jobs,
         "ConfigMap": observed.config_maps,
         "Service": observed.services,

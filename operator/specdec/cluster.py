@@ -1,4 +1,4 @@
-"""The API server behind six verbs; the only module that knows the Kubernetes client.
+"""The API server behind seven verbs; the only module that knows the Kubernetes client.
 
 Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
 is never taken on what was true a while ago.
@@ -42,6 +42,8 @@ PLURALS = {
 APPLY = "application/apply-patch+yaml"
 # Creation of Services reaches seconds on a busy server, so a client must be patient.
 TIMEOUT = 60.0
+# A log comes from a pod's node, which may be the thing that is broken: no decision waits for it.
+LOG_TIMEOUT = 5.0
 PAGE = 500
 
 
@@ -110,7 +112,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, apply, delete, apply_status and record_event on one API server."""
+    """Get, list, log, apply, delete, apply_status and record_event on one API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -146,20 +148,21 @@ class Cluster:
         """
         found: list[Json] = []
         token: str | None = None
+        options: Json = {"label_selector": selector or None, "limit": PAGE}
         while True:
-            page = await self._send(
-                "list",
-                api_version,
-                kind,
-                namespace,
-                label_selector=selector or None,
-                limit=PAGE,
-                _continue=token,
-            )
+            place = (api_version, kind, namespace)
+            page = await self._send("list", *place, **options, _continue=token)
             found += [{"apiVersion": api_version, "kind": kind, **item} for item in page["items"]]
             token = page["metadata"].get("continue")
             if not token:
                 return found
+
+    async def log(self, namespace: str, pod: str, lines: int) -> str:
+        """The last lines of a pod's one container."""
+        query = [("tailLines", str(lines))]
+        url = f"{path('v1', 'Pod', namespace, pod)}/log"
+        async with self._asked("log", url, f"Pod {pod}", LOG_TIMEOUT, query_params=query) as found:
+            return str(await found.text(errors="replace"))
 
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
         """Server-side apply of a complete intent; returns the object as it is now."""
@@ -225,15 +228,23 @@ class Cluster:
         return await self._request(verb, url, " ".join(filter(None, (kind, name))), **options)
 
     async def _request(self, verb: str, url: str, target: str, **options: Any) -> Json:
+        async with self._asked(verb, url, target, TIMEOUT, **options) as answer:
+            value: Json = await answer.json()
+            return value
+
+    @asynccontextmanager
+    async def _asked(
+        self, verb: str, url: str, target: str, patience: float, **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request, counted; the answer is read inside, so that its errors are ours too."""
         code = 0
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(patience):
                 answer = await self._dynamic.request(
                     METHODS[verb], url, serialize=False, **options
                 )
                 code = answer.status
-                value: Json = await answer.json()
-                return value
+                yield answer
         except ApiException as error:
             code = error.status or 0
             raise convert(error, target) from error
@@ -247,6 +258,7 @@ METHODS = {
     "discover": "get",
     "get": "get",
     "list": "get",
+    "log": "get",
     "apply": "patch",
     "apply_status": "patch",
     "delete": "delete",

@@ -12,7 +12,8 @@ from specdec.stages import ready, serving, work
 from specdec.stages.accept import accept
 from specdec.stages.engines import engines
 from specdec.stages.fetch import fetch
-from specdec.stages.network import network
+from specdec.stages.memory import memory
+from specdec.stages.network import network, reachable
 from specdec.stages.repository import repository
 from specdec.stages.stage import POLL, Context, Images, Outcome, Stage
 from specdec.stages.storage import storage, volume_of
@@ -21,6 +22,7 @@ CHAIN: tuple[Stage, ...] = (
     accept,
     storage,
     fetch,
+    memory,
     engines,
     repository,
     serving.serving,
@@ -62,19 +64,19 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
 
 def _meanwhile(context: Context) -> Outcome:
     """What goes on while the chain waits: the pods of the previous revision, if there are any."""
-    live = context.observed.deployment
-    if live is None:
+    live = context.observed.deployments
+    if not live:
         return Outcome((), context.facts, proceed=False)
     condition = serving.available(context, None)
     volume = volume_of(context.model, context.observed)
     held = serving.held(context, volume)
     settled = condition.status == "True" or condition.reason == "Suspended"
-    keep = network(context)
+    keep = reachable(context, live)
     return Outcome(
         (condition,),
         context.facts,
         proceed=False,
-        apply=((held,) if held else ()) + keep.apply,
+        apply=held + keep.apply,
         status=keep.status,
         retry_after=None if settled else POLL,
     )
@@ -98,14 +100,15 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
 
 def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
     """The whole status but its conditions: what stages found, and what earlier ones had found."""
-    model, deployment = context.model, context.observed.deployment or {}
-    counts = deployment.get("status", {})
+    model = context.model
+    counts = [d.get("status", {}) for d in context.observed.deployments.values()]
     selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
     status: dict[str, Any] = {
         "observedGeneration": model.metadata.generation,
         "phase": phase,
-        "replicas": counts.get("replicas", 0),
-        "readyReplicas": counts.get("readyReplicas", 0),
+        # A replica of the service is one pod of each of its servers.
+        "replicas": max((c.get("replicas", 0) for c in counts), default=0),
+        "readyReplicas": min((c.get("readyReplicas", 0) for c in counts), default=0),
         "selector": selector,
         **{key: model.status[key] for key in _KEPT if key in model.status},
     }
@@ -120,7 +123,9 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
 def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:
     """Which revision answers, known for sure only when all pods are of one revision."""
     available = [c for o in outcomes for c in o.conditions if c.type == Type.AVAILABLE]
-    live = serving.live_revision(context.observed)
-    if live is None or not any(c.status == "True" for c in available):
+    live = serving.live_revisions(context.observed).values()
+    revisions = {(revision.repository, revision.image) for revision in live}
+    if len(revisions) != 1 or not any(c.status == "True" for c in available):
         return {}
-    return {"serving": {"revision": live.repository, "image": live.image}}
+    ((repository_, image),) = revisions
+    return {"serving": {"revision": repository_, "image": image}}

@@ -1,15 +1,21 @@
-"""Read everything a decision needs, live, in two rounds of requests."""
+"""Read everything a decision needs, live, in a few rounds of requests."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.cluster import Cluster
+from specdec.cluster import Cluster, ClusterError
 from specdec.observed import Object, Observed
 
+logger = logging.getLogger(__name__)
+
+# Components whose pods say how far they are, and how many lines surely hold the last such line.
+TALKATIVE = frozenset({"engine", "fetch"})
+LINES = 40
 POD_JOB = "batch.kubernetes.io/job-name"
 
 
@@ -18,12 +24,16 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     namespace, name = model.metadata.namespace, model.metadata.name
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
-        (claim, deployment),
+        (claim, *deployments),
         (own_jobs, shared_jobs, pods, own_maps, shared_maps, services),
     ) = await asyncio.gather(
         asyncio.gather(
             cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
-            cluster.get("apps/v1", "Deployment", namespace, name),
+            # By name, whatever the resource wants now: a server may be left from before.
+            *(
+                cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
+                for role in names.SERVERS
+            ),
         ),
         asyncio.gather(
             cluster.list("batch/v1", "Job", namespace, own),
@@ -35,15 +45,21 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         ),
     )
     # Pods of a shared Job belong to no resource by label: they are found by their Job.
-    pods += await _pods_of(cluster, namespace, shared_jobs)
+    pods = _distinct(pods + await _pods_of(cluster, namespace, shared_jobs))
+    logs = await asyncio.gather(*(_log(cluster, pod) for pod in pods if _tells(pod)))
     return Observed(
         now=datetime.now(UTC),
         claim=claim,
         jobs=_by_name([*own_jobs, *shared_jobs]),
-        pods=tuple(_distinct(pods)),
+        pods=tuple(pods),
         config_maps=_by_name([*own_maps, *shared_maps]),
-        deployment=deployment if deployment and belongs(deployment, model) else None,
+        deployments={
+            role: live
+            for role, live in zip(names.SERVERS, deployments, strict=True)
+            if live and belongs(live, model)
+        },
         services=_by_name(services),
+        logs=dict(logs),
     )
 
 
@@ -66,6 +82,22 @@ async def _pods_of(
         return []
     wanted = ",".join(sorted(job["metadata"]["name"] for job in jobs))
     return await cluster.list("v1", "Pod", namespace, f"{POD_JOB} in ({wanted})")
+
+
+def _tells(pod: Object) -> bool:
+    """Whether a pod is one that runs and says how far it is."""
+    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
+    return component in TALKATIVE and pod.get("status", {}).get("phase") == "Running"
+
+
+async def _log(cluster: Cluster, pod: Object) -> tuple[str, str]:
+    """A pod's name and its last lines; progress is a comfort, so a failure only costs the text."""
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    try:
+        return name, await cluster.log(namespace, name, LINES)
+    except ClusterError as error:
+        logger.warning("no log of pod %s: %s", name, error)
+        return name, ""
 
 
 def _by_name(objects: list[dict[str, Any]]) -> Mapping[str, Object]:

@@ -22,15 +22,20 @@ class Ref:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the API server said, live; `None` or absent means it does not exist."""
+    """What the API server said, live; `None` or absent means it does not exist.
+
+    `deployments` is by the role whose server it is, every other mapping by name.
+    `logs` holds the last lines of running build and fetch pods, by pod name.
+    """
 
     now: datetime
     claim: Object | None = None
     jobs: Mapping[str, Object] = field(default_factory=dict)
     pods: tuple[Object, ...] = ()
     config_maps: Mapping[str, Object] = field(default_factory=dict)
-    deployment: Object | None = None
+    deployments: Mapping[str, Object] = field(default_factory=dict)
     services: Mapping[str, Object] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""
@@ -38,12 +43,13 @@ class Observed:
         mine = [p for p in self.pods if p["metadata"].get("labels", {}).get(label) == job]
         return sorted(mine, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
 
-    def serving_pods(self) -> list[Object]:
-        """The pods of the serving Deployment, newest first."""
+    def serving_pods(self, role: str = "target") -> list[Object]:
+        """The pods of a server's Deployment, newest first."""
+        component = names.SERVERS[role]
         mine = [
             p
             for p in self.pods
-            if p["metadata"].get("labels", {}).get(names.COMPONENT) == "server"
+            if p["metadata"].get("labels", {}).get(names.COMPONENT) == component
         ]
         return sorted(mine, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
 

@@ -97,7 +97,7 @@ def refused(decision: Decision, error: RefusedError) -> Decision:
 
 
 def summed(found: Sequence[Condition]) -> tuple[Condition, ...]:
-    """All conditions with Ready in the words of the first that is not True."""
+    """All conditions with Ready in the words of the first that holds it back."""
     stages = ready.complete(found)
-    first = next(c for c in stages if c.status != "True")
+    first = next(c for c in stages if ready.holds_back(c))
     return (*stages, Condition(Type.READY, "False", first.reason, first.message))

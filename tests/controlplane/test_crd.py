@@ -73,8 +73,8 @@ def parsed(body: Object) -> model.Spec:
 
 
 def test_there_are_enough_of_both() -> None:
-    assert len(GOOD) >= 20
-    assert len(BAD) >= 40
+    assert len(GOOD) >= 60
+    assert len(BAD) >= 200
 
 
 @pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
@@ -109,26 +109,61 @@ def test_bad_resource_is_refused_by_the_intended_rule(file: Path, resources: Res
 
 
 def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None:
-    body = read(next(file for file in GOOD if file.stem == "draft-target-minimal"))
-    part: Object = {"parallelism": {}, "gpu": {}, "limits": {}, "kvCache": {}}
-    draft = body["spec"]["speculation"]["draftTarget"]["draft"]
+    body = read(next(file for file in GOOD if file.stem == "tensorrt-draft-target"))
+    part: Object = {
+        "quantization": {"calibration": {}},
+        "parallelism": {},
+        "gpu": {},
+        "limits": {},
+        "engine": {"plugins": {}},
+        "kvCache": {},
+    }
+    block = body["spec"]["speculation"]["draftTarget"]
     for place, more in (
         (body["spec"]["target"], part),
-        (draft, part),
-        (body["spec"], {"build": {}, "serving": {"probes": {}, "drain": {}}}),
+        (block["draft"], part),
+        (body["spec"], {"build": {}, "checks": {}, "serving": {"probes": {}, "drain": {}}}),
     ):
         place.update(more)
     spec = resources.create(body)["spec"]
     assert {**spec["target"], "source": {}} == {**scalars(model.ModelSpec), "source": {}}
-    assert {**draft, "source": {}, **scalars(model.ModelSpec)} == {
-        **spec["speculation"]["draftTarget"]["draft"],
+    stored = spec["speculation"]["draftTarget"]
+    assert {**block["draft"], "source": {}, **scalars(model.ModelSpec)} == {
+        **stored["draft"],
         "source": {},
     }
+    assert {**stored, "draft": {}} == {**scalars(model.DraftTarget), "draft": {}}
     assert spec["build"] == scalars(model.Build)
+    assert spec["checks"] == scalars(model.Checks)
     assert spec["serving"] == scalars(model.Serving)
     assert spec["suspend"] is False
-    assert spec["runtime"]["pullPolicy"] == "IfNotPresent"
+    assert spec["runtime"] == {"backend": "TensorRT", **scalars(model.Runtime)}
     assert spec["storage"] == {"size": "10Gi", "accessMode": "ReadWriteMany"}
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("eagle-minimal", "eagle"),
+        ("medusa-minimal", "medusa"),
+        ("redrafter-minimal", "reDrafter"),
+        ("lookahead-minimal", "lookahead"),
+    ],
+)
+def test_server_fills_in_the_defaults_of_a_method(
+    name: str, field: str, resources: Resources
+) -> None:
+    body = read(next(file for file in GOOD if file.stem == name))
+    block = resources.create(body)["spec"]["speculation"][field]
+    kinds = {
+        "eagle": model.Eagle,
+        "medusa": model.Medusa,
+        "reDrafter": model.ReDrafter,
+        "lookahead": model.Lookahead,
+    }
+    defaults = scalars(kinds[field])
+    assert {key: block[key] for key in defaults} == defaults
+    assert block.keys() == defaults.keys() | body["spec"]["speculation"][field].keys()
 
 
 def scalars(kind: type[model.Value]) -> Object:
@@ -172,6 +207,17 @@ def test_samples_are_taken_and_settle(
         "reference-baseline",
         "reference-draft-target",
         "reference-lookahead",
+        "tensorrt-405b-two-nodes",
+        "tensorrt-baseline",
+        "tensorrt-draft-target-dedicated",
+        "tensorrt-draft-target-fast-logits",
+        "tensorrt-draft-target-shared",
+        "tensorrt-eagle",
+        "tensorrt-fp8-one-gpu",
+        "tensorrt-lookahead",
+        "tensorrt-medusa",
+        "tensorrt-redrafter",
+        "tensorrt-two-servers",
     }
     for file in SAMPLES:
         first = kubectl("apply", "-n", namespace, "-f", str(file)).splitlines()

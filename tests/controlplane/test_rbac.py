@@ -21,6 +21,7 @@ MAY = [
     "delete configmaps",
     "patch deployments.apps",
     "list pods",
+    "get pods/log",
     "create events.events.k8s.io",
 ]
 MAY_NOT = [
@@ -35,7 +36,6 @@ MAY_NOT = [
     "create pods",
     "delete pods",
     "create pods/exec",
-    "get pods/log",
     "list nodes",
     "create clusterroles.rbac.authorization.k8s.io",
     "impersonate serviceaccounts",

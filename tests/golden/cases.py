@@ -28,7 +28,9 @@ def generate(case: str) -> dict[str, str]:
     """Expected files of a case: path below its folder -> text."""
     cr = yaml.safe_load((HERE / case / "cr.yaml").read_text())
     with (
-        patch.object(backends, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}),
+        patch.object(
+            backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
+        ),
         patch.object(repository, "_render", _render),
     ):
         world = World(cr)

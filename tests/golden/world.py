@@ -4,11 +4,13 @@ It simulates the API server's bookkeeping and nothing else; the real one is aske
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
 
 from specdec.api import names
+from specdec.observed import Observed
 from specdec.offline import world
 from specdec.offline.world import NOW, STAMP, Json, ended, merge
 from specdec.stages.stage import Images
@@ -81,6 +83,16 @@ class World(world.World):
 
     def __init__(self, cr: Json) -> None:
         super().__init__(cr, IMAGES)
+        self.logs: dict[str, str] = {}
+
+    @override
+    def observed(self) -> Observed:
+        return replace(super().observed(), logs=self.logs)
+
+    def talk(self, job: str, log: str, **spec: Any) -> None:
+        """Let a Job's pod run and have printed `log`."""
+        self.pod(job, {"phase": "Running", "startTime": STAMP}, **spec)
+        self.logs[self.pods[-1]["metadata"]["name"]] = log
 
     def condition(self, kind: str) -> Json:
         """A condition of the status."""

@@ -59,17 +59,23 @@ def rows(part: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
     for name, child in part.get("properties", {}).items():
         here = f"{path}{name}"
         shown = f"**`{here}`**" if name in part.get("required", []) else f"`{here}`"
-        if name == "draft" and "properties" in child and "source" in child["properties"]:
-            yield (
-                shown,
-                "object",
-                "",
-                f"{child['description']} Its fields are those of spec.target.",
-            )
+        same = _written_elsewhere(name, child)
+        if same is not None:
+            words = f"{child['description']} Its fields are those of {same}."
+            yield shown, "object", "", words
             continue
         yield shown, _type(child), _default(child), child["description"]
         yield from rows(child, f"{here}.")
         yield from rows(child.get("items", {}), f"{here}[].")
+
+
+def _written_elsewhere(name: str, child: Schema) -> str | None:
+    """The field whose table a part repeats: the draft's fields, and every further source's."""
+    if name == "draft" and "source" in child.get("properties", {}):
+        return "spec.target"
+    if name != "source" and "huggingFace" in child.get("properties", {}):
+        return "spec.target.source"
+    return None
 
 
 def messages(part: Schema, name: str = "") -> Iterator[str]:

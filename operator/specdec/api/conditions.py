@@ -15,6 +15,7 @@ class Type(StrEnum):
     STORAGE_READY = "StorageReady"
     MODELS_FETCHED = "ModelsFetched"
     COMPATIBLE = "Compatible"
+    MEMORY_FITS = "MemoryFits"
     ENGINES_READY = "EnginesReady"
     REPOSITORY_READY = "RepositoryReady"
     AVAILABLE = "Available"
@@ -49,6 +50,7 @@ FAILED = frozenset(
         "EngineMissing",
         "FetchFailed",
         "ImageMissing",
+        "InsufficientGpuMemory",
         "Internal",
         "InvalidDevices",
         "InvalidSpec",
@@ -62,6 +64,7 @@ FAILED = frozenset(
         "UnsupportedArchitecture",
         "UnsupportedBackend",
         "UnsupportedCheckpoint",
+        "UnsupportedGpu",
         "UnsupportedMethod",
         "UnsupportedVersion",
         "VocabSizeMismatch",
@@ -82,13 +85,19 @@ PROGRESS = frozenset(
         "Fetching",
         "Fits",
         "NotDeployed",
+        "NotNeeded",
         "PodsReady",
         "Published",
         "Publishing",
         "Queued",
         "Serving",
         "Starting",
+        "SufficientGpuMemory",
         "Suspended",
+        "TightGpuMemory",
+        "Unchecked",
+        "UnknownGpu",
+        "UnknownSize",
         "Valid",
         "Waiting",
     }

@@ -14,7 +14,15 @@ from specdec.api.model import Backend
 class Support:
     """What a backend can do in this release.
 
-    `default_version` is empty when it serves nothing; `methods` names the first version of each.
+    Attributes:
+        default_version: empty when it serves nothing.
+        methods: the first version of each.
+        architectures: those it builds; `method_architectures` those of a method that takes fewer.
+        compute_capability: the least a GPU needs, None without one; `quantization` and
+            `kv_cache_quantization` by what is asked for beyond it.
+        images, examples: server image and folder of the conversion scripts in it, by version.
+        deprecation: why the backend has no future, empty when it has one; `replacements` are the
+            methods of the backend that follows it.
     """
 
     served: bool
@@ -23,11 +31,19 @@ class Support:
     methods: Mapping[str, str]
     dtypes: tuple[str, ...]
     architectures: tuple[str, ...]
+    method_architectures: Mapping[str, tuple[str, ...]]
+    compute_capability: str | None
+    quantization: Mapping[str, str]
+    kv_cache_quantization: Mapping[str, str]
+    images: Mapping[str, str]
+    examples: Mapping[str, str]
+    deprecation: str
+    replacements: Mapping[str, str]
 
     def serves(self, method: str, version: str) -> bool:
         """Whether a method exists in a version; versions are compared by number."""
         first = self.methods.get(method)
-        return first is not None and _numbers(version) >= _numbers(first)
+        return first is not None and at_least(version, first)
 
 
 @cache
@@ -43,6 +59,17 @@ def matrix() -> dict[Backend, Support]:
             methods=dict(row["methods"]),
             dtypes=tuple(row["dtypes"]),
             architectures=tuple(row["architectures"]),
+            method_architectures={
+                method: tuple(names)
+                for method, names in row.get("methodArchitectures", {}).items()
+            },
+            compute_capability=row.get("computeCapability"),
+            quantization=row.get("quantization", {}),
+            kv_cache_quantization=row.get("kvCacheQuantization", {}),
+            images=row.get("images", {}),
+            examples=row.get("examples", {}),
+            deprecation=row.get("deprecation", ""),
+            replacements=row.get("replacements", {}),
         )
         for name, row in data["backends"].items()
     }
@@ -56,6 +83,11 @@ def support(backend: Backend) -> Support:
 def architectures() -> frozenset[str]:
     """Every architecture that some served backend can build."""
     return frozenset(a for row in matrix().values() if row.served for a in row.architectures)
+
+
+def at_least(version: str, floor: str) -> bool:
+    """Whether a version or compute capability is `floor` or more; both are dotted numbers."""
+    return _numbers(version) >= _numbers(floor)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -72,6 +72,11 @@ class Backend(StrEnum):
     PYTORCH = "PyTorch"
     REFERENCE = "Reference"
 
+    @property
+    def on_gpus(self) -> bool:
+        """Whether weights and caches lie in the memory of GPUs, and have to fit there."""
+        return self is not Backend.REFERENCE
+
 
 class Runtime(Value):
     """Which server, in which version and image; absent values come from the support matrix.

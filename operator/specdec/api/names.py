@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any
 
-from specdec.api.model import API_VERSION, GROUP, KIND, SpeculativeModel
+from specdec.api.model import API_VERSION, GROUP, KIND, SpeculativeModel, Topology
 
 MANAGER = "specdec"
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -18,6 +18,8 @@ REPOSITORY = f"{GROUP}/repository"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
 LABEL_LIMIT = 63
+# The component label of serving pods, by the role whose server they are.
+SERVERS = {"target": "server", "draft": "draft-server"}
 
 # Inside every pod that mounts the volume.
 VOLUME = "/models"
@@ -48,9 +50,21 @@ def labels(model: SpeculativeModel, component: str) -> dict[str, str]:
     }
 
 
-def selector(model: SpeculativeModel) -> dict[str, str]:
-    """What selects the serving pods of a resource; part of the scale subresource."""
-    return {INSTANCE: model.metadata.name, COMPONENT: "server", MANAGED_BY: MANAGER}
+def selector(model: SpeculativeModel, role: str = "target") -> dict[str, str]:
+    """What selects the pods of a server; that of the target is part of the scale subresource."""
+    return {INSTANCE: model.metadata.name, COMPONENT: SERVERS[role], MANAGED_BY: MANAGER}
+
+
+def server_name(model: SpeculativeModel, role: str = "target") -> str:
+    """Deployment and Service of a server: `<name>`, and `<name>-draft` for one of the draft's."""
+    return model.metadata.name if role == "target" else f"{model.metadata.name}-{role}"
+
+
+def servers(model: SpeculativeModel) -> tuple[str, ...]:
+    """The roles that have a server of their own, target first."""
+    block = model.spec.speculation.draft_target
+    two = block is not None and block.topology is Topology.TWO_SERVERS
+    return ("target", "draft") if two else ("target",)
 
 
 def sharer(name: str) -> str:

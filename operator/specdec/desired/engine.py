@@ -6,6 +6,7 @@ depend on the resource except its owner reference and its sharer label.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from specdec.api import names
@@ -17,6 +18,42 @@ from specdec.desired.pod import Container, Placement, Volume
 MOUNT = "/specdec/build"
 SCRIPT = "build_engine.py"
 PLAN = "plan.json"
+_GIB = 1 << 30
+# Converting reads the whole checkpoint and writes it split, a rank at a time; building takes one
+# rank and TensorRT's workspace. Half as much again as the weights has room for both.
+_COPIES = 1.5
+# Python, torch and a CUDA context, whatever the model.
+_BASE = 8 * _GIB
+# /tmp of the pod: caches of the hub and of kernels, calibration data. Weights stay on the volume.
+_SCRATCH = "8Gi"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a build takes from its node: GPUs, and memory in bytes when it can be estimated."""
+
+    gpus: int
+    memory: int | None = None
+
+
+def needs(plan: Mapping[str, Any], devices: int, weights: int) -> Needs:
+    """What the build of a plan takes.
+
+    One GPU builds the engines of all ranks, one after another, and `engine.workers` of them build
+    as many side by side. Only quantization needs a GPU for every rank: it runs the whole model to
+    calibrate it. A plan without engine options is converted on the CPU a layer at a time.
+
+    Args:
+        plan: the build plan.
+        devices: GPUs that the engine is served on.
+        weights: bytes of the checkpoints that the plan reads.
+    """
+    options = plan.get("engine")
+    if options is None:
+        return Needs(devices)
+    quantized = plan["quantization"]["method"] != "None"
+    gpus = devices if quantized else min(options.get("workers") or 1, devices)
+    return Needs(gpus, int(weights * _COPIES) + _BASE)
 
 
 def job_name(key: str, volume: Volume) -> str:
@@ -37,9 +74,9 @@ def config_map(
 
 
 def job(
-    model: SpeculativeModel, plan: Mapping[str, Any], volume: Volume, image: str, gpus: int
+    model: SpeculativeModel, plan: Mapping[str, Any], volume: Volume, image: str, needs: Needs
 ) -> dict[str, Any]:
-    """The build Job; `image` is the server's, `gpus` how many devices it needs."""
+    """The build Job; `image` is the server's."""
     build = model.spec.build
     key = plan["key"]
     container = Container(
@@ -49,10 +86,10 @@ def job(
         command=["python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"],
         env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
         mounts=[{"name": "build", "mountPath": MOUNT, "readOnly": True}],
-        resources=pod.with_gpus(build.resources, gpus),
+        resources=pod.with_gpus(_resources(build.resources, needs), needs.gpus),
     )
     name = job_name(key, volume)
-    nodes = pod.gpu_nodes(model, build.node_selector, gpus)
+    nodes = pod.gpu_nodes(model, build.node_selector, needs.gpus)
     template = pod.template(
         container,
         volume,
@@ -68,6 +105,22 @@ def job(
         "metadata": _metadata(model, key, volume),
         "spec": pod.job_spec(template, build.backoff_limit, build.active_deadline_seconds),
     }
+
+
+def _resources(given_: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
+    """The user's resources; an estimate is requested where they say nothing.
+
+    Never a limit: a wrong estimate may cost a better node, but must not kill a build.
+    """
+    if needs.memory is None:
+        return dict(given_)
+    estimate = {"memory": f"{-(-needs.memory // _GIB)}Gi", "ephemeral-storage": _SCRATCH}
+    # A limit without a request is a request of the same size.
+    said = {**given_.get("limits", {}), **given_.get("requests", {})}
+    missing = {name: value for name, value in estimate.items() if name not in said}
+    if not missing:
+        return dict(given_)
+    return {**given_, "requests": {**given_.get("requests", {}), **missing}}
 
 
 def joined(model: SpeculativeModel, key: str, volume: Volume) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from specdec.desired.child import metadata
 from specdec.desired.serving import PORTS
 
 
-def service(model: SpeculativeModel) -> dict[str, Any]:
-    """A ClusterIP Service with the ports of a tritonserver by name."""
+def service(model: SpeculativeModel, role: str = "target") -> dict[str, Any]:
+    """A ClusterIP Service with the ports of a tritonserver by name; `role` is whose server."""
     ports = [
         {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
         for name, port in PORTS.items()
@@ -17,8 +17,8 @@ def service(model: SpeculativeModel) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(model, model.metadata.name, "network"),
-        "spec": {"type": "ClusterIP", "selector": names.selector(model), "ports": ports},
+        "metadata": metadata(model, names.server_name(model, role), "network"),
+        "spec": {"type": "ClusterIP", "selector": names.selector(model, role), "ports": ports},
     }
 
 

@@ -24,21 +24,34 @@ _MARGIN = 15
 
 @dataclass(frozen=True)
 class Revision:
-    """What is served: a published repository (hash) by an image, on how many GPUs and ranks."""
+    """What a server runs: a published repository (hash) by an image, on how many GPUs and ranks.
+
+    `role` is whose server it is, and `folder` the part of the repository that it serves; one
+    server for all models serves all of it.
+    """
 
     repository: str
     image: str
     gpus: int = 0
     launch: Launch = PLAIN
+    role: str = "target"
+    folder: str = ""
+
+    @property
+    def directory(self) -> str:
+        """The model repository inside the pod."""
+        root = f"{names.REPOSITORIES}/{self.repository}"
+        return f"{root}/{self.folder}" if self.folder else root
 
 
 def deployment(
     model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
 ) -> dict[str, Any]:
-    """The Deployment `<name>`: new pods come before old ones go."""
+    """The Deployment of a server: new pods come before old ones go."""
     full = {names.REPOSITORY: revision.repository}
     short = {names.REPOSITORY: revision.repository[:16]}
-    labels = pod.labels(names.labels(model, "server"), volume) | short
+    component = names.SERVERS[revision.role]
+    labels = pod.labels(names.labels(model, component), volume) | short
     serving = model.spec.serving
     drain = serving.drain.timeout_seconds
     nodes = pod.gpu_nodes(model, serving.node_selector, revision.gpus)
@@ -56,12 +69,14 @@ def deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(model, model.metadata.name, "server", annotations=full),
+        "metadata": metadata(
+            model, names.server_name(model, revision.role), component, annotations=full
+        ),
         "spec": {
             "replicas": replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": budget + 300,
-            "selector": {"matchLabels": names.selector(model)},
+            "selector": {"matchLabels": names.selector(model, revision.role)},
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
@@ -73,10 +88,9 @@ def deployment(
 
 def _container(model: SpeculativeModel, revision: Revision) -> Container:
     serving = model.spec.serving
-    repository = f"{names.REPOSITORIES}/{revision.repository}"
     budget = serving.probes.startup_budget_seconds
     drain = serving.drain.timeout_seconds
-    command = launch.command(revision.launch, repository, exit_timeout_seconds=drain)
+    command = launch.command(revision.launch, revision.directory, exit_timeout_seconds=drain)
     variables = launch.environment(revision.launch)
     # The hook ends before the grace period does, even when the server does not.
     stop = launch.pre_stop(

@@ -19,7 +19,15 @@ from specdec.jobs import result, volume
 from specdec.jobs.result import JobError, progress
 
 # TensorRT-LLM writes the mode as a number; the names are those of trtllm-build.
-_MODES = {"none": 1, "draft_tokens_external": 2, "lookahead_decoding": 8}
+_MODES = {
+    "none": 1,
+    "draft_tokens_external": 2,
+    "medusa": 4,
+    "lookahead_decoding": 8,
+    "explicit_draft_tokens": 16,
+    "eagle": 32,
+}
+_BUILT = "delete its directory under engines/ on the volume so that it is built again"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,7 +64,7 @@ def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
 
 
 def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
-    """Hold each engine's config.json against what the repository needs.
+    """Hold each engine's directory against what the repository needs.
 
     Raises:
         JobError: EngineMissing or EngineMismatch, naming engine, field and values.
@@ -65,7 +73,9 @@ def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
     for engine in engines:
         config = _config(engine, root)
         _check(engine, config)
-        vocabularies[engine["role"]] = config["pretrained_config"].get("vocab_size")
+        _check_ranks(engine, config, root)
+        if engine["sameVocabulary"]:
+            vocabularies[engine["role"]] = config["pretrained_config"].get("vocab_size")
     if len(set(vocabularies.values())) > 1:
         sizes = ", ".join(f"{role} {size}" for role, size in vocabularies.items())
         raise JobError(
@@ -85,9 +95,18 @@ def equal(folder: Path, files: Mapping[str, str]) -> bool:
     )
 
 
+def _folder(engine: Mapping[str, Any], root: Path) -> Path:
+    """The engine's directory on the volume, wherever that is mounted here."""
+    return root / Path(engine["path"]).relative_to(names.VOLUME)
+
+
 def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    folder = root / Path(names.ENGINES).name / engine["key"]
-    if not (folder / "manifest.json").is_file() or not (folder / "config.json").is_file():
+    folder = _folder(engine, root)
+    if engine["prebuilt"] and not (folder / "config.json").is_file():
+        raise _mismatch(engine, "its directory has no config.json")
+    # Our own builds write the manifest last.
+    whole = engine["prebuilt"] or (folder / "manifest.json").is_file()
+    if not whole or not (folder / "config.json").is_file():
         raise JobError(
             "EngineMissing",
             f"the {engine['role']} engine {engine['key'][:16]} is not complete on the volume: it "
@@ -96,14 +115,16 @@ def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / "config.json").read_bytes())
         # Both sections are read below; an engine without them was not built by trtllm-build.
-        return {**config, "pretrained_config": dict(config["pretrained_config"])}
+        sections = {name: dict(config[name]) for name in ("pretrained_config", "build_config")}
     except (ValueError, KeyError, TypeError) as error:
         raise _mismatch(engine, f"its config.json cannot be read ({error!r})") from error
+    return {**config, **sections}
 
 
 def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    build = config.get("build_config", {})
-    longest = int(build.get("max_draft_len", 0))
+    build, model = config["build_config"], config["pretrained_config"]
+    # Heads bring their length along; the release writes it to either section.
+    longest = max(_number(build, "max_draft_len"), _number(model, "max_draft_len"))
     if longest < engine["minDraftLen"]:
         raise _mismatch(
             engine, f"its max_draft_len is {longest}, below maxDraftTokens {engine['minDraftLen']}"
@@ -116,13 +137,43 @@ def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     mode = build.get("speculative_decoding_mode", 1)
     if mode not in (_MODES[wanted], wanted, wanted.upper()):
         raise _mismatch(engine, f"its speculative_decoding_mode is {mode}, not {wanted}")
+    for name, field, least in (
+        ("max_batch_size", "limits.maxBatchSize", engine["minBatchSize"]),
+        ("max_seq_len", "limits.maxSeqLen", engine["minSeqLen"]),
+    ):
+        if _number(build, name) < least:
+            raise _mismatch(engine, f"its {name} is {build.get(name)}, below {field} {least}")
+
+
+def _check_ranks(engine: Mapping[str, Any], config: Mapping[str, Any], root: Path) -> None:
+    """The split is that of the spec, and every rank has its file."""
+    mapping = config["pretrained_config"].get("mapping", {})
+    for name, field in (("tp_size", "tensorParallel"), ("pp_size", "pipelineParallel")):
+        if mapping.get(name, 1) != engine[field]:
+            raise _mismatch(
+                engine, f"its {name} is {mapping.get(name, 1)}, and the spec's is {engine[field]}"
+            )
+    ranks = engine["tensorParallel"] * engine["pipelineParallel"]
+    wanted = {f"rank{rank}.engine" for rank in range(ranks)}
+    found = {path.name for path in _folder(engine, root).glob("rank*.engine")}
+    if found != wanted:
+        files = ", ".join(sorted(found)) or "none"
+        raise _mismatch(engine, f"its rank files are {files}, and {ranks} ranks need one each")
+
+
+def _number(section: Mapping[str, Any], name: str) -> int:
+    value = section.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _mismatch(engine: Mapping[str, Any], what: str) -> JobError:
+    if engine["prebuilt"]:
+        text = f"the prebuilt engine of the {engine['role']} does not fit: {what}; "
+        mend = "change the spec to the engine's values, or build another"
+        return JobError("EngineMismatch", text + mend)
     return JobError(
         "EngineMismatch",
-        f"the {engine['role']} engine {engine['key'][:16]} does not fit: {what}; delete its "
-        "directory under engines/ on the volume so that it is built again",
+        f"the {engine['role']} engine {engine['key'][:16]} does not fit: {what}; {_BUILT}",
     )
 
 

@@ -30,7 +30,8 @@ Checkpoints = Annotated[
         "--checkpoint",
         metavar="ROLE=DIR",
         help="Local checkpoint of the target or the draft: looked at as the fetch Job would, so "
-        "that compatibility and the keys of engines are the real ones.",
+        "that compatibility and the keys of engines are the real ones. A config.json in place of "
+        "DIR is enough for the memory plan.",
     ),
 ]
 

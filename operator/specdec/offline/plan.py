@@ -19,6 +19,7 @@ from specdec.desired import engine as engine_objects
 from specdec.desired.pod import GPU
 from specdec.jobs import inspection, volume
 from specdec.jobs.result import JobError
+from specdec.offline import configuration
 from specdec.offline.resource import InputError
 from specdec.offline.world import World
 from specdec.stages.stage import Images
@@ -81,7 +82,7 @@ class Plan:
 
     def basis(self, condition: str) -> str:
         """What a condition rests on: the resource, given checkpoints, or mere assumption."""
-        if condition == Type.ACCEPTED:
+        if condition in (Type.ACCEPTED, Type.MEMORY_FITS):
             return CHECKED
         if condition in (Type.MODELS_FETCHED, Type.COMPATIBLE):
             return LATER if LATER in self.checkpoints.values() else CHECKED
@@ -94,7 +95,8 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
     Args:
         body: the resource as `resource.read` gives it.
         images: the release's images, as the operator's Deployment names them.
-        checkpoints: local folders by role, to be looked at as the fetch Job would.
+        checkpoints: local folders by role, to be looked at as the fetch Job would; or a
+            config.json, which tells sizes and nothing else.
 
     Raises:
         InputError: a checkpoint is given for a model that the resource has not.
@@ -122,7 +124,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         objects=tuple(world.ever_applied.values()),
         files=repository(world.ever_applied),
         status=world.cr["status"],
-        checkpoints={r: str(given[r]) if r in given else LATER for r in model.models},
+        checkpoints={r: _basis(given.get(r)) for r in model.models},
         volume=claim,
     )
 
@@ -143,13 +145,19 @@ def _final(condition: Mapping[str, Any]) -> bool:
     return condition["reason"] not in ("Suspended", "NotDeployed")
 
 
+def _basis(given: Path | None) -> str:
+    """A folder; nobody has a digest of what only a configuration tells of."""
+    return str(given) if given is not None and not given.is_file() else LATER
+
+
 def _fetched(role: str, spec: ModelSpec, given: Mapping[str, Path]) -> Json:
     """What the fetch Job would say of a model: of its folder, or a placeholder."""
     folder = given.get(role)
-    if folder is None:
+    if folder is None or folder.is_file():
         # Equal sources give equal placeholders, so that two plans can be compared.
         digest = names.digest({"placeholder": spec.source.model_dump()})
-        return {"digest": digest, "revision": "", "bytes": 0, "facts": {}}
+        facts = configuration.facts(folder) if folder else {}
+        return {"digest": digest, "revision": "", "bytes": 0, "facts": facts}
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is no folder: name a checkpoint's folder")
     try:

@@ -45,6 +45,8 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
     yield stages
     if plan["plan"]:
         yield _devices(plan)
+    if "memory" in plan["plan"]:
+        yield _memory(plan["plan"]["memory"])
     if plan["engines"]:
         yield _engines(plan)
     if plan["jobs"]:
@@ -69,6 +71,17 @@ def _devices(plan: Json) -> Table:
     for role, ids in chosen["devices"].items():
         _row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
     _row(table, "GPUs per pod", chosen["gpusPerPod"])
+    return table
+
+
+def _memory(memory: Json) -> Table:
+    table = _table("GPU", "Memory", "Used", "Taken by")
+    for one in memory["devices"]:
+        parts = ", ".join(f"{name} {size}" for name, size in one["parts"].items())
+        used = f"{one['usedMiB']} MiB ({one['percent']} %)"
+        _row(table, one["device"], f"{one['gpuMiB']} MiB", used, parts)
+    for role, tokens in memory["kvTokens"].items():
+        _row(table, f"cache of the {role}", "", f"{tokens} tokens", "")
     return table
 
 

@@ -33,7 +33,7 @@ class World:
         self.jobs: dict[str, Json] = {}
         self.pods: list[Json] = []
         self.config_maps: dict[str, Json] = {}
-        self.deployment: Json | None = None
+        self.deployments: dict[str, Json] = {}
         self.services: dict[str, Json] = {}
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
@@ -44,19 +44,26 @@ class World:
         spec: Json = self.cr["spec"]
         return spec
 
+    @property
+    def deployment(self) -> Json | None:
+        """The Deployment of the target's server."""
+        return self.deployments.get(self.cr["metadata"]["name"])
+
     def model(self) -> SpeculativeModel:
         """The resource as the operator reads it."""
         return SpeculativeModel.parse(self.cr)
 
     def observed(self) -> Observed:
         """The snapshot a reconcile would take."""
+        model = self.model()
+        servers = {role: names.server_name(model, role) for role in names.SERVERS}
         return Observed(
             NOW,
             self.claim,
             self.jobs,
             tuple(self.pods),
             self.config_maps,
-            self.deployment,
+            {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
             self.services,
         )
 
@@ -75,7 +82,13 @@ class World:
 
     def delete(self, kind: str, name: str) -> None:
         """Delete an object, a Job with its pods."""
-        {"Job": self.jobs, "ConfigMap": self.config_maps, "Service": self.services}[kind].pop(name)
+        stores: Mapping[str, dict[str, Json]] = {
+            "Job": self.jobs,
+            "ConfigMap": self.config_maps,
+            "Service": self.services,
+            "Deployment": self.deployments,
+        }
+        stores[kind].pop(name)
         if kind == "Job":
             label = "batch.kubernetes.io/job-name"
             self.pods = [p for p in self.pods if p["metadata"]["labels"].get(label) != name]
@@ -106,16 +119,12 @@ class World:
         self._end(job, "Complete", "CompletionsReached")
 
     def serve(self) -> None:
-        """Let the Deployment's pods of the current revision become ready."""
-        deployment = self.deployment
-        if deployment is None:
-            return
-        count = deployment["spec"]["replicas"]
-        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
-        deployment["status"] = {
-            "observedGeneration": deployment["metadata"]["generation"],
-            **counts,
-        }
+        """Let the Deployments' pods of the current revision become ready."""
+        for deployment in self.deployments.values():
+            count = deployment["spec"]["replicas"]
+            counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
+            generation = deployment["metadata"]["generation"]
+            deployment["status"] = {"observedGeneration": generation, **counts}
 
     def settle(self, result: Callable[[str], Json]) -> None:
         """Let everything succeed until nothing is left to do; `result` answers by component.
@@ -159,14 +168,15 @@ class World:
 
     def _deploy(self, obj: Json) -> None:
         """A new generation when the spec changes, and then its status is of the old one."""
-        live = self.deployment
+        name = obj["metadata"]["name"]
+        live = self.deployments.get(name)
         if live is not None and live["spec"] == obj["spec"]:
             return
         generation = 1 if live is None else live["metadata"]["generation"] + 1
         obj["metadata"]["generation"] = generation
         if live is not None and "status" in live:
             obj["status"] = live["status"]
-        self.deployment = obj
+        self.deployments[name] = obj
 
 
 def merge(live: Json, intent: Json) -> None:

@@ -1,4 +1,7 @@
-"""EnginesReady: one build Job for each engine that is not on the volume yet, all at once."""
+"""EnginesReady: one build Job for each engine that is not on the volume yet, all at once.
+
+An engine that was fetched is there already: it gets no Job.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -8,17 +11,18 @@ from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
 from specdec.desired import engine as desired
 from specdec.observed import Object, Ref, result
 from specdec.stages import backends, progress, work
-from specdec.stages.progress import Words
+from specdec.stages.progress import Progress, Words
 from specdec.stages.stage import POLL, Context, Engine, Outcome
 
 
 @dataclass(frozen=True)
 class _Build:
-    """Where one engine stands; `words` is None when it is built."""
+    """Where one engine stands; `words` is None when it is there, `job` when none builds it."""
 
     engine: Engine
-    job: str
+    job: str | None
     words: Words | None = None
+    progress: Progress | None = None
     seconds: int | None = None
     apply: tuple[Object, ...] = ()
     delete: tuple[Ref, ...] = ()
@@ -26,15 +30,15 @@ class _Build:
 
 def engines(context: Context) -> Outcome:
     """Want every engine of the wanted state; go on when all are built."""
-    model, volume = context.model, context.facts.volume
+    model = context.model
     strategy = backends.strategy(model.spec.runtime.backend)
     wanted = [
-        strategy.engine(model, checkpoint, context.facts)
-        for checkpoint in context.facts.checkpoints.values()
+        strategy.engine(model, context.facts.checkpoints[role], context.facts)
+        for role in model.models
     ]
     lost = _lost(context)
-    builds = [_rebuild(context, engine) if lost else _build(context, engine) for engine in wanted]
-    keep = {desired.job_name(engine.key, volume) for engine in wanted}
+    builds = [_stand(context, engine, lost=bool(lost)) for engine in wanted]
+    keep = {build.job for build in builds}
     outdated = [
         work.delete(name)
         for name in work.unfinished(context.observed, model, "engine")
@@ -61,6 +65,12 @@ def _retry(waiting: list[Words]) -> float | None:
     return POLL if any("kubectl delete job" not in words.message for words in waiting) else None
 
 
+def _stand(context: Context, engine: Engine, *, lost: bool) -> _Build:
+    if engine.checkpoint is not None:
+        return _Build(engine, job=None)
+    return _rebuild(context, engine) if lost else _build(context, engine)
+
+
 def _build(context: Context, engine: Engine) -> _Build:
     model, volume = context.model, context.facts.volume
     name = desired.job_name(engine.key, volume)
@@ -81,8 +91,9 @@ def _build(context: Context, engine: Engine) -> _Build:
 def _job(context: Context, engine: Engine, state: work.Work) -> _Build:
     model, volume = context.model, context.facts.volume
     strategy = backends.strategy(model.spec.runtime.backend)
-    gpus = len(strategy.ranks(model).devices[engine.role])
-    job = work.shaped(desired.job(model, engine.plan, volume, context.facts.image, gpus))
+    job = work.shaped(
+        desired.job(model, engine.plan, volume, context.facts.image, _needs(context, engine))
+    )
     files = desired.config_map(model, engine.plan, volume, strategy.scripts())
     name, role = state.name, engine.role
     if state.state == "Deleting":
@@ -99,9 +110,18 @@ def _job(context: Context, engine: Engine, state: work.Work) -> _Build:
         words = progress.failed(name, state.job, state.pods, "BuildFailed")
     else:
         doing = f"builds the engine of the {role}"
-        words = progress.running(name, doing, "Building", state.pods)
+        words = progress.running(name, doing, "Building", state.pods, state.log)
+    far = progress.told(state.log) if words.reason == "Building" else None
     words = Words(words.reason, f"{role}: {words.message}")
-    return _Build(engine, name, words, apply=(files, *join))
+    return _Build(engine, name, words, far, apply=(files, *join))
+
+
+def _needs(context: Context, engine: Engine) -> desired.Needs:
+    """GPUs and memory of a build, by the devices it is for and the checkpoints it reads."""
+    model, checkpoints = context.model, context.facts.checkpoints
+    devices = len(backends.strategy(model.spec.runtime.backend).ranks(model).devices[engine.role])
+    read = [engine.role, *(["heads"] if engine.plan.get("heads") else [])]
+    return desired.needs(engine.plan, devices, sum(checkpoints[role].bytes for role in read))
 
 
 def _remembered(context: Context, engine: Engine, job: str) -> Mapping[str, Any] | None:
@@ -139,7 +159,10 @@ def _rebuild(context: Context, engine: Engine) -> _Build:
 def _condition(builds: list[_Build]) -> Condition:
     waiting = [b.words for b in builds if b.words]
     if not waiting:
-        keys = ", ".join(f"{b.engine.role} {b.engine.key[:16]}" for b in builds)
+        keys = ", ".join(
+            f"{b.engine.role} {b.engine.key[:16]}" + (" (prebuilt)" if b.job is None else "")
+            for b in builds
+        )
         return Condition(Type.ENGINES_READY, "True", "Built", f"engines on the volume: {keys}")
     worst = min(waiting, key=_rank)
     done = len(builds) - len(waiting)
@@ -161,13 +184,20 @@ def _entry(build: _Build) -> dict[str, Any]:
 def _fields(build: _Build) -> Iterator[tuple[str, Any]]:
     yield "role", build.engine.role
     yield "key", build.engine.key
-    yield "state", "Built" if build.words is None else _state(build.words)
-    yield "job", build.job
+    yield "state", _state(build)
+    if build.job is not None:
+        yield "job", build.job
     if build.seconds is not None:
         yield "seconds", build.seconds
     if build.words is not None:
         yield "progress", build.words.message
+    if build.progress is not None:
+        yield "phase", build.progress.phase
+        yield "percent", build.progress.percent
 
 
-def _state(words: Words) -> str:
+def _state(build: _Build) -> str:
+    words = build.words
+    if words is None:
+        return "Built" if build.job is not None else "Prebuilt"
     return words.reason if words.reason in ("Building", "Queued", "Suspended") else "Failed"

@@ -59,7 +59,7 @@ def _outdated(context: Context, name: str, *, known: bool) -> tuple[Ref, ...]:
 
 def _unfinished(facts: Facts, state: work.Work, what: str, outdated: tuple[Ref, ...]) -> Outcome:
     if state.state == "Running":
-        words = progress.running(state.name, f"fetches {what}", "Fetching", state.pods)
+        words = progress.running(state.name, f"fetches {what}", "Fetching", state.pods, state.log)
         return _waiting(facts, words, delete=outdated)
     if state.state == "Failed":
         words = progress.failed(state.name, state.job, state.pods, "FetchFailed")

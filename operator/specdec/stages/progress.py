@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from specdec.api import names
 from specdec.observed import Object, last_words, result
 
 # How many characters of a container's last words fit into a condition.
@@ -13,7 +14,13 @@ TAIL = 600
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _REASON = re.compile(r"[A-Z][A-Za-z]{1,62}")
+_TOLD = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
+_QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
+
+
+# Where a pod's resources come from, by its component.
+_RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
 
 
 @dataclass(frozen=True)
@@ -24,13 +31,27 @@ class Words:
     message: str
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a Job's program says it is: what it does, and how much is done, 0 to 100."""
+
+    phase: str
+    percent: int
+
+
+def told(log: str) -> Progress | None:
+    """The last progress line of a log."""
+    lines = _TOLD.findall(log)
+    return Progress(lines[-1][0], min(int(lines[-1][1]), 100)) if lines else None
+
+
 def blocked(pod: Object) -> Words | None:
     """Why a pod cannot even start, in the scheduler's or the kubelet's words; None if it can."""
     name = pod["metadata"]["name"]
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             why = _sentence(condition.get("message", "no node fits"))
-            return Words("Unschedulable", f"pod {name} cannot be scheduled: {why}")
+            return Words("Unschedulable", f"pod {name} cannot be scheduled: {why}{_product(pod)}")
     for status in _statuses(pod):
         waiting = status.get("state", {}).get("waiting", {})
         reason, why = waiting.get("reason", ""), _sentence(waiting.get("message", ""))
@@ -51,8 +72,11 @@ def blocked(pod: Object) -> Words | None:
     return None
 
 
-def running(name: str, doing: str, reason: str, pods: list[Object]) -> Words:
-    """Where an unfinished Job stands: its pod's trouble, its last failure, or since when."""
+def running(name: str, doing: str, reason: str, pods: list[Object], log: str = "") -> Words:
+    """Where an unfinished Job stands: its pod's trouble, its last failure, or since when.
+
+    `log` is the end of what the newest pod has printed.
+    """
     if not pods:
         return Words("Queued", f"Job {name} waits for its pod")
     pod = pods[0]
@@ -67,7 +91,14 @@ def running(name: str, doing: str, reason: str, pods: list[Object]) -> Words:
     if phase == "Pending":
         return Words("Queued", f"pod {pod['metadata']['name']} of Job {name} starts" + _on(node))
     since = pod.get("status", {}).get("startTime")
-    return Words(reason, f"Job {name} {doing}" + _on(node) + (f" since {since}" if since else ""))
+    far = told(log)
+    return Words(
+        reason,
+        f"Job {name} {doing}"
+        + _on(node)
+        + (f" since {since}" if since else "")
+        + (f": {far.phase} {far.percent} %" if far else ""),
+    )
 
 
 def failed(name: str, job: Object, pods: list[Object], reason: str) -> Words:
@@ -124,11 +155,36 @@ def _failure(pods: list[Object], reason: str) -> Words:
 
 
 def _memory(pod: Object) -> str:
-    containers = pod.get("spec", {}).get("containers", [{}])
-    limit = containers[0].get("resources", {}).get("limits", {}).get("memory")
+    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
+    field = _RESOURCES.get(str(component))
+    resources = pod.get("spec", {}).get("containers", [{}])[0].get("resources", {})
+    limit = resources.get("limits", {}).get("memory")
     if limit:
-        return f"the container was killed at its memory limit of {limit}: raise that limit"
-    return "the container was killed because its node ran out of memory: request more memory"
+        return f"the container was killed at its memory limit of {limit}: raise " + (
+            f"{field}.limits.memory to {_doubled(limit)}" if field else "that limit"
+        )
+    request = resources.get("requests", {}).get("memory")
+    more = f" of {_doubled(request)} (now {request})" if request and field else ""
+    return "the container was killed because its node ran out of memory: request more memory" + (
+        f"{more} in {field}.requests.memory" if field else ""
+    )
+
+
+def _doubled(quantity: str) -> str:
+    """Twice an amount of memory: the next try should not fail for the same reason."""
+    match = _QUANTITY.fullmatch(quantity)
+    return f"{2 * int(match[1])}{match[2] or ''}" if match else f"twice {quantity}"
+
+
+def _product(pod: Object) -> str:
+    """Which GPU a pod that no node takes asks for: an engine runs where it was built."""
+    product = pod.get("spec", {}).get("nodeSelector", {}).get(names.GPU_PRODUCT)
+    if product is None:
+        return ""
+    return (
+        f"; it asks for a node whose label {names.GPU_PRODUCT} is {product}: free one, or correct "
+        "spec.gpu.product"
+    )
 
 
 def _statuses(pod: Object) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ _PHASES = {
     Type.STORAGE_READY: "Pending",
     Type.MODELS_FETCHED: "Fetching",
     Type.COMPATIBLE: "Checking",
+    Type.MEMORY_FITS: "Checking",
     Type.ENGINES_READY: "Building",
     Type.REPOSITORY_READY: "Publishing",
     Type.AVAILABLE: "Starting",
@@ -19,9 +20,15 @@ _PHASES = {
 def complete(found: Sequence[Condition]) -> list[Condition]:
     """All stage conditions in the order of the pipeline; the unreached ones wait."""
     by_type = {condition.type: condition for condition in found}
-    first = next((t for t in _PHASES if t not in by_type or by_type[t].status != "True"), None)
+    first = next((t for t in _PHASES if t not in by_type or holds_back(by_type[t])), None)
     waiting = f"waits for {first}"
     return [by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting) for t in _PHASES]
+
+
+def holds_back(condition: Condition) -> bool:
+    """An Unknown that a stage itself states is a word to people: the chain went on after it."""
+    told = condition.status == "Unknown" and condition.reason != "Waiting"
+    return condition.status != "True" and not told
 
 
 def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
@@ -29,7 +36,7 @@ def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     if model.spec.suspend:
         message = "spec.suspend is true: the pods are freed, engines and claim are kept"
         return Condition(Type.READY, "False", "Suspended", message)
-    first = next((c for c in stages if c.status != "True"), None)
+    first = next((c for c in stages if holds_back(c)), None)
     if first is None:
         return Condition(Type.READY, "True", "Serving", stages[-1].message)
     old = stages[-1]
@@ -45,5 +52,5 @@ def phase(stages: Sequence[Condition], ready: Condition) -> str:
         return "Serving"
     if ready.reason == "Suspended":
         return "Suspended"
-    first = next(c for c in stages if c.status != "True")
+    first = next(c for c in stages if holds_back(c))
     return "Failed" if first.reason in FAILED else _PHASES[first.type]

@@ -20,7 +20,7 @@ def repository(context: Context) -> Outcome:
     model = context.model
     strategy = backends.strategy(model.spec.runtime.backend)
     try:
-        files = _render(strategy.repository(model, context.facts))
+        files = _files(strategy.repositories(model, context.facts))
         revision = desired.revision(files, _expected(context), context.facts.volume)
         config = desired.config_map(model, revision, files, _expected(context))
     except ValueError as error:
@@ -46,6 +46,15 @@ def repository(context: Context) -> Outcome:
     return _unfinished(facts, state, config, outdated)
 
 
+def _files(plans: Mapping[str, RepositoryPlan]) -> dict[str, str]:
+    """The files of all servers' repositories, each server's below its folder."""
+    return {
+        f"{folder}/{path}" if folder else path: text
+        for folder, plan in plans.items()
+        for path, text in _render(plan).items()
+    }
+
+
 @lru_cache(maxsize=16)
 def _render(plan: RepositoryPlan) -> Mapping[str, str]:
     return render(plan)
@@ -66,15 +75,22 @@ def _unfinished(
 
 
 def _expected(context: Context) -> list[dict[str, Any]]:
-    """What the publish Job has to find in each engine's config.json before it publishes."""
+    """What the publish Job has to find in each engine's directory before it publishes."""
+    models = context.model.models
     return [
         {
             "role": engine.role,
             "key": engine.key,
             "path": engine.path,
+            "prebuilt": engine.checkpoint is not None,
             "version": context.facts.version,
             "minDraftLen": engine.plan["maxDraftTokens"],
             "speculativeDecodingMode": engine.plan["speculativeDecodingMode"],
+            "tensorParallel": models[engine.role].parallelism.tensor,
+            "pipelineParallel": models[engine.role].parallelism.pipeline,
+            "minBatchSize": models[engine.role].limits.max_batch_size,
+            "minSeqLen": models[engine.role].limits.max_seq_len,
+            "sameVocabulary": context.model.spec.checks.vocabulary == "Enforce",
         }
         for engine in context.facts.engines.values()
     ]
@@ -84,9 +100,10 @@ def _outdated(context: Context, current: str) -> tuple[Ref, ...]:
     """Publish Jobs and ConfigMaps that are neither wanted nor served."""
     model, observed = context.model, context.observed
     keep = {current}
-    served = (observed.deployment or {}).get("metadata", {}).get("annotations", {})
-    if names.REPOSITORY in served:
-        keep.add(desired.job_name(model, served[names.REPOSITORY]))
+    for deployment in observed.deployments.values():
+        served = deployment["metadata"].get("annotations", {})
+        if names.REPOSITORY in served:
+            keep.add(desired.job_name(model, served[names.REPOSITORY]))
     kinds = (("batch/v1", "Job", observed.jobs), ("v1", "ConfigMap", observed.config_maps))
     return tuple(
         Ref(version, kind, name)

@@ -1,13 +1,14 @@
-"""Available: the Deployment of the wanted revision, and what its pods say."""
+"""Available: a Deployment of the wanted revision for each server, and what its pods say."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec.api import names
-from specdec.api.conditions import Condition, Type
+from specdec.api.conditions import FAILED, Condition, Type
 from specdec.desired import serving as desired
 from specdec.desired.pod import GPU, Volume
 from specdec.desired.serving import Revision
-from specdec.observed import Object, Observed
+from specdec.observed import Object, Observed, Ref
 from specdec.stages import backends, progress
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
@@ -15,64 +16,101 @@ from specdec.triton import launch
 
 
 def serving(context: Context) -> Outcome:
-    """Want the Deployment; old pods serve until the new revision's are ready."""
+    """Want the Deployments; old pods serve until the new revision's are ready."""
     model = context.model
-    revision = backends.served(model, context.facts)
-    replicas = 0 if model.spec.suspend else model.spec.serving.replicas
-    wanted = desired.deployment(model, revision, context.facts.volume, replicas)
-    condition = available(context, revision)
+    revisions = backends.served(model, context.facts)
+    replicas = _replicas(context)
+    wanted = [desired.deployment(model, r, context.facts.volume, replicas) for r in revisions]
+    condition = available(context, revisions)
     quiet = condition.status == "True" or condition.reason in ("Suspended", "NotDeployed")
     return Outcome(
         (condition,),
         context.facts,
         proceed=True,
-        apply=(wanted,),
+        apply=tuple(wanted),
+        delete=_superfluous(context, revisions) if quiet else (),
         retry_after=None if quiet else POLL,
     )
 
 
-def held(context: Context, volume: Volume) -> Object | None:
-    """The live revision with other replicas: scaling and suspending do not wait for a build."""
-    live, model = live_revision(context.observed), context.model
-    replicas = 0 if model.spec.suspend else model.spec.serving.replicas
-    deployment = context.observed.deployment
-    if live is None or deployment is None or deployment["spec"].get("replicas") == replicas:
-        return None
-    return desired.deployment(model, live, volume, replicas)
+def held(context: Context, volume: Volume) -> tuple[Object, ...]:
+    """The live revisions with other replicas: scaling and suspending do not wait for a build."""
+    model, replicas = context.model, _replicas(context)
+    deployments = context.observed.deployments
+    return tuple(
+        desired.deployment(model, live, volume, replicas)
+        for role, live in live_revisions(context.observed).items()
+        if deployments[role]["spec"].get("replicas") != replicas
+    )
 
 
-def live_revision(observed: Observed) -> Revision | None:
-    """What the live Deployment is set to serve; None when there is no Deployment."""
-    deployment = observed.deployment
-    if deployment is None:
-        return None
+def live_revisions(observed: Observed) -> dict[str, Revision]:
+    """What the live Deployments are set to serve, by role."""
+    return {role: _live(role, live) for role, live in observed.deployments.items()}
+
+
+def available(context: Context, wanted: Sequence[Revision] | None) -> Condition:
+    """Judge the live Deployments; `wanted` is None while an earlier stage is not done yet."""
+    model, live = context.model, live_revisions(context.observed)
+    if model.spec.suspend:
+        return _condition("Suspended", "no pods while spec.suspend is true")
+    if model.spec.serving.replicas == 0:
+        return _condition("NotDeployed", "spec.serving.replicas is 0: raise it to serve")
+    revisions = {r.role: r for r in wanted} if wanted is not None else {}
+    judged = [_judge(context, role, live, revisions.get(role)) for role in revisions or live]
+    worst = min(judged, key=_rank)
+    if worst.status != "True" or len(judged) == 1:
+        return worst
+    # Servers of one service are made of one repository: only the counts are said of each.
+    return Condition(worst.type, "True", worst.reason, "; ".join(c.message for c in judged))
+
+
+def _live(role: str, deployment: Object) -> Revision:
     repository = deployment["metadata"].get("annotations", {}).get(names.REPOSITORY, "")
     containers = deployment["spec"]["template"]["spec"]["containers"]
     server: Object = next((c for c in containers if c["name"] == desired.CONTAINER), {"image": ""})
     gpus = server.get("resources", {}).get("limits", {}).get(GPU, 0)
-    launched = launch.read(server.get("command", []))
-    return Revision(repository, server["image"], int(gpus), launched)
+    command = server.get("command", [])
+    folder = launch.repository(command).partition(f"/{repository}/")[2] if repository else ""
+    return Revision(repository, server["image"], int(gpus), launch.read(command), role, folder)
 
 
-def available(context: Context, wanted: Revision | None) -> Condition:
-    """Judge the live Deployment; `wanted` is None while an earlier stage is not done yet."""
-    model, deployment = context.model, context.observed.deployment
-    name, replicas = model.metadata.name, model.spec.serving.replicas
-    live = live_revision(context.observed)
-    if model.spec.suspend:
-        return _condition("Suspended", "no pods while spec.suspend is true")
-    if replicas == 0:
-        return _condition("NotDeployed", "spec.serving.replicas is 0: raise it to serve")
-    if deployment is None or live is None:
+def _judge(
+    context: Context, role: str, live: Mapping[str, Revision], wanted: Revision | None
+) -> Condition:
+    """One server's Deployment."""
+    name, replicas = names.server_name(context.model, role), context.model.spec.serving.replicas
+    deployment, revision = context.observed.deployments.get(role), live.get(role)
+    if deployment is None or revision is None:
         return _condition("Starting", f"Deployment {name} is created")
-    if wanted is not None and (live.repository, live.image) != (wanted.repository, wanted.image):
+    if wanted is not None and _content(revision) != _content(wanted):
         return _condition("Starting", f"Deployment {name} moves to {wanted.repository[:16]}")
     if _settled(deployment, replicas):
         ready = deployment["status"]["readyReplicas"]
-        message = f"{ready} of {replicas} pods ready with repository {live.repository[:16]}"
+        of = "" if not revision.folder else f" of the {role}"
+        message = f"{ready} of {replicas} pods{of} ready"
+        message += f" with repository {revision.repository[:16]}"
         return Condition(Type.AVAILABLE, "True", "PodsReady", message)
-    words = _trouble(context, live)
+    words = _trouble(context, revision)
     return _condition(words.reason, words.message + _still(deployment, replicas))
+
+
+def _content(revision: Revision) -> tuple[str, str, str]:
+    return revision.repository, revision.image, revision.folder
+
+
+def _superfluous(context: Context, wanted: Sequence[Revision]) -> tuple[Ref, ...]:
+    """Deployments of servers that the topology no longer has; the wanted ones serve already."""
+    roles = {revision.role for revision in wanted}
+    return tuple(
+        Ref("apps/v1", "Deployment", live["metadata"]["name"])
+        for role, live in context.observed.deployments.items()
+        if role not in roles
+    )
+
+
+def _replicas(context: Context) -> int:
+    return 0 if context.model.spec.suspend else context.model.spec.serving.replicas
 
 
 def _settled(deployment: Object, replicas: int) -> bool:
@@ -86,21 +124,22 @@ def _settled(deployment: Object, replicas: int) -> bool:
 def _trouble(context: Context, live: Revision) -> Words:
     """The first thing that keeps a pod of the live revision from being ready."""
     budget = context.model.spec.serving.probes.startup_budget_seconds
-    pods = [p for p in context.observed.serving_pods() if _of_revision(p, live)]
+    name = names.server_name(context.model, live.role)
+    pods = [p for p in context.observed.serving_pods(live.role) if _of_revision(p, live)]
     for pod in pods:
         words = progress.blocked(pod) or progress.crashed(pod, budget)
         if words:
             return words
-    deployment: dict[str, Any] = dict(context.observed.deployment or {})
+    deployment: dict[str, Any] = dict(context.observed.deployments[live.role])
     for condition in deployment.get("status", {}).get("conditions", []):
         if condition.get("reason") == "ProgressDeadlineExceeded":
-            message = f"Deployment {context.model.metadata.name} makes no progress"
+            message = f"Deployment {name} makes no progress"
             return Words("RolloutStuck", f"{message}: {condition.get('message', '')}")
     waiting = [p["metadata"]["name"] for p in pods if not _ready(p)]
     if waiting:
         verb = "loads its" if len(waiting) == 1 else "load their"
         return Words("Starting", f"{', '.join(sorted(waiting))} {verb} models")
-    return Words("Starting", f"Deployment {context.model.metadata.name} starts its pods")
+    return Words("Starting", f"Deployment {name} starts its pods")
 
 
 def _of_revision(pod: Object, revision: Revision) -> bool:
@@ -112,6 +151,15 @@ def _of_revision(pod: Object, revision: Revision) -> bool:
 def _ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _rank(condition: Condition) -> int:
+    """What needs somebody comes first, then what starts, then what serves."""
+    if condition.status == "True":
+        return 3
+    if condition.reason in FAILED:
+        return 0
+    return 2 if condition.reason == "Starting" else 1
 
 
 def _still(deployment: Object, replicas: int) -> str:

@@ -14,12 +14,13 @@ SHAPE = "specdec.dev/shape"
 
 @dataclass(frozen=True)
 class Work:
-    """One Job: its state, the live object and its pods, newest first."""
+    """One Job: its state, the live object, its pods, newest first, and the newest's last lines."""
 
     name: str
     state: Literal["Absent", "Deleting", "Running", "Complete", "Failed"]
     job: Object
     pods: list[Object]
+    log: str = ""
 
 
 def look(observed: Observed, name: str) -> Work:
@@ -27,7 +28,9 @@ def look(observed: Observed, name: str) -> Work:
     job = observed.jobs.get(name)
     if job is not None and job["metadata"].get("deletionTimestamp"):
         return Work(name, "Deleting", job, [])
-    return Work(name, job_state(job), job or {}, observed.pods_of(name))
+    pods = observed.pods_of(name)
+    log = observed.logs.get(pods[0]["metadata"]["name"], "") if pods else ""
+    return Work(name, job_state(job), job or {}, pods, log)
 
 
 def delete(name: str) -> Ref:

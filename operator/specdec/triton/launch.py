@@ -110,6 +110,12 @@ def read(argv: Sequence[str]) -> Launch:
     return Launch(Mode.ORCHESTRATOR if orchestrated else Mode.LEADER, list(argv).count(":") + 1)
 
 
+def repository(argv: Sequence[str]) -> str:
+    """The model repository that `command` was given; empty in other arguments."""
+    option = "--model-repository="
+    return next((a.removeprefix(option) for a in argv if a.startswith(option)), "")
+
+
 def environment(launch: Launch) -> dict[str, str]:
     """Variables of a server's container; every rank inherits them from mpirun."""
     if launch.mode is Mode.PLAIN:

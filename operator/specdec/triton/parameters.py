@@ -5,10 +5,17 @@ and a reader of the file sees every knob there is.
 """
 
 from specdec.triton import contract
-from specdec.triton.plan import ModelPlan, RepositoryPlan
+from specdec.triton.plan import Choices, ModelPlan, RepositoryPlan
 
 Parameters = tuple[tuple[str, str], ...]
 
+# Methods whose engine decodes in a mode of its own; the backend knows it from the engine as well.
+_DECODING = {
+    "Eagle": "eagle",
+    "Medusa": "medusa",
+    "ReDrafter": "redrafter",
+    "Lookahead": "lookahead",
+}
 _WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
 
 
@@ -37,7 +44,15 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
 
 
 def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
-    """Parameters of `tensorrt_llm` (the target) or `tensorrt_llm_draft`."""
+    """Parameters of `tensorrt_llm` (the target) or `tensorrt_llm_draft`.
+
+    What the plan sets by name goes over what stands here empty, or behind it.
+    """
+    named = dict(_engine_parameters(engine, plan, is_target=is_target))
+    return tuple((named | dict(plan.parameters)).items())
+
+
+def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
     # Lookahead drives the target alone; a draft model, were there one, decodes plainly.
     lookahead = plan.lookahead if is_target else None
     parameters = (
@@ -45,14 +60,14 @@ def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: boo
         ("gpt_model_path", engine.engine_dir),
         ("encoder_model_path", ""),
         *_cache_parameters(engine, plan),
-        ("batch_scheduler_policy", "guaranteed_no_evict"),
+        ("batch_scheduler_policy", plan.batch_scheduler_policy),
         # The BLS slices the answer behind the prefix it sent; without it text would be lost.
         ("exclude_input_in_output", "false"),
         ("normalize_log_probs", ""),
-        ("decoding_mode", "lookahead" if lookahead else ""),
-        ("medusa_choices", ""),
-        ("eagle_choices", ""),
-        ("speculative_decoding_fast_logits", "false"),
+        ("decoding_mode", _DECODING.get(plan.method, "") if is_target else ""),
+        ("medusa_choices", _tree(plan.choices) if plan.method == "Medusa" else ""),
+        ("eagle_choices", _tree(plan.choices) if plan.method == "Eagle" else ""),
+        ("speculative_decoding_fast_logits", _word(plan.fast_logits)),
         ("gpu_device_ids", _list(engine.gpu_device_ids)),
         ("participant_ids", _list(engine.participant_ids)),
         ("gpu_weights_percent", ""),
@@ -103,18 +118,18 @@ def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
 
 
 def _cache_parameters(engine: ModelPlan, plan: RepositoryPlan) -> Parameters:
-    tokens = engine.max_tokens_in_paged_kv_cache
+    tokens, host = engine.max_tokens_in_paged_kv_cache, engine.kv_cache_host_memory_bytes
     return (
         ("max_beam_width", "1"),
         ("max_tokens_in_paged_kv_cache", "" if tokens is None else str(tokens)),
         ("kv_cache_free_gpu_mem_fraction", engine.kv_cache_fraction or ""),
-        ("kv_cache_host_memory_bytes", ""),
+        ("kv_cache_host_memory_bytes", "" if host is None else str(host)),
         ("kv_cache_onboard_blocks", ""),
         ("cross_kv_cache_fraction", ""),
         ("max_attention_window_size", ""),
         ("sink_token_length", ""),
         ("enable_kv_cache_reuse", _word(plan.enable_kv_cache_reuse)),
-        ("enable_chunked_context", ""),
+        ("enable_chunked_context", "true" if plan.chunked_context else ""),
     )
 
 
@@ -144,3 +159,8 @@ def _word(value: bool) -> str:
 
 def _list(values: tuple[int, ...]) -> str:
     return ",".join(str(value) for value in values)
+
+
+def _tree(choices: Choices) -> str:
+    """Paths in the backend's spelling: `{0}, {0, 1}`."""
+    return ", ".join("{" + ", ".join(str(step) for step in path) + "}" for path in choices)

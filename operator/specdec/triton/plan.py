@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from specdec.triton import contract
+from specdec.triton import contract, options
 
 Method = Literal["None", "DraftTarget", "Eagle", "Medusa", "ReDrafter", "Lookahead"]
 LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
+SchedulerPolicy = Literal["guaranteed_no_evict", "max_utilization"]
+# A tree of draft tokens as paths from its root; each step is the rank among the candidates.
+Choices = tuple[tuple[int, ...], ...]
 
 
 class PlanError(ValueError):
@@ -23,6 +26,7 @@ class ModelPlan:
         participant_ids: MPI ranks, only for a pre-spawned orchestrator.
         max_tokens_in_paged_kv_cache: KV budget in tokens, or None.
         kv_cache_fraction: KV budget as a fraction of free GPU memory ("0.40"), or None.
+        kv_cache_host_memory_bytes: host memory that blocks may be moved to, or None.
         step_latency_ms: SIMULATION: sleep per step on the Reference backend, in milliseconds.
     """
 
@@ -31,6 +35,7 @@ class ModelPlan:
     participant_ids: tuple[int, ...] = ()
     max_tokens_in_paged_kv_cache: int | None = None
     kv_cache_fraction: str | None = None
+    kv_cache_host_memory_bytes: int | None = None
     step_latency_ms: float | None = None
 
 
@@ -50,13 +55,19 @@ class RepositoryPlan:
     Attributes:
         version: TensorRT-LLM release whose layout is written, one of `contract.versions()`.
         method: how draft tokens come about.
+        choices: the tree of EAGLE or Medusa heads; empty takes the release's default.
         max_batch_size: one value for all models, at most the engines' own.
         decoupled: LLM models and BLS stream (`serving.streaming`); false answers once.
         tokenizer_dir: a Hugging Face directory with `tokenizer.json`.
         draft_tokens: the server's default draft length; 0 turns speculation off.
-        max_draft_tokens: the ceiling built into the target's engine.
+        max_draft_tokens: the longest draft a request may ask for, at most what the target's
+            engine is built for.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.
+        fast_logits: the draft's logits go to the target from GPU to GPU.
+        batch_scheduler_policy: whether a running request may lose its KV blocks to another.
+        chunked_context: a long prompt is worked on in parts, between other requests' steps.
+        parameters: further parameters of the engines' models, of `options.free`.
         bls_max_in_flight: sequences the BLS works on at once, more wait; None is
             2 x max_batch_size.
         bls_instances: BLS processes; each serves many requests at once.
@@ -69,14 +80,19 @@ class RepositoryPlan:
     target: ModelPlan
     draft: ModelPlan | None = None
     lookahead: LookaheadPlan | None = None
+    choices: Choices = ()
     max_batch_size: int = 8
     decoupled: bool = True
     draft_tokens: int = 0
     max_draft_tokens: int = 0
     max_seq_len: int | None = None
     use_draft_logits: bool = False
+    fast_logits: bool = False
     logits_datatype: LogitsType = "TYPE_FP32"
     enable_kv_cache_reuse: bool = True
+    batch_scheduler_policy: SchedulerPolicy = "guaranteed_no_evict"
+    chunked_context: bool = False
+    parameters: tuple[tuple[str, str], ...] = ()
     bls_max_in_flight: int | None = None
     bls_instances: int = 1
     preprocessing_instances: int = 1
@@ -109,7 +125,14 @@ class RepositoryPlan:
         ):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} is {getattr(self, name)}: set it to {least} or more")
+        unknown = options.unknown((name for name, _ in self.parameters), self.version)
+        if unknown:
+            raise PlanError(
+                f"runtime.parameters has {', '.join(unknown)}, which release {self.version} does "
+                f"not read or another field sets: use {', '.join(options.free(self.version))}"
+            )
         self._check_method()
+        self._check_logits()
 
     def _check_method(self) -> None:
         if (self.method == "DraftTarget") != (self.draft is not None):
@@ -132,4 +155,21 @@ class RepositoryPlan:
             raise PlanError(
                 f"draft_tokens is {self.draft_tokens}, above max_draft_tokens "
                 f"{self.max_draft_tokens}: lower the first or build with more"
+            )
+        if self.choices and self.method not in ("Eagle", "Medusa"):
+            raise PlanError(
+                f"method is {self.method} and choices are set: a tree of draft tokens belongs to "
+                "Eagle and Medusa"
+            )
+
+    def _check_logits(self) -> None:
+        """Without these the server itself turns fast logits off, and says so in its log only."""
+        if not self.fast_logits:
+            return
+        engines = (self.target, self.draft)
+        ranked = all(engine is not None and engine.participant_ids for engine in engines)
+        if not (ranked and self.use_draft_logits and self.logits_datatype == "TYPE_FP32"):
+            raise PlanError(
+                "fast_logits is set: it needs draft and target with participant_ids, "
+                "use_draft_logits, and TYPE_FP32 logits"
             )

@@ -12,7 +12,7 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch, pod, repository, serving, storage
 from specdec.desired.pod import Container, Placement, Volume
-from specdec.stages.serving import live_revision
+from specdec.stages.serving import live_revisions
 from specdec.triton.ranks import Launch, Mode
 
 SHARED = Volume("models", "uid", single_node=False)
@@ -171,9 +171,8 @@ def test_a_server_of_several_ranks_drains_before_mpirun_is_told() -> None:
     assert 77 < int(timeout) < template["terminationGracePeriodSeconds"] - int(linger)
     # Scaling takes the ranks from the live Deployment, also while another revision is built.
     world = World(resource())
-    world.deployment = {**deployment, "metadata": {"annotations": {}}}
-    live = live_revision(world.observed())
-    assert live is not None
+    world.deployments = {"pair": {**deployment, "metadata": {"annotations": {}}}}
+    live = live_revisions(world.observed())["target"]
     assert (live.gpus, live.launch) == (5, wanted)
 
 

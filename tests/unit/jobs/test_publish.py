@@ -22,9 +22,15 @@ def expectation(role: str, **changed: Any) -> dict[str, Any]:
         "role": role,
         "key": KEYS[role],
         "path": f"/models/engines/{KEYS[role]}",
+        "prebuilt": False,
         "version": "0.19.0",
         "minDraftLen": 8 if target else 0,
         "speculativeDecodingMode": "draft_tokens_external" if target else "none",
+        "tensorParallel": 1,
+        "pipelineParallel": 1,
+        "minBatchSize": 16,
+        "minSeqLen": 512,
+        "sameVocabulary": True,
         **changed,
     }
 
@@ -37,6 +43,8 @@ def engine(volume: Path, role: str, **changed: Any) -> Path:
     build = {
         "max_draft_len": 8 if target else 0,
         "speculative_decoding_mode": 2 if target else 1,
+        "max_batch_size": 16,
+        "max_seq_len": 512,
         **changed,
     }
     config = {
@@ -46,6 +54,7 @@ def engine(volume: Path, role: str, **changed: Any) -> Path:
     }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "manifest.json").write_text("{}")
+    (folder / "rank0.engine").write_bytes(b"engine")
     return folder
 
 
@@ -198,3 +207,87 @@ def test_a_missing_mount_is_one_sentence(mounts: Mounts, told: Told) -> None:
     arguments = ["--repository", "/nowhere", "--expectations", "/nowhere/e.json"]
     assert publish.main([*arguments, "--volume", str(mounts.volume)]) == result.TRANSIENT
     assert told()["error"]["reason"] == "PublishFailed"
+
+
+@pytest.mark.parametrize(
+    ("mode", "number"),
+    [("medusa", 4), ("lookahead_decoding", 8), ("explicit_draft_tokens", 16), ("eagle", 32)],
+)
+def test_every_mode_is_known_by_its_number(
+    mode: str, number: int, mounts: Mounts, told: Told
+) -> None:
+    mounts.engines = [expectation("target", speculativeDecodingMode=mode)]
+    engine(mounts.volume, "target", speculative_decoding_mode=number)
+    assert mounts.run() == 0
+    assert "repository" in told()
+    engine(mounts.volume, "target", speculative_decoding_mode=1)
+    assert mounts.run() == result.PERMANENT
+    assert f"is 1, not {mode}" in told()["error"]["message"]
+
+
+def split(folder: Path, tensor: int, pipeline: int, files: int) -> None:
+    """Make an engine say that it is split, with so many rank files."""
+    config = json.loads((folder / "config.json").read_text())
+    world = tensor * pipeline
+    mapping = {"tp_size": tensor, "pp_size": pipeline, "world_size": world}
+    config["pretrained_config"]["mapping"] = mapping
+    # Heads bring their draft length along in this section.
+    config["pretrained_config"]["max_draft_len"] = config["build_config"].pop("max_draft_len")
+    (folder / "config.json").write_text(json.dumps(config))
+    for rank in range(files):
+        (folder / f"rank{rank}.engine").touch()
+
+
+def test_ranks_and_their_files_are_those_of_the_spec(mounts: Mounts, told: Told) -> None:
+    mounts.engines = [expectation("target", tensorParallel=2, pipelineParallel=2)]
+    folder = mounts.volume / "engines" / KEYS["target"]
+    for tensor, pipeline, files, words in (
+        (4, 1, 4, "its tp_size is 4, and the spec's is 2"),
+        (2, 1, 2, "its pp_size is 1, and the spec's is 2"),
+        (2, 2, 3, "its rank files are rank0.engine, rank1.engine, rank2.engine, and 4 ranks"),
+        (2, 2, 5, "and 4 ranks need one each"),
+    ):
+        for old in folder.glob("rank*"):
+            old.unlink()
+        split(engine(mounts.volume, "target"), tensor, pipeline, files)
+        assert mounts.run() == result.PERMANENT
+        assert words in told()["error"]["message"]
+    (folder / "rank4.engine").unlink()
+    assert mounts.run() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("max_batch_size", "maxBatchSize"), ("max_seq_len", "maxSeqLen")]
+)
+def test_a_smaller_engine_is_refused(name: str, field: str, mounts: Mounts, told: Told) -> None:
+    engine(mounts.volume, "target", **{name: 4})
+    assert mounts.run() == result.PERMANENT
+    assert f"its {name} is 4, below limits.{field}" in told()["error"]["message"]
+
+
+def test_a_prebuilt_engine_is_a_checkpoint_without_a_manifest(mounts: Mounts, told: Told) -> None:
+    built = engine(mounts.volume, "target")
+    place = mounts.volume / "checkpoints" / ("c" * 64)
+    place.parent.mkdir(exist_ok=True)
+    built.rename(place)
+    (place / "manifest.json").unlink()
+    path = f"/models/checkpoints/{'c' * 64}"
+    mounts.engines = [expectation("target", prebuilt=True, path=path)]
+    assert mounts.run() == 0
+
+    mounts.engines[0]["version"] = "1.2.1"
+    assert mounts.run() == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "EngineMismatch"
+    assert "prebuilt engine of the target does not fit: it was built by" in error["message"]
+    (place / "config.json").unlink()
+    assert mounts.run() == result.PERMANENT
+    assert "its directory has no config.json" in told()["error"]["message"]
+
+
+def test_vocabularies_may_differ_where_nobody_enforces(mounts: Mounts, told: Told) -> None:
+    engine(mounts.volume, "draft", vocab_size=2048)
+    assert mounts.run() == result.PERMANENT
+    mounts.engines = [expectation(role, sameVocabulary=False) for role in KEYS]
+    assert mounts.run() == 0
+    assert "repository" in told()

@@ -22,6 +22,7 @@ class FakeCluster(Cluster):
         self.managers: list[str] = []
         self.events: list[Transition] = []
         self.fail: dict[tuple[str, str], Exception] = {}
+        self.logs: dict[str, str] = {}
         self._version = itertools.count(1)
         for item in objects:
             self.put(item)
@@ -34,7 +35,7 @@ class FakeCluster(Cluster):
         return stored
 
     def writes(self) -> list[tuple[str, str, str]]:
-        return [call for call in self.calls if call[0] not in ("get", "list")]
+        return [call for call in self.calls if call[0] not in ("get", "list", "log")]
 
     def _note(self, verb: str, kind: str, name: str) -> None:
         self.calls.append((verb, kind, name))
@@ -61,6 +62,11 @@ class FakeCluster(Cluster):
             for item in found
             if key in (labels := item["metadata"].get("labels", {})) and value in ("", labels[key])
         ]
+
+    @override
+    async def log(self, namespace: str, pod: str, lines: int) -> str:
+        self._note("log", "Pod", pod)
+        return self.logs[pod]
 
     @override
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:

@@ -197,7 +197,7 @@ async def test_a_namesake_of_somebody_else_is_refused_and_not_observed() -> None
     cluster = FakeCluster(resource(), theirs)
     decided = Decided(apply=(child("Deployment", "pair", "server"),))
     await Reconciler(cluster, IMAGES, decided).visit(KEY)
-    assert decided.observed[0].deployment is None
+    assert decided.observed[0].deployments == {}
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     available = next(c for c in found if c["type"] == "Available")
     assert "rename the resource or delete that Deployment" in available["message"]
@@ -213,3 +213,22 @@ async def test_our_own_status_write_is_known_as_an_echo_and_a_changed_spec_is_no
     assert not reconciler.is_echo(KEY, (version, 4))
     reconciler.forget(KEY)
     assert not reconciler.is_echo(KEY, (version, 3))
+
+
+async def test_each_server_is_observed_by_its_role_and_may_be_deleted() -> None:
+    draft = child("Deployment", "pair-draft", "draft-server")
+    cluster = FakeCluster(resource(), child("Deployment", "pair", "server"), draft)
+    decided = Decided(delete=(Ref("apps/v1", "Deployment", "pair-draft"),))
+    await Reconciler(cluster, IMAGES, decided).visit(KEY)
+    assert set(decided.observed[0].deployments) == {"target", "draft"}
+    deleted = [c for c in cluster.calls if c[0] == "delete"]
+    assert deleted == [("delete", "Deployment", "pair-draft")]
+
+
+async def test_the_deployment_of_a_resource_called_like_our_draft_s_server_is_its_own() -> None:
+    theirs = child("Deployment", "pair-draft", "server")
+    theirs["metadata"]["labels"][names.MODEL] = "pair-draft"
+    cluster = FakeCluster(resource(), theirs)
+    decided = Decided()
+    await Reconciler(cluster, IMAGES, decided).visit(KEY)
+    assert decided.observed[0].deployments == {}

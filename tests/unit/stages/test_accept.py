@@ -9,6 +9,7 @@ from specdec.api.matrix import matrix
 from specdec.api.model import Backend, SpeculativeModel
 from specdec.decide import decide
 from specdec.stages.stage import Images
+from unit.stages.tensorrt import put, tensorrt
 
 DRAFT = {"source": source("draft")}
 
@@ -22,8 +23,11 @@ def target(**fields: Any) -> dict[str, Any]:
 
 
 BAD = [
-    ({"runtime": {"backend": "TensorRT"}}, "UnsupportedBackend", "TensorRT"),
-    ({"runtime": {"backend": "PyTorch"}}, "UnsupportedBackend", "set it to Reference"),
+    (
+        {"runtime": {"backend": "PyTorch"}},
+        "UnsupportedBackend",
+        "PyTorch, which this release does not serve yet: set it to TensorRT or Reference",
+    ),
     ({"runtime": {"backend": "Reference", "version": "9.9.9"}}, "UnsupportedVersion", "9.9.9"),
     (
         {
@@ -43,7 +47,7 @@ BAD = [
     (
         target(source={**source("x"), "huggingFace": {"repo": "a/b"}}),
         "InvalidSpec",
-        "exactly one of huggingFace and pvc",
+        "exactly one of huggingFace, pvc, s3, gcs, oci and ngc",
     ),
     (
         target(source={"pvc": {"claimName": "c", "path": "a/../../b"}}),
@@ -97,3 +101,92 @@ def test_the_spec_s_image_and_version_win() -> None:
 
 def test_every_backend_has_a_row_in_the_matrix() -> None:
     assert set(matrix()) == set(Backend)
+
+
+DRAFT_BLOCK = "speculation.draftTarget"
+TENSORRT_BAD = [
+    ("None", "gpu", {}, "InvalidSpec", "spec.gpu.product is empty"),
+    ("None", "gpu.product", "Tesla-V100-SXM2-16GB", "UnsupportedGpu", "needs compute capability"),
+    (
+        "None",
+        "target.quantization.method",
+        "NVFP4",
+        "UnsupportedGpu",
+        "NVFP4 of the target needs compute capability 10.0, and GPU NVIDIA-H100-80GB-HBM3 has 9.0",
+    ),
+    ("None", "runtime.version", "0.17.0", "UnsupportedVersion", "0.18.0, 0.19.0, 1.2.1"),
+    ("Lookahead", "runtime.version", "0.18.0", "UnsupportedMethod", "Lookahead"),
+    ("Eagle", "speculation.eagle.choices", [[0]], "InvalidSpec", "eagle.choices is 1 levels deep"),
+    ("Eagle", "speculation.maxDraftTokens", 62, "InvalidSpec", "eagle.choices is empty, and"),
+    ("Medusa", "speculation.medusa.choices", [[0, 1]], "InvalidSpec", "without its parent [0]"),
+    ("Medusa", "speculation.maxDraftTokens", None, "InvalidSpec", "set maxDraftTokens"),
+    ("Eagle", "target.parallelism.pipeline", 2, "InvalidSpec", "set pipeline to 1"),
+    ("Eagle", "speculation.eagle", None, "InvalidSpec", "method is Eagle: set the block eagle"),
+    ("None", "speculation.lookahead", {}, "InvalidSpec", "remove the block"),
+    ("None", "runtime.parameters", {"gpu_device_ids": "7"}, "InvalidSpec", "another field sets"),
+    ("DraftTarget", f"{DRAFT_BLOCK}.draftLengthCeiling", 9, "InvalidSpec", "above maxDraft"),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.draftLengthCeiling",
+        3,
+        "InvalidSpec",
+        "draftTokens is 4, above",
+    ),
+    ("DraftTarget", "target.kvCache.reuse", False, "InvalidSpec", "kvCache.reuse of the target"),
+    ("None", "target.engine.pagedContextFmha", False, "InvalidSpec", "kvCache.reuse needs it"),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.topology",
+        "TwoServers",
+        "InvalidDevices",
+        "set it to Dedicated",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "value", "reason", "words"), TENSORRT_BAD)
+def test_refuses_what_tensorrt_cannot(
+    method: str, path: str, value: Any, reason: str, words: str
+) -> None:
+    world = World(put(tensorrt(method), path, value))
+
+    world.step()
+
+    accepted = world.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", reason)
+    assert words in accepted["message"]
+
+
+@pytest.mark.parametrize("quantization", ["None", "FP8"])
+def test_an_unknown_gpu_is_asked_for_what_a_quantization_needs(quantization: str) -> None:
+    cr = put(tensorrt("None"), "gpu.product", "Nobody-Knows-It")
+    world = World(put(cr, "target.quantization.method", quantization))
+    world.step()
+    known = quantization == "None"
+    assert world.condition("Accepted")["status"] == ("True" if known else "False")
+    if not known:
+        assert "set spec.gpu.computeCapability" in world.condition("Accepted")["message"]
+        put(world.cr, "gpu.computeCapability", "8.9")
+        world.step()
+        assert world.condition("Accepted")["status"] == "True"
+
+
+def test_a_deprecated_backend_is_said_to_be() -> None:
+    world = World(tensorrt("Medusa"))
+    world.step()
+    message = world.condition("Accepted")["message"]
+    assert "deprecated: TensorRT-LLM removed engines after 1.2.x" in message
+    assert message.endswith("move to backend PyTorch, method Eagle3")
+
+
+def test_the_plan_says_how_the_servers_start() -> None:
+    cr = put(tensorrt(), "target.parallelism.tensor", 4)
+    world = World(put(cr, f"{DRAFT_BLOCK}.placement", "Dedicated"))
+
+    world.step()
+
+    plan = world.cr["status"]["plan"]
+    assert plan["devices"] == {"target": [0, 1, 2, 3], "draft": [4]}
+    assert (plan["launch"], plan["worldSize"], plan["gpusPerPod"]) == ("Orchestrator", 6, 5)
+    assert plan["participantIds"] == {"target": [2, 3, 4, 5], "draft": [1]}
+    assert plan["gpuProduct"] == "NVIDIA-H100-80GB-HBM3"

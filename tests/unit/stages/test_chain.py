@@ -56,7 +56,7 @@ def test_the_order_of_things() -> None:
     assert decision.delete == ()
 
 
-def test_all_eight_conditions_are_always_there() -> None:
+def test_all_nine_conditions_are_always_there() -> None:
     world = World(resource())
     for _ in range(2):
         decision = world.step()

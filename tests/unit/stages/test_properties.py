@@ -172,7 +172,7 @@ def test_a_digest_does_not_depend_on_order(value: dict[str, Any]) -> None:
 
 
 STATUS = st.sampled_from(["True", "False", "Unknown"])
-SPOKEN = st.lists(STATUS, min_size=8, max_size=8)
+SPOKEN = st.lists(STATUS, min_size=len(Type), max_size=len(Type))
 
 
 def spoken(statuses: list[Any]) -> list[Condition]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from failure import BuildError
 
 Floats = npt.NDArray[np.float32]
 
@@ -19,18 +20,6 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
     "BF16": np.dtype("<u2"),
 }
-
-
-class BuildError(Exception):
-    """A build that cannot succeed, with the reason an operator can act on.
-
-    Attributes:
-        reason: one word for a condition, such as CheckpointCorrupt.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 def corrupt(path: Path, why: str) -> BuildError:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from checkpoint import BuildError, Checkpoint, Floats
+from checkpoint import Checkpoint, Floats
+from failure import BuildError
 
 WIDTH = 64
 

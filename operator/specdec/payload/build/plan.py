@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import convert
-from checkpoint import BuildError
+from failure import BuildError
 
 # The numbers TensorRT-LLM's own config.json uses.
 _MODES = {"none": 1, "draft_tokens_external": 2, "lookahead_decoding": 8}

@@ -1,0 +1,48 @@
+"""GPU products and what they have, read from `gpus.yaml`."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import yaml
+
+# The device plugin names a slice of a GPU by its compute and memory, and spells "+me" ".me".
+_MIG = re.compile(r"(?P<gpu>.+)-MIG-[1-7]g\.(?P<memory>[1-9][0-9]{0,2})gb(?:\.[a-z.]+)?")
+# A GPU's memory is cut into eighths.
+_SLICES = 8
+# The driver keeps part of a slice: 10 GB of an A100 show as 9728 MiB, and larger slices keep less.
+_SLICE_USABLE = 0.95
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One product: memory in MiB as nvidia-smi shows it, compute capability such as "9.0"."""
+
+    product: str
+    memory_mib: int
+    compute_capability: str
+
+
+def gpu(product: str) -> Gpu | None:
+    """The product of a value of the node label `nvidia.com/gpu.product`; None when unknown.
+
+    A MIG slice is derived from its GPU. A time-sliced GPU (`...-SHARED`) is unknown on purpose:
+    how much of it is free nobody can tell.
+    """
+    slice_ = _MIG.fullmatch(product)
+    if slice_ is None:
+        return _products().get(product)
+    whole = _products().get(slice_["gpu"])
+    if whole is None:
+        return None
+    eighths = round(int(slice_["memory"]) * 1024 * _SLICES / whole.memory_mib)
+    share = min(max(eighths, 1), _SLICES) / _SLICES
+    memory = int(whole.memory_mib * share * _SLICE_USABLE)
+    return Gpu(product, memory, whole.compute_capability)
+
+
+@cache
+def _products() -> dict[str, Gpu]:
+    text = resources.files("specdec.api").joinpath("gpus.yaml").read_text(encoding="utf-8")
+    return {name: Gpu(name, *row) for name, row in yaml.safe_load(text).items()}

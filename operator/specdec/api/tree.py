@@ -1,0 +1,80 @@
+"""Whether a tree of draft tokens can be decoded: rules on `choices` that a schema cannot say."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+Choices = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the engine is built for.
+
+    `depth` is the number of heads or layers, `nodes` of draft tokens, and `non_leaves` how many
+    nodes of one level may have children, None without such a ceiling. `exact` says that the
+    tree has to be as deep as `depth`.
+    """
+
+    depth: int
+    nodes: int
+    non_leaves: int | None = None
+    exact: bool = False
+
+
+# The tree every release takes when none is given.
+DEFAULT = Ceilings(depth=4, nodes=63, non_leaves=10)
+
+
+def problem(choices: Choices, built: Ceilings) -> str:
+    """What is wrong with a tree, in the words behind its field's name; empty when nothing is.
+
+    The decoder wants every node named: the C++ runtime does not complete a path's beginnings.
+    """
+    paths = set(choices)
+    if not choices:
+        return _default(built)
+    for path in choices:
+        if not path or min(path) < 0:
+            return f"has the path {list(path)}: write each as ranks from 0, at least one"
+        if path[:-1] and path[:-1] not in paths:
+            return f"has {list(path)} without its parent {list(path[:-1])}: add the parent"
+    if len(paths) < len(choices):
+        twice = next(path for path, count in Counter(choices).items() if count > 1)
+        return f"has {list(twice)} twice: leave one of them out"
+    deepest = max(len(path) for path in paths)
+    if deepest > built.depth or (built.exact and deepest != built.depth):
+        return (
+            f"is {deepest} levels deep, and the heads have {built.depth}: "
+            "make the tree or the number of heads match"
+        )
+    if len(paths) > built.nodes:
+        return (
+            f"has {len(paths)} nodes, above maxDraftTokens {built.nodes}: raise maxDraftTokens, "
+            "or leave nodes out"
+        )
+    widest = _widest(paths)
+    if built.non_leaves is not None and widest > built.non_leaves:
+        return (
+            f"has {widest} nodes with children on one level, above maxNonLeavesPerLayer "
+            f"{built.non_leaves}: raise maxNonLeavesPerLayer, or leave nodes out"
+        )
+    return ""
+
+
+def _default(built: Ceilings) -> str:
+    depth = built.depth != DEFAULT.depth if built.exact else built.depth < DEFAULT.depth
+    few = built.non_leaves is not None and built.non_leaves < (DEFAULT.non_leaves or 0)
+    if not depth and not few and built.nodes >= DEFAULT.nodes:
+        return ""
+    return (
+        f"is empty, and the release's default tree has {DEFAULT.nodes} nodes on {DEFAULT.depth} "
+        f"levels, up to {DEFAULT.non_leaves} of a level with children: build for that many, or "
+        "give choices"
+    )
+
+
+def _widest(paths: Collection[tuple[int, ...]]) -> int:
+    """The most nodes with children on one level; the root alone is one."""
+    parents = {path[:-1] for path in paths}
+    return max(Counter(len(parent) for parent in parents).values())

@@ -1,0 +1,48 @@
+"""How a build fails: a reason an operator can act on, and one sentence that tells the mend."""
+
+from __future__ import annotations
+
+import errno
+
+
+class BuildError(Exception):
+    """A build that cannot succeed, with the reason an operator can act on.
+
+    Attributes:
+        reason: one word for a condition, such as CheckpointCorrupt.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Cancelled(BaseException):
+    """SIGTERM arrived; a BaseException so that no handler of errors takes it for one."""
+
+
+def full() -> BuildError:
+    """Say that the volume holds no more."""
+    return BuildError(
+        "VolumeFull", "the model volume is full; enlarge the claim or free space on it"
+    )
+
+
+def explain(error: BaseException, *, stopped: bool) -> BuildError:
+    """Give an error of the system the reason and the mend of a build.
+
+    Args:
+        error: what ended the build.
+        stopped: whether SIGTERM arrived, whatever the interrupted code made of it.
+    """
+    if isinstance(error, BuildError):
+        return error
+    if stopped:
+        return BuildError("Cancelled", "the build was stopped before it was complete")
+    if isinstance(error, MemoryError):
+        return BuildError("OutOfMemory", "not enough memory for one layer; raise the Job's limit")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return full()
+    if isinstance(error, OSError):
+        return BuildError("VolumeUnusable", f"the build could not read or write: {error}")
+    return BuildError("Internal", f"the build failed: {type(error).__name__}: {error}")

@@ -1,0 +1,204 @@
+"""The TensorRT build: convert or quantize, `trtllm-build`, check, publish under the key.
+
+Everything happens in `.KEY.work` beside the output. Each step writes into a folder of its own,
+which is renamed when the step is done and then noted with the sizes of its files: a build that is
+killed at any moment goes on after the last noted step. A lock keeps a second builder of the same
+key waiting: while a Job replaces a pod, the old one may still be ending.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tensorrt_plan
+from failure import BuildError
+from product import complete, say, summary, write_manifest
+from tensorrt_plan import Plan
+from tensorrt_run import Meter, run
+from tensorrt_steps import Step, steps
+from tensorrt_verify import verify
+
+# Seconds after which work that nobody goes on with is removed: converted weights are large, and
+# a spec that changed in the middle of a build leaves a key that nobody wants any more.
+_KEPT = 24 * 3600.0
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+
+def build(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the engine of a plan, or find it complete.
+
+    Returns:
+        the termination message's `engine` object.
+
+    Raises:
+        BuildError: the plan or the checkpoint is unusable, or a step failed.
+        OSError: the volume is full or not writable.
+    """
+    plan = tensorrt_plan.read(data)
+    if complete(plan.output) is None:
+        plan.output.parent.mkdir(parents=True, exist_ok=True)
+        with _workplace(plan) as work:
+            # The builder that held the lock before may have finished it.
+            if complete(plan.output) is None:
+                _produce(plan, work)
+    manifest = complete(plan.output)
+    if manifest is None:
+        raise BuildError("BuildFailed", f"engine {plan.key} vanished while it was put in place")
+    say("done", 100, f"engine {plan.key} is complete")
+    config = _json(plan.output / "config.json")
+    return summary(
+        manifest,
+        plan.max_draft_len,
+        {
+            "maxBatchSize": plan.limits["maxBatchSize"],
+            "maxSeqLen": plan.limits["maxSeqLen"],
+            "dtype": str(config["pretrained_config"].get("dtype", plan.dtype)),
+            "speculativeDecodingMode": plan.mode,
+        },
+    )
+
+
+def _produce(plan: Plan, work: Path) -> None:
+    todo = steps(plan, _json(plan.checkpoint / "config.json"), work, Path.is_file)
+    meter = Meter(todo)
+    seconds = sum(_done(step, work) or _do(step, plan, work, meter) for step in todo)
+    last = todo[-1]
+    engine = work / last.name
+    vocab = verify(plan, _json(engine / "config.json"), engine)
+    say("manifest", 99)
+    write_manifest(engine, plan.key, plan.role, last.expects, seconds, vocab)
+    if plan.output.exists() and complete(plan.output) is None:  # not ours, or damaged
+        shutil.rmtree(plan.output)
+    engine.chmod(0o755)
+    engine.rename(plan.output)
+
+
+def _do(step: Step, plan: Plan, work: Path, meter: Meter) -> float:
+    """Run a step; returns its seconds."""
+    start = time.monotonic()
+    final = work / step.name
+    shutil.rmtree(final, ignore_errors=True)
+    for stale in work.glob(f"{step.name}.*.part"):
+        shutil.rmtree(stale, ignore_errors=True)
+    # A name of its own each time: what is left of a killed builder may still write into the last.
+    part = Path(tempfile.mkdtemp(prefix=f"{step.name}.", suffix=".part", dir=work))
+    run(step, part, plan.world, meter)
+    part.rename(final)
+    seconds = max(time.monotonic() - start, 0.001)
+    sizes = {name: (final / name).stat().st_size for name in step.expects}
+    note = work / f"{step.name}.json"
+    note.with_suffix(".part").write_text(
+        json.dumps({"argv": step.argv, "files": sizes, "seconds": seconds}), encoding="utf-8"
+    )
+    note.with_suffix(".part").rename(note)
+    return seconds
+
+
+def _done(step: Step, work: Path) -> float | None:
+    """The seconds a step took when it was done by this very command and its files are whole."""
+    try:
+        note = json.loads((work / f"{step.name}.json").read_text(encoding="utf-8"))
+        sizes = {name: (work / step.name / name).stat().st_size for name in step.expects}
+    except (FileNotFoundError, ValueError):
+        return None
+    if note.get("argv") != list(step.argv) or note.get("files") != sizes:
+        return None
+    say(step.name, 0, "was done before")
+    return float(note["seconds"])
+
+
+@contextmanager
+def _workplace(plan: Plan) -> Iterator[Path]:
+    """The folder to work in, for this process alone; removed when the engine is in place.
+
+    A file system without locks gives each builder a folder of its own, and nothing to go on from.
+    """
+    beside = plan.output.parent
+    try:
+        lock = _lock(beside / f".{plan.output.name}.lock")
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        work = Path(tempfile.mkdtemp(prefix=f".{plan.output.name}.", suffix=".work", dir=beside))
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return
+    try:
+        work = beside / f".{plan.output.name}.work"
+        work.mkdir(exist_ok=True)
+        _sweep(beside, work)
+        yield work
+        shutil.rmtree(work, ignore_errors=True)
+        (beside / f".{plan.output.name}.lock").unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    """Take the lock, waiting as long as somebody has it; returns its descriptor.
+
+    Who had it removes the file: then it is another file that has to be locked.
+    """
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("wait", 0, "another builder of this engine is at work")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
+                return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+
+
+def _sweep(beside: Path, own: Path) -> None:
+    """Remove the work of builds that ended long ago, unless somebody holds their lock."""
+    for work in beside.glob(".*.work"):
+        if work == own:
+            continue
+        path = work.with_suffix(".lock")
+        try:
+            if time.time() - work.stat().st_mtime < _KEPT:
+                continue
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # somebody else swept it
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(lock)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BuildError(
+            "CheckpointCorrupt", f"{path.parent} has no {path.name}; fetch it again"
+        ) from None
+    except ValueError as error:
+        raise BuildError("CheckpointCorrupt", f"{path} is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise BuildError("CheckpointCorrupt", f"{path} is not a JSON object")
+    return value

@@ -1,0 +1,171 @@
+"""The steps from a checkpoint to an engine as argument vectors; nothing here runs or writes.
+
+Every value is one argument `--flag=value`: nothing a user wrote can become a flag or reach a
+shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorrt_flags as flags
+from failure import BuildError
+from tensorrt_plan import Plan
+
+# Model family, the folder of its converter, by the architecture of a checkpoint.
+_FAMILIES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "llama",
+    "MixtralForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen",
+}
+_LLAMA = frozenset({"LlamaForCausalLM"})
+# Base models that the converters of heads read.
+_BASES = {
+    "eagle": _LLAMA,
+    "medusa": _LLAMA,
+    "explicit_draft_tokens": _LLAMA | {"Qwen2ForCausalLM"},
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One program to run.
+
+    Attributes:
+        name: the phase, and the name of the step's folder.
+        argv: the vector but for `--output_dir`, which the runner adds last.
+        expects: files that a finished step leaves in its folder.
+        weight: its share of a whole build's time, in no unit.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    expects: tuple[str, ...]
+    weight: int
+
+
+def steps(
+    plan: Plan, config: Mapping[str, Any], work: Path, present: Callable[[Path], bool]
+) -> list[Step]:
+    """Plan a build.
+
+    Args:
+        plan: what to build.
+        config: the checkpoint's `config.json`.
+        work: where the steps' folders lie: `work / step.name` is what a later step reads.
+        present: whether a file exists in the image, to find a script where the release keeps it.
+
+    Raises:
+        BuildError: the architecture or the image has no converter for this plan.
+    """
+    architecture = _architecture(config)
+    if architecture not in _FAMILIES:
+        raise BuildError(
+            "UnsupportedArchitecture",
+            f"architecture {architecture} of the {plan.role} has no converter here; use one of "
+            f"{', '.join(_FAMILIES)}, or a prebuilt engine",
+        )
+    bases = _BASES.get(plan.mode)
+    if bases is not None and architecture not in bases:
+        raise BuildError(
+            "UnsupportedArchitecture",
+            f"architecture {architecture} cannot carry heads of mode {plan.mode}; use one of "
+            f"{', '.join(sorted(bases))}",
+        )
+    checkpoint = list(_checkpoint(plan, config, _FAMILIES[architecture], work, present))
+    argv = ("trtllm-build", *flags.vector(flags.engine(plan, work / checkpoint[-1].name)))
+    files = ("config.json", *(f"rank{rank}.engine" for rank in range(plan.world)))
+    return [*checkpoint, Step("build", argv, files, 60)]
+
+
+def _checkpoint(
+    plan: Plan,
+    config: Mapping[str, Any],
+    family: str,
+    work: Path,
+    present: Callable[[Path], bool],
+) -> Iterator[Step]:
+    """The steps to a TensorRT-LLM checkpoint: of the base model, with heads, or one after both."""
+
+    def script(*places: str) -> str:
+        return _script(plan, places, present)
+
+    if plan.mode in ("eagle", "medusa") and plan.quantization.method == "None":
+        method = script(f"{plan.mode}/convert_checkpoint.py")
+        yield _step(
+            plan, "convert", method, flags.split(plan), flags.eagle_or_medusa(plan, config)
+        )
+        return
+    if plan.mode == "explicit_draft_tokens" and not _later(plan):
+        yield from _old_redrafter(plan, config, script("redrafter/convert_checkpoint.py"))
+        return
+    if plan.quantization.method != "None":
+        yield _step(
+            plan,
+            "quantize",
+            script("quantization/quantize.py"),
+            flags.split(plan),
+            flags.quantize(plan),
+        )
+    else:
+        base = script(
+            f"models/core/{family}/convert_checkpoint.py", f"{family}/convert_checkpoint.py"
+        )
+        yield _step(plan, "convert", base, flags.split(plan), flags.convert(plan, family))
+    if plan.mode == "explicit_draft_tokens":
+        source = work / ("convert" if plan.quantization.method == "None" else "quantize")
+        path = script("redrafter/convert_checkpoint.py")
+        base_flag = {"base_model_checkpoint_dir": source}
+        yield _step(plan, "heads", path, base_flag, flags.redrafter(plan, config))
+
+
+def _step(plan: Plan, name: str, script: str, *parts: Mapping[str, object]) -> Step:
+    merged = {key: value for part in parts for key, value in part.items()}
+    expects = ("config.json", *(f"rank{rank}.safetensors" for rank in range(plan.world)))
+    weight = {"convert": 20, "quantize": 40, "heads": 5}[name]
+    return Step(name, ("python3", script, *flags.vector(merged)), expects, weight)
+
+
+def _old_redrafter(plan: Plan, config: Mapping[str, Any], script: str) -> Iterator[Step]:
+    """Before 1.0 one converter read base model and drafter, Llamas in plain precision only."""
+    if plan.quantization.method != "None" or plan.quantization.kv_cache != "Auto":
+        raise BuildError(
+            "PlanInvalid",
+            f"quantization: the ReDrafter converter of {plan.version} has none; leave it out, or "
+            "use a runtime.version from 1.0",
+        )
+    if _FAMILIES[_architecture(config)] != "llama":
+        raise BuildError(
+            "UnsupportedArchitecture",
+            f"architecture {_architecture(config)} carries a ReDrafter from 1.0 on; use a Llama, "
+            "or a newer runtime.version",
+        )
+    yield _step(
+        plan, "convert", script, {"model_dir": plan.checkpoint}, flags.redrafter(plan, config)
+    )
+
+
+def _script(plan: Plan, places: tuple[str, ...], present: Callable[[Path], bool]) -> str:
+    """The first of the places where the image has it: 0.19 moved the model families."""
+    for place in places:
+        if present(plan.examples / place):
+            return str(plan.examples / place)
+    raise BuildError(
+        "BuildFailed",
+        f"the image has no {' or '.join(str(plan.examples / p) for p in places)}; set "
+        f"spec.runtime.image to a TensorRT-LLM image of version {plan.version}",
+    )
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else "none"
+
+
+def _later(plan: Plan) -> bool:
+    """Whether the release is 1.0 or later."""
+    return not plan.version.startswith("0.")

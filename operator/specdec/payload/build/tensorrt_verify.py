@@ -1,0 +1,82 @@
+"""Hold a built engine's `config.json` against its plan: a server takes what is in it on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from failure import BuildError
+from tensorrt_plan import Plan
+
+# TensorRT-LLM's numbers of its modes; some releases write the name instead.
+_MODES = {
+    "none": 1,
+    "draft_tokens_external": 2,
+    "medusa": 4,
+    "lookahead_decoding": 8,
+    "explicit_draft_tokens": 16,
+    "eagle": 32,
+}
+
+
+def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
+    """Compare mode, draft length, ranks and rank files with the plan.
+
+    Returns:
+        the vocabulary's size in tokens.
+
+    Raises:
+        BuildError: they differ, or the file is not an engine's.
+    """
+    try:
+        model, built = config["pretrained_config"], config["build_config"]
+        mapping = model["mapping"]
+        found = {
+            "speculative_decoding_mode": _mode(built.get("speculative_decoding_mode")),
+            "max_draft_len": _draft_length(plan, model, built),
+            "tp_size": int(mapping["tp_size"]),
+            "pp_size": int(mapping["pp_size"]),
+            "rank files": len(list(engine.glob("rank*.engine"))),
+        }
+        vocab = int(model["vocab_size"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BuildError(
+            "EngineMismatch",
+            f"config.json of the built engine lacks what a server needs ({error}); see the "
+            "output of trtllm-build",
+        ) from error
+    wanted = {
+        "speculative_decoding_mode": plan.mode,
+        "max_draft_len": plan.max_draft_len,
+        "tp_size": plan.tensor,
+        "pp_size": plan.pipeline,
+        "rank files": plan.world,
+    }
+    wrong = [
+        f"{key} is {found[key]}, not {wanted[key]}" for key in wanted if found[key] != wanted[key]
+    ]
+    if wrong:
+        raise BuildError(
+            "EngineMismatch",
+            f"the built engine is another than planned: {'; '.join(wrong)}; check "
+            "engine.extraArgs and that the image is of the version in spec.runtime.version",
+        )
+    return vocab
+
+
+def _mode(value: object) -> str:
+    if isinstance(value, str):
+        return value.lower()
+    names = {number: name for name, number in _MODES.items()}
+    return names.get(int(value), str(value)) if isinstance(value, int) else "none"
+
+
+def _draft_length(plan: Plan, model: Mapping[str, Any], built: Mapping[str, Any]) -> int:
+    """The longest draft (tokens), where the mode keeps it."""
+    if plan.mode == "explicit_draft_tokens":
+        beams, length = model["redrafter_num_beams"], model["redrafter_draft_len_per_beam"]
+        return int(beams) * int(length)
+    if plan.mode in ("eagle", "medusa"):
+        return int(model["max_draft_len"])
+    return int(built.get("max_draft_len") or 0)

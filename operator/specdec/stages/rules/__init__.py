@@ -1,0 +1,33 @@
+"""What the accept stage asks of a spec."""
+
+from specdec.api.model import SpeculativeModel
+from specdec.stages.progress import Words
+from specdec.stages.rules import hardware, runtime, speculation
+from specdec.stages.rules.rule import Rule, version
+from specdec.stages.stage import Images
+
+__all__ = ["first_problem", "version"]
+
+# In this order: a later rule relies on what the earlier ones made sure of.
+_RULES: tuple[Rule, ...] = (
+    runtime.served,
+    runtime.known_version,
+    runtime.method,
+    runtime.image,
+    speculation.blocks,
+    speculation.lengths,
+    speculation.choices,
+    speculation.split,
+    runtime.dtypes,
+    runtime.parameters,
+    runtime.sources,
+    runtime.storage,
+    hardware.capability,
+    hardware.paging,
+    hardware.ranks,
+)
+
+
+def first_problem(model: SpeculativeModel, images: Images) -> Words | None:
+    """The first rule that the resource breaks, in a reason and a sentence; None without one."""
+    return next((words for rule in _RULES if (words := rule(model, images))), None)

@@ -1,0 +1,154 @@
+"""What one rank of an engine takes from its GPU before any cache: weights and working memory.
+
+All of it is an estimate on the safe side, made from the checkpoint's own numbers; docs/memory.md
+gives each formula with its reason.
+"""
+
+import math
+from dataclasses import dataclass
+
+# Tokens of a block of the paged cache, the largest of any release.
+BLOCK = 64
+# Step logits: the engine's output, the decoder's copy in FP32, and what sampling sorts.
+_LOGIT_COPIES = 3
+# Steps of generation logits that the runtime holds back before it copies them to the host.
+_GATHERED_STEPS = 8
+_FP32 = 4
+# Buffers of NCCL and of the custom all-reduce of one rank among several.
+_COMMUNICATION = 512 << 20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A checkpoint's numbers.
+
+    Attributes:
+        parameters: all of its parameters, experts included.
+        tied: one matrix is both embedding and output projection; an engine holds it twice.
+        experts_per_token: how many experts a token passes, 1 for a dense model.
+    """
+
+    vocab: int
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    parameters: int
+    tied: bool = False
+    experts_per_token: int = 1
+
+    @property
+    def embedding(self) -> int:
+        """Parameters of the embedding, and as many of the output projection."""
+        return self.vocab * self.hidden
+
+    @property
+    def body(self) -> int:
+        """Parameters of everything between embedding and output projection."""
+        return max(self.parameters - self.embedding * (1 if self.tied else 2), 0)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine as it is built and served.
+
+    Attributes:
+        body_bytes: of a parameter between embedding and output, 0.5 for four bits.
+        dtype_bytes: of everything that is never quantized, activations among it.
+        kv_bytes: of an element of the key/value cache.
+        draft_len: draft tokens verified in one step, above each sequence's own.
+        head_bytes: weights of draft heads on this engine.
+        head_layers: layers of draft heads that keep keys and values.
+        gathers_logits: the logits of every step go to the other model or the client.
+        file_bytes: of all rank files of a prebuilt engine, which are then its weights.
+    """
+
+    sizes: Sizes
+    tensor: int
+    pipeline: int
+    body_bytes: float
+    dtype_bytes: int
+    kv_bytes: int
+    max_batch_size: int
+    max_seq_len: int
+    max_num_tokens: int
+    draft_len: int = 0
+    head_bytes: int = 0
+    head_layers: int = 0
+    gathers_logits: bool = False
+    file_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """One rank on its GPU, in bytes, and its cache.
+
+    Attributes:
+        parts: what is taken before the cache, by name.
+        kv_per_token: bytes a token takes in the cache.
+        sequence: tokens of the longest sequence, in whole blocks.
+        wanted: tokens of a full batch of them; more is never used.
+    """
+
+    parts: dict[str, int]
+    kv_per_token: int
+    sequence: int
+    wanted: int
+
+
+def footprint(engine: Engine) -> Footprint:
+    """The largest of the engine's ranks."""
+    sequence = math.ceil((engine.max_seq_len + engine.draft_len) / BLOCK) * BLOCK
+    parts = {
+        "Weights": _weights(engine),
+        "Heads": engine.head_bytes,
+        "Activations": _activations(engine),
+        "Logits": _logits(engine),
+        "Communication": _COMMUNICATION if engine.tensor * engine.pipeline > 1 else 0,
+    }
+    return Footprint(
+        parts={name: size for name, size in parts.items() if size},
+        kv_per_token=_kv_per_token(engine),
+        sequence=sequence,
+        wanted=engine.max_batch_size * sequence,
+    )
+
+
+def _weights(engine: Engine) -> int:
+    """Tensor parallelism splits all but the embedding, which every rank of a stage holds whole."""
+    ranks = engine.tensor * engine.pipeline
+    if engine.file_bytes is not None:
+        return math.ceil(engine.file_bytes / ranks)
+    ends = float(engine.sizes.embedding)
+    if engine.pipeline == 1:
+        ends += engine.sizes.embedding / engine.tensor
+    return math.ceil(engine.sizes.body * engine.body_bytes / ranks + ends * engine.dtype_bytes)
+
+
+def _activations(engine: Engine) -> int:
+    """Live tensors of one layer over a full step of tokens.
+
+    Four of the residual's width; queries, keys and values; gate, up and their product. TensorRT
+    shares memory between tensors that do not live at once, so the sum is a ceiling.
+    """
+    sizes, tensor = engine.sizes, engine.tensor
+    attention = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
+    inner = 3 * sizes.intermediate * sizes.experts_per_token
+    width = 4 * sizes.hidden + math.ceil((attention + inner) / tensor)
+    return width * engine.max_num_tokens * engine.dtype_bytes
+
+
+def _logits(engine: Engine) -> int:
+    """Logits of a step: every sequence of the batch, each with its draft tokens."""
+    row = engine.max_batch_size * engine.sizes.vocab * _FP32
+    gathered = _GATHERED_STEPS if engine.gathers_logits else 0
+    return row * (_LOGIT_COPIES * (1 + engine.draft_len) + gathered)
+
+
+def _kv_per_token(engine: Engine) -> int:
+    """Keys and values of the stage's layers; a rank holds at least one key/value head."""
+    layers = math.ceil(engine.sizes.layers / engine.pipeline) + engine.head_layers
+    heads = math.ceil(engine.sizes.kv_heads / engine.tensor)
+    return 2 * layers * heads * engine.sizes.head_dim * engine.kv_bytes

@@ -1,0 +1,180 @@
+"""Text that would like to be more than text: refused at its field, or kept exactly as written."""
+
+import copy
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import ControlPlane
+from controlplane.specm import Object, RefusedError, Resources
+from specdec.api import model
+
+pytestmark = pytest.mark.controlplane
+
+ROOT = Path(__file__).parents[2]
+EVERYTHING = Path(__file__).parent / "resources" / "good" / "everything.yaml"
+SOURCE = "spec.target.source"
+HARMFUL = {
+    "line": "\nx",
+    "nul": "\0",
+    "escape": "\x1b[2J",
+    "tab": "\t",
+    "long": "a" * 10240,
+}
+ODD = {
+    "double": '"; reboot; "',
+    "single": "'x'",
+    "command": "$(reboot)",
+    "variable": "${HOME}",
+    "tick": "`reboot`",
+    "climb": "/../x",
+    "backslash": "\\x",
+}
+# Each field with a value it takes.
+STRICT = {
+    "spec.runtime.version": "0.19.0",
+    "spec.runtime.image": "registry.example.com/server:1",
+    "spec.gpu.product": "NVIDIA-L4",
+    "spec.gpu.computeCapability": "8.9",
+    "spec.target.dtype": "Auto",
+    "spec.target.quantization.calibration.dataset": "example/prompts",
+    "spec.target.engine.plugins.gemm": "fp8",
+    "spec.target.engine.plugins.gptAttention": "auto",
+    "spec.target.engine.plugins.lowLatencyGemm": "fp8",
+    "spec.storage.storageClassName": "fast",
+    "spec.storage.size": "1Gi",
+    "spec.serving.sharedMemory": "1Gi",
+    f"{SOURCE}.huggingFace.repo": "example/big",
+    f"{SOURCE}.huggingFace.revision": "main",
+    f"{SOURCE}.huggingFace.tokenSecretRef.name": "hub",
+    f"{SOURCE}.huggingFace.tokenSecretRef.key": "token",
+    f"{SOURCE}.pvc.claimName": "weights",
+    f"{SOURCE}.s3.uri": "s3://models/big",
+    f"{SOURCE}.s3.region": "eu-central-1",
+    f"{SOURCE}.s3.credentialsSecretRef.name": "store",
+    f"{SOURCE}.gcs.uri": "gs://models/big",
+    f"{SOURCE}.gcs.credentialsSecretRef.name": "store",
+    f"{SOURCE}.oci.reference": "registry.example.com/models/big:1",
+    f"{SOURCE}.oci.pullSecretRef.name": "registry",
+    f"{SOURCE}.ngc.resource": "nvidia/nemo/big:1",
+    f"{SOURCE}.ngc.authSecretRef.key": "key",
+}
+FREE = {
+    "spec.runtime.parameters.sink_token_length": "4",
+    "spec.target.engine.extraArgs.opt_num_tokens": "64",
+    f"{SOURCE}.pvc.path": "models/big",
+}
+NEEDED: dict[str, Object] = {
+    "huggingFace": {"repo": "example/big"},
+    "pvc": {"claimName": "weights", "path": "big"},
+    "s3": {"uri": "s3://models/big"},
+    "gcs": {"uri": "gs://models/big"},
+    "oci": {"reference": "registry.example.com/models/big:1"},
+    "ngc": {"resource": "nvidia/nemo/big:1"},
+}
+MAPS = ("spec.target.engine.extraArgs", "spec.runtime.parameters")
+
+
+@pytest.fixture(scope="module")
+def resources() -> Iterator[Resources]:
+    with ControlPlane(f"hostile-{os.getpid()}", kwok=False) as plane:
+        plane.kubectl(
+            "apply", "--server-side", "-f", str(ROOT / "crds" / "speculativemodels.yaml")
+        )
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{model.PLURAL}.{model.GROUP}")
+        name = f"hostile-{secrets.token_hex(4)}"
+        plane.kubectl("create", "namespace", name)
+        found = Resources(plane.kubeconfig, name)
+        yield found
+        found.close()
+
+
+def with_text(field: str, text: str) -> Object:
+    """The resource of every field, with one of them replaced."""
+    body: Object = copy.deepcopy(yaml.safe_load(EVERYTHING.read_text()))
+    # They would have to name the same product as `gpu.product`.
+    del body["spec"]["build"]["nodeSelector"], body["spec"]["serving"]["nodeSelector"]
+    *parents, last = field.split(".")
+    if field.startswith(f"{SOURCE}."):
+        kind = field.split(".")[3]
+        body["spec"]["target"]["source"] = {kind: copy.deepcopy(NEEDED[kind])}
+    place = body
+    for part in parents:
+        place = place.setdefault(part, {"name": "secret"} if part.endswith("Ref") else {})
+    place[last] = text
+    return body
+
+
+def inside(body: Object, field: str) -> Any:
+    """What stands at a field."""
+    place: Any = body
+    for part in field.split("."):
+        place = place[part]
+    return place
+
+
+def refusals(resources: Resources, body: Object) -> set[str]:
+    """The fields that are refused; none when the server takes the resource."""
+    try:
+        resources.create(body, dry_run=True)
+    except RefusedError as refused:
+        return {field for field, _ in refused.causes}
+    return set()
+
+
+@pytest.mark.parametrize(("field", "value"), (STRICT | FREE).items())
+def test_what_the_others_spoil_is_good(field: str, value: str, resources: Resources) -> None:
+    assert refusals(resources, with_text(field, value)) == set()
+
+
+@pytest.mark.parametrize(("field", "value"), STRICT.items())
+@pytest.mark.parametrize("text", (HARMFUL | ODD).values(), ids=(HARMFUL | ODD).keys())
+def test_strict_text_is_refused_at_its_field(
+    field: str, value: str, text: str, resources: Resources
+) -> None:
+    assert refusals(resources, with_text(field, value + text)) == {field}
+
+
+@pytest.mark.parametrize("text", (HARMFUL | ODD).values(), ids=(HARMFUL | ODD).keys())
+def test_name_is_refused(text: str, resources: Resources) -> None:
+    assert refusals(resources, with_text("metadata.name", "everything" + text)) >= {
+        "metadata.name"
+    }
+
+
+@pytest.mark.parametrize(("field", "value"), FREE.items())
+@pytest.mark.parametrize("text", HARMFUL.values(), ids=HARMFUL.keys())
+def test_free_text_stays_short_and_on_one_line(
+    field: str, value: str, text: str, resources: Resources
+) -> None:
+    found = refusals(resources, with_text(field, value + text))
+    assert len(found) == 1
+    assert field.startswith(found.pop())
+
+
+@pytest.mark.parametrize(("field", "value"), FREE.items())
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_free_text_is_kept_as_written_or_refused(
+    field: str, value: str, text: str, resources: Resources
+) -> None:
+    body = with_text(field, value + text)
+    if text == ODD["climb"] and field.endswith("path"):
+        assert refusals(resources, body) == {field}
+        return
+    assert inside(resources.create(body, dry_run=True), field) == value + text
+
+
+@pytest.mark.parametrize("field", MAPS)
+@pytest.mark.parametrize("text", (HARMFUL | ODD).values(), ids=(HARMFUL | ODD).keys())
+def test_names_of_flags_and_parameters_are_names(
+    field: str, text: str, resources: Resources
+) -> None:
+    body = with_text(f"{field}.multi_block_mode", "true")
+    place = inside(body, field)
+    place["multi_block_mode" + text] = place.pop("multi_block_mode")
+    assert refusals(resources, body) == {field}

@@ -1,0 +1,58 @@
+"""GPU products by their node label."""
+
+import pytest
+
+from specdec.api.gpus import Gpu, gpu
+
+
+@pytest.mark.parametrize(
+    ("product", "memory", "capability"),
+    [
+        ("NVIDIA-A10", 23028, "8.6"),
+        ("NVIDIA-A100-SXM4-80GB", 81920, "8.0"),
+        ("NVIDIA-L4", 23034, "8.9"),
+        ("NVIDIA-H100-80GB-HBM3", 81559, "9.0"),
+        ("NVIDIA-H200", 143771, "9.0"),
+        ("NVIDIA-B200", 183359, "10.0"),
+        ("Tesla-T4", 15360, "7.5"),
+    ],
+)
+def test_a_common_product_is_known(product: str, memory: int, capability: str) -> None:
+    assert gpu(product) == Gpu(product, memory, capability)
+
+
+@pytest.mark.parametrize(
+    ("product", "shown"),
+    [
+        # What nvidia-smi shows for these slices, MiB.
+        ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", 9728),
+        ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb.me", 9728),
+        ("NVIDIA-A100-SXM4-80GB-MIG-2g.20gb", 19968),
+        ("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", 40192),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", 4864),
+        ("NVIDIA-A30-MIG-1g.6gb", 5952),
+        ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", 9984),
+        ("NVIDIA-H100-80GB-HBM3-MIG-4g.40gb", 40448),
+    ],
+)
+def test_a_slice_is_never_taken_for_larger_than_it_is(product: str, shown: int) -> None:
+    found = gpu(product)
+
+    assert found is not None
+    assert 0.92 * shown <= found.memory_mib <= shown
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        "",
+        "NVIDIA-A10-SHARED",
+        "NVIDIA-A100-SXM4-80GB-MIG-1g",
+        "NVIDIA-A100-SXM4-80GB-MIG-0g.0gb",
+        "NVIDIA-Unknown-MIG-1g.10gb",
+        "nvidia-a10",
+        "NVIDIA-A10\n",
+    ],
+)
+def test_anything_else_is_unknown(product: str) -> None:
+    assert gpu(product) is None

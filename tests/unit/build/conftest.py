@@ -1,0 +1,17 @@
+"""A small checkpoint, and where its engine goes."""
+
+from pathlib import Path
+
+import pytest
+
+from unit.engine.oracle import Tiny
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return Tiny().write(tmp_path / "checkpoints" / "abc")
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "engines" / "k1"

@@ -1,0 +1,190 @@
+"""A TensorRT-LLM image for tests: its programs at their places, and builds run inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BUILD = (
+    Path(__file__).resolve().parents[3] / "operator/specdec/payload/build/build_engine.py"
+).resolve()
+RECORDER = Path(__file__).with_name("recorder.py")
+# Where a release keeps its scripts, and whose flags each of them has.
+COMMON = {
+    "eagle/convert_checkpoint.py": "convert-eagle",
+    "medusa/convert_checkpoint.py": "convert-medusa",
+    "quantization/quantize.py": "quantize",
+}
+SCRIPTS = {
+    "0.18.0": COMMON
+    | {
+        "llama/convert_checkpoint.py": "convert",
+        "qwen/convert_checkpoint.py": "convert",
+        "redrafter/convert_checkpoint.py": "convert-redrafter",
+    },
+    "0.19.0": COMMON
+    | {
+        "models/core/llama/convert_checkpoint.py": "convert",
+        "models/core/qwen/convert_checkpoint.py": "convert",
+        "redrafter/convert_checkpoint.py": "convert-redrafter",
+    },
+    "1.2.1": COMMON
+    | {
+        "models/core/llama/convert_checkpoint.py": "convert",
+        "models/core/qwen/convert_checkpoint.py": "convert",
+        "redrafter/convert_checkpoint.py": "convert-redrafter-1",
+    },
+}
+
+
+@dataclass
+class Image:
+    """One image with a volume: checkpoints under `root`, engines under `root/engines`."""
+
+    root: Path
+    version: str = "0.18.0"
+    scene: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.root / "bin").mkdir(parents=True, exist_ok=True)
+        python = self.root / "bin" / "python3"
+        if not python.exists():
+            python.symlink_to(sys.executable)
+        self._install(self.root / "bin" / "trtllm-build", "trtllm-build")
+        for place, program in SCRIPTS[self.version].items():
+            self._install(self.root / "examples" / place, program)
+        for name in ("base", "heads"):
+            (self.root / name).mkdir(exist_ok=True)
+        self.checkpoint("LlamaForCausalLM")
+
+    def _install(self, path: Path, program: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (
+            f"#!{sys.executable}",
+            "import runpy, sys",
+            f"sys.argv[:1] = [{str(RECORDER)!r}, {program!r}]",
+            f"runpy.run_path({str(RECORDER)!r}, run_name='__main__')",
+        )
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def checkpoint(self, architecture: str, **more: Any) -> None:
+        config = {"architectures": [architecture], "torch_dtype": "bfloat16", **more}
+        (self.root / "base" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+    @property
+    def output(self) -> Path:
+        return self.root / "engines" / "k1"
+
+    def plan(self, **changes: Any) -> dict[str, Any]:
+        """The plan of an engine without speculation."""
+        engine = {
+            "pagedContextFmha": True,
+            "fp8ContextFmha": False,
+            "plugins": {"gemm": "auto", "gptAttention": None, "lowLatencyGemm": None},
+            "workers": None,
+            "gatherGenerationLogits": False,
+            "extraArgs": {},
+        }
+        return {
+            "backend": "TensorRT",
+            "role": "target",
+            "checkpoint": str(self.root / "base"),
+            "heads": None,
+            "output": str(self.output),
+            "key": "k1",
+            "version": self.version,
+            "gpuProduct": "NVIDIA-H100-80GB-HBM3",
+            "architecture": "LlamaForCausalLM",
+            "dtype": "auto",
+            "quantization": {
+                "method": "None",
+                "kvCache": "Auto",
+                "calibration": {"dataset": None, "samples": 512},
+            },
+            "tensorParallel": 1,
+            "pipelineParallel": 1,
+            "limits": {
+                "maxBatchSize": 8,
+                "maxInputLen": 1024,
+                "maxSeqLen": 2048,
+                "maxNumTokens": 8192,
+            },
+            "maxDraftTokens": 0,
+            "speculativeDecodingMode": "none",
+            "eagle": None,
+            "medusa": None,
+            "reDrafter": None,
+            "lookahead": None,
+            "examples": str(self.root / "examples"),
+            **changes,
+            "engine": engine | changes.get("engine", {}),
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": str(self.root / "bin"),
+            "RECORD": str(self.root / "record"),
+            "SCENE": json.dumps(self.scene),
+            "SPECDEC_TERMINATION_LOG": str(self.root / "termination.json"),
+        }
+
+    def start(self, plan: dict[str, Any]) -> subprocess.Popen[str]:
+        path = self.root / "plan.json"
+        path.write_text(json.dumps(plan), encoding="utf-8")
+        return subprocess.Popen(
+            # -S: an image for TensorRT needs no package of ours, NumPy least of all.
+            [sys.executable, "-S", str(BUILD), "--plan", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment(),
+        )
+
+    def build(self, plan: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """Run a build to its end; returns its termination message and its output."""
+        (self.root / "termination.json").unlink(missing_ok=True)
+        process = self.start(plan)
+        output, _ = process.communicate(timeout=60)
+        assert "Traceback" not in output, output
+        message = json.loads((self.root / "termination.json").read_text(encoding="utf-8"))
+        assert process.returncode == (0 if "engine" in message else 1)
+        return message, output
+
+    def refused(self, plan: dict[str, Any]) -> tuple[str, str]:
+        """Run a build that must fail; returns reason and message."""
+        error = self.build(plan)[0]["error"]
+        assert "\n" not in error["message"]
+        assert not self.output.exists()
+        return error["reason"], error["message"]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """What was run so far: program and arguments."""
+        path = self.root / "record"
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def programs(self) -> list[str]:
+        return [run["program"] for run in self.runs()]
+
+    def arguments(self, program: str) -> dict[str, str]:
+        """The flags a program was last run with."""
+        last = [run["arguments"] for run in self.runs() if run["program"] == program][-1]
+        pairs = [argument.removeprefix("--").partition("=") for argument in last]
+        return {name: value for name, _, value in pairs}
+
+    def made(self) -> dict[str, bytes]:
+        """The engine's files but for the manifest, which holds times."""
+        found = {path.name: path.read_bytes() for path in self.output.iterdir()}
+        return {name: data for name, data in found.items() if name != "manifest.json"}
+
+    def left(self) -> list[str]:
+        """What lies beside the engines."""
+        return sorted(os.listdir(self.root / "engines"))

@@ -1,0 +1,38 @@
+"""Reference builds run as their Job runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from unit.engine.engines import BUILD
+
+
+def run(data: dict[str, Any] | str, tmp_path: Path) -> tuple[int, dict[str, Any], str]:
+    """Run a build; returns (exit status, termination message, output)."""
+    log = tmp_path / "termination.json"
+    log.write_text("", encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, str(BUILD), "--plan", "-"],
+        input=data if isinstance(data, str) else json.dumps(data),
+        text=True,
+        capture_output=True,
+        check=False,
+        env={"SPECDEC_TERMINATION_LOG": str(log)},
+    )
+    assert "Traceback" not in result.stderr
+    return result.returncode, json.loads(log.read_text(encoding="utf-8")), result.stdout
+
+
+def refused(data: dict[str, Any] | str, tmp_path: Path) -> dict[str, str]:
+    """Run a build that must fail and leave nothing; returns its error."""
+    status, message, _ = run(data, tmp_path)
+    assert status == 1
+    engines = tmp_path / "engines"
+    assert not engines.exists() or list(engines.iterdir()) == []
+    error: dict[str, str] = message["error"]
+    assert "\n" not in error["message"]
+    return error

@@ -1,0 +1,164 @@
+"""TensorRT builds that cannot succeed: refused before a program runs, or told in one sentence."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unit.build.image import Image
+from unit.build.test_tensorrt_build import EAGLE, planned
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    return Image(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "words"),
+    [
+        ("none", {"backend": "PyTorch"}, "backend: 'PyTorch' must be one of"),
+        ("none", {"dtype": "int4"}, "dtype: 'int4' must be one of"),
+        ("none", {"speculativeDecodingMode": "ngram"}, "speculativeDecodingMode: 'ngram'"),
+        ("none", {"tensorParallel": -1}, "tensorParallel: -1 must be at least 1"),
+        ("none", {"limits": {"maxBatchSize": 0}}, "maxBatchSize: 0 must be at least 1"),
+        ("none", {"limits": {}}, "maxBatchSize"),
+        ("none", {"examples": None}, "not usable"),
+        ("none", {"quantization": {"method": "GGUF"}}, "method: 'GGUF' must be one of"),
+        ("none", {"quantization": {"kvCache": "FP8"}}, "set quantization.method too"),
+        ("none", {"heads": "/models/checkpoints/x"}, "do not go together"),
+        ("none", EAGLE, "do not go together"),
+        ("draft_tokens_external", {"maxDraftTokens": 0}, "needs at least 1"),
+        ("eagle", {"pipelineParallel": 2}, "pipelineParallel: 2 must be 1 with eagle"),
+        ("eagle", {"engine": {"pagedContextFmha": False}}, "pagedContextFmha"),
+        ("eagle", {"quantization": {"method": "FP8"}}, "leave quantization out"),
+        ("explicit_draft_tokens", {"pipelineParallel": 2}, "use tensorParallel"),
+        ("explicit_draft_tokens", {"quantization": {"method": "FP8"}}, "from 1.0"),
+        ("none", {"engine": {"extraArgs": {"a b": "1"}}}, "'a b' is not a flag's name"),
+        ("none", {"engine": {"extraArgs": {"-x": "1"}}}, "is not a flag's name"),
+        ("none", {"engine": {"extraArgs": {"x\n": "1"}}}, "is not a flag's name"),
+        ("none", {"engine": {"extraArgs": {"x": "\0"}}}, "NUL"),
+        ("none", {"engine": {"extraArgs": {"max_draft_len": "5"}}}, "follows from the spec"),
+        ("none", {"engine": {"extraArgs": {"output_dir": "/"}}}, "follows from the spec"),
+    ],
+)
+def test_bad_plans_are_refused_before_anything_runs(
+    method: str, change: dict[str, Any], words: str, image: Image
+) -> None:
+    reason, message = image.refused(planned(image, method, **change))
+    assert reason == "PlanInvalid"
+    assert words in message
+    assert image.programs() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "architecture", "words"),
+    [
+        ("none", "GemmaForCausalLM", "GemmaForCausalLM of the target has no converter"),
+        ("eagle", "Qwen2ForCausalLM", "cannot carry heads of mode eagle; use one of Llama"),
+        ("medusa", "MistralForCausalLM", "cannot carry heads of mode medusa"),
+        ("explicit_draft_tokens", "Qwen2ForCausalLM", "from 1.0 on"),
+    ],
+)
+def test_architectures_without_a_converter_are_refused(
+    method: str, architecture: str, words: str, image: Image
+) -> None:
+    image.checkpoint(architecture)
+    reason, message = image.refused(planned(image, method))
+    assert reason == "UnsupportedArchitecture"
+    assert words in message
+    assert image.programs() == []
+
+
+def test_a_family_has_its_own_converter(image: Image) -> None:
+    image.checkpoint("Qwen2ForCausalLM")
+    (image.root / "examples/llama/convert_checkpoint.py").unlink()
+    assert "engine" in image.build(image.plan())[0]
+
+
+def test_an_image_without_the_programs_is_told(image: Image) -> None:
+    (image.root / "bin/trtllm-build").unlink()
+    reason, message = image.refused(image.plan())
+    assert reason == "BuildFailed"
+    assert "has no trtllm-build; set spec.runtime.image" in message
+    (image.root / "examples/llama/convert_checkpoint.py").unlink()
+    _, message = image.refused(image.plan())
+    assert "llama/convert_checkpoint.py; set spec.runtime.image" in message
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_a_checkpoint_without_config_is_told(text: str | None, image: Image) -> None:
+    path = image.root / "base" / "config.json"
+    path.unlink() if text is None else path.write_text(text, encoding="utf-8")
+    assert image.refused(image.plan())[0] == "CheckpointCorrupt"
+
+
+CUDA = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+@pytest.mark.parametrize(
+    ("program", "scene", "reason", "words"),
+    [
+        ("trtllm-build", {"says": [CUDA], "status": 1}, "OutOfMemory", "lower limits.maxBatch"),
+        ("convert", {"signal": signal.SIGKILL}, "OutOfMemory", "spec.build.resources.limits"),
+        ("convert", {"says": ["MemoryError"], "status": 1}, "OutOfMemory", "host memory"),
+        (
+            "convert",
+            {"says": ["OSError: [Errno 28] No space left on device"], "status": 1},
+            "VolumeFull",
+            "enlarge the claim",
+        ),
+        (
+            "trtllm-build",
+            {"says": ["RuntimeError: plugin is missing", "Aborted"], "status": 134},
+            "BuildFailed",
+            "trtllm-build failed with status 134: RuntimeError: plugin is missing",
+        ),
+        ("convert", {"says": [], "status": 7}, "BuildFailed", "convert_checkpoint.py failed"),
+        ("convert", {"says": ["x" * 100_000], "status": 1}, "BuildFailed", "status 1: xxx"),
+        ("trtllm-build", {"skip": [1]}, "BuildFailed", "left no rank1.engine"),
+    ],
+)
+def test_a_failing_program_is_told_in_a_sentence(
+    program: str, scene: dict[str, Any], reason: str, words: str, image: Image
+) -> None:
+    image.scene = {program: scene}
+    found, message = image.refused(image.plan(tensorParallel=2))
+    assert found == reason
+    assert words in message
+    assert len(json.dumps(message)) < 1000
+
+
+def test_calibration_data_out_of_reach_is_told(image: Image) -> None:
+    image.scene = {"quantize": {"says": ["ConnectionError: Couldn't reach 'x'"], "status": 1}}
+    _, message = image.refused(image.plan(quantization={"method": "FP8"}))
+    assert "set quantization.calibration.dataset to one within reach" in message
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"build_config": {"speculative_decoding_mode": 1, "max_draft_len": 10}}, "is none, not"),
+        (
+            {"build_config": {"speculative_decoding_mode": 2, "max_draft_len": 5}},
+            "max_draft_len is 5, not 10",
+        ),
+        ({"build_config": None}, "lacks what a server needs"),
+        ({"pretrained_config": {"mapping": {"tp_size": 1, "pp_size": 1}}}, "vocab_size"),
+        (
+            {"pretrained_config": {"mapping": {"tp_size": 2, "pp_size": 1}, "vocab_size": 5}},
+            "tp_size is 2, not 1; rank files is 2, not 1",
+        ),
+    ],
+)
+def test_an_engine_of_another_kind_is_not_published(
+    config: dict[str, Any], words: str, image: Image
+) -> None:
+    image.scene = {"trtllm-build": {"config": config}}
+    reason, message = image.refused(planned(image, "draft_tokens_external"))
+    assert reason == "EngineMismatch"
+    assert words in message

@@ -1,0 +1,68 @@
+"""Every sample, planned by the operator and built by the program: the two agree on the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specdec.api.matrix import at_least, support
+from specdec.api.model import Backend, SpeculativeModel
+from specdec.stages import backends
+from specdec.stages.backends.lengths import max_draft_len
+from specdec.stages.stage import Checkpoint, Facts
+from unit.build.image import Image
+
+SAMPLES = sorted((Path(__file__).parents[3] / "manifests/samples").glob("tensorrt-*.yaml"))
+TENSORRT = support(Backend.TENSORRT)
+
+
+def model_of(path: Path) -> SpeculativeModel:
+    documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    (body,) = [d for d in documents if d["kind"] == "SpeculativeModel"]
+    body["metadata"] |= {"uid": "u", "namespace": "demo"}
+    return SpeculativeModel.parse(body)
+
+
+def checkpoints(model: SpeculativeModel) -> dict[str, Checkpoint]:
+    facts = {"architecture": "LlamaForCausalLM"}
+    return {
+        role: Checkpoint(role, letter * 64, letter, 1 << 30, facts)
+        for role, letter in zip(model.sources, "abcde", strict=False)
+    }
+
+
+def inside(image: Image, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
+    """The plan with the paths of a test's image in place of a pod's."""
+    heads = facts.checkpoints.get("heads")
+    assert plan["heads"] in (None, heads and heads.path)
+    assert plan["output"] == f"/models/engines/{plan['key']}"
+    return {
+        **plan,
+        "checkpoint": str(image.root / "base"),
+        "heads": plan["heads"] and str(image.root / "heads"),
+        "output": str(image.output),
+        "examples": str(image.root / "examples"),
+    }
+
+
+@pytest.mark.parametrize("version", ["0.18.0", "0.19.0", "1.2.1"])
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path) -> None:
+    model = model_of(path)
+    if not at_least(version, TENSORRT.methods[model.spec.speculation.method]):
+        pytest.skip("the release has no such method")
+    facts = Facts(version=version, image="image", checkpoints=checkpoints(model))
+    strategy = backends.strategy(model.spec.runtime.backend)
+    for role, spec in model.models.items():
+        image = Image(tmp_path / role, version)
+        plan = dict(strategy.engine(model, facts.checkpoints[role], facts).plan)
+        message, _ = image.build(inside(image, plan, facts))
+        engine = message["engine"]
+        assert engine["key"] == plan["key"]
+        ranks = [name for name in image.made() if name.endswith(".engine")]
+        assert len(ranks) == spec.parallelism.tensor * spec.parallelism.pipeline
+        if role == "target" and max_draft_len(model):
+            assert engine["maxDraftLen"] == max_draft_len(model)

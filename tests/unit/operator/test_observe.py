@@ -1,0 +1,92 @@
+"""Logs: whose are read, and that a reconcile does without them when they do not come."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+
+from golden.world import resource
+from specdec import cluster
+from specdec.api.model import SpeculativeModel
+from specdec.cluster import Cluster, Missing, Transient
+from specdec.observe import observe
+from unit.operator.fakes import FakeCluster
+
+
+def pod(name: str, component: str, phase: str) -> dict[str, Any]:
+    labels = {"specdec.dev/model": "pair", "app.kubernetes.io/component": component}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "demo", "uid": name, "labels": labels},
+        "status": {"phase": phase},
+    }
+
+
+PODS = [
+    pod("building", "engine", "Running"),
+    pod("fetching", "fetch", "Running"),
+    pod("built", "engine", "Succeeded"),
+    pod("starting", "engine", "Pending"),
+    pod("serving", "server", "Running"),
+]
+
+
+async def test_only_running_build_and_fetch_pods_are_asked() -> None:
+    fake = FakeCluster(*PODS)
+    fake.logs = {"building": "progress phase=build percent=7", "fetching": "x"}
+    seen = await observe(fake, SpeculativeModel.parse(resource()))
+    assert seen.logs == fake.logs
+
+
+async def test_a_log_that_does_not_come_costs_only_the_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fake = FakeCluster(*PODS)
+    fake.fail["log", "Pod"] = Transient("the kubelet is away")
+    seen = await observe(fake, SpeculativeModel.parse(resource()))
+    assert seen.logs == {"building": "", "fetching": ""}
+    assert "no log of pod building: the kubelet is away" in caplog.text
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An API server that knows one pod with a log, one without end, and no other."""
+
+    never = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.match_info["pod"] == "stuck":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"never ")
+            await never.wait()
+            return response
+        if request.match_info["pod"] != "building":
+            return web.json_response({"message": "no such pod"}, status=404)
+        return web.Response(body=f"{request.query['tailLines']} lines \xff".encode("latin-1"))
+
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/demo/pods/{pod}/log", answer)
+    started = TestServer(app)
+    await started.start_server()
+    monkeypatch.setattr(cluster, "LOG_TIMEOUT", 0.2)
+    settings = Configuration(host=str(started.make_url("")).rstrip("/"))
+    async with ApiClient(settings) as client:
+        yield Cluster(client)
+    never.set()
+    await started.close()
+
+
+async def test_a_log_is_text_of_so_many_lines(server: Cluster) -> None:
+    assert await server.log("demo", "building", 40) == "40 lines \ufffd"
+
+
+async def test_a_log_has_a_time_limit_and_its_errors_are_ours(server: Cluster) -> None:
+    with pytest.raises(Transient, match="did not answer about Pod stuck"):
+        await server.log("demo", "stuck", 40)
+    with pytest.raises(Missing, match="no such pod"):
+        await server.log("demo", "gone", 40)

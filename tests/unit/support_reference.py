@@ -1,0 +1,60 @@
+"""The support matrix as a document, written from the data the operator decides by.
+
+`python tests/unit/support_reference.py` writes docs/support-matrix.md anew; a test holds it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from specdec.api.matrix import Support, matrix
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"
+HEAD = """\
+# What is served
+
+Written from `operator/specdec/api/support.yaml`, which the operator and `specdec plan` decide by.
+`runtime.version` is the TensorRT-LLM release, whose layout of the model repository is written.
+"""
+
+
+def render() -> str:
+    """The whole document as Markdown."""
+    lines = [HEAD]
+    for backend, row in matrix().items():
+        lines += [f"## {backend}", ""]
+        lines += [*_backend(row), ""] if row.served else ["Not served by this release.", ""]
+    return "\n".join(lines)
+
+
+def _backend(row: Support) -> Iterator[str]:
+    if row.deprecation:
+        yield f"Deprecated: {row.deprecation}."
+        yield ""
+    yield f"| Method | {' | '.join(row.versions)} | Architectures of the target | Replaced by |"
+    yield "|---|" + "---|" * (len(row.versions) + 2)
+    for method in row.methods:
+        able = ["yes" if row.serves(method, version) else "no" for version in row.versions]
+        models = ", ".join(row.method_architectures.get(method, row.architectures))
+        after = row.replacements.get(method, "")
+        yield f"| `{method}` | {' | '.join(able)} | {models} | {after} |"
+    yield ""
+    yield f"Default version {row.default_version}; `dtype` {', '.join(row.dtypes)}."
+    if not row.compute_capability:
+        return
+    yield ""
+    yield "| Needs compute capability | at least |"
+    yield "|---|---|"
+    yield f"| any engine | {row.compute_capability} |"
+    for name, least in row.quantization.items():
+        yield f"| `quantization.method` {name} | {least} |"
+    for name, least in row.kv_cache_quantization.items():
+        yield f"| `quantization.kvCache` {name} | {least} |"
+    yield ""
+    yield "| Version | Default image |"
+    yield "|---|---|"
+    for version, image in row.images.items():
+        yield f"| {version} | `{image}` |"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(render(), encoding="utf-8")

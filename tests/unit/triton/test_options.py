@@ -1,0 +1,51 @@
+"""Free parameters: known names only, over what stands empty, and never over a typed field."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from specdec.triton import contract, options
+from specdec.triton.parameters import engine_parameters
+from specdec.triton.plan import ModelPlan, PlanError, RepositoryPlan
+
+CRD = Path(__file__).parents[3] / "crds" / "speculativemodels.yaml"
+# What a release reads and upstream's files leave out.
+HIDDEN = {"recv_poll_period_ms"}
+
+
+def plan(version: str, *parameters: tuple[str, str]) -> RepositoryPlan:
+    return RepositoryPlan(version, "None", "/t", ModelPlan("/e"), parameters=parameters)
+
+
+@pytest.mark.parametrize("version", contract.versions())
+def test_a_free_name_stands_empty_in_the_release_s_table(version: str) -> None:
+    table = dict(engine_parameters(ModelPlan("/e"), plan(version), is_target=True))
+    for name in options.free(version):
+        assert (name in HIDDEN) or table[name] == ""
+
+
+@pytest.mark.parametrize("version", contract.versions())
+def test_a_free_name_is_set_once_and_in_its_place(version: str) -> None:
+    wanted = tuple((name, f"v-{name}") for name in options.free(version))
+    before = engine_parameters(ModelPlan("/e"), plan(version), is_target=True)
+    after = engine_parameters(ModelPlan("/e"), plan(version, *wanted), is_target=True)
+    names = [name for name, _ in after]
+    assert names[: len(before)] == [name for name, _ in before]
+    assert set(names[len(before) :]) == HIDDEN
+    assert dict(after).items() >= dict(wanted).items()
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu_device_ids", "gpt_model_path", "made_up", "enable_trt_overlap"]
+)
+def test_any_other_name_is_refused(name: str) -> None:
+    with pytest.raises(PlanError, match=f"has {name}, which release 0.19.0 does"):
+        plan("0.19.0", (name, "1"))
+
+
+def test_the_schema_takes_the_same_names() -> None:
+    text = CRD.read_text(encoding="utf-8")
+    rule = text[text.index("self.all(k, k in [") :]
+    known = set(re.findall(r"'(\w+)'", rule[: rule.index("])")]))
+    assert known == {name for version in contract.versions() for name in options.free(version)}
