@@ -9,12 +9,13 @@ what the machine's host took away.
 from __future__ import annotations
 
 import argparse
-import statistics
+import re
 import sys
 import tempfile
 import time
 import urllib.error
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,14 +27,14 @@ from cluster.processes import until
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from triton.asking import ask, ask_once
 from triton.server import Server, installed_server
+from unit.triton.test_policy import GRID, Run
 
 TARGET_MS, DRAFT_MS = 20.0, 2.0
 LENGTH = 4
 ACCEPTANCE = 0.8
 CLIENTS = 16
 BLS = "tensorrt_llm_bls"
-_LOOP = Path(__file__).parent / "baseline" / "sequential.py"
-_COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")
+_COUNTS = ("draft_tokens", "rounds")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,6 @@ class Load:
     seconds: float
     tokens: int
     drafted: int = 0
-    accepted: int = 0
     rounds: int = 0
     busy: float = 0.0
     stolen: float = 0.0
@@ -66,43 +66,52 @@ class Load:
         return steps / clients / self.seconds
 
 
-def plan(pair: Pair, *, streaming: bool, simulated: bool) -> RepositoryPlan:
-    """The pair as it is served: in flight what sixteen clients need."""
-    target, draft = (TARGET_MS, DRAFT_MS) if simulated else (None, None)
-    return RepositoryPlan(
-        version="0.19.0",
-        method="DraftTarget",
-        tokenizer_dir=str(pair.tokenizer),
-        target=ModelPlan(str(pair.target), (0,), step_latency_ms=target),
-        draft=ModelPlan(str(pair.draft), (0,), step_latency_ms=draft),
-        max_batch_size=CLIENTS,
-        decoupled=streaming,
-        draft_tokens=LENGTH,
-        max_draft_tokens=2 * LENGTH,
-        max_seq_len=4096,
+def repository(pair: Pair, *, streaming: bool, loops: Sequence[int] = ()) -> dict[str, str]:
+    """Files of the repository; sequential loops of so many processes stand beside the BLS."""
+    files = render(
+        RepositoryPlan(
+            version="0.19.0",
+            method="DraftTarget",
+            tokenizer_dir=str(pair.tokenizer),
+            target=ModelPlan(str(pair.target), (0,), step_latency_ms=TARGET_MS),
+            draft=ModelPlan(str(pair.draft), (0,), step_latency_ms=DRAFT_MS),
+            max_batch_size=CLIENTS,
+            decoupled=streaming,
+            draft_tokens=LENGTH,
+            max_draft_tokens=2 * LENGTH,
+            max_seq_len=4096,
+        )
     )
-
-
-def repository(pair: Pair, *, streaming: bool, simulated: bool, loops: int) -> dict[str, str]:
-    """Files of the repository; `loops` processes of the sequential loop stand beside the BLS."""
-    files = render(plan(pair, streaming=streaming, simulated=simulated))
-    if loops:
-        name = f"sequential_{loops}"
+    for processes in loops:
+        name = f"sequential_{processes}"
         config = files[f"{BLS}/config.pbtxt"].replace(f'"{BLS}"', f'"{name}"')
-        config = config.replace("count: 1\n", f"count: {loops}\n")
-        # Batching would hand one process several requests; the loop takes them one by one.
-        files |= {f"{name}/config.pbtxt": config, f"{name}/1/model.py": _LOOP.read_text("utf-8")}
+        config = config.replace("count: 1\n", f"count: {processes}\n")
+        files |= {f"{name}/config.pbtxt": config, f"{name}/1/model.py": _text("sequential")}
     return files
+
+
+def at_once(files: dict[str, str]) -> dict[str, str]:
+    """The same repository with engines that answer at once."""
+    for name in ("tensorrt_llm", "tensorrt_llm_draft"):
+        config = files[f"{name}/config.pbtxt"].replace('"tensorrtllm"', '"python"')
+        files |= {f"{name}/config.pbtxt": config, f"{name}/1/model.py": _text("echo")}
+    return files
+
+
+def _text(name: str) -> str:
+    return (Path(__file__).parent / "baseline" / f"{name}.py").read_text("utf-8")
 
 
 @contextmanager
 def serving(files: dict[str, str]) -> Iterator[Server]:
     """A server of these files."""
-    with tempfile.TemporaryDirectory() as folder:
-        with Server(installed_server(), files, Path(folder)) as server:
-            # The metrics' port opens last.
-            until(lambda: _reads(server), 10, lambda: "the metrics do not answer")
-            yield server
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Server(installed_server(), files, Path(folder)) as server,
+    ):
+        # The metrics' port opens last.
+        until(lambda: _reads(server), 10, lambda: "the metrics do not answer")
+        yield server
 
 
 def _reads(server: Server) -> bool:
@@ -130,20 +139,21 @@ def drive(
             )
 
     counted = model == BLS
-    before = [server.metric(f"specdec_{name}_total") for name in _COUNTS] if counted else [0] * 4
+    before = (
+        [server.metric(f"specdec_{name}_total") for name in _COUNTS] if counted else [0.0, 0.0]
+    )
     ticks = _ticks()
     start = time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(client, range(clients)))
     seconds = time.perf_counter() - start
     used = [after - first for after, first in zip(_ticks(), ticks, strict=True)]
-    after = [server.metric(f"specdec_{name}_total") for name in _COUNTS] if counted else [0] * 4
-    drafted, accepted, rounds, _ = (int(b - a) for a, b in zip(before, after, strict=True))
+    after = [server.metric(f"specdec_{name}_total") for name in _COUNTS] if counted else [0.0, 0.0]
+    drafted, rounds = (int(b - a) for a, b in zip(before, after, strict=True))
     return Load(
         seconds,
         clients * requests * tokens,
         drafted,
-        accepted,
         rounds,
         busy=1 - (used[3] + used[4] + used[7]) / sum(used),
         stolen=used[7] / sum(used),
@@ -155,23 +165,148 @@ def _ticks() -> list[int]:
     return [int(word) for word in line.split()[1:9]]
 
 
+class Sides:
+    """Our BLS and the sequential loop, each on a server of its own kind, and what they did."""
+
+    def __init__(self, ours: Server, theirs: Server, report: Report) -> None:
+        self._ours = ours
+        self._theirs = theirs
+        self._report = report
+        self.busy: list[float] = []
+        self.stolen: list[float] = []
+
+    def bls(self, clients: int, tokens: int) -> Load:
+        """Clients of our BLS."""
+        return self._noted(drive(self._ours, BLS, clients, 1, tokens, streaming=True))
+
+    def loop(self, processes: int, clients: int, tokens: int) -> Load:
+        """Clients of the sequential loop."""
+        model = f"sequential_{processes}"
+        return self._noted(drive(self._theirs, model, clients, 1, tokens, streaming=False))
+
+    def machine(self, name: str) -> None:
+        """What else there was to see of the machine."""
+        self._report.figure(f"bls.{name}_processors_busy", self.busy, "ratio")
+        self._report.figure(f"bls.{name}_processors_stolen", self.stolen, "ratio")
+
+    def _noted(self, load: Load) -> Load:
+        self.busy.append(load.busy)
+        self.stolen.append(load.stolen)
+        return load
+
+
+def simulated(report: Report, sides: Sides, runs: int, tokens: int) -> None:
+    """Print shares of the bound at 20 ms and 2 ms a step: ours, and the loop's beside it."""
+    figures: dict[str, list[float]] = defaultdict(list)
+    for _ in range(runs):
+        one, many = sides.bls(1, tokens), sides.bls(CLIENTS, tokens)
+        bound = one.speed / one.of_bound(1)
+        figures["one_client"].append(one.of_bound(1))
+        figures["sixteen_clients"].append(many.of_bound(CLIENTS))
+        figures["loop_one_client"].append(sides.loop(1, 1, tokens).speed / bound)
+        shared = sides.loop(1, CLIENTS, tokens // 8).speed
+        figures["loop_sixteen_clients_one_process"].append(shared / bound / CLIENTS)
+        alone = sides.loop(CLIENTS, CLIENTS, tokens).speed
+        figures["loop_sixteen_clients_sixteen_processes"].append(alone / bound / CLIENTS)
+    goals = {"one_client": 0.95, "sixteen_clients": 0.85}
+    for name, values in figures.items():
+        report.figure(
+            f"bls.{name}_of_bound", values, "ratio", goal=goals.get(name), better="higher"
+        )
+    sides.machine("simulated")
+
+
+def instant(report: Report, server: Server, runs: int, tokens: int) -> None:
+    """Print what the loops themselves cost, on engines that answer at once."""
+    ratios, many, limits, rounds = [], [], [], []
+    loop = "sequential_1"
+    for _ in range(runs):
+        one = drive(server, BLS, 1, 1, 4 * tokens, streaming=False)
+        empty = ask_once(server.url, loop, text_input="-", max_tokens=-1, num_draft_tokens=1)
+        limits.append(1000 * float(empty["text_output"].item()))
+        rounds.append(1000 * one.seconds / one.rounds)
+        ours = drive(server, BLS, CLIENTS, 1, 2 * tokens, streaming=False)
+        many.append(ours.speed)
+        ratios.append(ours.speed / drive(server, loop, CLIENTS, 1, tokens, streaming=False).speed)
+    report.figure("bls.instant_empty_round_ms", limits, "ms")
+    # Two calls of an empty model are what a round cannot do without.
+    report.figure("bls.instant_round_ms", rounds, "ms", goal=0.4)
+    report.figure(
+        "bls.instant_round_of_empty",
+        [ours / empty for ours, empty in zip(rounds, limits, strict=True)],
+        "ratio",
+        goal=1.4,
+    )
+    report.figure("bls.instant_sixteen_clients", many, "tokens/s", better="higher")
+    report.figure("bls.instant_of_loop", ratios, "ratio", goal=4.0, better="higher")
+
+
+def memory(report: Report, pair: Pair) -> None:
+    """Print the BLS process's resident size while 64 requests are in flight."""
+    files = repository(pair, streaming=True)
+    key = f"{BLS}/config.pbtxt"
+    files[key] = re.sub(r'(max_in_flight"\s*value \{ string_value: )"\d+"', r'\1"64"', files[key])
+    with serving(files) as server, ThreadPoolExecutor(64) as pool:
+        answers = [
+            pool.submit(ask, server.url, BLS, text_input=f"{n} ", max_tokens=96, end_id=-1)
+            for n in range(64)
+        ]
+        until(
+            lambda: server.metric("specdec_requests_in_flight") >= 64,
+            30,
+            lambda: "64 requests never were in flight",
+        )
+        report.figure("bls.resident_mb_at_64", [_resident(server)], "MB", goal=120.0)
+        for answer in answers:
+            answer.result()
+
+
+def _resident(server: Server) -> float:
+    """Megabytes of the process that serves the BLS."""
+    mark = f"{server.repository / BLS}/".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "cmdline").read_bytes():
+                status = (folder / "status").read_text("ascii")
+                return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
+        except OSError:
+            continue
+    raise LookupError(f"no process serves {mark.decode()}")
+
+
+def adaptive(report: Report) -> None:
+    """Print the worst case of the adaptive policy over a grid of simulated loads."""
+    of_best, of_plain = [], []
+    for engines in GRID:
+        run = Run(replace(engines))
+        run.go(60)
+        speed = run.go(1500)
+        of_best.append(speed / engines.best())
+        of_plain.append(speed * engines.plain())
+    for name, values in (("best_fixed", of_best), ("plain", of_plain)):
+        figure = f"bls.adaptive_least_of_{name}"
+        report.figure(figure, [min(values)], "ratio", goal=0.97, better="higher")
+
+
 def main() -> int:
+    """Measure everything."""
     parser = argparse.ArgumentParser(description="Benchmark the BLS")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     options = parser.parse_args()
+    report = Report()
+    adaptive(report)
     with tempfile.TemporaryDirectory() as folder:
         pair = build(Path(folder), ACCEPTANCE, 64, 2 * LENGTH)
-        for streaming in (True, False):
-            with serving(repository(pair, streaming=streaming, simulated=True, loops=0 if streaming else 1)) as server:
-                for clients in (1, 16):
-                    for _ in range(2):
-                        load = drive(server, BLS, clients, 2, options.tokens, streaming=streaming)
-                        print(streaming, clients, "busy %.2f" % load.busy, "ms/round %.2f" % (1000*load.seconds*clients/load.rounds), "of bound", load.of_bound(clients), "acc", load.accepted/load.drafted, flush=True)
-                        if not streaming:
-                            load = drive(server, "sequential_1", clients, 1 , options.tokens//(1 if clients == 1 else 4), streaming=streaming)
-                            print("  seq", load.speed, load.busy, flush=True)
-    return 0
+        with (
+            serving(repository(pair, streaming=True)) as ours,
+            serving(repository(pair, streaming=False, loops=(1, CLIENTS))) as theirs,
+        ):
+            simulated(report, Sides(ours, theirs, report), options.runs, options.tokens)
+        with serving(at_once(repository(pair, streaming=False, loops=(1,)))) as server:
+            instant(report, server, options.runs, options.tokens)
+        memory(report, pair)
+    return report.exit_status()
 
 
 if __name__ == "__main__":

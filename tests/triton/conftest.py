@@ -48,9 +48,9 @@ def executable() -> Path:
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Engines:
     folder = tmp_path_factory.mktemp("engines")
     return Engines(
-        target=_build(folder, "target", "target", mode="draft_tokens_external"),
-        draft=_build(folder, "draft", "draft", mode="none"),
-        lookahead=_build(folder, "lookahead", "target", mode="lookahead_decoding"),
+        target=build_engine(folder, "target", "target", mode="draft_tokens_external"),
+        draft=build_engine(folder, "draft", "draft", mode="none"),
+        lookahead=build_engine(folder, "lookahead", "target", mode="lookahead_decoding"),
     )
 
 
@@ -132,7 +132,10 @@ def prompts() -> list[str]:
     return [str(json.loads(line)["prompt"]) for line in lines[:50]]
 
 
-def _build(folder: Path, name: str, role: str, *, mode: str) -> Path:
+def build_engine(
+    folder: Path, name: str, role: str, *, mode: str, max_seq_len: int = _LIMITS["maxSeqLen"]
+) -> Path:
+    """Build an engine of the shipped pair; a draft's may be shorter than the target's."""
     plan = {
         "backend": "Reference",
         "role": role,
@@ -140,7 +143,7 @@ def _build(folder: Path, name: str, role: str, *, mode: str) -> Path:
         "output": str(folder / name),
         "key": name,
         "dtype": "auto",
-        "limits": _LIMITS,
+        "limits": {**_LIMITS, "maxSeqLen": max_seq_len},
         "maxDraftTokens": 0 if mode == "none" else MAX_DRAFT_TOKENS * 2,
         "speculativeDecodingMode": mode,
         "lookahead": {"windowSize": 4, "ngramSize": 3, "verificationSetSize": 4},

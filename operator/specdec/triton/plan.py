@@ -166,7 +166,10 @@ class RepositoryPlan:
                 f"draft_tokens is {self.draft_tokens}, above max_draft_tokens "
                 f"{self.max_draft_tokens}: lower the first or build with more"
             )
-        if self.adaptive and not self.adaptive.least <= self.adaptive.most <= self.max_draft_tokens:
+        if (
+            self.adaptive
+            and not self.adaptive.least <= self.adaptive.most <= self.max_draft_tokens
+        ):
             raise PlanError(
                 f"adaptive draft lengths are {self.adaptive.least} to {self.adaptive.most}, but "
                 f"max_draft_tokens is {self.max_draft_tokens}: lower them or build with more"

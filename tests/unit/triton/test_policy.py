@@ -57,7 +57,9 @@ class Run:
         self.engines = engines
         self.now = 100.0
         self.told: list[int] = []
-        self.server = policy.AdaptiveLength(least, MOST, 4, self.told.append, clock=lambda: self.now)
+        self.server = policy.AdaptiveLength(
+            least, MOST, 4, self.told.append, clock=lambda: self.now
+        )
         self.numbers = random.Random(seed)
         self.lengths: list[int] = []
         self._others: list[Any] = []

@@ -97,9 +97,7 @@ class TritonPythonModel:
             return None
         most = int(parameter(config, "max_draft_length", str(self._server.max_draft_tokens)))
         least = int(parameter(config, "min_draft_length", "0"))
-        return AdaptiveLength(
-            least, most, self._server.draft_tokens, self._metrics.draft_length
-        )
+        return AdaptiveLength(least, most, self._server.draft_tokens, self._metrics.draft_length)
 
     def _parse(self, request: Any) -> Parsed | Any:
         """Tasks of a request, or the error response that says why there are none."""

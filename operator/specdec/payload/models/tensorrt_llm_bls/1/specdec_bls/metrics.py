@@ -15,6 +15,9 @@ from specdec_bls.speculation import Chunk
 # loop. Counts gather here and go out this often, and whenever an answer ends.
 _FLUSH_SECONDS = 0.5
 
+# A draft that is down fails every answer: the counter tells how many, the log that it happens.
+_SAY_SECONDS = 60.0
+
 _COUNTERS = {
     "specdec_draft_tokens_total": "Draft tokens offered to the target",
     "specdec_accepted_tokens_total": "Draft tokens the target accepted",
@@ -62,7 +65,7 @@ class Metrics:
         self._length = self._length_family.Metric(labels=labels)
         self._length.set(draft_length)
         self._draft_length: int | None = None
-        self._draft_words = ""
+        self._said: float | None = None
         self._pending: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
@@ -88,11 +91,14 @@ class Metrics:
             self._fallbacks[reason].increment(1)
 
     def draft_failed(self, words: str) -> None:
-        """An answer goes on without the draft; the log says so once for each reason."""
+        """An answer goes on without the draft; the log says so once in a while."""
         self.fallback("draft_error")
+        now = time.monotonic()
         with self._lock:
-            known, self._draft_words = self._draft_words == words, words
-        if not known:
+            due = self._said is None or now - self._said > _SAY_SECONDS
+            if due:
+                self._said = now
+        if due:
             pb_utils.Logger.log_warn(f"{words}: answers go on with the target alone")
 
     def draft_length(self, length: int) -> None:
