@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_bls.task import Engine, EngineError, Task, Tensors, new_tokens, token_log_probs
+from specdec_bls.task import Engine, EngineError, Prefix, Task, Tensors, new_tokens, token_log_probs
 
 _OUTPUTS = ("output_ids", "sequence_length")
 
@@ -59,6 +59,7 @@ class Generation:
     def __init__(self, task: Task, target: Engine, draft: Engine | None) -> None:
         self.task = task
         self.tokens: list[int] = []
+        self._prefix = Prefix(task.prompt)
         self._target = target
         self._draft = draft
         self._longest_stop = max((len(word) for word in task.stop_words), default=0)
@@ -77,8 +78,7 @@ class Generation:
         drafted = time.perf_counter()
         answer = self._verify(proposal, logits)
         verified = time.perf_counter()
-        ids = [*self.task.prompt, *self.tokens]
-        new = new_tokens(answer, len(ids), "tensorrt_llm")[: len(proposal) + 1]
+        new = new_tokens(answer, self._prefix.size, "tensorrt_llm")[: len(proposal) + 1]
         agreed = _common_prefix(proposal, new)
         kept, ended = self._keep(new)
         return Chunk(
@@ -104,8 +104,7 @@ class Generation:
             yield from self._plain_stream(asked)
             return
         answer = self._target.call(self._plain_inputs(asked), self._outputs())
-        skip = len(self.task.prompt) + len(self.tokens)
-        kept, ended = self._keep(new_tokens(answer, skip, "tensorrt_llm"))
+        kept, ended = self._keep(new_tokens(answer, self._prefix.size, "tensorrt_llm"))
         # Fewer tokens than asked for: the target has met the end.
         finished = ended or len(kept) < asked or self._remaining() <= 0
         yield self._plain_chunk(kept, answer, finished=finished)
@@ -124,8 +123,7 @@ class Generation:
             yield Chunk([], finished=True)
 
     def _plain_inputs(self, asked: int) -> Tensors:
-        ids = [*self.task.prompt, *self.tokens]
-        inputs = self.task.inputs(ids, asked, min(self._remaining_minimum(), asked))
+        inputs = self.task.inputs(self._prefix.ids, asked, min(self._remaining_minimum(), asked))
         inputs |= self.task.plain
         if self.task.log_probs:
             inputs["return_log_probs"] = np.array([[True]])
@@ -136,10 +134,9 @@ class Generation:
         return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
 
     def _propose(self, length: int) -> tuple[list[int], NDArray[np.generic] | None]:
-        ids = [*self.task.prompt, *self.tokens]
         # A minimum of `length` keeps the draft from ending early: whether the answer ends is
         # the target's decision.
-        inputs = self.task.inputs(ids, length, min_tokens=length)
+        inputs = self.task.inputs(self._prefix.ids, length, min_tokens=length)
         outputs = _OUTPUTS
         if self.task.use_draft_logits:
             inputs["return_generation_logits"] = np.array([[True]])
@@ -148,7 +145,7 @@ class Generation:
             raise DraftError("this server has no draft model")
         try:
             answer = self._draft.call(inputs, outputs)
-            proposal = new_tokens(answer, len(ids), "tensorrt_llm_draft")[:length]
+            proposal = new_tokens(answer, self._prefix.size, "tensorrt_llm_draft")[:length]
             return proposal, self._draft_logits(answer, len(proposal))
         except EngineError as error:
             raise DraftError(str(error)) from error
@@ -168,8 +165,8 @@ class Generation:
         return rows[None, :count]
 
     def _verify(self, proposal: list[int], logits: NDArray[np.generic] | None) -> Tensors:
-        ids = [*self.task.prompt, *self.tokens]
-        inputs = self.task.inputs(ids, len(proposal) + 1, self._remaining_minimum())
+        length = len(proposal) + 1
+        inputs = self.task.inputs(self._prefix.ids, length, self._remaining_minimum())
         outputs: tuple[str, ...] = _OUTPUTS
         if proposal:
             inputs["draft_input_ids"] = np.array([proposal], np.int32)
@@ -195,6 +192,7 @@ class Generation:
         fitting = list(new[: self._remaining()])
         for count, token in enumerate(fitting, 1):
             self.tokens.append(token)
+            self._prefix.append(token)
             if self._ends():
                 return fitting[:count], True
         return fitting, False
