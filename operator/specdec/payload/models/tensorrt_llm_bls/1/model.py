@@ -134,6 +134,8 @@ class TritonPythonModel:
 
     def _work(self, reply: Reply, row: int, task: Task) -> None:
         try:
+            # Who drains the server reads from the metrics whether an answer is still under way.
+            self._metrics.flush()
             error = self._run(reply, row, task)
             # Before the end is sent: who has the answer finds its counts in the metrics.
             self._metrics.in_flight(-1)

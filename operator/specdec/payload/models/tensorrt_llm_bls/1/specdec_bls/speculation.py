@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_bls.task import Engine, EngineError, Prefix, Task, Tensors, new_tokens, token_log_probs
+from specdec_bls.task import (
+    Engine,
+    EngineError,
+    Prefix,
+    Task,
+    Tensors,
+    new_tokens,
+    token_log_probs,
+)
 
 _OUTPUTS = ("output_ids", "sequence_length")
 
