@@ -1,13 +1,14 @@
 """Carry out a decision: apply what is missing or changed, delete what is named, leave the rest."""
 
 import logging
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
-from specdec.cluster import Cluster, Conflict, Rejected
+from specdec.cluster import Cluster, Conflict, Missing, Rejected
 from specdec.decide import Decision
 from specdec.drift import covers, marked, shared
 from specdec.observe import belongs
@@ -27,11 +28,12 @@ _STAGES = {
 
 
 class RefusedError(Exception):
-    """A child could not be written; `stage` is the condition it belongs to."""
+    """A child could not be written; `stage` is the condition it belongs to, `reason` its own."""
 
-    def __init__(self, stage: Type, words: str) -> None:
+    def __init__(self, stage: Type, words: str, reason: str = "Rejected") -> None:
         super().__init__(words)
         self.stage = stage
+        self.reason = reason
 
 
 async def act(
@@ -46,6 +48,8 @@ async def act(
     for intent in decision.apply:
         try:
             await ensure(cluster, model, observed, intent)
+        except Missing as error:
+            raise await _missing(cluster, intent, error) from error
         except Rejected as error:
             raise RefusedError(stage_of(intent), str(error)) from error
     for ref in decision.delete:
@@ -57,6 +61,9 @@ async def ensure(
 ) -> None:
     """Make one child what it should be; no request writes when it is that already."""
     meta, kind = intent["metadata"], intent["kind"]
+    if kind == "Secret":
+        await _draw(cluster, model, intent)
+        return
     live = find(observed, kind, meta["name"])
     if live is None:
         # Labels find what is ours. Before creating, look for a namesake that is not, or that
@@ -78,6 +85,25 @@ async def ensure(
     log(model, "%s %s %s", verb, kind, meta["name"])
 
 
+async def _draw(cluster: Cluster, model: SpeculativeModel, intent: Object) -> None:
+    """Create a Secret with a key that nobody knows, unless there is one; it is never read."""
+    if await cluster.create({**intent, "stringData": {"key": secrets.token_hex(32)}}):
+        log(model, "created %s %s", "Secret", intent["metadata"]["name"])
+
+
+async def _missing(cluster: Cluster, intent: Object, error: Missing) -> RefusedError:
+    """Why a child has no place: its kind is not installed, or its namespace is gone."""
+    kind, version = intent["kind"], intent["apiVersion"]
+    if kind != names.GROUP_KIND or await cluster.serves(version, kind):
+        return RefusedError(stage_of(intent), str(error))
+    return RefusedError(
+        stage_of(intent),
+        f"spec.serving.nodesPerReplica is above 1, and the cluster has no {kind} ({version}): "
+        "install the LeaderWorkerSet controller (https://lws.sigs.k8s.io), or set it to 1",
+        "LeaderWorkerSetMissing",
+    )
+
+
 async def remove(cluster: Cluster, model: SpeculativeModel, observed: Observed, ref: Ref) -> None:
     """Delete one child as it was seen; what was not seen, or is on its way out, is left alone."""
     live = find(observed, ref.kind, ref.name)
@@ -92,6 +118,8 @@ def find(observed: Observed, kind: str, name: str) -> Object | None:
     if kind == "PersistentVolumeClaim":
         live = observed.claim
         return live if live is not None and live["metadata"]["name"] == name else None
+    if kind == names.GROUP_KIND:
+        return observed.group
     many = {
         "Deployment": {d["metadata"]["name"]: d for d in observed.deployments.values()},
         "Job": observed.jobs,

@@ -1,4 +1,4 @@
-"""The API server behind seven verbs; the only module that knows the Kubernetes client.
+"""The API server behind eight verbs; the only module that knows the Kubernetes client.
 
 Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
 is never taken on what was true a while ago.
@@ -33,9 +33,11 @@ PLURALS = {
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "ConfigMap"): "configmaps",
     ("v1", "Pod"): "pods",
+    ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",
     ("apps/v1", "Deployment"): "deployments",
     ("batch/v1", "Job"): "jobs",
+    (names.GROUP_API, names.GROUP_KIND): "leaderworkersets",
     ("events.k8s.io/v1", "Event"): "events",
 }
 
@@ -112,7 +114,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, log, apply, delete, apply_status and record_event on one API server."""
+    """Get, list, log, apply, create, delete, apply_status and record_event on one API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -166,14 +168,16 @@ class Cluster:
 
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
         """Server-side apply of a complete intent; returns the object as it is now."""
-        return await self._send(
-            "apply",
-            **identity(body),
-            body=body,
-            content_type=APPLY,
-            field_manager=manager,
-            force_conflicts=True,
-        )
+        return await self._send("apply", **_intent(body, manager))
+
+    async def create(self, body: Mapping[str, Any]) -> bool:
+        """Make an object that is never read nor changed again; False when there is one."""
+        place = (body["apiVersion"], body["kind"], body["metadata"]["namespace"])
+        try:
+            await self._send("create", *place, body=body)
+        except Conflict:
+            return False
+        return True
 
     async def delete(self, target: Mapping[str, Any]) -> bool:
         """Delete an object as it was read, and in the background what it owns; False when gone.
@@ -195,24 +199,16 @@ class Cluster:
     ) -> Json | None:
         """Server-side apply of a status; the resource as it is now, None when it is gone."""
         try:
-            return await self._send(
-                "apply_status",
-                **identity(body),
-                subresource="status",
-                body=body,
-                content_type=APPLY,
-                field_manager=manager,
-                force_conflicts=True,
-            )
+            options = _intent(body, manager)
+            return await self._send("apply_status", subresource="status", **options)
         except Missing:
             return None
 
     async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
         """One event about a changed condition of a resource."""
         event = event_of(regarding, transition, datetime.now(UTC))
-        await self._send(
-            "create", "events.k8s.io/v1", "Event", event["metadata"]["namespace"], body=event
-        )
+        place = ("events.k8s.io/v1", "Event", event["metadata"]["namespace"])
+        await self._send("create", *place, body=event)
 
     async def _send(
         self,
@@ -264,6 +260,12 @@ METHODS = {
     "delete": "delete",
     "create": "post",
 }
+
+
+def _intent(body: Mapping[str, Any], manager: str) -> Json:
+    """The keyword arguments of a server-side apply."""
+    how = {"content_type": APPLY, "field_manager": manager, "force_conflicts": True}
+    return {**identity(body), "body": body, **how}
 
 
 def identity(body: Mapping[str, Any]) -> Json:

@@ -8,7 +8,7 @@ from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.observed import Object, Observed, Ref
-from specdec.stages import ready, serving, work
+from specdec.stages import ready, work, workload
 from specdec.stages.accept import accept
 from specdec.stages.engines import engines
 from specdec.stages.fetch import fetch
@@ -25,7 +25,7 @@ CHAIN: tuple[Stage, ...] = (
     memory,
     engines,
     repository,
-    serving.serving,
+    workload.workload,
     network,
 )
 # Results that outlive their Jobs, and the address: kept while a stage before them is not done.
@@ -64,14 +64,13 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
 
 def _meanwhile(context: Context) -> Outcome:
     """What goes on while the chain waits: the pods of the previous revision, if there are any."""
-    live = context.observed.deployments
-    if not live:
+    if not workload.live(context.observed):
         return Outcome((), context.facts, proceed=False)
-    condition = serving.available(context, None)
+    condition = workload.available(context)
     volume = volume_of(context.model, context.observed)
-    held = serving.held(context, volume)
+    held = workload.held(context, volume)
     settled = condition.status == "True" or condition.reason == "Suspended"
-    keep = reachable(context, live)
+    keep = reachable(context, context.observed.deployments or ("target",))
     return Outcome(
         (condition,),
         context.facts,
@@ -101,7 +100,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
 def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
     """The whole status but its conditions: what stages found, and what earlier ones had found."""
     model = context.model
-    counts = [d.get("status", {}) for d in context.observed.deployments.values()]
+    counts = workload.counts(context.observed)
     selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
     status: dict[str, Any] = {
         "observedGeneration": model.metadata.generation,
@@ -123,7 +122,7 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
 def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:
     """Which revision answers, known for sure only when all pods are of one revision."""
     available = [c for o in outcomes for c in o.conditions if c.type == Type.AVAILABLE]
-    live = serving.live_revisions(context.observed).values()
+    live = workload.live_revisions(context.observed)
     revisions = {(revision.repository, revision.image) for revision in live}
     if len(revisions) != 1 or not any(c.status == "True" for c in available):
         return {}

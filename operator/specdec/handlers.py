@@ -24,6 +24,8 @@ CHILDREN = (
     ("", "v1", "services"),
     ("apps", "v1", "deployments"),
     ("batch", "v1", "jobs"),
+    # A cluster need not have it: kopf then waits for its definition.
+    ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets"),
 )
 
 

@@ -44,6 +44,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             cluster.list("v1", "Service", namespace, own),
         ),
     )
+    group = await _group(cluster, model, own_maps)
     # Pods of a shared Job belong to no resource by label: they are found by their Job.
     pods = _distinct(pods + await _pods_of(cluster, namespace, shared_jobs))
     logs = await asyncio.gather(*(_log(cluster, pod) for pod in pods if _tells(pod)))
@@ -60,6 +61,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         },
         services=_by_name(services),
         logs=dict(logs),
+        group=group if group and belongs(group, model) else None,
     )
 
 
@@ -73,6 +75,19 @@ def belongs(live: Object, model: SpeculativeModel) -> bool:
         return bool(labels.get(names.MODEL) == model.metadata.name)
     owners = live["metadata"].get("ownerReferences", [])
     return any(owner["uid"] == model.metadata.uid for owner in owners)
+
+
+async def _group(
+    cluster: Cluster, model: SpeculativeModel, maps: list[dict[str, Any]]
+) -> Object | None:
+    """The LeaderWorkerSet, looked for where the resource needs one, or left its program behind.
+
+    Most clusters do not know the kind, and most resources need no group.
+    """
+    namespace, name = model.metadata.namespace, names.group_name(model)
+    if model.spec.serving.nodes_per_replica < 2 and name not in _by_name(maps):
+        return None
+    return await cluster.get(names.GROUP_API, names.GROUP_KIND, namespace, name)
 
 
 async def _pods_of(

@@ -36,6 +36,7 @@ class Observed:
     deployments: Mapping[str, Object] = field(default_factory=dict)
     services: Mapping[str, Object] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
+    group: Object | None = None
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""

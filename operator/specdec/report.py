@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from specdec.act import RefusedError
-from specdec.api.conditions import Condition, Transition, Type, merge, transitions
+from specdec.api.conditions import FAILED, Condition, Transition, Type, merge, transitions
 from specdec.api.model import explain
 from specdec.cluster import Cluster, ClusterError
 from specdec.decide import Decision
@@ -90,10 +90,14 @@ def invalid(body: Body, error: ValidationError) -> Decision:
 
 def refused(decision: Decision, error: RefusedError) -> Decision:
     """The decision with the server's refusal in the condition that it belongs to."""
-    bad = Condition(error.stage, "False", "Rejected", str(error))
+    bad = Condition(error.stage, "False", error.reason, str(error))
     stages = [c for c in decision.conditions if c.type not in (error.stage, Type.READY)]
-    conditions = summed([*stages, bad])
-    return replace(decision, conditions=conditions, status={**decision.status, "phase": "Failed"})
+    phase = "Failed" if error.reason in FAILED else decision.status.get("phase", "Failed")
+    return replace(
+        decision,
+        conditions=summed([*stages, bad]),
+        status={**decision.status, "phase": phase},
+    )
 
 
 def summed(found: Sequence[Condition]) -> tuple[Condition, ...]:

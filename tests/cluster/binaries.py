@@ -7,6 +7,7 @@ unchanged one never does.
 
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -68,6 +69,7 @@ PROGRAMS = {
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
         Program("coredns", "coredns", "."),
         Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
+        Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
     )
 }
 CONTROL_PLANE = (
@@ -85,6 +87,22 @@ def path(name: str) -> Path:
     """Return where the program called name lies once it is built."""
     module = PROGRAMS[name].module
     return folders.cache() / "bin" / f"{module}-{_digest(module)}" / name
+
+
+def source(module: str, dependency: str) -> Path:
+    """Return where the pinned sources of a module's dependency lie.
+
+    Raises:
+        ClusterError: there is no Go, or they cannot be had.
+    """
+    argv = [go(), "mod", "download", "-json", dependency]
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    done = subprocess.run(
+        argv, cwd=MODULES / module, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ClusterError(f"The sources of {dependency} cannot be had: {done.stderr.strip()}")
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def missing(names: Iterable[str]) -> list[str]:

@@ -84,7 +84,7 @@ def fetch_result() -> Object:
         }
         for role in ("target", "draft")
     }
-    return {"models": models, "compatible": True, "findings": [], "engines": []}
+    return {"models": models, "engines": []}
 
 
 def two(jobs: list[str]) -> list[str] | None:

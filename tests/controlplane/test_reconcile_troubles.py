@@ -3,7 +3,15 @@
 import pytest
 
 from controlplane.operating import Lab, until
-from controlplane.pipeline import built, claim, fetched, published, resource, two
+from controlplane.pipeline import (
+    built,
+    claim,
+    fetch_result,
+    fetched,
+    published,
+    resource,
+    two,
+)
 
 pytestmark = pytest.mark.controlplane
 
@@ -19,10 +27,11 @@ def test_a_claim_that_does_not_exist_is_waited_for_by_name(lab: Lab) -> None:
 
 def test_an_incompatible_pair_never_gets_a_build_job(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair"))
-    finding = {"code": "TokenizerMismatch", "message": "the draft has another tokenizer"}
-    fetched(lab, compatible=False, findings=[finding])
+    models = fetch_result()["models"]
+    models["draft"]["facts"] = {**models["draft"]["facts"], "tokenizer": "ffffffffffff"}
+    fetched(lab, models=models)
     found = lab.wait("pair", "Compatible", "False", "TokenizerMismatch")
-    assert "another tokenizer" in found["message"]
+    assert "different tokenizers" in found["message"]
     lab.wait("pair", "Ready", "False", "TokenizerMismatch")
     assert lab.jobs("engine") == []
 

@@ -1,5 +1,7 @@
 """Golden cases: a resource in, every object and every repository file out.
 
+A case is a folder with a `cr.yaml`, or a sample of `manifests/samples`.
+
 `python tests/golden/update.py` writes what is expected anew; review its diff like code. Python
 files of the payload are left out: they have tests of their own, and a golden file must change
 only when what the operator generates does.
@@ -14,19 +16,52 @@ from unittest.mock import patch
 
 import yaml
 
-from golden.world import World
+from golden.world import FACTS, World
+from specdec.api.model import SpeculativeModel
+from specdec.api.source import Source
 from specdec.offline.plan import repository as repository_files
 from specdec.offline.rendering import dump
 from specdec.stages import backends, repository
 from specdec.triton.repository import RepositoryPlan, render
 
 HERE = Path(__file__).parent
-CASES = sorted(path.parent.name for path in HERE.glob("*/cr.yaml"))
+_RESOURCES = {path.parent.name: path for path in HERE.glob("*/cr.yaml")}
+SAMPLES = {path.stem: path for path in (HERE.parents[1] / "manifests" / "samples").glob("*.yaml")}
+# Not a resource of ours: the checkpoints on a claim that the others read.
+del SAMPLES["reference-pair"]
+CASES = sorted(_RESOURCES | SAMPLES)
+_IDENTITY = {"namespace": "demo", "uid": "5a0c1b7e-0000-4000-8000-000000000001", "generation": 1}
+
+
+def resource(case: str) -> dict[str, Any]:
+    """The resource of a case as the API server would hand it out."""
+    path = _RESOURCES.get(case) or SAMPLES[case]
+    cr: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    return {**cr, "metadata": _IDENTITY | cr["metadata"]}
+
+
+def fetched(cr: dict[str, Any]) -> dict[str, Any]:
+    """What the fetch Job would say of the resource's sources."""
+    known = yaml.safe_load((HERE / "checkpoints.yaml").read_text("utf-8"))
+    models = {}
+    for letter, (role, source) in zip(
+        "abcde", SpeculativeModel.parse(cr).sources.items(), strict=False
+    ):
+        found = known.get(_place(source), {"bytes": 1_000_000, "facts": FACTS})
+        models[role] = {"digest": letter * 64, "revision": letter * 12, **found}
+    return {"models": models, "engines": []}
+
+
+def _place(source: Source) -> str:
+    if source.pvc is not None:
+        return f"{source.pvc.claim_name}/{source.pvc.path}"
+    return source.hugging_face.repo if source.hugging_face else ""
 
 
 def generate(case: str) -> dict[str, str]:
     """Expected files of a case: path below its folder -> text."""
-    cr = yaml.safe_load((HERE / case / "cr.yaml").read_text())
+    cr = resource(case)
+    told = fetched(cr)
     with (
         patch.object(
             backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
@@ -36,10 +71,10 @@ def generate(case: str) -> dict[str, str]:
         world = World(cr)
         suspended = cr["spec"].pop("suspend", False)
         world.spec.pop("suspend", None)
-        world.settle()
+        world.settle(lambda component: told if component == "fetch" else {})
         if suspended:
             world.spec["suspend"] = True
-            world.settle()
+            world.settle(lambda component: told if component == "fetch" else {})
     return dict(_files(world))
 
 

@@ -75,7 +75,7 @@ def fetched(target: Json | None = None, draft: Json | None = None, **result: Any
         }
         for role, letter, facts in (("target", "a", target), ("draft", "b", draft))
     }
-    return {"models": models, "compatible": True, "findings": [], "engines": [], **result}
+    return {"models": models, "engines": [], **result}
 
 
 class World(world.World):

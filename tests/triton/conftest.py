@@ -48,9 +48,9 @@ def executable() -> Path:
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Engines:
     folder = tmp_path_factory.mktemp("engines")
     return Engines(
-        target=build_engine(folder, "target", "target", mode="draft_tokens_external"),
-        draft=build_engine(folder, "draft", "draft", mode="none"),
-        lookahead=build_engine(folder, "lookahead", "target", mode="lookahead_decoding"),
+        target=build(folder, "target", "target", mode="draft_tokens_external"),
+        draft=build(folder, "draft", "draft", mode="none"),
+        lookahead=build(folder, "lookahead", "target", mode="lookahead_decoding"),
     )
 
 
@@ -132,10 +132,25 @@ def prompts() -> list[str]:
     return [str(json.loads(line)["prompt"]) for line in lines[:50]]
 
 
-def build_engine(
-    folder: Path, name: str, role: str, *, mode: str, max_seq_len: int = _LIMITS["maxSeqLen"]
+def build(
+    folder: Path,
+    name: str,
+    role: str,
+    *,
+    mode: str,
+    sizes: tuple[int, int, int] = (4, 3, 4),
+    max_seq_len: int = _LIMITS["maxSeqLen"],
 ) -> Path:
-    """Build an engine of the shipped pair; a draft's may be shorter than the target's."""
+    """Build a Reference engine of the shipped pair below `folder`; `sizes` are lookahead's."""
+    window, ngram, verification = sizes
+    lookahead = {
+        "windowSize": window,
+        "ngramSize": ngram,
+        "verificationSetSize": verification,
+    }
+    drafts = max(
+        MAX_DRAFT_TOKENS * 2, max(ngram - 2, 0) + (window - 1 + verification) * (ngram - 1)
+    )
     plan = {
         "backend": "Reference",
         "role": role,
@@ -144,15 +159,13 @@ def build_engine(
         "key": name,
         "dtype": "auto",
         "limits": {**_LIMITS, "maxSeqLen": max_seq_len},
-        "maxDraftTokens": 0 if mode == "none" else MAX_DRAFT_TOKENS * 2,
+        "maxDraftTokens": 0 if mode == "none" else drafts,
         "speculativeDecodingMode": mode,
-        "lookahead": {"windowSize": 4, "ngramSize": 3, "verificationSetSize": 4},
+        "lookahead": lookahead if mode == "lookahead_decoding" else None,
         "tensorParallel": 1,
         "pipelineParallel": 1,
         "version": "0.19.0",
     }
-    if mode != "lookahead_decoding":
-        del plan["lookahead"]
     subprocess.run(
         [sys.executable, str(PAYLOAD / "build" / "build_engine.py"), "--plan", "-"],
         input=json.dumps(plan).encode(),

@@ -10,7 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,13 +47,20 @@ class Server:
         executable: the installed tritonserver.
         repository: files of the model repository, path -> text.
         folder: an empty directory for repository and log.
+        within: a command that becomes the server, given as its last arguments.
 
     Raises:
         ServerError: it is not ready in time, or ends before; with the log's tail.
     """
 
-    def __init__(self, executable: Path, repository: Mapping[str, str], folder: Path) -> None:
-        self._executable = executable
+    def __init__(
+        self,
+        executable: Path,
+        repository: Mapping[str, str],
+        folder: Path,
+        within: Sequence[str] = (),
+    ) -> None:
+        self._command = [*within, str(executable)]
         self._prefix = f"specdec_test_{uuid.uuid4().hex[:8]}_"
         self._log = folder / "server.log"
         self.repository = folder / "repository"
@@ -81,7 +88,7 @@ class Server:
         )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(self._executable), *arguments[1:]],
+                [*self._command, *arguments[1:]],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # One thread: the models are tiny, and tests share few cores.

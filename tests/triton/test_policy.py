@@ -13,7 +13,7 @@ import pytest
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from triton.asking import ask, text
-from triton.conftest import build_engine
+from triton.conftest import build
 from triton.server import Server
 
 BLS = "tensorrt_llm_bls"
@@ -29,7 +29,7 @@ def restless_server(
 ) -> Iterator[Server]:
     """Adaptive lengths, and a draft that refuses sequences of more than `SHORT` tokens."""
     folder = tmp_path_factory.mktemp("restless")
-    draft = build_engine(folder, "draft", "draft", mode="none", max_seq_len=SHORT)
+    draft = build(folder, "draft", "draft", mode="none", max_seq_len=SHORT)
     plan = replace(
         draft_target_plan,
         draft=ModelPlan(str(draft), (0,), max_tokens_in_paged_kv_cache=16384),

@@ -17,6 +17,8 @@ CLAIM = f"{GROUP}/claim"
 REPOSITORY = f"{GROUP}/repository"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
+# The controller of groups of pods that serve as one.
+GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 LABEL_LIMIT = 63
 # The component label of serving pods, by the role whose server they are.
 SERVERS = {"target": "server", "draft": "draft-server"}
@@ -98,9 +100,19 @@ def claim_label(claim: str) -> str:
     return hashlib.sha256(claim.encode()).hexdigest()[:32]
 
 
+def group_name(model: SpeculativeModel) -> str:
+    """The LeaderWorkerSet, its key and program; its controller makes a Service of that name."""
+    return f"{model.metadata.name}-group"
+
+
 def job_name(model: SpeculativeModel, stage: str, content: str) -> str:
     """`<name>-<stage>-<first 10 hex digits of the content hash>`."""
     return f"{model.metadata.name}-{stage}-{content[:10]}"
+
+
+def variable(name: str, role: str) -> str:
+    """The environment variable that carries a role's secret into the fetch Job."""
+    return f"{name}_{role.upper().replace('-', '_')}"
 
 
 def engine_job_name(key: str, claim: str) -> str:

@@ -1,9 +1,9 @@
-"""The Job that brings both checkpoints onto the volume and looks at them; it takes no GPU."""
+"""The Job that brings every source onto the volume and looks at it; it takes no GPU."""
 
 from typing import Any
 
 from specdec.api import names
-from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.api.model import Source, SpeculativeModel
 from specdec.desired import pod
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Volume
@@ -18,15 +18,15 @@ _RESOURCES = {
 }
 
 
-def source_hash(model: ModelSpec, volume: Volume) -> str:
-    """What decides whether a checkpoint has to be fetched (again): its source and the volume."""
-    return names.digest({"source": _source(model), "volume": volume.identity})
+def source_hash(source: Source, volume: Volume) -> str:
+    """What decides whether something has to be fetched (again): its source and the volume."""
+    return names.digest({"source": _source(source), "volume": volume.identity})
 
 
 def content(model: SpeculativeModel, volume: Volume) -> str:
-    """The content hash of the fetch Job: the sources of all models and how they are reached."""
-    sources = {role: source_hash(spec, volume) for role, spec in model.models.items()}
-    tokens = {role: _token(role, spec) for role, spec in model.models.items()}
+    """The content hash of the fetch Job: all sources and how they are reached."""
+    sources = {role: source_hash(spec, volume) for role, spec in model.sources.items()}
+    tokens = {role: _secrets(role, spec) for role, spec in model.sources.items()}
     return names.digest({"sources": sources, "tokens": tokens})
 
 
@@ -36,12 +36,8 @@ def job_name(model: SpeculativeModel, volume: Volume) -> str:
 
 
 def plan(model: SpeculativeModel) -> dict[str, Any]:
-    """What `specdec.jobs.fetch` is told."""
-    models = model.models.items()
-    return {
-        "models": {role: _source(spec) for role, spec in models},
-        "check": {"tensorParallel": {role: spec.parallelism.tensor for role, spec in models}},
-    }
+    """What `specdec.jobs.fetch` is told; no secret is in it."""
+    return {"models": {role: _source(source) for role, source in model.sources.items()}}
 
 
 def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
@@ -52,7 +48,7 @@ def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
         image=image,
         pull_policy="IfNotPresent",
         command=["python", "-m", "specdec.jobs.fetch", "--plan", names.canonical(plan(model))],
-        env=[*_settings(), *(env for role, m in model.models.items() for env in _token(role, m))],
+        env=[*_settings(), *(env for r, s in model.sources.items() for env in _secrets(r, s))],
         mounts=[
             {"name": name, "mountPath": f"{SOURCES}/{role}", "readOnly": True}
             for role, (name, _) in mounted.items()
@@ -74,16 +70,16 @@ def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
 
 
 def _mounted(model: SpeculativeModel, volume: Volume) -> dict[str, tuple[str, str]]:
-    """The pod's volume and its claim by role, for models that lie on a claim.
+    """The pod's volume and its claim by role, for sources that lie on a claim.
 
     One volume for each claim: a pod with two volumes of one claim never starts, because the
     kubelet takes them for the same and mounts only one.
     """
     volumes = {volume.claim: pod.MODELS}
     found = {}
-    for role, spec in model.models.items():
-        if spec.source.pvc is not None:
-            claim = spec.source.pvc.claim_name
+    for role, source in model.sources.items():
+        if source.pvc is not None:
+            claim = source.pvc.claim_name
             found[role] = (volumes.setdefault(claim, f"source-{role}"), claim)
     return found
 
@@ -117,25 +113,40 @@ def own_job(
     return spec
 
 
-def _source(model: ModelSpec) -> dict[str, Any]:
-    """The source as the Job reads it, without any secret."""
-    source = model.source
-    if source.hugging_face is not None:
-        hub = source.hugging_face
-        where = given(repo=hub.repo, revision=hub.revision, endpoint=hub.endpoint)
-        return {"huggingFace": where}
-    if source.pvc is not None:
-        return {"pvc": {"claimName": source.pvc.claim_name, "path": source.pvc.path}}
+def _source(source: Source) -> dict[str, Any]:
+    """The source as the Job reads it: the kind that is set, without any secret's name."""
+    for kind, value in source.model_dump(by_alias=True, exclude_none=True).items():
+        return {kind: {k: v for k, v in value.items() if not k.endswith("SecretRef")}}
     return {}
 
 
-def _token(role: str, model: ModelSpec) -> list[dict[str, Any]]:
-    """The environment variable with the hub's token, if the source names a Secret."""
-    hub = model.source.hugging_face
-    if hub is None or hub.token_secret_ref is None:
-        return []
-    reference = {"name": hub.token_secret_ref.name, "key": hub.token_secret_ref.key}
-    return [{"name": f"HF_TOKEN_{role.upper()}", "valueFrom": {"secretKeyRef": reference}}]
+def _secrets(role: str, source: Source) -> list[dict[str, Any]]:
+    """The environment variables with what the source's Secret holds."""
+    if source.s3 is not None and source.s3.credentials_secret_ref is not None:
+        name = source.s3.credentials_secret_ref.name
+        return [
+            _variable("S3_ACCESS", role, name, "AWS_ACCESS_KEY_ID"),
+            _variable("S3_SECRET", role, name, "AWS_SECRET_ACCESS_KEY"),
+            _variable("S3_SESSION", role, name, "AWS_SESSION_TOKEN", optional=True),
+        ]
+    if source.oci is not None and source.oci.pull_secret_ref is not None:
+        name = source.oci.pull_secret_ref.name
+        return [_variable("OCI_CONFIG", role, name, ".dockerconfigjson")]
+    keys = {
+        "HF_TOKEN": source.hugging_face and source.hugging_face.token_secret_ref,
+        "GCS_KEY": source.gcs and source.gcs.credentials_secret_ref,
+        "NGC_API_KEY": source.ngc and source.ngc.auth_secret_ref,
+    }
+    return [_variable(name, role, ref.name, ref.key) for name, ref in keys.items() if ref]
+
+
+def _variable(
+    name: str, role: str, secret: str, key: str, *, optional: bool = False
+) -> dict[str, Any]:
+    reference: dict[str, Any] = {"name": secret, "key": key}
+    if optional:
+        reference["optional"] = True
+    return {"name": names.variable(name, role), "valueFrom": {"secretKeyRef": reference}}
 
 
 def _settings() -> list[dict[str, str]]:

@@ -1,6 +1,7 @@
 """The Deployment of tritonserver pods on one published repository."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,23 +50,8 @@ def deployment(
 ) -> dict[str, Any]:
     """The Deployment of a server: new pods come before old ones go."""
     full = {names.REPOSITORY: revision.repository}
-    short = {names.REPOSITORY: revision.repository[:16]}
     component = names.SERVERS[revision.role]
-    labels = pod.labels(names.labels(model, component), volume) | short
-    serving = model.spec.serving
-    drain = serving.drain.timeout_seconds
-    nodes = pod.gpu_nodes(model, serving.node_selector, revision.gpus)
-    template = pod.template(
-        _container(model, revision),
-        volume,
-        labels,
-        Placement(nodes, serving.tolerations, serving.affinity),
-        [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": serving.shared_memory}}],
-        terminationGracePeriodSeconds=drain + _LINGER + _MARGIN,
-        **given(imagePullSecrets=pod.pull_secrets(model)),
-    )
-    template["metadata"]["annotations"] = full
-    budget = serving.probes.startup_budget_seconds
+    budget = model.spec.serving.probes.startup_budget_seconds
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -81,12 +67,40 @@ def deployment(
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
             },
-            "template": template,
+            "template": template(model, revision, volume, container(model, revision), component),
         },
     }
 
 
-def _container(model: SpeculativeModel, revision: Revision) -> Container:
+def template(
+    model: SpeculativeModel,
+    revision: Revision,
+    volume: Volume,
+    server: Container,
+    component: str,
+    volumes: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The template of a serving pod around its container."""
+    serving = model.spec.serving
+    short = {names.REPOSITORY: revision.repository[:16]}
+    labels = pod.labels(names.labels(model, component), volume) | short
+    nodes = pod.gpu_nodes(model, serving.node_selector, revision.gpus)
+    memory = {"medium": "Memory", "sizeLimit": serving.shared_memory}
+    made = pod.template(
+        server,
+        volume,
+        labels,
+        Placement(nodes, serving.tolerations, serving.affinity),
+        [{"name": "shm", "emptyDir": memory}, *volumes],
+        terminationGracePeriodSeconds=serving.drain.timeout_seconds + _LINGER + _MARGIN,
+        **given(imagePullSecrets=pod.pull_secrets(model)),
+    )
+    made["metadata"]["annotations"] = {names.REPOSITORY: revision.repository}
+    return made
+
+
+def container(model: SpeculativeModel, revision: Revision) -> Container:
+    """The container of a server: the only one of a pod, or the leader's of a group."""
     serving = model.spec.serving
     budget = serving.probes.startup_budget_seconds
     drain = serving.drain.timeout_seconds

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec.api import compatibility, names
-from specdec.jobs import hub, result, volume
+from specdec.api import names
+from specdec.jobs import result, sources, volume
 from specdec.jobs.inspection import inspect
+from specdec.jobs.kind import Kind
+from specdec.jobs.remote import Listing, Remote
 from specdec.jobs.result import JobError, progress
 
 _ENGINES_TOLD = 60
@@ -35,7 +37,7 @@ class Fetched:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; 0 when both checkpoints are on the volume, compatible or not."""
+    """Run the command line; 0 when everything is on the volume, whether it fits or not."""
     parser = argparse.ArgumentParser(description="Bring checkpoints onto the volume")
     parser.add_argument("--plan", required=True, help="sources by role, as JSON")
     parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
@@ -45,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     return result.run(lambda: fetch(plan, options.volume, options.sources), "FetchFailed")
 
 
-def fetch(plan: Mapping[str, Any], root: Path, sources: Path) -> dict[str, Any]:
-    """Fetch every model of the plan and compare them.
+def fetch(plan: Mapping[str, Any], root: Path, mounts: Path) -> dict[str, Any]:
+    """Fetch everything the plan names and look at it; whether it fits is judged elsewhere.
 
     Raises:
         JobError: a source cannot be had, or is not a checkpoint this release can build.
@@ -54,15 +56,10 @@ def fetch(plan: Mapping[str, Any], root: Path, sources: Path) -> dict[str, Any]:
     checkpoints = root / Path(names.CHECKPOINTS).name
     checkpoints.mkdir(parents=True, exist_ok=True)
     models = {
-        role: _model(role, source, checkpoints, sources) for role, source in plan["models"].items()
+        role: _model(role, source, checkpoints, mounts) for role, source in plan["models"].items()
     }
-    findings = []
-    if {"target", "draft"} <= models.keys():
-        findings = compatibility.pair(models["target"].facts, models["draft"].facts)
     return {
         "models": {role: vars(model) for role, model in models.items()},
-        "compatible": not findings,
-        "findings": [{"code": f.code, "message": f.message} for f in findings],
         "engines": engines(root),
     }
 
@@ -79,56 +76,57 @@ def engines(root: Path) -> list[str]:
     return [path.name[:16] for path in newest[:_ENGINES_TOLD]]
 
 
-def _model(role: str, source: Mapping[str, Any], checkpoints: Path, sources: Path) -> Fetched:
-    if "huggingFace" in source:
-        return _from_hub(role, source["huggingFace"], checkpoints)
-    return _from_claim(role, source["pvc"], checkpoints, sources / role)
+def _model(role: str, source: Mapping[str, Any], checkpoints: Path, mounts: Path) -> Fetched:
+    if "pvc" in source:
+        return _from_claim(role, source["pvc"], checkpoints, mounts / role)
+    return _from_remote(role, source, checkpoints)
 
 
-def _from_hub(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fetched:
-    repository = hub.Repository(
-        repo=source["repo"],
-        revision=source.get("revision", "main"),
-        endpoint=source.get("endpoint", ""),
-        token=os.environ.get(f"HF_TOKEN_{role.upper()}", "").strip(),
-        role=role,
-    )
-    snapshot = hub.resolve(repository)
-    identity = [repository.endpoint, repository.repo, snapshot.commit]
-    key = names.digest(identity)[:32]
-    with volume.locked(checkpoints / f".lock-{key}"):
-        index = checkpoints / f".index-{key}.json"
-        known = _indexed(index, checkpoints)
-        if known is not None:
-            progress("download", 100, f"{role} is on the volume already")
-            return _seen(known, snapshot.commit)
-        scratch = checkpoints / f".download-{key}"
-        scratch.mkdir(exist_ok=True)
-        for half in scratch.rglob("*.incomplete"):
-            # The hub's client names these by process: nothing can go on with a killed one's.
-            half.unlink()
-        arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
-        volume.require_space(checkpoints, snapshot.bytes - arrived)
-        hub.download(repository, snapshot, scratch)
-        fetched = _settle(scratch, checkpoints, snapshot.commit, role)
-        _write(index, json.dumps({"digest": fetched.digest}))
-        return fetched
+def _from_remote(role: str, source: Mapping[str, Any], checkpoints: Path) -> Fetched:
+    with sources.remote(role, source) as where:
+        listing = where.resolve()
+        # Without a name of its own, the same files under two roles are two things.
+        kind = Kind.of(role)
+        own = [] if kind is Kind.CHECKPOINT else [kind.name]
+        key = names.digest([*listing.identity, *own])[:32]
+        with volume.locked(checkpoints / f".lock-{key}"):
+            index = checkpoints / f".index-{key}.json"
+            known = _indexed(index, checkpoints)
+            if known is not None:
+                progress("download", 100, f"{role} is on the volume already")
+                return _seen(known, listing.revision, kind)
+            scratch = checkpoints / f".download-{key}"
+            _download(where, listing, scratch)
+            fetched = _settle(scratch, checkpoints, listing.revision, role)
+            _write(index, json.dumps({"digest": fetched.digest}))
+            return fetched
+
+
+def _download(where: Remote, listing: Listing, scratch: Path) -> None:
+    scratch.mkdir(exist_ok=True)
+    for half in scratch.rglob("*.incomplete"):
+        # The hub's client names these by process: nothing can go on with a killed one's.
+        half.unlink()
+    arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
+    volume.require_space(scratch, listing.bytes - arrived)
+    where.download(listing, scratch)
 
 
 def _from_claim(role: str, source: Mapping[str, Any], checkpoints: Path, mount: Path) -> Fetched:
+    kind = Kind.of(role)
     folder = _directory(mount, source["path"], role)
     progress("digest", 0, role)
-    digest = volume.digest(folder)
+    digest = volume.digest(folder, kind)
     final = checkpoints / digest
     if final.is_dir():
         progress("copy", 100, f"{role} is on the volume already")
-        return _seen(final, digest[:12])
+        return _seen(final, digest[:12], kind)
     # Inspected before the copy too: a wrong directory costs no space.
-    inspect(folder)
+    inspect(folder, kind)
     with volume.locked(checkpoints / f".lock-{digest[:32]}"):
         scratch = checkpoints / f".copy-{digest[:32]}"
         shutil.rmtree(scratch, ignore_errors=True)
-        total = volume.size(folder)
+        total = volume.size(folder, kind)
         volume.require_space(checkpoints, total)
         scratch.mkdir()
         try:
@@ -140,7 +138,7 @@ def _from_claim(role: str, source: Mapping[str, Any], checkpoints: Path, mount: 
 
 def _copy(folder: Path, scratch: Path, total: int, role: str) -> None:
     copied, told = 0, -1
-    for count in volume.copy(folder, scratch):
+    for count in volume.copy(folder, scratch, Kind.of(role)):
         copied += count
         percent = 100 * copied // max(total, 1)
         if percent // 10 > told:
@@ -150,21 +148,23 @@ def _copy(folder: Path, scratch: Path, total: int, role: str) -> None:
 
 def _settle(scratch: Path, checkpoints: Path, revision: str, role: str) -> Fetched:
     """Inspect what has arrived and give it its final name."""
+    kind = Kind.of(role)
     progress("inspect", 0, role)
     try:
-        facts = inspect(scratch)
+        facts = inspect(scratch, kind)
     except JobError:
         # What is corrupt is fetched from the start the next time.
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    digest, size = volume.digest(scratch), volume.size(scratch)
+    digest, size = volume.digest(scratch, kind), volume.size(scratch, kind)
     volume.settle(scratch, checkpoints / digest)
     progress("inspect", 100, role)
-    return Fetched(digest, revision, size, facts)
+    return Fetched(digest, revision or digest[:12], size, facts)
 
 
-def _seen(folder: Path, revision: str) -> Fetched:
-    return Fetched(folder.name, revision, volume.size(folder), inspect(folder))
+def _seen(folder: Path, revision: str, kind: Kind) -> Fetched:
+    size = volume.size(folder, kind)
+    return Fetched(folder.name, revision or folder.name[:12], size, inspect(folder, kind))
 
 
 def _directory(mount: Path, path: str, role: str) -> Path:
@@ -183,7 +183,7 @@ def _directory(mount: Path, path: str, role: str) -> Path:
             f"pvc.path of the {role} is {path!r}, which is no directory on the claim: correct it, "
             "or put the checkpoint there",
         )
-    for file in volume.files(folder):
+    for file in volume.files(folder, Kind.of(role)):
         if not file.resolve().is_relative_to(root):
             raise JobError(
                 "SourceNotFound",

@@ -1,7 +1,6 @@
 """Checkpoints from a Hugging Face hub: resolve a revision, download what is missing."""
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +18,11 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from specdec.jobs import volume
-from specdec.jobs.result import JobError, progress
+from specdec.jobs import remote
+from specdec.jobs.kind import Kind
+from specdec.jobs.remote import Listing
+from specdec.jobs.result import JobError
 
-_REPORT_SECONDS = 10.0
 _PUBLIC = "https://huggingface.co"
 
 
@@ -35,58 +35,47 @@ class Repository:
     endpoint: str
     token: str
     role: str
+    kind: Kind = Kind.CHECKPOINT
 
     @property
     def where(self) -> str:
         """How messages name it."""
         return f"{self.repo} at revision {self.revision} on {self.endpoint or _PUBLIC}"
 
+    def resolve(self) -> Listing:
+        """Ask the hub what the revision is.
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A resolved revision: commit id and the bytes of the files that count."""
+        Raises:
+            JobError: SourceNotFound, AuthFailed, RevisionNotFound or NetworkError.
+        """
+        with _explained(self):
+            api = HfApi(endpoint=self.endpoint or None, token=self.token or False)
+            info = api.model_info(self.repo, revision=self.revision, files_metadata=True)
+        siblings = [s for s in info.siblings or [] if self.kind.wants(s.rfilename)]
+        if not siblings or info.sha is None:
+            raise remote.nothing(self.where, "configuration and no weights")
+        identity = [self.endpoint, self.repo, info.sha]
+        return Listing(identity, info.sha, sum(s.size or 0 for s in siblings))
 
-    commit: str
-    bytes: int
+    def download(self, listing: Listing, folder: Path) -> None:
+        """Download the files that count; what is there already is not sent again.
 
-
-def resolve(repository: Repository) -> Snapshot:
-    """Ask the hub what the revision is.
-
-    Raises:
-        JobError: SourceNotFound, AuthFailed, RevisionNotFound or NetworkError.
-    """
-    with _explained(repository):
-        api = HfApi(endpoint=repository.endpoint or None, token=repository.token or False)
-        info = api.model_info(repository.repo, revision=repository.revision, files_metadata=True)
-    siblings = [s for s in info.siblings or [] if volume.wanted(s.rfilename)]
-    if not siblings or info.sha is None:
-        raise JobError(
-            "SourceNotFound",
-            f"{repository.where} has no configuration and no weights at its top: correct the name",
-        )
-    return Snapshot(info.sha, sum(s.size or 0 for s in siblings))
-
-
-def download(repository: Repository, snapshot: Snapshot, folder: Path) -> None:
-    """Download the files that count into a directory; what is there already is not sent again.
-
-    Raises:
-        JobError: the hub refused or the connection broke; what has arrived stays.
-    """
-    with _reporting(folder, snapshot.bytes, repository.role), _explained(repository):
-        snapshot_download(
-            repository.repo,
-            revision=snapshot.commit,
-            local_dir=folder,
-            endpoint=repository.endpoint or None,
-            token=repository.token or False,
-            allow_patterns=list(volume.PATTERNS),
-            # Only the top of the repository: other formats live in folders below it.
-            ignore_patterns=["*/*", ".*"],
-            max_workers=4,
-        )
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
+        Raises:
+            JobError: the hub refused or the connection broke; what has arrived stays.
+        """
+        with remote.reporting(folder, listing.bytes, self.role), _explained(self):
+            snapshot_download(
+                self.repo,
+                revision=listing.revision,
+                local_dir=folder,
+                endpoint=self.endpoint or None,
+                token=self.token or False,
+                allow_patterns=list(self.kind.value),
+                # Only the top of the repository: other formats live in folders below it.
+                ignore_patterns=["*/*", ".*"],
+                max_workers=4,
+            )
+        shutil.rmtree(folder / ".cache", ignore_errors=True)
 
 
 @contextmanager
@@ -141,33 +130,3 @@ def _unreachable(repository: Repository, why: object) -> JobError:
 def _status(error: HfHubHTTPError) -> int:
     response: Any = error.response
     return int(response.status_code) if response is not None else 0
-
-
-@contextmanager
-def _reporting(folder: Path, total: int, role: str) -> Iterator[None]:
-    """Print how much has arrived, now and then, while the block runs."""
-    done = threading.Event()
-
-    def report() -> None:
-        while not done.wait(_REPORT_SECONDS):
-            progress("download", _percent(folder, total), role)
-
-    thread = threading.Thread(target=report, daemon=True)
-    progress("download", _percent(folder, total), role)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-    progress("download", 100, role)
-
-
-def _percent(folder: Path, total: int) -> int:
-    arrived = 0
-    for path in folder.rglob("*"):
-        try:
-            arrived += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue  # renamed between listing and looking
-    return min(99, 100 * arrived // max(total, 1))

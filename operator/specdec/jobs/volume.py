@@ -7,34 +7,18 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 
+from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
 
-# What a served model needs: configuration, weights, tokenizer. The same list filters a hub
-# repository and a directory, so that equal checkpoints get equal digests.
-PATTERNS = (
-    "*.json",
-    "*.safetensors",
-    "*.model",
-    "tokenizer*",
-    "merges.txt",
-    "vocab.txt",
-    "*.jinja",
-)
 _BLOCK = 4 << 20
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})
 
 
-def wanted(name: str) -> bool:
-    """Whether a file directly inside a checkpoint directory belongs to the checkpoint."""
-    return not name.startswith(".") and any(fnmatchcase(name, pattern) for pattern in PATTERNS)
-
-
-def files(folder: Path) -> list[Path]:
-    """The files of a checkpoint, sorted by name; links count as what they point to."""
-    return sorted(path for path in folder.iterdir() if wanted(path.name) and path.is_file())
+def files(folder: Path, kind: Kind = Kind.CHECKPOINT) -> list[Path]:
+    """The files of its kind, sorted by name; links count as what they point to."""
+    return sorted(path for path in folder.iterdir() if kind.wants(path.name) and path.is_file())
 
 
 def sha256(path: Path) -> str:
@@ -43,22 +27,22 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digest(folder: Path) -> str:
-    """sha256 (hex) over the sorted names and contents of a checkpoint's files."""
+def digest(folder: Path, kind: Kind = Kind.CHECKPOINT) -> str:
+    """sha256 (hex) over the sorted names and contents of a directory's files of its kind."""
     total = hashlib.sha256()
-    for path in files(folder):
+    for path in files(folder, kind):
         total.update(f"{path.name}\0{sha256(path)}\n".encode())
     return total.hexdigest()
 
 
-def size(folder: Path) -> int:
-    """Bytes of a checkpoint's files."""
-    return sum(path.stat().st_size for path in files(folder))
+def size(folder: Path, kind: Kind = Kind.CHECKPOINT) -> int:
+    """Bytes of a directory's files of its kind."""
+    return sum(path.stat().st_size for path in files(folder, kind))
 
 
-def copy(source: Path, target: Path) -> Iterator[int]:
-    """Copy a checkpoint's files, yielding bytes as they are written."""
-    for path in files(source):
+def copy(source: Path, target: Path, kind: Kind) -> Iterator[int]:
+    """Copy a directory's files of its kind, yielding bytes as they are written."""
+    for path in files(source, kind):
         with path.open("rb") as reader, (target / path.name).open("wb") as writer:
             while block := reader.read(_BLOCK):
                 writer.write(block)
@@ -70,7 +54,7 @@ def settle(scratch: Path, final: Path) -> None:
 
     A directory that is already there under that name has the same content; it stays.
     """
-    for path in files(scratch):
+    for path in (p for p in scratch.iterdir() if p.is_file()):
         path.chmod(0o644)
         sync(path)
     scratch.chmod(0o755)

@@ -19,6 +19,8 @@ from specdec.stages.stage import Images
 
 _REFUSED = 1
 _BAD_INPUT = 2
+_ROLES = ("target", "draft", "heads", "target-engine", "draft-engine")
+_SAID = ", ".join(_ROLES)
 
 Resource = Annotated[
     str, typer.Option("-f", "--file", help="YAML file with one SpeculativeModel; - is stdin.")
@@ -29,9 +31,9 @@ Checkpoints = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="ROLE=DIR",
-        help="Local checkpoint of the target or the draft: looked at as the fetch Job would, so "
-        "that compatibility and the keys of engines are the real ones. A config.json in place of "
-        "DIR is enough for the memory plan.",
+        help="Local folder of a source (target, draft, heads, target-engine, draft-engine): "
+        "looked at as the fetch Job would, so that compatibility and engine keys are real. A "
+        "config.json in place of DIR is enough for the memory plan.",
     ),
 ]
 
@@ -101,8 +103,8 @@ def render(
 
 def _before(body: Body, after: Body, folders: dict[str, Path]) -> Plan:
     """The plan to compare with; a given checkpoint is meant for it too where sources agree."""
-    old, new = (SpeculativeModel.parse(one).models for one in (body, after))
-    same = {role for role in old.keys() & new.keys() if old[role].source == new[role].source}
+    old, new = (SpeculativeModel.parse(one).sources for one in (body, after))
+    same = {role for role in old.keys() & new.keys() if old[role] == new[role]}
     return make(body, _images(), {r: p for r, p in folders.items() if r in same})
 
 
@@ -118,8 +120,8 @@ def _folders(given: list[str]) -> dict[str, Path]:
     folders = {}
     for one in given:
         role, equals, folder = one.partition("=")
-        if not equals or not folder or role not in ("target", "draft"):
-            raise InputError(f"--checkpoint {one}: give target=DIR or draft=DIR")
+        if not equals or not folder or role not in _ROLES:
+            raise InputError(f"--checkpoint {one}: give ROLE=DIR, with a role of {_SAID}")
         folders[role] = Path(folder)
     return folders
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.offline.plan import Json, Plan
+from specdec.offline.plan import Json, Plan, pods
 
 Change = dict[str, Any]
 # Of the pod template, what follows from a new repository and says nothing of its own.
@@ -61,13 +61,13 @@ def _fetch(before: Plan, after: Plan) -> list[str]:
 def _rebuild(before: Plan, after: Plan) -> Iterator[Json]:
     """Engines that are not there yet. A Job's name holds the engine's key and its claim."""
     old = {entry["role"]: (entry, build) for entry, build in before.engines()}
-    there = {entry["job"] for entry, _ in old.values()}
+    there = {entry["job"] for entry, build in old.values() if build}
     for entry, build in after.engines():
-        if entry["job"] in there:
+        if not build or entry["job"] in there:
             continue
         last = old.get(entry["role"])
         changed = [{"field": "engine", "from": None, "to": entry["role"]}]
-        if last is not None:
+        if last is not None and last[1]:
             changed = _changes(_inputs(before, last[1]), _inputs(after, build))
         yield {"role": entry["role"], "changed": changed}
 
@@ -91,18 +91,24 @@ def _files(before: Plan, after: Plan) -> dict[str, list[str]]:
 
 
 def _template(before: Plan, after: Plan) -> list[Change]:
-    """Changes of the pod template; a new repository comes first and as one."""
-    if after.deployment is None:
+    """Changes of the pod templates; a new repository comes first and as one."""
+    if not after.servers:
         return []
-    if before.deployment is None:
-        return [{"field": "Deployment", "from": None, "to": after.name}]
-    found = _changes(_pods(before), _pods(after))
-    follows = [one for one in found if _following(one)]
+    old = {name: pods(server) for name, server in before.servers.items()}
+    new = {name: pods(server) for name, server in after.servers.items()}
+    both = [name for name in new if name in old]
+    found = [
+        {**one, "field": f"{name}.{one['field']}" if len(new) > 1 else one["field"]}
+        for name in both
+        for one in _changes(old[name], new[name])
+    ]
     own = [one for one in found if not _following(one)]
-    if follows:
+    if len(own) < len(found):
         hashes = [p.status.get("repository", {}).get("hash", "") for p in (before, after)]
         own.insert(0, {"field": "repository", "from": hashes[0][:16], "to": hashes[1][:16]})
-    return own
+    gone = [{"field": "server", "from": name, "to": None} for name in old if name not in new]
+    came = [{"field": "server", "from": None, "to": name} for name in new if name not in old]
+    return [*own, *gone, *came]
 
 
 def _following(change: Change) -> bool:
@@ -110,12 +116,8 @@ def _following(change: Change) -> bool:
     return any(mark in where for mark in _FOLLOWS)
 
 
-def _pods(plan: Plan) -> Json:
-    return plan.deployment["spec"]["template"] if plan.deployment else {}
-
-
 def _replicas(plan: Plan) -> int:
-    return plan.deployment["spec"]["replicas"] if plan.deployment else 0
+    return next((server["spec"]["replicas"] for server in plan.servers.values()), 0)
 
 
 def _other(before: Plan, after: Plan) -> Iterator[Change]:

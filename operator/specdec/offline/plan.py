@@ -14,10 +14,12 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import Type
-from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.api.model import SpeculativeModel
+from specdec.api.source import Source
 from specdec.desired import engine as engine_objects
 from specdec.desired.pod import GPU
 from specdec.jobs import inspection, volume
+from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
 from specdec.offline import configuration
 from specdec.offline.resource import InputError
@@ -28,6 +30,8 @@ Json = dict[str, Any]
 LATER = "known after fetch"
 ASSUMED = "assumed"
 CHECKED = "checked"
+PREBUILT = "prebuilt"
+_SERVERS = ("Deployment", "LeaderWorkerSet")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Plan:
         objects: everything applied on the way, in that order.
         files: the model repository, path -> text; empty where it was not reached.
         status: the resource's status at the end.
-        checkpoints: by role where its digest comes from: a folder that was given, or LATER.
+        checkpoints: by role of `SpeculativeModel.sources` where its digest comes from: a folder
+            that was given, or LATER.
         volume: the claim that everything lies on.
     """
 
@@ -60,9 +65,10 @@ class Plan:
         ]
 
     @property
-    def deployment(self) -> Json | None:
-        """The Deployment, where it was reached."""
-        return next(iter(self.of("server", "Deployment")), None)
+    def servers(self) -> dict[str, Json]:
+        """What runs the serving pods, by name, where it was reached."""
+        found = [obj for obj in self.objects if obj["kind"] in _SERVERS]
+        return {obj["metadata"]["name"]: obj for obj in found}
 
     @property
     def refusal(self) -> str:
@@ -73,12 +79,14 @@ class Plan:
         return ""
 
     def engines(self) -> list[tuple[Json, Json]]:
-        """Each engine's status entry with the plan its build is given."""
+        """Each engine's status entry with the plan its build is given; a prebuilt one has none."""
         plans = {
             obj["metadata"]["name"]: json.loads(obj["data"][engine_objects.PLAN])
             for obj in self.of("engine", "ConfigMap")
         }
-        return [(entry, plans[entry["job"]]) for entry in self.status.get("engines", [])]
+        return [
+            (entry, plans.get(entry.get("job"), {})) for entry in self.status.get("engines", [])
+        ]
 
     def basis(self, condition: str) -> str:
         """What a condition rests on: the resource, given checkpoints, or mere assumption."""
@@ -106,12 +114,13 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
     # A suspended resource is thought through as if it had served before.
     model = SpeculativeModel.parse(body)
     world = World({**body, "spec": {**body["spec"], "suspend": False}}, images)
-    for role in given.keys() - model.models.keys():
+    sources = model.sources
+    for role in given.keys() - sources.keys():
         raise InputError(
-            f"--checkpoint {role}: the resource has {' and '.join(model.models)}, no {role}"
+            f"--checkpoint {role}: the resource has {' and '.join(sources)}, no {role}"
         )
-    fetched = {role: _fetched(role, spec, given) for role, spec in model.models.items()}
-    told = {"models": fetched, "compatible": True, "findings": [], "engines": []}
+    fetched = {role: _fetched(role, source, given) for role, source in sources.items()}
+    told = {"models": fetched, "engines": []}
     claim = names.claim_name(model)
     world.bind(uid=claim, size=model.spec.storage.size or "?")
     world.settle(lambda component: told if component == "fetch" else {})
@@ -124,7 +133,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         objects=tuple(world.ever_applied.values()),
         files=repository(world.ever_applied),
         status=world.cr["status"],
-        checkpoints={r: _basis(given.get(r)) for r in model.models},
+        checkpoints={r: _basis(given.get(r)) for r in sources},
         volume=claim,
     )
 
@@ -150,23 +159,24 @@ def _basis(given: Path | None) -> str:
     return str(given) if given is not None and not given.is_file() else LATER
 
 
-def _fetched(role: str, spec: ModelSpec, given: Mapping[str, Path]) -> Json:
-    """What the fetch Job would say of a model: of its folder, or a placeholder."""
+def _fetched(role: str, source: Source, given: Mapping[str, Path]) -> Json:
+    """What the fetch Job would say of a source: of its folder, or a placeholder."""
     folder = given.get(role)
     if folder is None or folder.is_file():
         # Equal sources give equal placeholders, so that two plans can be compared.
-        digest = names.digest({"placeholder": spec.source.model_dump()})
+        digest = names.digest({"placeholder": source.model_dump()})
         facts = configuration.facts(folder) if folder else {}
         return {"digest": digest, "revision": "", "bytes": 0, "facts": facts}
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is no folder: name a checkpoint's folder")
     try:
-        facts, digest = inspection.inspect(folder), volume.digest(folder)
+        kind = Kind.of(role)
+        facts, digest = inspection.inspect(folder, kind), volume.digest(folder, kind)
+        size = volume.size(folder, kind)
     except JobError as error:
         raise JobError(error.reason, f"--checkpoint {role}={folder}: {error}") from error
     except OSError as error:
         raise InputError(f"--checkpoint {role}={folder} cannot be read ({error})") from error
-    size = volume.size(folder)
     return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts}
 
 
@@ -195,7 +205,7 @@ def summary(plan: Plan) -> Json:
                 for path, text in plan.files.items()
             ],
         },
-        "server": _server(plan),
+        "servers": [_server(name, obj) for name, obj in plan.servers.items()],
         "service": [
             {"name": obj["metadata"]["name"], "ports": obj["spec"]["ports"]}
             for obj in plan.of("network", "Service")
@@ -224,9 +234,13 @@ def _source(plan: Plan, model: Json) -> str:
 
 def _engine(plan: Plan, entry: Json, build: Json) -> Json:
     inputs = {k: v for k, v in build.items() if k not in ("key", "output", "role")}
-    place = plan.checkpoints[entry["role"]]
-    basis = LATER if place == LATER else CHECKED
-    return {"role": entry["role"], "key": entry["key"], "basis": basis, "build": inputs}
+    role = entry["role"]
+    if not build:
+        return {"role": role, "key": entry["key"], "basis": PREBUILT, "build": {}}
+    # Heads are built into the target's engine.
+    read = {role, "heads"} if build.get("heads") else {role}
+    basis = LATER if LATER in {plan.checkpoints[one] for one in read} else CHECKED
+    return {"role": role, "key": entry["key"], "basis": basis, "build": inputs}
 
 
 def _job(job: Json) -> Json:
@@ -236,19 +250,31 @@ def _job(job: Json) -> Json:
         "component": job["metadata"]["labels"][names.COMPONENT],
         "image": container["image"],
         "command": container["command"],
-        "gpus": int(container.get("resources", {}).get("limits", {}).get(GPU, 0)),
+        "gpus": _gpus(container),
     }
 
 
-def _server(plan: Plan) -> Json:
-    if plan.deployment is None:
-        return {}
-    spec = plan.deployment["spec"]
-    (container,) = spec["template"]["spec"]["containers"]
+def pods(server: Json) -> Json:
+    """The pod templates of a Deployment, or of a group with its leader's and its workers'."""
+    found: Json = server["spec"].get("leaderWorkerTemplate") or server["spec"]["template"]
+    return found
+
+
+def _server(name: str, server: Json) -> Json:
+    group = pods(server)
+    template = group.get("leaderTemplate", group)
+    (container,) = template["spec"]["containers"]
     return {
-        "deployment": plan.name,
-        "replicas": spec["replicas"],
+        "kind": server["kind"],
+        "name": name,
+        "replicas": server["spec"]["replicas"],
+        "podsPerReplica": group.get("size", 1),
         "image": container["image"],
         "command": container["command"],
-        "gpusPerPod": int(container.get("resources", {}).get("limits", {}).get(GPU, 0)),
+        "env": {one["name"]: one["value"] for one in container.get("env", []) if "value" in one},
+        "gpusPerPod": _gpus(container),
     }
+
+
+def _gpus(container: Json) -> int:
+    return int(container.get("resources", {}).get("limits", {}).get(GPU, 0))

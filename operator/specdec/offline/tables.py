@@ -16,6 +16,10 @@ NOTES = (
 )
 
 _WIDE = 160
+_CHOSEN = (
+    *("backend", "version", "image", "method", "draftTokens", "maxDraftTokens", "gpuProduct"),
+    *("launch", "worldSize", "nodesPerReplica", "gpusPerPod"),
+)
 # A key or a path that is folded cannot be copied.
 _WHOLE = frozenset({"Key", "Name", "Repository file", "Stage"})
 
@@ -47,6 +51,15 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
         yield _devices(plan)
     if "memory" in plan["plan"]:
         yield _memory(plan["plan"]["memory"])
+    yield from _work(plan)
+    for server in plan["servers"]:
+        yield _server(server)
+    if plan["service"]:
+        yield _services(plan)
+
+
+def _work(plan: Json) -> Iterator[Table]:
+    """What is made before anything serves: engines, by which Jobs, and the files."""
     if plan["engines"]:
         yield _engines(plan)
     if plan["jobs"]:
@@ -59,18 +72,19 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
         for one in plan["repository"]["files"]:
             _row(files, one["path"], one["bytes"], one["sha256"][:16])
         yield files
-    if plan["server"]:
-        yield _server(plan)
 
 
 def _devices(plan: Json) -> Table:
     chosen = plan["plan"]
     table = _table("Runtime", "")
-    for name in ("backend", "version", "image", "method", "draftTokens", "maxDraftTokens"):
-        _row(table, name, chosen[name])
+    for name in _CHOSEN:
+        if name in chosen:
+            _row(table, name, chosen[name])
+    ranks = chosen.get("participantIds", {})
     for role, ids in chosen["devices"].items():
         _row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
-    _row(table, "GPUs per pod", chosen["gpusPerPod"])
+        if ranks.get(role):
+            _row(table, f"MPI ranks of the {role}", ", ".join(map(str, ranks[role])))
     return table
 
 
@@ -86,28 +100,45 @@ def _memory(memory: Json) -> Table:
 
 
 def _engines(plan: Json) -> Table:
-    table = _table("Engine", "Key", "Mode", "max_draft_len", "dtype", "Limits")
+    table = _table("Engine", "Key", "Mode", "max_draft_len", "dtype", "TP x PP", "Limits")
     for one in plan["engines"]:
         build = one["build"]
+        key = one["key"][:16] + ("*" if one["basis"] == LATER else "")
+        if not build:
+            _row(table, one["role"], key, one["basis"], "", "", "", "")
+            continue
         limits = ", ".join(f"{name} {value}" for name, value in build["limits"].items())
         _row(
             table,
             one["role"],
-            one["key"][:16] + ("*" if one["basis"] == LATER else ""),
+            key,
             build["speculativeDecodingMode"],
             build["maxDraftTokens"],
-            build["dtype"],
+            _dtype(build),
+            f"{build['tensorParallel']} x {build['pipelineParallel']}",
             limits,
         )
     return table
 
 
-def _server(plan: Json) -> Table:
-    server = plan["server"]
-    table = _table("Serving", "")
-    _row(table, "Deployment", f"{server['deployment']}, {server['replicas']} replicas")
+def _dtype(build: Json) -> str:
+    method = (build.get("quantization") or {}).get("method", "None")
+    return str(build["dtype"]) if method == "None" else f"{build['dtype']}, {method}"
+
+
+def _server(server: Json) -> Table:
+    table = _table("Server", server["name"])
+    each = f" of {server['podsPerReplica']} pods" if server["podsPerReplica"] > 1 else ""
+    _row(table, "kind", f"{server['kind']}, {server['replicas']} replicas{each}")
     _row(table, "GPUs per pod", server["gpusPerPod"])
+    for name, value in server["env"].items():
+        _row(table, f"environment {name}", value)
     _row(table, "command", _line(server["command"]))
+    return table
+
+
+def _services(plan: Json) -> Table:
+    table = _table("Network", "")
     for service in plan["service"]:
         ports = ", ".join(f"{port['name']} {port['port']}" for port in service["ports"])
         _row(table, "Service", f"{service['name']}: {ports}")

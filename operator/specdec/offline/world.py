@@ -35,6 +35,7 @@ class World:
         self.config_maps: dict[str, Json] = {}
         self.deployments: dict[str, Json] = {}
         self.services: dict[str, Json] = {}
+        self.group: Json | None = None
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -65,6 +66,7 @@ class World:
             self.config_maps,
             {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
             self.services,
+            group=self.group,
         )
 
     def step(self) -> Decision:
@@ -88,6 +90,9 @@ class World:
             "Service": self.services,
             "Deployment": self.deployments,
         }
+        if kind == names.GROUP_KIND:
+            self.group = None
+            return
         stores[kind].pop(name)
         if kind == "Job":
             label = "batch.kubernetes.io/job-name"
@@ -125,6 +130,11 @@ class World:
             counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
             generation = deployment["metadata"]["generation"]
             deployment["status"] = {"observedGeneration": generation, **counts}
+        if self.group is not None:
+            count = self.group["spec"]["replicas"]
+            self.group["status"] = dict.fromkeys(
+                ("replicas", "updatedReplicas", "readyReplicas"), count
+            )
 
     def settle(self, result: Callable[[str], Json]) -> None:
         """Let everything succeed until nothing is left to do; `result` answers by component.
@@ -153,6 +163,9 @@ class World:
         kind, name = obj["kind"], obj["metadata"]["name"]
         if "spec" in obj or "data" in obj:
             self.ever_applied[kind, name] = obj
+        if kind == names.GROUP_KIND:
+            status = {} if self.group is None else {"status": self.group.get("status", {})}
+            self.group = copy.deepcopy(obj) | status
         if kind == "Deployment":
             self._deploy(copy.deepcopy(obj))
             return

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec.api import compatibility
-from specdec.api.compatibility import Finding
+from specdec.api.compatibility import Verdict
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch as desired
@@ -78,7 +78,7 @@ def _known(context: Context, told: Mapping[str, Any]) -> _Fetched | None:
     """Results for the wanted sources: the Job's, else those the status remembers."""
     volume = context.facts.volume
     sources = {
-        role: desired.source_hash(spec, volume) for role, spec in context.model.models.items()
+        role: desired.source_hash(source, volume) for role, source in context.model.sources.items()
     }
     engines = frozenset(str(key) for key in told.get("engines", []))
     models = told.get("models", {})
@@ -87,39 +87,33 @@ def _known(context: Context, told: Mapping[str, Any]) -> _Fetched | None:
             role: {"role": role, "source": source, **_entry(models[role])}
             for role, source in sources.items()
         }
-        found = [dict(f) for f in told.get("findings", [])]
-        if not told.get("compatible", True) and found:
-            last = list(entries)[-1]
-            entries[last]["facts"] = {**entries[last]["facts"], "findings": found}
         return _Fetched(entries, engines)
     known = {e.get("role"): e for e in context.model.status.get("models", [])}
     if all(known.get(role, {}).get("source") == source for role, source in sources.items()):
-        return _Fetched({role: dict(known[role]) for role in sources}, engines)
+        return _Fetched(
+            {role: {**known[role], **_entry(known[role])} for role in sources}, engines
+        )
     return None
 
 
 def _entry(model: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of a result; findings are none of its facts, they are judged anew."""
+    facts = model.get("facts", {}).items()
     return {
         "digest": str(model.get("digest", "")),
         "revision": str(model.get("revision", "")),
         "bytes": int(model.get("bytes", 0)),
-        "facts": {k: v for k, v in model.get("facts", {}).items() if v is not None},
+        "facts": {k: v for k, v in facts if v is not None and k != "findings"},
     }
 
 
 def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outcome:
     entries = fetched.entries
     checkpoints = {
-        role: Checkpoint(
-            role,
-            entry["digest"],
-            entry.get("revision", ""),
-            entry.get("bytes", 0),
-            entry.get("facts", {}),
-        )
-        for role, entry in entries.items()
+        role: Checkpoint(role, e["digest"], e["revision"], e["bytes"], e["facts"])
+        for role, e in entries.items()
     }
-    findings = _findings(checkpoints)
+    verdict = compatibility.judge(context.model, {r: c.facts for r, c in checkpoints.items()})
     size = sum(c.bytes for c in checkpoints.values())
     done = Condition(
         Type.MODELS_FETCHED,
@@ -129,40 +123,41 @@ def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outc
     )
     facts = replace(context.facts, checkpoints=checkpoints, engines_on_volume=fetched.engines)
     return Outcome(
-        (done, _compatible(context.model, checkpoints, findings)),
+        (done, _compatible(context.model, verdict)),
         facts,
-        proceed=not findings,
+        proceed=not verdict.refused,
         delete=delete,
-        status={"models": list(entries.values())},
+        status={"models": [_noted(entry, verdict) for entry in entries.values()]},
     )
 
 
-def _findings(checkpoints: Mapping[str, Checkpoint]) -> list[Finding]:
-    """The Job's own findings, else ours from the facts it left."""
-    told = [
-        Finding(str(f.get("code", "")), str(f.get("message", "")))
-        for checkpoint in checkpoints.values()
-        for f in checkpoint.facts.get("findings", [])
+def _noted(entry: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+    """The status entry of a role with what was found in it."""
+    found = [
+        {"code": f.code, "severity": f.severity, "message": f.message}
+        for f in verdict.findings
+        if f.role == entry["role"]
     ]
-    if told or "draft" not in checkpoints:
-        return told
-    return compatibility.pair(checkpoints["target"].facts, checkpoints["draft"].facts)
+    facts = entry["facts"] | ({"findings": found} if found else {})
+    return {**entry, "facts": facts}
 
 
-def _compatible(
-    model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], findings: list[Finding]
-) -> Condition:
-    if findings:
-        text = "; ".join(f.message for f in findings)
-        return Condition(Type.COMPATIBLE, "False", findings[0].code, text)
-    fits = "the target stands alone"
-    if "draft" in checkpoints:
-        fits = "draft and target share tokenizer, vocabulary and special tokens"
-    cautions = [
-        compatibility.caution(role, checkpoints[role].facts, spec.limits.max_seq_len)
-        for role, spec in model.models.items()
-    ]
-    return Condition(Type.COMPATIBLE, "True", "Fits", "; ".join([fits, *filter(None, cautions)]))
+def _compatible(model: SpeculativeModel, verdict: Verdict) -> Condition:
+    if verdict.refused:
+        text = "; ".join(f.message for f in (*verdict.refused, *verdict.warnings))
+        return Condition(Type.COMPATIBLE, "False", verdict.refused[0].code, text)
+    if verdict.warnings:
+        text = "; ".join(f"{f.code}: {f.message}" for f in verdict.warnings)
+        return Condition(Type.COMPATIBLE, "True", "FitsWithWarnings", text)
+    return Condition(Type.COMPATIBLE, "True", "Fits", _fits(model))
+
+
+def _fits(model: SpeculativeModel) -> str:
+    if "draft" in model.models:
+        return "draft and target share tokenizer, vocabulary and special tokens"
+    if model.spec.speculation.heads is not None:
+        return "the heads fit the target"
+    return "the target stands alone"
 
 
 def _waiting(
@@ -179,4 +174,5 @@ def _waiting(
 
 
 def _what(model: SpeculativeModel) -> str:
-    return " and ".join(model.models)
+    *first, last = (role.replace("-", " ") for role in model.sources)
+    return f"{', '.join(first)} and {last}" if first else last

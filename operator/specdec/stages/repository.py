@@ -100,8 +100,8 @@ def _outdated(context: Context, current: str) -> tuple[Ref, ...]:
     """Publish Jobs and ConfigMaps that are neither wanted nor served."""
     model, observed = context.model, context.observed
     keep = {current}
-    for deployment in observed.deployments.values():
-        served = deployment["metadata"].get("annotations", {})
+    for live in (*observed.deployments.values(), *filter(None, [observed.group])):
+        served = live["metadata"].get("annotations", {})
         if names.REPOSITORY in served:
             keep.add(desired.job_name(model, served[names.REPOSITORY]))
     kinds = (("batch/v1", "Job", observed.jobs), ("v1", "ConfigMap", observed.config_maps))

@@ -2,6 +2,9 @@
 
 A server of one rank is the container's process itself; one of several is a list of mpirun's
 application contexts, separated by ":". Nothing here comes from a user but numbers.
+
+In a group of pods mpirun names the pods by their place in the group, the same in every group:
+the agent that starts a worker's share (`payload/serving/agent.py`) knows the pod behind the name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +15,8 @@ from specdec.triton.ranks import PLAIN, Launch, Mode
 
 _PREFIX = "specdec_rank"
 _TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
+# mpirun takes this name for its own machine and starts nothing to reach it.
+_LEADER, _WORKER = "localhost", "worker"
 
 # Restricted endpoints ask for this value in a header. A header cannot hold a line break, so
 # nobody can send it: the endpoints are closed, and there is no secret to keep.
@@ -94,12 +99,20 @@ def command(
     if launch.mode is Mode.PLAIN:
         return contexts[0]
     models = (_TARGET, _DRAFT) if launch.mode is Mode.ORCHESTRATOR else (_TARGET,)
+    hosts = _hosts(launch)
     # Open MPI counts CPUs, and a pod may have fewer of them than GPUs.
     argv = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
     for rank, context in enumerate(contexts):
         own = context if rank == 0 else list(_follower(context, models))
-        argv += [*([":"] if rank else []), "-n", "1", *own]
+        host = ["--host", hosts[rank]] if hosts else []
+        argv += [*([":"] if rank else []), "-n", "1", *host, *own]
     return argv
+
+
+def _hosts(launch: Launch) -> list[str]:
+    """The pod of every rank, as mpirun is to call it; empty for a server in one pod."""
+    names = [_LEADER, *(f"{_WORKER}-{index}" for index in range(1, len(launch.slots)))]
+    return [name for name, slots in zip(names, launch.slots, strict=False) for _ in range(slots)]
 
 
 def read(argv: Sequence[str]) -> Launch:
@@ -107,7 +120,10 @@ def read(argv: Sequence[str]) -> Launch:
     if not argv or argv[0] != "mpirun":
         return PLAIN
     orchestrated = f"--load-model={_DRAFT}" in argv
-    return Launch(Mode.ORCHESTRATOR if orchestrated else Mode.LEADER, list(argv).count(":") + 1)
+    mode = Mode.ORCHESTRATOR if orchestrated else Mode.LEADER
+    hosts = [argv[at + 1] for at, word in enumerate(argv[:-1]) if word == "--host"]
+    slots = tuple(hosts.count(host) for host in dict.fromkeys(hosts))
+    return Launch(mode, list(argv).count(":") + 1, slots)
 
 
 def repository(argv: Sequence[str]) -> str:
@@ -126,6 +142,23 @@ def environment(launch: Launch) -> dict[str, str]:
         # The ranks are there from the start: the orchestrator spawns nothing.
         variables |= {"TRTLLM_ORCHESTRATOR": "1", "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES": "0"}
     return variables
+
+
+def remote_shell(argv: Sequence[str]) -> dict[str, str]:
+    """Variables by which mpirun, of Open MPI 4 or 5, reaches the other pods of its group.
+
+    It starts every pod's daemon itself, and stays in touch with it: a pod that is lost ends the
+    job at once.
+    """
+    agent = " ".join(argv)
+    return {
+        "OMPI_MCA_plm_rsh_agent": agent,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "PRTE_MCA_plm_ssh_agent": agent,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
+    }
 
 
 def pre_stop(

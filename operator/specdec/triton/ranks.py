@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from specdec.api.speculation import Placement, Topology
+from specdec.triton.spread import refusal
 
 
 class RankError(ValueError):
@@ -25,10 +26,17 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Launch:
-    """How a server is started: its mode and its number of MPI ranks, 1 without MPI."""
+    """How a server is started.
+
+    Attributes:
+        mode: how its processes find each other.
+        world_size: its number of MPI ranks, 1 without MPI.
+        slots: ranks of each pod of a group, the leader's first; empty for a server in one pod.
+    """
 
     mode: Mode = Mode.PLAIN
     world_size: int = 1
+    slots: tuple[int, ...] = ()
 
 
 PLAIN = Launch()
@@ -57,6 +65,7 @@ class Layout:
         fast_logits: the draft hands its logits to the target from GPU to GPU.
         one_process: one process runs every engine, as the CPU backend does: a GPU is taken only
             when it is named, and nothing is split.
+        nodes: pods, each on a node of its own, over which the target's ranks are spread.
     """
 
     target: Split
@@ -65,6 +74,7 @@ class Layout:
     placement: Placement = Placement.SHARED
     fast_logits: bool = False
     one_process: bool = False
+    nodes: int = 1
 
     @property
     def splits(self) -> dict[str, Split]:
@@ -74,11 +84,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Server:
-    """One serving pod.
+    """One serving pod, or a group of pods that serve as one.
 
     Attributes:
-        gpus: GPUs of the pod; every ordinal below is smaller.
-        gpu_device_ids: ordinals inside the pod by role, one per rank of the engine.
+        gpus: GPUs of each pod; every ordinal below is smaller.
+        gpu_device_ids: ordinals inside a pod by role, one per rank that runs there. A draft
+            beside a target that is spread over pods runs in the leader's pod alone.
         participant_ids: MPI ranks by role; only a pre-spawned orchestrator has them, and its
             rank 0 runs no model.
     """
@@ -87,6 +98,15 @@ class Server:
     gpu_device_ids: Mapping[str, tuple[int, ...]]
     launch: Launch = PLAIN
     participant_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def named_ids(self, role: str) -> tuple[int, ...]:
+        """The ordinals to write down for an engine; empty for one that is spread over pods.
+
+        The executor takes one ordinal per rank and no ordinal twice, which only an engine inside
+        one pod can give; without any, rank r takes GPU r modulo 8 of its own pod.
+        """
+        spread = bool(self.launch.slots) and role == "target"
+        return () if spread else self.gpu_device_ids[role]
 
 
 @dataclass(frozen=True)
@@ -111,6 +131,8 @@ def plan(layout: Layout) -> RankPlan:
     """
     for role, split in layout.splits.items():
         _check_split(role, split)
+    if layout.nodes != 1:
+        return RankPlan((_group(layout),))
     _check_together(layout)
     if layout.one_process:
         given = {role: split.device_ids for role, split in layout.splits.items()}
@@ -138,13 +160,34 @@ def _server(devices: dict[str, tuple[int, ...]], layout: Layout) -> Server:
         return Server(_gpus(devices), devices)
     if alone:
         return Server(_gpus(devices), devices, Launch(Mode.LEADER, ranks))
-    first = 1 + len(devices["draft"])
-    participants = {
-        "target": tuple(range(first, first + len(devices["target"]))),
-        "draft": tuple(range(1, first)),
-    }
     launch = Launch(Mode.ORCHESTRATOR, 1 + ranks)
-    return Server(_gpus(devices), devices, launch, participants)
+    return Server(_gpus(devices), devices, launch, _participants(layout.target, layout.draft))
+
+
+def _group(layout: Layout) -> Server:
+    """Pods on nodes of their own: the target's ranks fill one pod after the other.
+
+    A draft shares the leader's GPUs, beside the orchestrator that then holds rank 0.
+    """
+    problem = refusal(layout)
+    if problem is not None:
+        raise RankError(problem)
+    target, draft, nodes = layout.target, layout.draft, layout.nodes
+    each = target.ranks // nodes
+    devices = {"target": tuple(range(each))}
+    if draft is None:
+        return Server(each, devices, Launch(Mode.LEADER, target.ranks, (each,) * nodes))
+    devices["draft"] = tuple(range(draft.ranks))
+    slots = (1 + draft.ranks + each, *[each] * (nodes - 1))
+    launch = Launch(Mode.ORCHESTRATOR, sum(slots), slots)
+    return Server(each, devices, launch, _participants(target, draft))
+
+
+def _participants(target: Split, draft: Split | None) -> dict[str, tuple[int, ...]]:
+    """MPI ranks behind an orchestrator's: those of the draft, then those of the target."""
+    first = 1 + (draft.ranks if draft else 0)
+    ranks = {"target": tuple(range(first, first + target.ranks)), "draft": tuple(range(1, first))}
+    return ranks if draft else {"target": ranks["target"]}
 
 
 def _placed(layout: Layout) -> dict[str, tuple[int, ...]]:

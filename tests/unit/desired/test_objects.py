@@ -194,8 +194,67 @@ def test_another_token_is_another_fetch_but_no_other_source() -> None:
         cr["spec"]["target"]["source"] = {"huggingFace": hub}
     one, two = (SpeculativeModel.parse(cr) for cr in crs)
     assert fetch.job_name(one, SHARED) != fetch.job_name(two, SHARED)
-    target = one.spec.target
-    assert fetch.source_hash(target, SHARED) == fetch.source_hash(two.spec.target, SHARED)
+    sources = [model.spec.target.source for model in (one, two)]
+    assert len({fetch.source_hash(source, SHARED) for source in sources}) == 1
+
+
+SECRETS = {
+    "s3": (
+        {"uri": "s3://b/p", "credentialsSecretRef": {"name": "own"}},
+        {
+            "S3_ACCESS_TARGET": {"name": "own", "key": "AWS_ACCESS_KEY_ID"},
+            "S3_SECRET_TARGET": {"name": "own", "key": "AWS_SECRET_ACCESS_KEY"},
+            "S3_SESSION_TARGET": {"name": "own", "key": "AWS_SESSION_TOKEN", "optional": True},
+        },
+    ),
+    "gcs": (
+        {"uri": "gs://b/p", "credentialsSecretRef": {"name": "own", "key": "k.json"}},
+        {"GCS_KEY_TARGET": {"name": "own", "key": "k.json"}},
+    ),
+    "oci": (
+        {"reference": "r.example/m:1", "pullSecretRef": {"name": "own"}},
+        {"OCI_CONFIG_TARGET": {"name": "own", "key": ".dockerconfigjson"}},
+    ),
+    "ngc": (
+        {"resource": "o/t/m:1", "authSecretRef": {"name": "own"}},
+        {"NGC_API_KEY_TARGET": {"name": "own", "key": "token"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_secrets_of_every_source_reach_the_fetch_container_only(kind: str) -> None:
+    source, expected = SECRETS[kind]
+    cr = resource("None")
+    cr["spec"]["target"]["source"] = {kind: source}
+    pod = fetch.job(SpeculativeModel.parse(cr), SHARED, "i")["spec"]["template"]["spec"]
+    env = pod["containers"][0]["env"]
+    found = {e["name"]: e["valueFrom"]["secretKeyRef"] for e in env if "valueFrom" in e}
+    assert found == expected
+    plan = json.loads(pod["containers"][0]["command"][-1])
+    assert plan == {
+        "models": {"target": {kind: {k: v for k, v in source.items() if "SecretRef" not in k}}}
+    }
+
+
+def test_heads_and_prebuilt_engines_are_fetched_too() -> None:
+    cr = resource()
+    cr["spec"]["target"]["engine"] = {"prebuilt": {"pvc": {"claimName": "e", "path": "t"}}}
+    cr["spec"]["speculation"] |= {
+        "method": "Medusa",
+        "medusa": {"heads": {"huggingFace": {"repo": "a/b", "tokenSecretRef": {"name": "s"}}}},
+    }
+    pod = fetch.job(SpeculativeModel.parse(cr), SHARED, "i")["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert set(json.loads(container["command"][-1])["models"]) == {
+        "target",
+        "draft",
+        "heads",
+        "target-engine",
+    }
+    assert "HF_TOKEN_HEADS" in {e["name"] for e in container["env"]}
+    mounts = {m["mountPath"] for m in container["volumeMounts"]}
+    assert "/sources/target-engine" in mounts
 
 
 def test_what_is_applied_is_plain_json() -> None:

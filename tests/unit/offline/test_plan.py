@@ -67,15 +67,16 @@ def test_every_sample_has_a_plan(sample: Path) -> None:
     assert [one["status"] for one in plan["stages"]].count("False") == 0
     assert plan["jobs"][0]["component"] == "fetch"
     assert len(plan["engines"]) == (2 if spec["speculation"]["method"] == "DraftTarget" else 1)
-    assert plan["server"]["command"][0] == "tritonserver"
-    assert plan["server"]["command"][1].endswith(plan["repository"]["hash"])
+    (server,) = plan["servers"]
+    assert server["command"][0] == "tritonserver"
+    assert server["command"][1].endswith(plan["repository"]["hash"])
     assert "tensorrt_llm/config.pbtxt" in {one["path"] for one in plan["repository"]["files"]}
 
 
 def test_the_plan_of_draft_and_target_says_devices_and_modes() -> None:
     plan = told("-f", DRAFT_TARGET)
     assert plan["plan"]["devices"] == {"target": [0], "draft": [1]}
-    assert plan["server"]["gpusPerPod"] == 2
+    assert plan["servers"][0]["gpusPerPod"] == 2
     modes = {e["role"]: e["build"]["speculativeDecodingMode"] for e in plan["engines"]}
     assert modes == {"target": "draft_tokens_external", "draft": "none"}
     assert [e["build"]["maxDraftTokens"] for e in plan["engines"]] == [8, 0]
@@ -134,7 +135,7 @@ def test_a_version_takes_the_place_of_the_specs() -> None:
 
 def test_a_suspended_resource_has_no_pods(write: Write) -> None:
     plan = told("-f", write(suspend=True))
-    assert plan["server"]["replicas"] == 0
+    assert plan["servers"][0]["replicas"] == 0
     assert plan["refused"] == ""
     assert len(plan["engines"]) == 2
 

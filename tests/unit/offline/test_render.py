@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from unit.offline.test_plan import DRAFT_TARGET, SAMPLES, run
+from golden.cases import SAMPLES
+from unit.offline.test_plan import DRAFT_TARGET, run
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("sample", SAMPLES.values(), ids=lambda p: p.stem)
 def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run("render", "-f", sample, "-o", out).exit_code == 0
@@ -20,7 +21,8 @@ def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
         assert hashlib.sha256(text).hexdigest() == one["sha256"]
     objects = [yaml.safe_load(path.read_text()) for path in out.glob("*.yaml")]
     kinds = {obj["kind"] for obj in objects}
-    assert kinds >= {"PersistentVolumeClaim", "Job", "ConfigMap", "Deployment", "Service"}
+    assert kinds >= {"PersistentVolumeClaim", "Job", "ConfigMap", "Service"}
+    assert kinds & {"Deployment", "LeaderWorkerSet"} == {one["kind"] for one in plan["servers"]}
     jobs = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Job"}
     assert jobs == {job["name"] for job in plan["jobs"]}
     # The owner's uid is not known: by hand they must not be collected at once.

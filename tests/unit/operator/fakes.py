@@ -77,6 +77,20 @@ class FakeCluster(Cluster):
         return self.put(merged)
 
     @override
+    async def create(self, body: Mapping[str, Any]) -> bool:
+        kind, name = body["kind"], body["metadata"]["name"]
+        self._note("create", kind, name)
+        if (kind, name) in self.objects:
+            return False
+        self.put(body)
+        return True
+
+    @override
+    async def serves(self, api_version: str, kind: str) -> bool:
+        self._note("discover", kind, api_version)
+        return False
+
+    @override
     async def delete(self, target: Mapping[str, Any]) -> bool:
         name = target["metadata"]["name"]
         self._note("delete", target["kind"], name)

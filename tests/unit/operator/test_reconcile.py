@@ -8,7 +8,7 @@ import pytest
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
-from specdec.cluster import Conflict, Rejected, Transient
+from specdec.cluster import Conflict, Missing, Rejected, Transient
 from specdec.decide import Decision
 from specdec.observed import Observed, Ref
 from specdec.queue import Visit
@@ -131,6 +131,35 @@ async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> No
     assert "exceeded quota: few" in by_type["Available"]["message"]
     assert by_type["Ready"]["reason"] == "Rejected"
     assert by_type["RepositoryReady"]["status"] == "True"
+
+
+async def test_the_key_of_a_group_is_drawn_once_and_never_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cluster = FakeCluster(resource())
+    secret = child("Secret", "pair-group", "server")
+    for _ in range(2):
+        await Reconciler(cluster, IMAGES, Decided(apply=(secret,))).visit(KEY)
+    key = cluster.objects["Secret", "pair-group"]["stringData"]["key"]
+    assert len(bytes.fromhex(key)) == 32
+    assert not [
+        call for call in cluster.calls if call[:2] in (("get", "Secret"), ("list", "Secret"))
+    ]
+    assert key not in caplog.text
+    assert key not in str(cluster.objects["SpeculativeModel", "pair"])
+
+
+async def test_a_cluster_without_groups_is_told_what_to_install() -> None:
+    cluster = FakeCluster(resource())
+    group = {**child(names.GROUP_KIND, "pair-group", "server"), "apiVersion": names.GROUP_API}
+    cluster.fail["apply", names.GROUP_KIND] = Missing(404, "LeaderWorkerSet", "not found")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(group,))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    available = next(c for c in found if c["type"] == "Available")
+    assert available["reason"] == "LeaderWorkerSetMissing"
+    assert "install the LeaderWorkerSet controller" in available["message"]
 
 
 @pytest.mark.parametrize("problem", [Conflict("changed"), Transient("no answer")])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from golden.world import World, fetched, resource
+from specdec.api.conditions import Condition, Type, transitions
 
 
 @pytest.mark.parametrize(
@@ -36,32 +37,78 @@ def test_an_unfit_draft_never_gets_an_engine_job(
     assert world.condition("ModelsFetched")["status"] == "True"
 
 
-def test_the_job_s_own_findings_count_and_are_remembered() -> None:
-    world = World(resource())
+def judged(world: World, **draft: Any) -> dict[str, Any]:
+    """The condition Compatible after a fetch whose draft differs."""
     world.bind()
     world.step()
-    finding = {"code": "TokenizerMismatch", "message": "they differ"}
-    world.finish(world.job("fetch"), fetched(compatible=False, findings=[finding]))
+    world.finish(world.job("fetch"), fetched(draft=draft))
     world.step()
+    return world.condition("Compatible")
+
+
+def findings(world: World, role: str) -> list[tuple[str, str]]:
+    """Code and severity of what the status remembers of a role."""
+    (entry,) = (e for e in world.cr["status"]["models"] if e["role"] == role)
+    return [(f["code"], f["severity"]) for f in entry["facts"].get("findings", [])]
+
+
+def test_what_was_found_is_remembered_without_the_job() -> None:
+    world = World(resource())
+    judged(world, tokenizer="ffff")
     world.jobs.clear()
     world.pods.clear()
 
     world.step()
 
-    assert world.condition("Compatible")["message"] == "they differ"
+    assert world.condition("Compatible")["reason"] == "TokenizerMismatch"
+    assert findings(world, "draft") == [("TokenizerMismatch", "Enforce")]
+    assert findings(world, "target") == []
     assert world.jobs == {}
 
 
-def test_a_context_longer_than_the_checkpoint_s_is_a_caution() -> None:
+def test_a_changed_severity_needs_no_new_job() -> None:
     world = World(resource())
-    world.bind()
+    judged(world, tokenizer="ffff", chatTemplate="aaaa")
+    world.jobs.clear()
+    world.pods.clear()
+
+    world.spec["checks"] = {"tokenizer": "Warn"}
     world.step()
-    world.finish(world.job("fetch"), fetched(draft={"maxPosition": 100}))
-    world.step()
+
     condition = world.condition("Compatible")
-    assert (condition["status"], condition["reason"]) == ("True", "Fits")
+    assert (condition["status"], condition["reason"]) == ("True", "FitsWithWarnings")
+    assert "TokenizerMismatch: draft and target have different tokenizers" in condition["message"]
+    assert world.named("fetch") == []
+    assert len(world.named("engine")) == 2
+
+    world.spec["checks"] = {"tokenizer": "Disabled"}
+    world.step()
+    assert world.condition("Compatible")["reason"] == "Fits"
+    assert findings(world, "draft") == []
+
+
+def test_findings_of_an_older_release_are_judged_anew() -> None:
+    world = World(resource())
+    judged(world)
+    world.jobs.clear()
+    world.pods.clear()
+    old = {"code": "TokenizerMismatch", "message": "they differ"}
+    world.cr["status"]["models"][1]["facts"]["findings"] = [old]
+
+    world.step()
+
+    assert world.condition("Compatible")["reason"] == "Fits"
+    assert findings(world, "draft") == []
+
+
+def test_a_warning_becomes_a_warning_event() -> None:
+    world = World(resource())
+    condition = judged(world, maxPosition=100)
+    assert (condition["status"], condition["reason"]) == ("True", "FitsWithWarnings")
     assert "the draft was trained on 100 positions" in condition["message"]
     assert "the target was trained" not in condition["message"]
+    (told,) = transitions([], [Condition(Type.COMPATIBLE, "True", condition["reason"])])
+    assert told.warning
 
 
 def test_a_claim_that_waits_for_its_first_consumer_gets_one() -> None:
@@ -94,3 +141,27 @@ def test_a_claim_that_is_gone_stops_everything(phase: str | None) -> None:
     assert "mine" in world.condition("StorageReady")["message"]
     assert decision.apply == ()
     assert decision.requeue_after == 5
+
+
+def test_heads_of_another_size_never_get_an_engine_job() -> None:
+    cr = resource("None", gpu={"product": "NVIDIA-H100-80GB-HBM3"})
+    cr["spec"]["runtime"] = {"backend": "TensorRT"}
+    heads = {"s3": {"uri": "s3://bucket/heads", "credentialsSecretRef": {"name": "s"}}}
+    block = {"checkpoint": heads, "numLayers": 4}
+    cr["spec"]["speculation"] = {"method": "Eagle", "maxDraftTokens": 63, "eagle": block}
+    world = World(cr)
+    world.bind()
+    world.step()
+    told = fetched()
+    models = {"target": told["models"]["target"], "heads": {"digest": "c" * 64, "bytes": 9}}
+    models["heads"]["facts"] = {"method": "Eagle", "hiddenSize": 5120, "vocabSize": 1024}
+
+    world.finish(world.job("fetch"), {**told, "models": models})
+    world.step()
+
+    condition = world.condition("Compatible")
+    assert (condition["status"], condition["reason"]) == ("False", "HeadsHiddenSizeMismatch")
+    assert "hidden size 5120 and the target 256" in condition["message"]
+    assert findings(world, "heads") == [("HeadsHiddenSizeMismatch", "Enforce")]
+    assert world.condition("ModelsFetched")["message"].startswith("target and heads on")
+    assert world.named("engine") == []

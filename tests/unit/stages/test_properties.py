@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golden.world import IMAGES, World, fetched, limits, resource
@@ -41,6 +41,7 @@ def happen(world: World, event: str) -> None:
         world.spec["target"]["limits"]["maxSeqLen"] = 812 - length
 
 
+@settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_whatever_happens_a_decision_is_sound(method: str, events: list[str]) -> None:
     world = World(resource(method))
@@ -60,6 +61,7 @@ def test_whatever_happens_a_decision_is_sound(method: str, events: list[str]) ->
         assert serving == all(c.status == "True" for c in decision.conditions[:-1])
 
 
+@settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_after_any_course_of_events_it_ends_serving(method: str, events: list[str]) -> None:
     world = World(resource(method))
@@ -73,6 +75,7 @@ def test_after_any_course_of_events_it_ends_serving(method: str, events: list[st
     assert world.condition("Ready")["status"] == "True"
 
 
+@settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_without_events_it_comes_to_rest(method: str, events: list[str]) -> None:
     world = World(resource(method))

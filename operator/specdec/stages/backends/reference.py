@@ -43,6 +43,7 @@ class Reference:
                 placement=block.placement if block else Placement.SHARED,
                 fast_logits=block is not None and block.fast_logits,
                 one_process=True,
+                nodes=model.spec.serving.nodes_per_replica,
             )
         )
 

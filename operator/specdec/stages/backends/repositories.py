@@ -92,7 +92,7 @@ def _engine(spec: ModelSpec, facts: Facts, server: Server, role: str) -> ModelPl
     host = budget.host_memory_mi_b
     return ModelPlan(
         engine_dir=facts.engines[role].path,
-        gpu_device_ids=server.gpu_device_ids[role],
+        gpu_device_ids=server.named_ids(role),
         participant_ids=server.participant_ids.get(role, ()),
         max_tokens_in_paged_kv_cache=tokens,
         kv_cache_fraction=fraction,

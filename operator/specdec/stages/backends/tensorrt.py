@@ -55,6 +55,7 @@ class TensorRT:
                 topology=block.topology if block else Topology.SINGLE_SERVER,
                 placement=block.placement if block else Placement.SHARED,
                 fast_logits=block is not None and block.fast_logits,
+                nodes=model.spec.serving.nodes_per_replica,
             )
         )
 
@@ -79,12 +80,12 @@ class TensorRT:
         """What the build program reads: only what changes the engine's bytes."""
         role = checkpoint.role
         spec, target = model.models[role], role == "target"
-        heads = facts.checkpoints.get("heads") if target else None
+        headed = target and model.spec.speculation.heads is not None
         return {
             "backend": Backend.TENSORRT.value,
             "role": role,
             "checkpoint": checkpoint.path,
-            "heads": heads.path if heads else None,
+            "heads": facts.checkpoints["heads"].path if headed else None,
             "version": facts.version,
             "gpuProduct": model.spec.gpu.product,
             "architecture": checkpoint.facts.get("architecture"),

@@ -1,0 +1,85 @@
+"""Whether EAGLE, Medusa or ReDrafter heads fit their target and the block that names them."""
+
+from collections.abc import Iterator, Mapping
+
+from specdec.api.finding import Facts, Finding
+from specdec.api.model import Method, SpeculativeModel
+from specdec.api.speculation import Speculation
+
+# Targets that the checkpoint converters of TensorRT-LLM take heads for.
+_LLAMA = frozenset({"LlamaForCausalLM", "MistralForCausalLM"})
+_TARGETS: Mapping[Method, frozenset[str]] = {
+    Method.EAGLE: _LLAMA,
+    Method.MEDUSA: _LLAMA,
+    Method.RE_DRAFTER: _LLAMA | {"Qwen2ForCausalLM"},
+}
+
+
+def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    """What does not fit between heads, target and the method's block."""
+    speculation = model.spec.speculation
+    method = speculation.method
+    if method not in _TARGETS or not {"target", "heads"} <= facts.keys():
+        return
+    target, heads = facts["target"], facts["heads"]
+    architecture = target.get("architecture")
+    if architecture is not None and architecture not in _TARGETS[method]:
+        yield _finding(
+            "TargetArchitectureMismatch",
+            f"method {method} builds heads on {', '.join(sorted(_TARGETS[method]))} and the "
+            f"target is {architecture}: choose another target, or method DraftTarget",
+        )
+    made_for = heads.get("method")
+    if made_for is not None and made_for != method:
+        yield _finding(
+            "HeadsMethodMismatch",
+            f"the heads are made for {made_for} and spec.speculation.method is {method}: choose "
+            f"heads made for {method}, or another method",
+        )
+        return
+    yield from _sizes(target, heads)
+    yield from _numbers(speculation, heads)
+
+
+def _sizes(target: Facts, heads: Facts) -> Iterator[Finding]:
+    for code, name, key in (
+        ("HeadsHiddenSizeMismatch", "hidden size", "hiddenSize"),
+        ("HeadsVocabSizeMismatch", "vocabulary size", "vocabSize"),
+    ):
+        values = target.get(key), heads.get(key)
+        if None not in values and values[0] != values[1]:
+            yield _finding(
+                code,
+                f"the heads have {name} {values[1]} and the target {values[0]}: choose heads "
+                "trained on this target",
+            )
+
+
+def _numbers(speculation: Speculation, heads: Facts) -> Iterator[Finding]:
+    """Numbers of heads and layers, against the block or what the method can build."""
+    layers, count = heads.get("layers"), heads.get("numHeads")
+    if speculation.method is Method.EAGLE and layers not in (None, 1):
+        yield _finding(
+            "HeadsLayersMismatch",
+            f"the EAGLE heads have {layers} decoder layers and EAGLE-1 has one: choose EAGLE-1 "
+            "heads (eagle.numLayers is the number of draft steps, not of layers)",
+        )
+    medusa = speculation.medusa
+    if medusa is None:
+        return
+    if count is not None and medusa.num_heads > count:
+        yield _finding(
+            "HeadsCountMismatch",
+            f"medusa.numHeads is {medusa.num_heads} and the checkpoint has {count} heads: set "
+            f"medusa.numHeads to {count} or less",
+        )
+    if layers is not None and medusa.num_layers != layers:
+        yield _finding(
+            "HeadsLayersMismatch",
+            f"medusa.numLayers is {medusa.num_layers} and the heads have {layers} layers each: "
+            f"set medusa.numLayers to {layers}",
+        )
+
+
+def _finding(code: str, message: str) -> Finding:
+    return Finding(code, message, "heads", "heads")

@@ -1,0 +1,135 @@
+"""Groups of pods that serve as one: a LeaderWorkerSet on one published repository.
+
+The leader's pod is today's serving pod with an mpirun that also starts ranks in the workers' pods.
+How it gets them started there is in `payload/serving/agent.py`.
+"""
+
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired import pod, serving
+from specdec.desired.child import metadata
+from specdec.desired.pod import Container, Volume
+from specdec.desired.serving import Revision
+from specdec.triton import launch
+
+WORKER = "worker"
+AGENT, AGENT_KEY = "agent.py", "key"
+_PROGRAM, _SECRET = "/specdec/group", "/specdec/key"
+
+
+def objects(
+    model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
+) -> tuple[dict[str, Any], ...]:
+    """The agent's program and the LeaderWorkerSet `<name>-group`."""
+    return (config_map(model), leader_worker_set(model, revision, volume, replicas))
+
+
+def secret(model: SpeculativeModel) -> dict[str, Any]:
+    """The group's key without its value: whoever creates it draws one, and nobody reads it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(model, names.group_name(model), "server"),
+        "type": "Opaque",
+    }
+
+
+def config_map(model: SpeculativeModel) -> dict[str, Any]:
+    """The agent's program."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(model, names.group_name(model), "server"),
+        "data": {AGENT: _agent()},
+    }
+
+
+def leader_worker_set(
+    model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
+) -> dict[str, Any]:
+    """One group for each replica, replaced one after the other.
+
+    A pod that restarts takes its group along: the ranks of an MPI job end together.
+    """
+    full = {names.REPOSITORY: revision.repository}
+    name, component = names.group_name(model), names.SERVERS[revision.role]
+    # Deeper than a default reaches: everybody in the pod may read it, nobody outside.
+    volumes = [
+        {"name": "group", "configMap": {"name": name}},
+        {"name": "key", "secret": {"secretName": name, "defaultMode": 0o440}},
+    ]
+    return {
+        "apiVersion": names.GROUP_API,
+        "kind": names.GROUP_KIND,
+        "metadata": metadata(model, name, "server", annotations=full),
+        "spec": {
+            "replicas": replicas,
+            "startupPolicy": "LeaderCreated",
+            "networkConfig": {"subdomainPolicy": "Shared"},
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                # The controller takes an only group's surge back at once and then waits for ever
+                # where none may be unavailable.
+                "rollingUpdateConfiguration": {
+                    "maxSurge": 0,
+                    "maxUnavailable": 1,
+                    "partition": 0,
+                },
+            },
+            "leaderWorkerTemplate": {
+                "size": len(revision.launch.slots),
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": serving.template(
+                    model, revision, volume, _leader(model, revision), component, volumes
+                ),
+                "workerTemplate": serving.template(
+                    model, revision, volume, _worker(model, revision), WORKER, volumes
+                ),
+            },
+        },
+    }
+
+
+def _leader(model: SpeculativeModel, revision: Revision) -> Container:
+    server = serving.container(model, revision)
+    budget = model.spec.serving.probes.startup_budget_seconds
+    call = ["python3", f"{_PROGRAM}/{AGENT}", "call", str(budget)]
+    variables = launch.remote_shell(call)
+    return replace(
+        server,
+        env=[*server.env, *({"name": name, "value": value} for name, value in variables.items())],
+        mounts=[*server.mounts, *_mounts()],
+    )
+
+
+def _worker(model: SpeculativeModel, revision: Revision) -> Container:
+    """A pod without a port of Triton's and without probes: its ranks answer to the leader."""
+    server = serving.container(model, revision)
+    return Container(
+        name=serving.CONTAINER,
+        image=server.image,
+        pull_policy=server.pull_policy,
+        command=["python3", f"{_PROGRAM}/{AGENT}", "serve"],
+        env=server.env,
+        mounts=[*server.mounts, *_mounts()],
+        resources=pod.with_gpus(model.spec.serving.resources, revision.gpus),
+        models_read_only=True,
+    )
+
+
+def _mounts() -> list[dict[str, Any]]:
+    return [
+        {"name": "group", "mountPath": _PROGRAM, "readOnly": True},
+        {"name": "key", "mountPath": _SECRET, "readOnly": True},
+    ]
+
+
+@cache
+def _agent() -> str:
+    file = resources.files("specdec").joinpath("payload", "serving", AGENT)
+    return file.read_text("utf-8")

@@ -1,0 +1,168 @@
+"""Checkpoints from object stores: S3 and what speaks its protocol, Google Cloud Storage."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import obstore
+from obstore import exceptions
+from obstore.store import GCSStore, S3Store
+
+from specdec.jobs import remote
+from specdec.jobs.kind import Kind
+from specdec.jobs.remote import BrokenError, Listing, RemoteFile
+from specdec.jobs.result import JobError
+
+_BLOCK = 4 << 20
+# Of a listing the library tells the status in its text only.
+_STATUS = re.compile(r"status code: (\d{3})")
+_RETRY: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A prefix of a bucket; `secret` says in messages where its credentials are given."""
+
+    store: Any
+    uri: str
+    prefix: str
+    role: str
+    secret: str
+    kind: Kind
+
+    @property
+    def where(self) -> str:
+        """How messages name it."""
+        return f"{self.uri} of the {self.role}"
+
+    def resolve(self) -> Listing:
+        """List the prefix itself, not what lies deeper."""
+        with self._explained():
+            found = obstore.list_with_delimiter(self.store, self.prefix or None)["objects"]
+        files = [
+            RemoteFile(name, int(item["size"]), str(item["path"]), "")
+            for item in found
+            if self.kind.wants(name := str(item["path"]).rpartition("/")[2])
+        ]
+        if not files:
+            raise remote.nothing(self.where, f"file of a {_what(self.kind)}")
+        tags = {str(item["path"]): str(item.get("e_tag") or "") for item in found}
+        files.sort(key=lambda file: file.name)
+        identity = [self.uri, [[f.name, f.size, tags[f.key]] for f in files]]
+        total = sum(f.size for f in files)
+        return Listing(identity, "", total, tuple(files))
+
+    def download(self, listing: Listing, folder: Path) -> None:
+        """Download by byte ranges."""
+        tags = {name: tag for name, _, tag in listing.identity[1]}
+
+        @contextmanager
+        def read(file: RemoteFile, offset: int) -> Iterator[Iterator[bytes]]:
+            options: Any = {"range": {"offset": offset}, "if_match": tags[file.name] or None}
+            with self._explained():
+                answer = obstore.get(self.store, file.key, options=options)
+                yield self._blocks(answer)
+
+        with remote.reporting(folder, listing.bytes, self.role):
+            remote.transfer(listing.files, folder, read, self.where)
+
+    def _blocks(self, answer: Any) -> Iterator[bytes]:
+        try:
+            for block in answer.stream(min_chunk_size=_BLOCK):
+                yield bytes(block)
+        except exceptions.GenericError as error:
+            raise BrokenError(_short(error)) from error
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in one sentence what the library says in classes and in text."""
+        try:
+            yield
+        except exceptions.PreconditionError as error:
+            raise remote.unreachable(self.where, "a file changed meanwhile") from error
+        except exceptions.BaseError as error:
+            raise self._problem(error) from error
+
+    def _problem(self, error: exceptions.BaseError) -> JobError:
+        status = _STATUS.search(str(error))
+        refused = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+        missing = (exceptions.NotFoundError, exceptions.InvalidPathError)
+        if isinstance(error, refused) or (status and status[1] in ("401", "403")):
+            return JobError(
+                "AuthFailed",
+                f"the store refused {self.where}: give {self.secret} credentials that may list "
+                "and read it",
+            )
+        if isinstance(error, missing) or (status and status[1] == "404"):
+            return JobError(
+                "SourceNotFound", f"{self.where} does not exist: correct bucket and prefix"
+            )
+        if "redirect without LOCATION" in str(error):
+            return JobError(
+                "SourceNotFound",
+                f"{self.where} lies in another region: set s3.region to the bucket's",
+            )
+        return remote.unreachable(self.where, _short(error))
+
+
+def s3(role: str, source: Mapping[str, Any], secrets: Mapping[str, str]) -> Bucket:
+    """A prefix of an S3 bucket; without an access key it is read anonymously."""
+    bucket, prefix = _split(source["uri"])
+    endpoint = source.get("endpoint", "")
+    config: dict[str, Any] = {"region": source.get("region", "us-east-1")}
+    if endpoint:
+        config["endpoint"] = endpoint
+    if secrets.get("access"):
+        config["access_key_id"] = secrets["access"]
+        config["secret_access_key"] = secrets.get("secret", "")
+        if secrets.get("session"):
+            config["session_token"] = secrets["session"]
+    else:
+        config["skip_signature"] = True
+    store = S3Store(bucket, client_options=_client(endpoint), retry_config=_RETRY, **config)
+    words = f"the Secret of the {role}'s s3.credentialsSecretRef"
+    return Bucket(store, source["uri"], prefix, role, words, Kind.of(role))
+
+
+def gcs(role: str, source: Mapping[str, Any], key: str) -> Bucket:
+    """A prefix of a Google Cloud Storage bucket; without a key it is read anonymously.
+
+    Raises:
+        JobError: AuthFailed when the key is no service account's.
+    """
+    bucket, prefix = _split(source["uri"])
+    endpoint = source.get("endpoint", "")
+    config: dict[str, Any] = {"service_account_key": key} if key else {"skip_signature": True}
+    if endpoint:
+        config["base_url"] = endpoint
+    words = f"the Secret of the {role}'s gcs.credentialsSecretRef"
+    try:
+        store = GCSStore(bucket, client_options=_client(endpoint), retry_config=_RETRY, **config)
+    except exceptions.BaseError:
+        # The library may quote what it could not read, which is the key: its words stay here.
+        raise JobError(
+            "AuthFailed", f"{words} holds no service account key in JSON: put one there"
+        ) from None
+    return Bucket(store, source["uri"], prefix, role, words, Kind.of(role))
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Bucket and prefix of `scheme://bucket/prefix`."""
+    bucket, _, prefix = uri.partition("://")[2].partition("/")
+    return bucket, prefix.strip("/")
+
+
+def _client(endpoint: str) -> Any:
+    return {"allow_http": endpoint.startswith("http://"), "timeout": timedelta(seconds=300)}
+
+
+def _what(kind: Kind) -> str:
+    return {Kind.CHECKPOINT: "checkpoint", Kind.HEADS: "heads checkpoint"}.get(kind, "engine")
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split("\n\nDebug source", 1)[0].split())[:200]

@@ -1,0 +1,62 @@
+"""Values of a checkpoint's JSON files, believed only when they have the right shape."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from specdec.jobs.weights import corrupt
+
+Config = Mapping[str, Any]
+
+
+def read(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object; raises JobError (CheckpointCorrupt) when it is missing or none."""
+    path = folder / name
+    if not path.is_file():
+        raise corrupt(f"it has no {name}")
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise corrupt(f"{name} is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise corrupt(f"{name} is not a JSON object")
+    return value
+
+
+def optional(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object that need not be there; empty then."""
+    return read(folder, name) if (folder / name).is_file() else {}
+
+
+def part(config: Config, key: str) -> dict[str, Any]:
+    """An object inside an object; empty when it is none."""
+    value = config.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def number(config: Config, key: str, default: int | None = None) -> int:
+    """A size that every configuration states; only small plain values go into a result."""
+    value = config.get(key, default)
+    if value is None:
+        value = default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise corrupt(f"{key} in config.json is {str(value)[:40]!r}, not a positive number")
+    return value
+
+
+def whole(config: Config, key: str) -> int | None:
+    """A whole number that may be absent."""
+    value = config.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def word(value: object) -> str | None:
+    """A short text that may be absent."""
+    return value[:80] if isinstance(value, str) and value else None
+
+
+def architecture(config: Config) -> str:
+    """The first architecture that a configuration states."""
+    stated = config.get("architectures")
+    return str(stated[0])[:80] if isinstance(stated, list) and stated else "(none)"

@@ -1,0 +1,142 @@
+"""Model versions of the NGC catalogue."""
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+from typing_extensions import override
+
+from specdec.jobs import remote, web
+from specdec.jobs.kind import Kind
+from specdec.jobs.remote import Listing, RemoteFile
+from specdec.jobs.result import JobError
+from specdec.jobs.web import Web
+
+_CATALOGUE = "https://api.ngc.nvidia.com"
+_TOKENS = "https://authn.nvidia.com"
+_PAGE = 100
+_PAGES = 100
+
+
+class _KeyAuth(httpx.Auth):
+    """An API key: a personal one is sent as it is, an older one is changed for a short token."""
+
+    requires_response_body = False
+
+    def __init__(self, key: str, tokens: str, scope: list[str]) -> None:
+        self._key, self._tokens, self._scope = key, tokens, scope
+        self._token = key if key.startswith("nvapi-") else ""
+
+    @override
+    def sync_auth_flow(
+        self, request: httpx.Request
+    ) -> Generator[httpx.Request, httpx.Response, None]:
+        if not self._token:
+            answer = yield self._exchange()
+            self._read(answer)
+        response = yield self._signed(request)
+        if response.status_code == httpx.codes.UNAUTHORIZED and self._token != self._key:
+            # Tokens live for minutes, a large download for hours.
+            answer = yield self._exchange()
+            self._read(answer)
+            yield self._signed(request)
+
+    def _signed(self, request: httpx.Request) -> httpx.Request:
+        if self._token:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+    def _exchange(self) -> httpx.Request:
+        query = urlencode([("service", "ngc"), *(("scope", one) for one in self._scope)])
+        request = httpx.Request("GET", f"{self._tokens}/token?{query}")
+        basic = httpx.BasicAuth("$oauthtoken", self._key)
+        return next(basic.auth_flow(request))
+
+    def _read(self, response: httpx.Response) -> None:
+        response.read()
+        if response.is_success:
+            try:
+                self._token = str(response.json()["token"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise httpx.RequestError("the token server's answer has no token") from error
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a model; `base` is its address without the trailing `/files`."""
+
+    web: Web
+    base: str
+    resource: str
+    role: str
+    kind: Kind
+
+    def resolve(self) -> Listing:
+        """List the files at its top."""
+        files = sorted(self._files(), key=lambda file: file.name)
+        if not files:
+            raise remote.nothing(self.web.where, "file that counts")
+        identity = [self.base, [[f.name, f.size, f.sha256] for f in files]]
+        version = self.resource.rpartition(":")[2]
+        return Listing(identity, version, sum(f.size for f in files), tuple(files))
+
+    def download(self, listing: Listing, folder: Path) -> None:
+        """Download file by file."""
+
+        def read(file: RemoteFile, offset: int) -> AbstractContextManager[Iterator[bytes]]:
+            return self.web.read(f"{self.base}/files/{quote(file.key)}", offset)
+
+        with remote.reporting(folder, listing.bytes, self.role):
+            remote.transfer(listing.files, folder, read, self.web.where)
+
+    def _files(self) -> Iterator[RemoteFile]:
+        for page in range(_PAGES):
+            address = f"{self.base}/files?page-number={page}&page-size={_PAGE}"
+            answer = self.web.json(address)
+            yield from filter(None, map(self._file, answer.get("modelFiles") or []))
+            information = answer.get("paginationInfo") or {}
+            if page + 1 >= int(information.get("totalPages") or 1):
+                return
+
+    def _file(self, entry: Mapping[str, Any]) -> RemoteFile | None:
+        path = str(entry.get("path", ""))
+        name = path.removeprefix("/")
+        size = entry.get("sizeInBytes")
+        if not self.kind.wants(name) or not isinstance(size, int) or size < 0:
+            return None
+        return RemoteFile(name, size, name)
+
+
+@contextmanager
+def version(role: str, source: Mapping[str, Any], key: str) -> Iterator[Version]:
+    """The version that `org/team/model:version` or `org/model:version` names.
+
+    Raises:
+        JobError: SourceNotFound when the name is neither.
+    """
+    resource = str(source["resource"])
+    path, _, number = resource.partition(":")
+    parts = [quote(part, safe="") for part in path.split("/")]
+    if len(parts) not in (2, 3) or not number or not all(parts) or {".", ".."} & {*parts, number}:
+        raise JobError(
+            "SourceNotFound",
+            f"ngc.resource of the {role} is {resource!r}: write org/team/model:version",
+        )
+    org, *team, model = parts
+    catalogue = str(source.get("endpoint") or _CATALOGUE).rstrip("/")
+    end = f"versions/{quote(number, safe='')}"
+    if key:
+        teams = f"/team/{team[0]}" if team else ""
+        base = f"{catalogue}/v2/org/{org}{teams}/models/{model}/{end}"
+    else:
+        base = f"{catalogue}/v2/models/{'/'.join([org, *team, model])}/{end}"
+    groups = [f"group/ngc:{'/'.join(parts[:n])}" for n in range(1, len(parts))]
+    auth = _KeyAuth(key, str(source.get("endpoint") or _TOKENS).rstrip("/"), groups)
+    words = f"the Secret of the {role}'s ngc.authSecretRef"
+    with web.client(auth if key else None) as client:
+        server = Web(client, f"{resource} of the {role}", words)
+        yield Version(server, base, resource, role, Kind.of(role))

@@ -1,0 +1,180 @@
+"""Sources behind a network: what they hold, and how it arrives whole.
+
+A file grows under a hidden name beside its final one and is renamed when its length, and its
+digest where the source states one, are right. A Job that is killed leaves what has arrived; the
+next one asks for the rest.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from specdec.jobs.result import JobError, progress
+
+_REPORT_SECONDS = 10.0
+_WORKERS = 4
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file of a source; `key` is what the source knows it by, `sha256` (hex) may be empty."""
+
+    name: str
+    size: int
+    key: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a source holds now: `identity` changes with the content, `bytes` are to be fetched."""
+
+    identity: Any
+    revision: str
+    bytes: int
+    files: tuple[RemoteFile, ...] = ()
+
+
+class Remote(Protocol):
+    """A source of files; both methods raise JobError with a documented reason."""
+
+    def resolve(self) -> Listing:
+        """Ask what there is."""
+
+    def download(self, listing: Listing, folder: Path) -> None:
+        """Bring it into a directory; what is there already is not sent again."""
+
+
+class BrokenError(Exception):
+    """A transfer broke off; it may go on from where it is."""
+
+
+# Bytes of a file from an offset on; raises BrokenError or JobError.
+Reader = Callable[[RemoteFile, int], AbstractContextManager[Iterator[bytes]]]
+
+
+def transfer(files: Sequence[RemoteFile], folder: Path, read: Reader, where: str) -> None:
+    """Download files, several at a time.
+
+    Raises:
+        JobError: NetworkError when a connection breaks without a byte in between,
+            CheckpointCorrupt when the bytes are not those that the source states.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        waiting = [pool.submit(_whole, file, folder, read, where, stop) for file in files]
+        try:
+            for done in as_completed(waiting):
+                done.result()
+        except BaseException:
+            # Also when the Job is told to end: the others stop at their next block.
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _whole(
+    file: RemoteFile, folder: Path, read: Reader, where: str, stop: threading.Event
+) -> None:
+    final, part = folder / file.name, folder / f".{file.name}.part"
+    if final.is_file() and final.stat().st_size == file.size:
+        return
+    if part.is_file() and part.stat().st_size > file.size:
+        part.unlink()
+    part.touch()
+    while (before := part.stat().st_size) < file.size and not stop.is_set():
+        try:
+            _append(part, file, read, stop)
+        except BrokenError as error:
+            # As long as bytes come it goes on at once; else the next Job tries, later.
+            if part.stat().st_size <= before:
+                raise unreachable(where, error) from error
+        else:
+            if part.stat().st_size < file.size and not stop.is_set():
+                raise unreachable(where, f"{file.name} ends before its {file.size} bytes")
+    if stop.is_set():
+        return
+    if file.sha256 and _sha256(part) != file.sha256:
+        part.unlink()
+        raise JobError(
+            "CheckpointCorrupt",
+            f"{file.name} from {where} is not what its digest says: check the source for damage",
+            permanent=False,
+        )
+    part.rename(final)
+
+
+def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event) -> None:
+    start = part.stat().st_size
+    with part.open("ab") as writer, read(file, start) as blocks:
+        for block in blocks:
+            start += len(block)
+            if start > file.size:
+                raise JobError(
+                    "CheckpointCorrupt",
+                    f"{file.name} is longer than the {file.size} bytes its source states: check "
+                    "the source for damage",
+                    permanent=False,
+                )
+            writer.write(block)
+            if stop.is_set():
+                return
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unreachable(where: str, why: object) -> JobError:
+    """A network error that another try may mend."""
+    text = " ".join(str(why).split())[:200]
+    return JobError(
+        "NetworkError",
+        f"{where} cannot be downloaded ({text}): check that pods reach it, or correct the "
+        "source's endpoint",
+        permanent=False,
+    )
+
+
+def nothing(where: str, what: str) -> JobError:
+    """A source that answers and holds none of the files that count."""
+    return JobError(
+        "SourceNotFound",
+        f"{where} has no {what} at its top: correct the source, which names the directory itself",
+    )
+
+
+@contextmanager
+def reporting(folder: Path, total: int, role: str) -> Iterator[None]:
+    """Print how much has arrived, now and then, while the block runs."""
+    done = threading.Event()
+
+    def report() -> None:
+        while not done.wait(_REPORT_SECONDS):
+            progress("download", _percent(folder, total), role)
+
+    thread = threading.Thread(target=report, daemon=True)
+    progress("download", _percent(folder, total), role)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    progress("download", 100, role)
+
+
+def _percent(folder: Path, total: int) -> int:
+    arrived = 0
+    for path in folder.rglob("*"):
+        try:
+            arrived += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:
+            continue  # renamed between listing and looking
+    return min(99, 100 * arrived // max(total, 1))

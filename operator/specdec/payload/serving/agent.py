@@ -1,0 +1,200 @@
+"""Starts a worker pod's share of a group's MPI job; runs in the pods, with nothing but Python.
+
+mpirun reaches other machines through a remote shell. Neither a shell nor the Kubernetes API is
+needed for that: the worker pod runs `serve`, which starts Open MPI's own daemon and nothing else,
+once, for whom knows the group's key; mpirun in the leader's pod runs `call` as its remote shell.
+
+    agent.py serve                       in a worker pod, as its first process
+    agent.py call SECONDS HOST COMMAND   by mpirun; SECONDS is how long a worker may take to answer
+
+`serve` ends with the daemon's status, so that a worker does not outlive its group, and waits for
+the daemon when it is told to stop: the leader drains first, and then ends the daemon itself.
+
+Messages are lines: the worker's nonce (hex), the caller's HMAC-SHA256 over nonce and request
+(hex), the request (a JSON list of arguments), the worker's answer (the exit status).
+"""
+
+import hashlib
+import hmac
+import itertools
+import json
+import os
+import secrets
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+KEY = Path(os.environ.get("SPECDEC_GROUP_KEY", "/specdec/key/key"))
+PORT = 8003
+# The daemons of Open MPI 4 and 5: a request names one of them, and it is found on our own PATH.
+DAEMONS = ("orted", "prted")
+LIMIT = 64 * 1024
+PATIENCE = 10.0
+_POLL = 0.5
+
+
+class Lines(Protocol):
+    """Both directions of a connection."""
+
+    def readline(self, size: int) -> bytes:
+        """The next line, or as much of it as `size` bytes."""
+
+    def write(self, data: bytes) -> Any:
+        """Keep bytes to be sent."""
+
+    def flush(self) -> None:
+        """Send them."""
+
+
+class AgentError(Exception):
+    """One sentence that ends the program."""
+
+
+def serve(address: str, port: int) -> int:
+    """Wait for the leader, run its daemon, and return the daemon's exit status."""
+    signal.signal(signal.SIGTERM, _stop_idle)
+    with socket.create_server((address, port), backlog=8) as server:
+        while True:
+            connection, peer = server.accept()
+            with connection, connection.makefile("rwb") as lines:
+                connection.settimeout(PATIENCE)
+                try:
+                    argv = accepted(lines)
+                except (AgentError, OSError, ValueError) as error:
+                    _say(f"refused {peer[0]}: {error}")
+                    continue
+                server.close()
+                return _run(argv, lines)
+
+
+def accepted(lines: Lines) -> list[str]:
+    """The arguments of an authentic request.
+
+    Raises:
+        AgentError: it is not authentic, or asks for anything but a daemon.
+        OSError, ValueError: no request, or one that cannot be read.
+    """
+    nonce = secrets.token_hex(32)
+    _write(lines, nonce)
+    mark, body = _read(lines), _read(lines)
+    if not hmac.compare_digest(mark.encode(), _mark(nonce, body).encode()):
+        raise AgentError("the request is not signed with the group's key")
+    argv = json.loads(body)
+    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
+        raise AgentError("the request is no list of arguments")
+    if not argv or argv[0] not in DAEMONS:
+        raise AgentError(f"the request asks for {argv[:1]}, and only {DAEMONS} are started")
+    return argv
+
+
+def _run(argv: Sequence[str], lines: Lines) -> int:
+    _say(f"the leader is here: starting {argv[0]}")
+    # The daemon passes a signal on to its ranks, which would cut the leader's drain.
+    with subprocess.Popen(argv, start_new_session=True) as daemon:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        status = daemon.wait()
+    _say(f"{argv[0]} ended with {status}")
+    try:
+        _write(lines, str(status))
+    except OSError:
+        _say("the leader is gone")
+    return status if status >= 0 else 128 - status
+
+
+def call(patience: float, host: str, command: str) -> int:
+    """Let the worker called `host` run `command`, a daemon's; returns its exit status.
+
+    Raises:
+        AgentError: the command is not a daemon's, or the worker did not answer in time.
+    """
+    argv = daemon_argv(command)
+    address = worker(host, os.environ["LWS_LEADER_ADDRESS"])
+    with _connected(address, patience) as connection, connection.makefile("rwb") as lines:
+        nonce, body = _read(lines), json.dumps(argv)
+        _write(lines, _mark(nonce, body))
+        _write(lines, body)
+        # A server lives as long as it likes.
+        connection.settimeout(None)
+        return int(_read(lines))
+
+
+def daemon_argv(command: str) -> list[str]:
+    """The daemon's arguments out of a line meant for a shell, without what prepares its place.
+
+    Raises:
+        AgentError: no daemon of Open MPI is started by it.
+    """
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(lexer)
+    for at, word in enumerate(words):
+        if word.rpartition("/")[2] in DAEMONS:
+            own = itertools.takewhile(lambda word: set(word) - set("();"), words[at + 1 :])
+            return [word.rpartition("/")[2], *own]
+    raise AgentError(f"mpirun wants to start {words[:1]}, which is none of {DAEMONS}")
+
+
+def worker(host: str, leader: str) -> str:
+    """The address of `worker-<index>` beside a leader: `<leader's pod>-<index>.<its domain>`."""
+    index = host.rpartition("-")[2]
+    pod, dot, domain = leader.partition(".")
+    return f"{pod}-{index}{dot}{domain}"
+
+
+def _connected(address: str, patience: float) -> socket.socket:
+    """A connection to a worker that may still be on its way."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return socket.create_connection((address, PORT), timeout=PATIENCE)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise AgentError(f"{address} did not answer in {patience:g} s: {error}") from error
+        time.sleep(_POLL)
+
+
+def _mark(nonce: str, body: str) -> str:
+    key = KEY.read_bytes().strip()
+    return hmac.new(key, f"{nonce}\n{body}".encode(), hashlib.sha256).hexdigest()
+
+
+def _read(lines: Lines) -> str:
+    line = lines.readline(LIMIT)
+    if not line.endswith(b"\n"):
+        raise AgentError("the connection ended, or a line is too long")
+    return line[:-1].decode()
+
+
+def _write(lines: Lines, text: str) -> None:
+    lines.write(text.encode() + b"\n")
+    lines.flush()
+
+
+def _stop_idle(*_: Any) -> None:
+    """Told to stop before a leader came: there is nothing to wait for."""
+    sys.exit(0)
+
+
+def _say(words: str) -> None:
+    print(f"agent: {words}", file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command line; returns the exit status."""
+    try:
+        if argv[0] == "call":
+            return call(float(argv[1]), argv[2], " ".join(argv[3:]))
+        return serve(os.environ.get("SPECDEC_GROUP_ADDRESS", ""), PORT)
+    except (AgentError, OSError) as error:
+        _say(str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""Available for a service on several nodes: its LeaderWorkerSet, and what its pods say."""
+
+from specdec.api import names
+from specdec.api.conditions import Condition, Type
+from specdec.desired import group as desired
+from specdec.desired import serving as server
+from specdec.desired.pod import GPU, Volume
+from specdec.desired.serving import Revision
+from specdec.observed import Object, Observed
+from specdec.stages import progress
+from specdec.stages.progress import Words
+from specdec.stages.stage import POLL, Context, Outcome
+from specdec.triton import launch
+
+# The label by which the controller knows the pods of a LeaderWorkerSet.
+_SET = "leaderworkerset.sigs.k8s.io/name"
+
+
+def serving(context: Context, revision: Revision) -> Outcome:
+    """Want the groups; old ones serve until the new revision's are ready."""
+    condition = available(context, revision)
+    wanted = desired.objects(context.model, revision, context.facts.volume, _replicas(context))
+    quiet = condition.status == "True" or condition.reason in ("Suspended", "NotDeployed")
+    return Outcome(
+        (condition,),
+        context.facts,
+        proceed=True,
+        apply=_secret(context) + wanted,
+        retry_after=None if quiet else POLL,
+    )
+
+
+def held(context: Context, volume: Volume) -> tuple[Object, ...]:
+    """The live revision with other replicas: scaling and suspending do not wait for a build."""
+    live, revision, replicas = context.observed.group, live_revision(context.observed), None
+    if live is not None:
+        replicas = live["spec"].get("replicas")
+    if revision is None or replicas == _replicas(context):
+        return ()
+    return (desired.leader_worker_set(context.model, revision, volume, _replicas(context)),)
+
+
+def live_revision(observed: Observed) -> Revision | None:
+    """What the live LeaderWorkerSet is set to serve; None when there is none."""
+    live = observed.group
+    if live is None:
+        return None
+    repository = live["metadata"].get("annotations", {}).get(names.REPOSITORY, "")
+    template = live["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
+    containers = template["spec"]["containers"]
+    leader: Object = next((c for c in containers if c["name"] == server.CONTAINER), {"image": ""})
+    gpus = leader.get("resources", {}).get("limits", {}).get(GPU, 0)
+    return Revision(repository, leader["image"], int(gpus), launch.read(leader.get("command", [])))
+
+
+def available(context: Context, wanted: Revision | None) -> Condition:
+    """Judge the live groups; `wanted` is None while an earlier stage is not done yet."""
+    model, live = context.model, live_revision(context.observed)
+    name, replicas = names.group_name(model), model.spec.serving.replicas
+    if model.spec.suspend:
+        return _condition("Suspended", "no pods while spec.suspend is true")
+    if replicas == 0:
+        return _condition("NotDeployed", "spec.serving.replicas is 0: raise it to serve")
+    if live is None:
+        return _condition("Starting", f"{names.GROUP_KIND} {name} is created")
+    if wanted is not None and (live.repository, live.image) != (wanted.repository, wanted.image):
+        message = f"{names.GROUP_KIND} {name} moves to {wanted.repository[:16]}"
+        return _condition("Starting", message)
+    if _settled(context, live):
+        message = (
+            f"{replicas} of {replicas} groups of {len(live.launch.slots)} pods ready with "
+            f"repository {live.repository[:16]}"
+        )
+        return Condition(Type.AVAILABLE, "True", "PodsReady", message)
+    words = _trouble(context, live)
+    return _condition(words.reason, words.message + _still(context))
+
+
+def _secret(context: Context) -> tuple[Object, ...]:
+    """The group's key, where pods will want it or already miss it: it is never looked up."""
+    missed = any(
+        words is not None and words.reason == "SecretMissing"
+        for words in map(progress.blocked, _pods(context))
+    )
+    if context.observed.group is not None and not missed:
+        return ()
+    return (desired.secret(context.model),)
+
+
+def _settled(context: Context, live: Revision) -> bool:
+    """Every group is of the live revision and ready.
+
+    The controller does not say which generation its counts are of: pods of another revision give
+    a stale count away.
+    """
+    status = (context.observed.group or {}).get("status", {})
+    counts = [status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")]
+    pods = _pods(context)
+    right = all(_of_revision(pod, live) for pod in pods)
+    return counts == [context.model.spec.serving.replicas] * 3 and right
+
+
+def _trouble(context: Context, live: Revision) -> Words:
+    """The first thing that keeps a pod of the live revision from being ready."""
+    budget = context.model.spec.serving.probes.startup_budget_seconds
+    pods = [pod for pod in _pods(context) if _of_revision(pod, live)]
+    for pod in pods:
+        words = progress.blocked(pod) or progress.crashed(pod, budget)
+        if words:
+            return words
+    waiting = sorted(pod["metadata"]["name"] for pod in pods if not _ready(pod))
+    if waiting:
+        return Words("Starting", f"{', '.join(waiting)} of its group: not ready yet")
+    return Words("Starting", f"{names.GROUP_KIND} {names.group_name(context.model)} starts pods")
+
+
+def _pods(context: Context) -> list[Object]:
+    """The living pods of all groups, leaders and workers."""
+    name = names.group_name(context.model)
+    return [
+        pod
+        for pod in context.observed.pods
+        if pod["metadata"].get("labels", {}).get(_SET) == name
+        and not pod["metadata"].get("deletionTimestamp")
+    ]
+
+
+def _of_revision(pod: Object, revision: Revision) -> bool:
+    label = pod["metadata"].get("labels", {}).get(names.REPOSITORY)
+    return bool(label == revision.repository[:16])
+
+
+def _ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _still(context: Context) -> str:
+    ready = (context.observed.group or {}).get("status", {}).get("readyReplicas", 0)
+    replicas = context.model.spec.serving.replicas
+    return f"; {ready} of {replicas} groups answer meanwhile" if ready else "; no pod answers yet"
+
+
+def _replicas(context: Context) -> int:
+    return 0 if context.model.spec.suspend else context.model.spec.serving.replicas
+
+
+def _condition(reason: str, message: str) -> Condition:
+    return Condition(Type.AVAILABLE, "False", reason, message)

@@ -1,0 +1,182 @@
+"""A service on two nodes, with the real LeaderWorkerSet manager and the operator's own rights."""
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from cluster import ControlPlane, objects
+from cluster.state import Options
+from controlplane import lws
+from controlplane.operating import Lab, Object, Operator, until
+from controlplane.pipeline import FACTS, at_rest, built, claim, published
+from specdec.api import names
+
+pytestmark = pytest.mark.controlplane
+
+NAME = "big"
+GROUP = f"{NAME}-group"
+KIND = "leaderworkerset"
+PRODUCT = Options().gpu_product
+PODS = f"{names.MODEL}={NAME},{names.COMPONENT} in (server,worker)"
+
+
+@pytest.fixture(scope="module")
+def room(installed: ControlPlane) -> Iterator[ControlPlane]:
+    """Nodes for two groups."""
+    nodes = [objects.gpu_node(f"group-{number}", Options()) for number in range(2)]
+    installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(nodes))
+    yield installed
+    installed.kubectl("delete", "node", *(node["metadata"]["name"] for node in nodes))
+
+
+@pytest.fixture(scope="module")
+def manager(room: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with lws.manager(room, tmp_path_factory.mktemp("lws")):
+        yield
+
+
+@pytest.fixture
+def grouped(operator: Operator, room: ControlPlane, manager: None) -> Iterator[Lab]:
+    with Lab(room, operator) as lab:
+        yield lab
+
+
+def resource(nodes: int = 2, tensor: int = 8, pipeline: int = 2) -> Object:
+    """A target alone, over nodes of eight GPUs."""
+    return {
+        "apiVersion": "specdec.dev/v1alpha1",
+        "kind": "SpeculativeModel",
+        "metadata": {"name": NAME},
+        "spec": {
+            "runtime": {"backend": "TensorRT"},
+            "gpu": {"product": PRODUCT},
+            "target": {
+                "source": {"pvc": {"claimName": "source", "path": "target"}},
+                "parallelism": {"tensor": tensor, "pipeline": pipeline},
+            },
+            "speculation": {"method": "None"},
+            "storage": {"size": "1Gi", "accessMode": "ReadWriteMany"},
+            "serving": {"nodesPerReplica": nodes, "drain": {"timeoutSeconds": 5}},
+        },
+    }
+
+
+def serve(lab: Lab) -> Object:
+    """A resource from nothing to Ready; returns it."""
+    lab.apply(claim("source"), resource())
+    fetched(lab)
+    lab.wait(NAME, "EnginesReady", "False", "Building")
+    built(lab, lab.job("engine"))
+    published(lab)
+    lab.wait(NAME)
+    body = lab.get("specm", NAME)
+    assert body is not None
+    return body
+
+
+def fetched(lab: Lab) -> None:
+    facts = {**FACTS, "heads": 16, "kvHeads": 16}
+    target = {"digest": names.digest("t"), "revision": "", "bytes": 1000, "facts": facts}
+    result = {"models": {"target": target}, "compatible": True, "findings": [], "engines": []}
+    lab.finish(lab.job("fetch"), result)
+
+
+def pods(lab: Lab) -> dict[str, Object]:
+    """The living pods of all groups by name."""
+    found = lab.all("pods", PODS)
+    return {p["metadata"]["name"]: p for p in found if "deletionTimestamp" not in p["metadata"]}
+
+
+def test_without_the_controller_the_condition_says_what_to_install(
+    operator: Operator, room: ControlPlane
+) -> None:
+    with Lab(room, operator) as lab:
+        lab.apply(claim("source"), resource())
+        fetched(lab)
+        lab.wait(NAME, "EnginesReady", "False", "Building")
+        built(lab, lab.job("engine"))
+        published(lab)
+        missing = lab.wait(NAME, "Available", "False", "LeaderWorkerSetMissing")
+        assert "install the LeaderWorkerSet controller" in missing["message"]
+
+
+def test_a_group_serves_scales_rests_and_is_freed(grouped: Lab) -> None:
+    lab = grouped
+    body = serve(lab)
+    assert "1 of 1 groups of 2 pods" in lab.condition(NAME, "Available")["message"]
+    assert body["status"]["plan"]["nodesPerReplica"] == 2
+    assert lab.get("deployment", NAME) is None
+    members = pods(lab)
+    assert sorted(members) == [f"{GROUP}-0", f"{GROUP}-0-1"]
+    nodes = {pod["spec"]["nodeName"] for pod in members.values()}
+    assert len(nodes) == 2, "both pods of a group on one node"
+    for pod in members.values():
+        (container,) = pod["spec"]["containers"]
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"
+        variables = {e["name"]: e.get("value") for e in container["env"]}
+        assert variables["LWS_LEADER_ADDRESS"] == f"{GROUP}-0.{GROUP}.{lab.namespace}"
+        assert ("readinessProbe" in container) == pod["metadata"]["name"].endswith("-group-0")
+    service = lab.get("service", NAME)
+    assert service is not None
+    chosen = lab.all("pods", ",".join(f"{k}={v}" for k, v in service["spec"]["selector"].items()))
+    assert [pod["metadata"]["name"] for pod in chosen] == [f"{GROUP}-0"]
+
+    # Drawn once, and neither status nor log ever shows it.
+    secret = lab.get("secret", GROUP)
+    assert secret is not None
+    reconciles, writes = at_rest(lab)
+    lab.kubectl("annotate", "specm", NAME, "test/touched=1")
+    until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")
+    assert at_rest(lab)[1] == writes, f"an unchanged group was written: {lab.operator.words()}"
+
+    lab.kubectl("scale", "specm", NAME, "--replicas=2")
+    until(lambda: "2 of 2" in lab.condition(NAME, "Available")["message"], lambda: lab.story(NAME))
+    assert len(pods(lab)) == 4
+
+    lab.patch("specm", NAME, {"spec": {"suspend": True}})
+    lab.wait(NAME, "Ready", "False", "Suspended")
+    until(lambda: not pods(lab), lambda: f"no pod: {list(pods(lab))}")
+    assert lab.get(KIND, GROUP) is not None
+
+    lab.kubectl("delete", "specm", NAME, "--wait=true")
+    kinds = f"{KIND},configmap,secret,service,statefulset"
+
+    def left() -> list[Object]:
+        found = lab.all(kinds)
+        return [o for o in found if o["metadata"]["name"].startswith(NAME)]
+
+    until(lambda: not left(), lambda: f"nothing left of {left()}", seconds=30)
+
+
+def test_a_new_repository_replaces_the_group(grouped: Lab) -> None:
+    lab = grouped
+    before = serve(lab)
+    publish = lab.job("publish")
+    lab.patch("specm", NAME, {"spec": {"serving": {"streaming": False}}})
+    published(lab, (publish,))
+
+    def moved() -> bool:
+        body = lab.get("specm", NAME) or {}
+        revision = body["status"]["serving"]["revision"]
+        return bool(revision != before["status"]["serving"]["revision"])
+
+    until(moved, lambda: lab.story(NAME), seconds=120)
+    new = (lab.get("specm", NAME) or {})["status"]["serving"]["revision"]
+    assert {p["metadata"]["labels"][names.REPOSITORY] for p in pods(lab).values()} == {new[:16]}
+
+
+def test_a_service_moves_from_two_nodes_to_one(grouped: Lab) -> None:
+    lab = grouped
+    serve(lab)
+    engine, publish = lab.job("engine"), lab.job("publish")
+    lab.apply(resource(1, 8, 1))
+    waiting = lab.wait(NAME, "Ready", "False", "Building")
+    assert "previous revision still serves" in waiting["message"]
+    assert lab.get(KIND, GROUP) is not None
+    built(lab, lab.job("engine", (engine,)))
+    published(lab, (publish,))
+    until(lambda: lab.gone(KIND, GROUP), lambda: lab.story(NAME), seconds=90)
+    lab.wait(NAME)
+    assert lab.get("deployment", NAME) is not None
+    until(lambda: lab.gone("configmap", GROUP), lambda: lab.story(NAME))

@@ -1,0 +1,215 @@
+"""Names and archives that want to leave the directory; registries with their own habits."""
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.jobs import archive, registry, result
+from specdec.jobs.kind import Kind
+from specdec.jobs.registry import Reference
+from specdec.jobs.result import JobError
+from unit.jobs.checkpoints import run, visible
+from unit.jobs.fake_servers import Catalogue, Registry, Store, serving
+from unit.jobs.test_sources import FILES
+
+Told = Callable[[], dict[str, Any]]
+NAMES = [
+    "../evil.json",
+    "/evil.json",
+    "a/../../evil.json",
+    "..",
+    "evil\n.json",
+    "e\u202evil.json",
+    "x" * 300 + ".json",
+    ".evil.json",
+]
+TAR = "application/vnd.oci.image.layer.v1.tar"
+
+
+def everything_under(folder: Path) -> set[str]:
+    return {p.name for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def acme() -> Iterator[Registry]:
+    with serving(Registry({})) as running:
+        yield running
+
+
+def source(acme: Registry, name: str = ":v1") -> dict[str, Any]:
+    return {"oci": {"reference": f"{acme.host}/acme/model{name}"}}
+
+
+def packed(*members: tuple[str, bytes | str], mode: str = "w:gz", kind: bytes = b"") -> bytes:
+    """A tar; a text is a link's target, of the type `kind`."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive_file:  # type: ignore[call-overload]
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                member.type, member.linkname = kind or tarfile.SYMTYPE, content
+                archive_file.addfile(member)
+            else:
+                member.size = len(content)
+                archive_file.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_lead_elsewhere_are_no_files_of_ours(name: str) -> None:
+    assert not any(kind.wants(name) for kind in Kind)
+    assert Kind.CHECKPOINT.wants("a b'\"$(x)`.json")
+
+
+def test_hostile_titles_paths_and_members_write_nothing(
+    acme: Registry, tmp_path: Path, told: Told
+) -> None:
+    for name, data in FILES.items():
+        acme.title(name, data)
+    for name in NAMES:
+        acme.title(name, b"evil")
+    # A leading slash is the top of an archive or a model, not a way out.
+    relative = [name for name in NAMES if not name.startswith("/")]
+    members = [(name, b"evil") for name in relative]
+    acme.add(packed(*members), mediaType=f"{TAR}+gzip")
+    catalogue = Catalogue({**FILES, **dict.fromkeys(relative, b"evil")})
+    with serving(catalogue):
+        ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": catalogue.url}}
+        for number, one in enumerate((source(acme), ngc)):
+            volume = tmp_path / str(number) / "models"
+            volume.mkdir(parents=True)
+            assert run({"target": one}, volume, tmp_path) == 0
+            digest = told()["models"]["target"]["digest"]
+            assert everything_under(volume / "checkpoints" / digest) == set(FILES)
+            assert not list(tmp_path.rglob("*evil*"))
+
+
+def test_a_bucket_with_hostile_keys_writes_nothing_outside(volume: Path, told: Told) -> None:
+    files = {f"bucket/a/{n}": d for n, d in FILES.items()}
+    with serving(Store({**files, "bucket/a/../../evil.json": b"evil"})) as store:
+        s3 = {"s3": {"uri": "s3://bucket/a", "endpoint": store.url}}
+        assert run({"target": s3}, volume, volume) in (0, result.PERMANENT, result.TRANSIENT)
+    assert not list(volume.parent.rglob("*evil*"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "media", "prefix"),
+    [("w", TAR, ""), ("w:gz", f"{TAR}+gzip", "models/"), ("w:gz", f"{TAR}+gzip", "./models/")],
+)
+def test_layers_of_an_image(
+    mode: str, media: str, prefix: str, acme: Registry, volume: Path, told: Told
+) -> None:
+    beside = [("etc/config.json", b"no"), ("usr/lib/x.json", b"no")]
+    names = sorted(FILES)
+    acme.add(packed((f"{prefix}{names[0]}", FILES[names[0]]), *beside, mode=mode), mediaType=media)
+    rest = [(f"{prefix}{name}", FILES[name]) for name in names[1:]]
+    acme.add(packed(*rest, mode=mode), mediaType=media)
+    assert run({"target": source(acme)}, volume, volume) == 0
+    digest = told()["models"]["target"]["digest"]
+    folder = volume / "checkpoints" / digest
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_are_refused_by_name(
+    kind: bytes, acme: Registry, volume: Path, told: Told
+) -> None:
+    acme.add(packed(("models/config.json", "/etc/passwd"), kind=kind), mediaType=f"{TAR}+gzip")
+    assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "SourceNotFound"
+    assert "config.json" in error["message"]
+    assert "link" in error["message"]
+    assert visible(volume) == []
+
+
+def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
+    """A part of an earlier, hostile layer cannot redirect a later one."""
+    layer = tmp_path / "layer"
+    layer.write_bytes(packed(("config.json", b"{}"), ("dir", "/tmp"), ("dir/x.json", b"evil")))
+    out = tmp_path / "out"
+    out.mkdir()
+    archive.unpack(layer, out, Kind.CHECKPOINT, "here")
+    assert [p.name for p in out.iterdir()] == ["config.json"]
+
+
+def test_what_is_no_archive_is_corrupt(acme: Registry, volume: Path, told: Told) -> None:
+    acme.add(b"\x28\xb5\x2f\xfd zstd", mediaType=f"{TAR}+zstd")
+    assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
+    assert "pack it as tar or tar+gzip" in told()["error"]["message"]
+
+
+def test_a_blob_that_is_not_its_digest_is_not_taken(
+    acme: Registry, volume: Path, told: Told
+) -> None:
+    for name, data in FILES.items():
+        acme.title(name, data)
+    digest = acme.layers[0]["digest"]
+    acme.files[digest] = bytes(len(acme.files[digest]))
+    assert run({"target": source(acme)}, volume, volume) == result.TRANSIENT
+    error = told()["error"]
+    assert error["reason"] == "CheckpointCorrupt"
+    assert "not what its digest says" in error["message"]
+
+
+def test_tokens_that_run_out_are_renewed(acme: Registry, volume: Path, told: Told) -> None:
+    acme.lifetime = 2
+    acme.index = True
+    for name, data in FILES.items():
+        acme.title(name, data)
+    assert run({"target": source(acme)}, volume, volume) == 0
+    assert acme.tokens > 1
+    assert told()["models"]["target"]["revision"].startswith("sha256:")
+
+
+def test_a_registry_that_wants_the_password_itself(
+    acme: Registry, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme.basic, acme.password = True, "pa55"
+    for name, data in FILES.items():
+        acme.title(name, data)
+    auth = "bWU6cGE1NQ=="
+    config = json.dumps({"auths": {f"https://{acme.host}/v1/": {"auth": auth}}})
+    monkeypatch.setenv("OCI_CONFIG_TARGET", config)
+    assert run({"target": source(acme)}, volume, volume) == 0
+
+
+@pytest.mark.parametrize("config", ["not json: pa55", '{"auths": 3}', '{"auths": {"r.io": {}}}'])
+def test_a_bad_login_is_never_quoted(config: str) -> None:
+    with pytest.raises(JobError, match="docker-registry") as caught:
+        registry.login(config, "r.io", "the Secret")
+    assert "pa55" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+REFERENCES = [
+    ("library/x", "docker.io", "library/x", "latest"),
+    ("x:1", "docker.io", "library/x", "1"),
+    ("ghcr.io/a/b:v1", "ghcr.io", "a/b", "v1"),
+    ("r:5000/a@sha256:" + "0" * 64, "r:5000", "a", "sha256:" + "0" * 64),
+]
+
+
+@pytest.mark.parametrize(("text", "host", "repository", "name"), REFERENCES)
+def test_references(text: str, host: str, repository: str, name: str) -> None:
+    assert Reference.parse(text, "target") == Reference(host, repository, name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "r.io/../a:1", "r.io/a:1\n", "r.io/A:1", "r.io/a@sha256:0", "u:p@r.io/a", "r.io/a?x"],
+)
+def test_what_is_no_reference(text: str) -> None:
+    with pytest.raises(JobError, match=r"oci\.reference"):
+        Reference.parse(text, "target")
+
+
+def test_only_the_loopback_is_spoken_to_without_tls() -> None:
+    assert Reference.parse("127.0.0.1:5000/a:1", "t").base == "http://127.0.0.1:5000/v2/a"
+    assert Reference.parse("127.0.0.1.evil.example/a:1", "t").base.startswith("https://")
+    assert Reference.parse("x:1", "t").base == "https://registry-1.docker.io/v2/library/x"

@@ -1,0 +1,277 @@
+"""The facts of heads and prebuilt engines, and the finer ones of whole checkpoints."""
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from specdec.jobs import result
+from specdec.jobs.inspection import inspect
+from specdec.jobs.kind import Kind
+from specdec.jobs.result import JobError
+from unit.jobs.checkpoints import claim, config, run, tokenizer, write
+
+Told = Callable[[], dict[str, Any]]
+
+
+def shaped(**shapes: list[int]) -> bytes:
+    """A safetensors file of float16 tensors by name."""
+    header, start = {}, 0
+    for name, shape in shapes.items():
+        size = 2
+        for length in shape:
+            size *= length
+        header[name] = {
+            "dtype": "F16",
+            "shape": shape,
+            "data_offsets": [start, start + size],
+        }
+        start += size
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(start)
+
+
+def medusa(count: int, layers: int = 1) -> bytes:
+    found = {f"{i}.{j}.linear.weight": [8, 8] for i in range(count) for j in range(layers)}
+    return shaped(**found, **{f"{i}.{layers}.weight": [4, 8] for i in range(count)})
+
+
+class Bomb:
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("exploded"),))
+
+
+def pickled(*names: str) -> bytes:
+    """What torch.save writes, as far as its table of contents goes, with a trap in it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as packed:
+        packed.writestr("x/data.pkl", pickle.dumps({**dict.fromkeys(names, 1), "bomb": Bomb()}))
+    return out.getvalue()
+
+
+def put(folder: Path, **files: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, value in files.items():
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        (folder / name).write_bytes(data)
+    return folder
+
+
+MEDUSA = {"medusa_num_heads": 2, "medusa_num_layers": 1}
+EAGLE = config(num_hidden_layers=1)
+REDRAFTER = {"num_draft_layers": 2, "hidden_size": 8, "vocab_size": 4, "rnn": True}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {"config.json": MEDUSA, "medusa_lm_head.safetensors": medusa(5)},
+            {"method": "Medusa", "numHeads": 5, "layers": 1, "hiddenSize": 8, "vocabSize": 4},
+        ),
+        (
+            {
+                "config.json": MEDUSA,
+                "medusa_lm_head.pt": pickled(
+                    *(f"{i}.{j}.linear.weight" for i in range(3) for j in range(2))
+                ),
+            },
+            {"method": "Medusa", "numHeads": 3, "layers": 2},
+        ),
+        (
+            {"config.json": EAGLE, "pytorch_model.bin": pickled("fc.weight")},
+            {"method": "Eagle", "layers": 1, "hiddenSize": 8, "vocabSize": 4},
+        ),
+        (
+            {
+                "config.json": {**EAGLE, "draft_vocab_size": 2},
+                "model.safetensors": shaped(d2t=[2]),
+            },
+            {"method": "Eagle3"},
+        ),
+        (
+            {"config.json": REDRAFTER, "model.safetensors": shaped(w=[4, 8])},
+            {"method": "ReDrafter", "layers": 2, "hiddenSize": 8, "parameters": 32},
+        ),
+    ],
+)
+def test_heads(files: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
+    found = inspect(put(tmp_path / "h", **files), Kind.HEADS)
+    assert {key: found.get(key) for key in expected} == expected
+    assert not Path("exploded").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"config.json": EAGLE}, "no .safetensors, .bin or .pt"),
+        ({"config.json": EAGLE, "x.bin": b"nonsense"}, "x.bin is no weight file"),
+        ({"config.json": EAGLE, "x.pt": b""}, "x.pt is no weight file"),
+        ({"model.safetensors": shaped(w=[1])}, "no config.json"),
+        ({"config.json": EAGLE, "m.safetensors": shaped(w=[4])[:-1]}, "speaks of"),
+    ],
+)
+def test_damaged_heads(files: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=words):
+        inspect(put(tmp_path / "h", **files), Kind.HEADS)
+
+
+def engine(ranks: int = 2, **build: Any) -> dict[str, Any]:
+    mapping = {"world_size": ranks, "tp_size": ranks, "pp_size": 1}
+    return {
+        "version": "0.18.0",
+        "pretrained_config": {
+            "architecture": "LlamaForCausalLM",
+            "dtype": "float16",
+            "vocab_size": 4,
+            "mapping": mapping,
+            "quantization": {"quant_algo": "FP8"},
+        },
+        "build_config": {"max_seq_len": 128, "max_draft_len": 8, **build},
+    }
+
+
+def test_a_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path, told: Told) -> None:
+    sources = tmp_path / "sources"
+    write(sources / "target" / "model")
+    files = {f"rank{r}.engine": b"engine" for r in range(2)}
+    put(sources / "target-engine" / "e", **{"config.json": engine()}, **files, other=b"no")
+    plan = {"target": claim(), "target-engine": claim("e")}
+
+    assert run(plan, volume, sources) == 0
+
+    found = told()["models"]["target-engine"]
+    assert found["facts"]["tensorParallel"] == 2
+    assert found["facts"]["maxDraftLen"] == 8
+    assert found["facts"]["quantization"] == "FP8"
+    folder = volume / "checkpoints" / found["digest"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "config.json",
+        "rank0.engine",
+        "rank1.engine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"config.json": engine(), "rank0.engine": b"x"}, "2 ranks and it has 1 files"),
+        ({"config.json": engine(1), "rank1.engine": b"x"}, "1 ranks and it has 1 files"),
+        ({"config.json": config(), "rank0.engine": b"x"}, "the directory that trtllm-build wrote"),
+    ],
+)
+def test_an_engine_that_is_not_whole(
+    files: dict[str, Any], words: str, volume: Path, tmp_path: Path, told: Told
+) -> None:
+    put(tmp_path / "target-engine" / "e", **files)
+    assert run({"target-engine": claim("e")}, volume, tmp_path) == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "CheckpointCorrupt"
+    assert words in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "fact", "value"),
+    [
+        ({}, "headDim", 4),
+        ({"head_dim": 16}, "headDim", 16),
+        ({"intermediate_size": 32}, "intermediateSize", 32),
+        ({}, "intermediateSize", None),
+        ({"tie_word_embeddings": True}, "tieEmbeddings", True),
+        ({}, "parameters", 512),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, "maxPosition", 256),
+        (
+            {
+                "rope_scaling": {
+                    "rope_type": "yarn",
+                    "factor": 4,
+                    "original_max_position_embeddings": 64,
+                }
+            },
+            "maxPosition",
+            256,
+        ),
+        (
+            {
+                "rope_scaling": {
+                    "rope_type": "llama3",
+                    "factor": 8,
+                    "original_max_position_embeddings": 4,
+                }
+            },
+            "maxPosition",
+            64,
+        ),
+        ({"rope_scaling": {"type": "linear", "factor": 1e300}}, "maxPosition", 64),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quantization", "fp8"),
+        ({"pad_token_id": 1}, "pad", 1),
+    ],
+)
+def test_facts_of_a_checkpoint(
+    changed: dict[str, Any], fact: str, value: object, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "m", **{"config.json": config(**changed)})
+    assert inspect(folder).get(fact) == value
+
+
+def test_a_chat_template_is_the_same_in_each_of_its_places(tmp_path: Path) -> None:
+    text = "{% for m in messages %}\n {{ m }} {% endfor %}"
+    named = [{"name": "tool", "template": "x"}, {"name": "default", "template": text}]
+    places: list[dict[str, Any]] = [
+        {"tokenizer_config.json": {"chat_template": text}},
+        {"tokenizer_config.json": {"chat_template": named}},
+        {"chat_template.jinja": text.replace("\n", "").encode()},
+        {"chat_template.json": {"chat_template": text}},
+    ]
+    hashes = {
+        inspect(write(tmp_path / str(n), **files))["chatTemplate"]
+        for n, files in enumerate(places)
+    }
+    assert len(hashes) == 1
+    assert "chatTemplate" not in inspect(write(tmp_path / "none"))
+
+
+def test_a_sentencepiece_model_is_compared_where_it_is_common(tmp_path: Path) -> None:
+    both = inspect(write(tmp_path / "both", **{"tokenizer.model": b"piece"}))
+    alone = inspect(
+        write(tmp_path / "alone", **{"tokenizer.model": b"piece", "tokenizer.json": None})
+    )
+    assert both["sentencePiece"] == alone["sentencePiece"] == alone["tokenizer"]
+    assert both["tokenizerFile"] == "tokenizer.json"
+
+
+def test_the_order_of_added_tokens_does_not_count(tmp_path: Path) -> None:
+    added = [{"id": i, "content": f"<{i}>", "special": True} for i in (0, 10, 2)]
+    hashes = {
+        inspect(write(tmp_path / str(n), **{"tokenizer.json": tokenizer(added_tokens=tokens)}))[
+            "tokenizer"
+        ]
+        for n, tokens in enumerate((added, added[::-1]))
+    }
+    assert len(hashes) == 1
+
+
+def test_all_roles_fit_a_termination_message(volume: Path, tmp_path: Path, told: Told) -> None:
+    for role in ("target", "draft"):
+        write(tmp_path / role / "model", **{"tokenizer.model": role.encode()})
+        put(
+            tmp_path / f"{role}-engine" / "model",
+            **{"config.json": engine(1), "rank0.engine": role.encode()},
+        )
+    files = {"config.json": MEDUSA, "medusa_lm_head.safetensors": medusa(5)}
+    put(tmp_path / "heads" / "model", **files)
+    for number in range(90):
+        (volume / "engines" / f"{number:064x}").mkdir(parents=True)
+        (volume / "engines" / f"{number:064x}" / "manifest.json").touch()
+    roles = ("target", "draft", "heads", "target-engine", "draft-engine")
+    assert run({role: claim() for role in roles}, volume, tmp_path) == 0
+    answer = told()
+    assert set(answer["models"]) == set(roles)
+    assert len(answer["engines"]) >= 25

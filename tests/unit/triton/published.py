@@ -1,0 +1,154 @@
+"""The published repository layouts, as test data, and what a `config.pbtxt` says against them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from tritonclient.grpc import model_config_pb2
+
+TABLES = Path(__file__).with_name("contract")
+VERSIONS = tuple(sorted(path.stem for path in TABLES.glob("*.txt")))
+ENGINES = ("tensorrt_llm", "tensorrt_llm_draft")
+STEPS = ("preprocessing", "tensorrt_llm", "postprocessing")
+# Parameters that our own BLS takes beside those of the layout.
+OURS = {
+    "tensorrt_llm_bls": {
+        "num_draft_tokens",
+        "max_draft_tokens",
+        "max_seq_len",
+        "draft_length_policy",
+        "min_draft_length",
+        "max_draft_length",
+        "use_draft_logits",
+        "max_in_flight",
+        "tokenizer_dir",
+        "skip_special_tokens",
+        "add_special_tokens",
+    }
+}
+Table = dict[str, list[list[str]]]
+
+
+def parse(text: str) -> Any:
+    """A `config.pbtxt` as Triton reads it."""
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+@cache
+def table(version: str) -> Table:
+    """Lines of a release's table by section, split into words."""
+    found: Table = {}
+    for line in (TABLES / f"{version}.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            lines = found.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            lines.append(line.split())
+    return found
+
+
+def differences(config: Any, version: str, logits: str = "FP32") -> list[str]:
+    """Sentences about every field of a configuration that the layout has otherwise.
+
+    Args:
+        config: a parsed ModelConfig.
+        version: a release of VERSIONS.
+        logits: data type of the engine's logits, without its prefix.
+    """
+    # The draft's model is a copy of the target's under another name.
+    model = "tensorrt_llm" if config.name in ENGINES else config.name
+    published = table(version)
+    found = [*_tensors(config, published, model, logits), *_head(config, published, model)]
+    if model == "ensemble":
+        found += _steps(config, published)
+    else:
+        found += _parameters(config, published[f"{model} key"], OURS.get(model, set()))
+    return [f"{config.name} of {version}: {one}" for one in found]
+
+
+def _tensors(config: Any, published: Table, model: str, logits: str) -> Iterator[str]:
+    for side, tensors in (("in", config.input), ("out", config.output)):
+        expected = Counter(
+            f"{name} {kind.replace('LOGITS', logits)} {dims} {flags}"
+            for kind, dims, flags, *names in published[f"{model} {side}"]
+            for name in names
+        )
+        declared = Counter(_tensor(one) for one in tensors)
+        yield from (f"{side} lacks {one}" for one in (expected - declared).elements())
+        yield from (f"{side} has {one}" for one in (declared - expected).elements())
+
+
+def _tensor(tensor: Any) -> str:
+    kind = model_config_pb2.DataType.Name(tensor.data_type).removeprefix("TYPE_")
+    dims = ",".join(str(size) for size in tensor.dims)
+    flags = "o" * bool(getattr(tensor, "optional", False))
+    if tensor.HasField("reshape"):
+        flags += "r" if not tensor.reshape.shape else f"reshape{list(tensor.reshape.shape)}"
+    flags += "g" * bool(getattr(tensor, "allow_ragged_batch", False))
+    return f"{tensor.name} {kind} [{dims}] {flags or '-'}"
+
+
+def _head(config: Any, published: Table, model: str) -> Iterator[str]:
+    ((_, *expected),) = published[f"{model} head"]
+    kinds = {model_config_pb2.ModelInstanceGroup.Kind.Name(g.kind) for g in config.instance_group}
+    told = [
+        config.platform or config.backend,
+        _batching(config),
+        "decoupled" if config.HasField("model_transaction_policy") else "none",
+        "+".join(kinds) or "none",
+    ]
+    if told != expected:
+        yield f"head is {' '.join(told)}, not {' '.join(expected)}"
+    if config.max_batch_size < 1:
+        yield f"max_batch_size is {config.max_batch_size}"
+    if model in ENGINES and [group.count for group in config.instance_group] != [1]:
+        yield "has not exactly one instance"
+    known = {field.name for field, _ in config.ListFields()} - _KNOWN
+    yield from (f"sets {name}" for name in sorted(known))
+
+
+_KNOWN = {"name", "platform", "backend", "max_batch_size", "input", "output", "parameters"}
+_KNOWN |= {"instance_group", "dynamic_batching", "model_transaction_policy"}
+_KNOWN |= {"ensemble_scheduling"}
+
+
+def _batching(config: Any) -> str:
+    if not config.HasField("dynamic_batching"):
+        return "none"
+    batching = config.dynamic_batching
+    if not batching.ListFields():
+        return "default"
+    whole = list(batching.preferred_batch_size) == [config.max_batch_size]
+    delay = batching.max_queue_delay_microseconds
+    return "queue" if whole and batching.HasField("default_queue_policy") and not delay else "odd"
+
+
+def _parameters(config: Any, lines: list[list[str]], ours: set[str]) -> Iterator[str]:
+    told = {key: value.string_value for key, value in config.parameters.items()}
+    keys = {key for kind, *names in lines if kind == "key" for key in names} | ours
+    allowed = keys | {key for kind, *names in lines if kind == "may" for key in names}
+    yield from (f"lacks parameter {key}" for key in sorted(keys - told.keys()))
+    yield from (f"has parameter {key}" for key in sorted(told.keys() - allowed))
+    for kind, *words in lines:
+        if kind == "required":
+            yield from (f"parameter {key} is empty" for key in words if not told.get(key))
+        elif kind == "value" and (value := told.get(words[0])) and value not in words[1:]:
+            yield f"parameter {words[0]} is {value!r}"
+
+
+def _steps(config: Any, published: Table) -> Iterator[str]:
+    steps = config.ensemble_scheduling.step
+    if (names := tuple(step.model_name for step in steps)) != STEPS:
+        yield f"its steps are {names}"
+    for step in steps:
+        if step.model_version != -1:
+            yield f"step {step.model_name} asks for version {step.model_version}"
+        lines = published.get(f"{step.model_name} map", [])
+        for arrow, told in (("<-", step.input_map), ("->", step.output_map)):
+            expected = {inner: outer for _, inner, way, outer in lines if way == arrow}
+            pairs = set(told.items()) ^ set(expected.items())
+            yield from (f"step {step.model_name}: {a} {arrow} {b}" for a, b in sorted(pairs))

@@ -1,0 +1,253 @@
+"""The agent that starts a worker's share of an MPI job: who may start what, and a real mpirun."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from specdec.triton import launch
+from specdec.triton.ranks import Launch, Mode
+
+AGENT = Path(launch.__file__).parents[1] / "payload" / "serving" / "agent.py"
+LEADER = "big-group-0.big-group.models"
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("specdec_agent", AGENT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (tmp_path / "key").write_text("the key of the group\n")
+    monkeypatch.setattr(module, "KEY", tmp_path / "key")
+    return module
+
+
+@contextlib.contextmanager
+def lines(agent: ModuleType) -> Iterator[tuple[socket.socket, list[object]]]:
+    """A caller's end, and what the worker made of the request."""
+    worker, caller = socket.socketpair()
+    heard: list[object] = []
+
+    def hear() -> None:
+        with worker, worker.makefile("rwb") as stream:
+            try:
+                heard.append(agent.accepted(stream))
+            except (agent.AgentError, OSError, ValueError) as error:
+                heard.append(error)
+
+    thread = threading.Thread(target=hear)
+    thread.start()
+    try:
+        yield caller, heard
+    finally:
+        caller.close()
+        thread.join(10)
+
+
+def ask(agent: ModuleType, body: str, mark: str | None = None) -> object:
+    with lines(agent) as (caller, heard), caller.makefile("rwb") as stream:
+        nonce = stream.readline().decode().strip()
+        signed = agent._mark(nonce, body) if mark is None else mark
+        stream.write(f"{signed}\n{body}\n".encode())
+        stream.flush()
+    return heard[0]
+
+
+def test_a_signed_daemon_is_started_as_it_is(agent: ModuleType) -> None:
+    body = '["orted", "-mca", "ess", "env; rm -rf /"]'
+    assert ask(agent, body) == ["orted", "-mca", "ess", "env; rm -rf /"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '["sh", "-c", "id"]',
+        '["/tmp/orted"]',
+        "[]",
+        '"orted"',
+        '["orted", 1]',
+        '{"orted": 1}',
+        "nonsense",
+        "x" * 100_000,
+    ],
+)
+def test_nothing_but_a_daemon_is_started(agent: ModuleType, body: str) -> None:
+    assert isinstance(ask(agent, body), Exception)
+
+
+@pytest.mark.parametrize("mark", ["", "0" * 64, "Ω"])
+def test_an_unsigned_request_is_refused(agent: ModuleType, mark: str) -> None:
+    assert isinstance(ask(agent, '["orted"]', mark), agent.AgentError)
+
+
+def test_a_request_heard_before_is_refused_under_another_nonce(agent: ModuleType) -> None:
+    assert isinstance(ask(agent, '["orted"]', agent._mark("0" * 64, '["orted"]')), Exception)
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        (' orted -mca ess "env" -mca uri "1.0;tcp://10.0.0.1:5"', ["orted", "-mca", "ess", "env"]),
+        ("PATH=/opt/x/bin:$PATH ; export PATH ; /opt/x/bin/orted -x", ["orted", "-x"]),
+        ("test ! -r ./.profile || . ./.profile; ( prted --a b )", ["prted", "--a", "b"]),
+    ],
+)
+def test_a_shell_line_of_mpirun_becomes_arguments(
+    agent: ModuleType, command: str, argv: list[str]
+) -> None:
+    assert agent.daemon_argv(command)[: len(argv)] == argv
+    assert ")" not in agent.daemon_argv(command)
+
+
+def test_a_line_without_a_daemon_is_refused(agent: ModuleType) -> None:
+    with pytest.raises(agent.AgentError, match="none of"):
+        agent.daemon_argv("rm -rf /")
+
+
+def test_a_worker_is_addressed_beside_its_leader(agent: ModuleType) -> None:
+    assert agent.worker("worker-2", LEADER) == "big-group-0-2.big-group.models"
+
+
+# A stand-in for tritonserver: rank 0 takes its time to finish, the others leave when it is gone.
+_SERVER = """\
+import os, pathlib, signal, time
+rank, here = os.environ["OMPI_COMM_WORLD_RANK"], pathlib.Path(os.environ["LAB"])
+(here / f"rank-{rank}").write_text(f"{os.environ['POD']} {os.getpid()}")
+
+def drain(*_):
+    time.sleep(1)
+    (here / "drained").touch()
+    os._exit(0)
+
+if rank == "0":
+    signal.signal(signal.SIGTERM, drain)
+while rank == "0" or not (here / "drained").exists():
+    time.sleep(0.05)
+"""
+# Stands in for the cluster's DNS.
+_DNS = """\
+import socket
+_real = socket.getaddrinfo
+_table = {"big-group-0-1.big-group.models": "127.0.0.2",
+          "big-group-0-2.big-group.models": "127.0.0.3"}
+socket.getaddrinfo = lambda host, *a, **k: _real(_table.get(host, host), *a, **k)
+"""
+
+
+class Group:
+    """A leader and two workers on loopback addresses, with Open MPI's own mpirun."""
+
+    def __init__(self, lab: Path) -> None:
+        self.lab = lab
+        for folder in ("bin", "dns", "0", "1", "2"):
+            (lab / folder).mkdir()
+        server, key = lab / "bin" / "tritonserver", lab / "key"
+        key.write_text("the key of the group")
+        (lab / "server.py").write_text(_SERVER)
+        (lab / "dns" / "sitecustomize.py").write_text(_DNS)
+        script = f'#!/bin/bash\nexec -a tritonserver {sys.executable} {lab}/server.py "$@"\n'
+        server.write_text(script)
+        server.chmod(0o755)
+        self.environment = {
+            **os.environ,
+            "PATH": f"{lab / 'bin'}:{os.environ['PATH']}",
+            "LAB": str(lab),
+            "SPECDEC_GROUP_KEY": str(key),
+        }
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def worker(self, index: int) -> None:
+        own = {"SPECDEC_GROUP_ADDRESS": f"127.0.0.{index + 1}"}
+        argv = [sys.executable, str(AGENT), "serve"]
+        self.workers.append(self._start(argv, index, own))
+
+    def leader(self) -> "subprocess.Popen[bytes]":
+        shell = launch.remote_shell([sys.executable, str(AGENT), "call", "30"])
+        own = {"LWS_LEADER_ADDRESS": LEADER, "PYTHONPATH": str(self.lab / "dns"), **shell}
+        return self._start(launch.command(Launch(Mode.LEADER, 4, (2, 1, 1)), "/r"), 0, own)
+
+    def _start(self, argv: list[str], pod: int, own: dict[str, str]) -> "subprocess.Popen[bytes]":
+        environment = {**self.environment, **own, "POD": str(pod), "TMPDIR": f"{self.lab}/{pod}"}
+        return subprocess.Popen(argv, env=environment)
+
+    def ranks(self) -> dict[str, str]:
+        """The pod of every rank that came up."""
+        return {f.name: f.read_text().split()[0] for f in self.lab.glob("rank-*")}
+
+    def pid(self, rank: int) -> int:
+        return int((self.lab / f"rank-{rank}").read_text().split()[1])
+
+
+def until(true: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    if shutil.which("mpirun") is None:
+        pytest.skip("Open MPI is not installed")
+    group = Group(tmp_path)
+    yield group
+    for worker in group.workers:
+        worker.kill()
+        worker.wait()
+
+
+EVERYWHERE = {"rank-0": "0", "rank-1": "0", "rank-2": "1", "rank-3": "2"}
+
+
+def test_ranks_come_up_in_their_pods_whoever_is_first_and_rank_0_drains(group: Group) -> None:
+    group.worker(2)
+    leader = group.leader()
+    assert not group.ranks()
+    group.worker(1)
+    until(lambda: group.ranks() == EVERYWHERE)
+
+    # The whole group is told to stop: workers wait for the leader, whose hook ends rank 0.
+    for worker in group.workers:
+        worker.send_signal(signal.SIGTERM)
+    os.kill(group.pid(0), signal.SIGTERM)
+    assert leader.wait(30) == 0
+    assert (group.lab / "drained").exists()
+    assert [worker.wait(30) for worker in group.workers] == [0, 0]
+
+
+def test_a_worker_that_is_killed_ends_the_group(group: Group) -> None:
+    group.worker(1)
+    group.worker(2)
+    leader = group.leader()
+    until(lambda: group.ranks() == EVERYWHERE)
+    os.kill(group.pid(2), signal.SIGKILL)
+    assert leader.wait(30) != 0
+    for worker in group.workers:
+        worker.wait(30)
+
+
+def listens(address: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((address, 8003)) == 0
+
+
+def test_an_idle_worker_stops_when_it_is_told(group: Group) -> None:
+    group.worker(1)
+    (worker,) = group.workers
+    # It listens before it can be told; a caller with no key does not end it.
+    until(lambda: listens("127.0.0.2"))
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
