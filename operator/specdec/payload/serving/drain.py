@@ -83,5 +83,5 @@ def drain(linger: float, timeout: float, port: int, mark: str = "") -> bool:
 
 
 if __name__ == "__main__":
-    waits = [float(argument) for argument in sys.argv[1:3]]
-    sys.exit(0 if drain(*waits, int(sys.argv[3]), *sys.argv[4:]) else 1)
+    seconds, limit, port, *mark = sys.argv[1:]
+    sys.exit(0 if drain(float(seconds), float(limit), int(port), *mark) else 1)
