@@ -154,6 +154,9 @@ def test_heads_that_fit(method: str) -> None:
         ("Medusa", {"numHeads": 5}, {}, {"numHeads": 4}, []),
         ("Medusa", {"layers": 2}, {}, {}, ["HeadsLayersMismatch"]),
         ("Eagle", {}, {"architecture": "Qwen2ForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
+        # What the build would refuse hours later: its converters take Llamas alone.
+        ("Eagle", {}, {"architecture": "MistralForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
+        ("Medusa", {}, {"architecture": "MistralForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
         ("ReDrafter", {}, {"architecture": "Qwen2ForCausalLM"}, {}, []),
     ],
 )

@@ -3,30 +3,26 @@
 from collections.abc import Iterator, Mapping
 
 from specdec.api.finding import Facts, Finding
-from specdec.api.model import Method, SpeculativeModel
+from specdec.api.matrix import support
+from specdec.api.model import Backend, Method, SpeculativeModel
 from specdec.api.speculation import Speculation
 
-# Targets that the checkpoint converters of TensorRT-LLM take heads for.
-_LLAMA = frozenset({"LlamaForCausalLM", "MistralForCausalLM"})
-_TARGETS: Mapping[Method, frozenset[str]] = {
-    Method.EAGLE: _LLAMA,
-    Method.MEDUSA: _LLAMA,
-    Method.RE_DRAFTER: _LLAMA | {"Qwen2ForCausalLM"},
-}
+_METHODS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER)
 
 
 def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     """What does not fit between heads, target and the method's block."""
     speculation = model.spec.speculation
     method = speculation.method
-    if method not in _TARGETS or not {"target", "heads"} <= facts.keys():
+    if method not in _METHODS or not {"target", "heads"} <= facts.keys():
         return
     target, heads = facts["target"], facts["heads"]
     architecture = target.get("architecture")
-    if architecture is not None and architecture not in _TARGETS[method]:
+    able = support(Backend.TENSORRT).method_architectures[method]
+    if architecture is not None and architecture not in able:
         yield _finding(
             "TargetArchitectureMismatch",
-            f"method {method} builds heads on {', '.join(sorted(_TARGETS[method]))} and the "
+            f"method {method} builds heads on {', '.join(able)} and the "
             f"target is {architecture}: choose another target, or method DraftTarget",
         )
     made_for = heads.get("method")

@@ -99,7 +99,10 @@ def test_every_quantization(
         "kvCache": cache,
         "calibration": {"dataset": "acme/$(touch x) words", "samples": 64},
     }
-    plan = planned(image, mode, quantization=quantization, tensorParallel=2)
+    # Paged context attention reads an FP8 cache beside FP8 weights, and an INT8 cache never.
+    paged = cache == "Auto" or (cache == "FP8" and method in ("FP8", "W4A8AWQ", "NVFP4"))
+    engine = {"pagedContextFmha": paged}
+    plan = planned(image, mode, quantization=quantization, tensorParallel=2, engine=engine)
     assert "engine" in image.build(plan)[0]
     assert image.programs() == ["quantize", "trtllm-build"]
     given = image.arguments("quantize")

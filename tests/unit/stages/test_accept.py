@@ -135,6 +135,66 @@ TENSORRT_BAD = [
     ("DraftTarget", "target.kvCache.reuse", False, "InvalidSpec", "kvCache.reuse of the target"),
     ("None", "target.engine.pagedContextFmha", False, "InvalidSpec", "kvCache.reuse needs it"),
     (
+        "None",
+        "target.quantization",
+        {"method": "INT8SQ", "kvCache": "INT8"},
+        "InvalidSpec",
+        "quantization.kvCache of the target is INT8, and paged context attention cannot read",
+    ),
+    (
+        "None",
+        "target.quantization",
+        {"method": "INT4AWQ", "kvCache": "FP8"},
+        "InvalidSpec",
+        "kvCache of the target is FP8 beside method INT4AWQ",
+    ),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.draft.engine.fp8ContextFmha",
+        True,
+        "InvalidSpec",
+        "engine.fp8ContextFmha of the draft is true, and quantization.method is None",
+    ),
+    (
+        "None",
+        "target",
+        {
+            "source": source("target"),
+            "quantization": {"method": "FP8"},
+            "engine": {"fp8ContextFmha": True},
+        },
+        "InvalidSpec",
+        "over a paged context it needs an FP8 cache, not Auto: set quantization.kvCache to FP8",
+    ),
+    (
+        "None",
+        "target.limits",
+        limits(maxNumTokens=255),
+        "InvalidSpec",
+        "limits.maxInputLen of the target is 256, above maxNumTokens 255",
+    ),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.draft.limits",
+        limits(maxNumTokens=511),
+        "InvalidSpec",
+        "limits.maxSeqLen of the draft is 512, above maxNumTokens 511",
+    ),
+    (
+        "Eagle",
+        "target.limits",
+        limits(maxBatchSize=513),
+        "InvalidSpec",
+        "maxBatchSize of the target is 513, and Eagle is built for 512 at most",
+    ),
+    (
+        "None",
+        "runtime.parameters",
+        {"sink_token_length": "4"},
+        "InvalidSpec",
+        "has sink_token_length, and paged context attention of the target knows no sinks",
+    ),
+    (
         "DraftTarget",
         f"{DRAFT_BLOCK}.topology",
         "TwoServers",
@@ -169,6 +229,37 @@ def test_an_unknown_gpu_is_asked_for_what_a_quantization_needs(quantization: str
         put(world.cr, "gpu.computeCapability", "8.9")
         world.step()
         assert world.condition("Accepted")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("has", "method", "accepted"),
+    [
+        ("9.0", "INT4AWQ", True),
+        ("10.0", "INT4AWQ", False),
+        ("10.3", "W4A8AWQ", False),
+        ("10.0", "INT8SQ", False),
+        ("10.0", "FP8", True),
+        ("12.0", "INT4AWQ", True),
+    ],
+)
+def test_blackwell_has_no_integer_weights(has: str, method: str, accepted: bool) -> None:
+    cr = put(tensorrt("None"), "gpu.computeCapability", has)
+    world = World(put(cr, "target.quantization.method", method))
+
+    world.step()
+
+    found = world.condition("Accepted")
+    assert (found["status"] == "True") is accepted
+    if not accepted:
+        assert found["reason"] == "UnsupportedGpu"
+        assert f"quantization.method of the target is {method}, which engines" in found["message"]
+
+
+def test_long_prompts_are_taken_in_parts() -> None:
+    cr = put(tensorrt("None"), "target.limits", limits(maxNumTokens=16))
+    world = World(put(cr, "runtime.chunkedContext", True))
+    world.step()
+    assert world.condition("Accepted")["status"] == "True"
 
 
 def test_a_deprecated_backend_is_said_to_be() -> None:

@@ -2,7 +2,7 @@
 
 from specdec.api.model import SpeculativeModel
 from specdec.stages.progress import Words
-from specdec.stages.rules import hardware, runtime, speculation
+from specdec.stages.rules import hardware, precision, runtime, sizes, speculation
 from specdec.stages.rules.rule import Rule, version
 from specdec.stages.stage import Images
 
@@ -23,7 +23,12 @@ _RULES: tuple[Rule, ...] = (
     runtime.sources,
     runtime.storage,
     hardware.capability,
+    precision.lost,
     hardware.paging,
+    precision.attention,
+    sizes.steps,
+    sizes.batch,
+    sizes.sink,
     hardware.ranks,
 )
 
