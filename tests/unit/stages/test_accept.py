@@ -121,6 +121,22 @@ TENSORRT_BAD = [
     ("Medusa", "speculation.medusa.choices", [[0, 1]], "InvalidSpec", "without its parent [0]"),
     ("Medusa", "speculation.maxDraftTokens", None, "InvalidSpec", "set maxDraftTokens"),
     ("Eagle", "target.parallelism.pipeline", 2, "InvalidSpec", "set pipeline to 1"),
+    ("ReDrafter", "target.parallelism.pipeline", 2, "InvalidSpec", "ReDrafter splits by tensors"),
+    (
+        "Eagle",
+        "target.quantization.method",
+        "FP8",
+        "InvalidSpec",
+        "is FP8 with cache Auto, and the converter of Eagle quantizes nothing",
+    ),
+    (
+        "ReDrafter",
+        "target.quantization.method",
+        "FP8",
+        "InvalidSpec",
+        "the ReDrafter converter of 0.19.0 quantizes nothing: remove quantization, or set "
+        "runtime.version to 1.0.0 or newer",
+    ),
     ("Eagle", "speculation.eagle", None, "InvalidSpec", "method is Eagle: set the block eagle"),
     ("None", "speculation.lookahead", {}, "InvalidSpec", "remove the block"),
     ("None", "runtime.parameters", {"gpu_device_ids": "7"}, "InvalidSpec", "another field sets"),
@@ -253,6 +269,30 @@ def test_blackwell_has_no_integer_weights(has: str, method: str, accepted: bool)
     if not accepted:
         assert found["reason"] == "UnsupportedGpu"
         assert f"quantization.method of the target is {method}, which engines" in found["message"]
+
+
+def test_a_later_release_quantizes_a_redrafter() -> None:
+    cr = tensorrt("ReDrafter", version="1.2.1")
+    world = World(put(cr, "target.quantization.method", "FP8"))
+    world.step()
+    assert world.condition("Accepted")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("Lookahead", "target", "parallelism.pipeline of the target is 2, and releases are known"),
+        ("DraftTarget", f"{DRAFT_BLOCK}.draft", "parallelism.pipeline of the draft is 2"),
+        ("None", "target", ""),
+    ],
+)
+def test_speculation_over_pipeline_stages_is_warned_of(method: str, path: str, said: str) -> None:
+    world = World(put(tensorrt(method), f"{path}.parallelism.pipeline", 2))
+    world.step()
+    accepted = world.condition("Accepted")
+    assert accepted["status"] == "True"
+    assert ("warning: " in accepted["message"]) is bool(said)
+    assert said in accepted["message"]
 
 
 def test_long_prompts_are_taken_in_parts() -> None:

@@ -18,6 +18,7 @@ _RULES: tuple[Rule, ...] = (
     speculation.lengths,
     speculation.choices,
     speculation.split,
+    speculation.converter,
     runtime.dtypes,
     runtime.parameters,
     runtime.sources,
