@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping
 
 from specdec.api.finding import Facts, Finding
-from specdec.api.matrix import support
+from specdec.api.matrix import at_least, support
 from specdec.api.model import Backend, Method, SpeculativeModel
 from specdec.api.speculation import Speculation
 
+# Before, the ReDrafter converter read its base model itself, and Llamas alone.
+_ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
 _METHODS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER)
 
 
@@ -18,7 +20,7 @@ def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
         return
     target, heads = facts["target"], facts["heads"]
     architecture = target.get("architecture")
-    able = support(Backend.TENSORRT).method_architectures[method]
+    able = _architectures(model)
     if architecture is not None and architecture not in able:
         yield _finding(
             "TargetArchitectureMismatch",
@@ -35,6 +37,16 @@ def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
         return
     yield from _sizes(target, heads)
     yield from _numbers(speculation, heads)
+
+
+def _architectures(model: SpeculativeModel) -> tuple[str, ...]:
+    """Targets that the release's converter of heads takes."""
+    row = support(Backend.TENSORRT)
+    able = row.method_architectures[model.spec.speculation.method]
+    version = model.spec.runtime.version or row.default_version
+    if model.spec.speculation.method is Method.RE_DRAFTER and not at_least(version, _ANY_BASE):
+        return tuple(name for name in able if name == _LLAMA)
+    return able
 
 
 def _sizes(target: Facts, heads: Facts) -> Iterator[Finding]:
