@@ -49,7 +49,7 @@ def _message(model: SpeculativeModel, version: str, image: str) -> str:
 
 
 def _pipeline(model: SpeculativeModel) -> str:
-    """What to say of a speculating engine in pipeline stages: nothing refuses it, and few run it."""
+    """What to say of a speculating engine in pipeline stages: nothing refuses it, few run it."""
     stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
     role = next((role for role, count in stages.items() if count > 1), None)
     if role is None or model.spec.speculation.method is Method.NONE:
