@@ -49,6 +49,12 @@ def _backend(row: Support) -> Iterator[str]:
         yield f"| `quantization.method` {name} | {least} |"
     for name, least in row.kv_cache_quantization.items():
         yield f"| `quantization.kvCache` {name} | {least} |"
+    if row.lost:
+        yield ""
+        yield (
+            f"GPUs of compute capability {row.lost.since} to below {row.lost.until} have no "
+            f"{', '.join(row.lost.formats)}, neither as method nor as cache."
+        )
     yield ""
     yield "| Version | Default image |"
     yield "|---|---|"

@@ -154,7 +154,16 @@ def test_heads_that_fit(method: str) -> None:
         ("Medusa", {"numHeads": 5}, {}, {"numHeads": 4}, []),
         ("Medusa", {"layers": 2}, {}, {}, ["HeadsLayersMismatch"]),
         ("Eagle", {}, {"architecture": "Qwen2ForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
-        ("ReDrafter", {}, {"architecture": "Qwen2ForCausalLM"}, {}, []),
+        # What the build would refuse hours later: its converters take Llamas alone.
+        ("Eagle", {}, {"architecture": "MistralForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
+        ("Medusa", {}, {"architecture": "MistralForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
+        (
+            "ReDrafter",
+            {},
+            {"architecture": "Qwen2ForCausalLM"},
+            {},
+            ["TargetArchitectureMismatch"],
+        ),
     ],
 )
 def test_heads_that_do_not(
@@ -166,6 +175,14 @@ def test_heads_that_do_not(
 ) -> None:
     codes = heads(method, found, target, **block)
     assert codes == [f"{code} Enforce" for code in expected]
+
+
+def test_a_later_release_takes_other_targets_for_a_drafter() -> None:
+    cr = resource("None")
+    cr["spec"]["runtime"]["version"] = "1.2.1"
+    cr["spec"]["speculation"] = {"method": "ReDrafter", **BLOCKS["ReDrafter"]}
+    target = TARGET | {"architecture": "Qwen2ForCausalLM"}
+    assert _codes(cr, {"target": target, "heads": HEADS | {"method": "ReDrafter"}}) == []
 
 
 @given(st.integers(1, 1 << 20), st.integers(1, 16))

@@ -3,30 +3,28 @@
 from collections.abc import Iterator, Mapping
 
 from specdec.api.finding import Facts, Finding
-from specdec.api.model import Method, SpeculativeModel
+from specdec.api.matrix import at_least, support
+from specdec.api.model import Backend, Method, SpeculativeModel
 from specdec.api.speculation import Speculation
 
-# Targets that the checkpoint converters of TensorRT-LLM take heads for.
-_LLAMA = frozenset({"LlamaForCausalLM", "MistralForCausalLM"})
-_TARGETS: Mapping[Method, frozenset[str]] = {
-    Method.EAGLE: _LLAMA,
-    Method.MEDUSA: _LLAMA,
-    Method.RE_DRAFTER: _LLAMA | {"Qwen2ForCausalLM"},
-}
+# Before, the ReDrafter converter read its base model itself, and Llamas alone.
+_ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
+_METHODS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER)
 
 
 def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     """What does not fit between heads, target and the method's block."""
     speculation = model.spec.speculation
     method = speculation.method
-    if method not in _TARGETS or not {"target", "heads"} <= facts.keys():
+    if method not in _METHODS or not {"target", "heads"} <= facts.keys():
         return
     target, heads = facts["target"], facts["heads"]
     architecture = target.get("architecture")
-    if architecture is not None and architecture not in _TARGETS[method]:
+    able = _architectures(model)
+    if architecture is not None and architecture not in able:
         yield _finding(
             "TargetArchitectureMismatch",
-            f"method {method} builds heads on {', '.join(sorted(_TARGETS[method]))} and the "
+            f"method {method} builds heads on {', '.join(able)} and the "
             f"target is {architecture}: choose another target, or method DraftTarget",
         )
     made_for = heads.get("method")
@@ -39,6 +37,16 @@ def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
         return
     yield from _sizes(target, heads)
     yield from _numbers(speculation, heads)
+
+
+def _architectures(model: SpeculativeModel) -> tuple[str, ...]:
+    """Targets that the release's converter of heads takes."""
+    row = support(Backend.TENSORRT)
+    able = row.method_architectures[model.spec.speculation.method]
+    version = model.spec.runtime.version or row.default_version
+    if model.spec.speculation.method is Method.RE_DRAFTER and not at_least(version, _ANY_BASE):
+        return tuple(name for name in able if name == _LLAMA)
+    return able
 
 
 def _sizes(target: Facts, heads: Facts) -> Iterator[Finding]:

@@ -4,10 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import yaml
 
 from specdec.api.model import Backend
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Number formats that GPUs have no more, from one compute capability to below another."""
+
+    since: str
+    until: str
+    formats: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,7 @@ class Support:
         methods: the first version of each.
         architectures: those it builds; `method_architectures` those of a method that takes fewer.
         compute_capability: the least a GPU needs, None without one; `quantization` and
-            `kv_cache_quantization` by what is asked for beyond it.
+            `kv_cache_quantization` by what is asked for beyond it; `lost` is what newer GPUs lack.
         images, examples: server image and folder of the conversion scripts in it, by version.
         deprecation: why the backend has no future, empty when it has one; `replacements` are the
             methods of the backend that follows it.
@@ -35,6 +45,7 @@ class Support:
     compute_capability: str | None
     quantization: Mapping[str, str]
     kv_cache_quantization: Mapping[str, str]
+    lost: Lost | None
     images: Mapping[str, str]
     examples: Mapping[str, str]
     deprecation: str
@@ -66,6 +77,7 @@ def matrix() -> dict[Backend, Support]:
             compute_capability=row.get("computeCapability"),
             quantization=row.get("quantization", {}),
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
+            lost=_lost(row.get("lostFormats")),
             images=row.get("images", {}),
             examples=row.get("examples", {}),
             deprecation=row.get("deprecation", ""),
@@ -73,6 +85,10 @@ def matrix() -> dict[Backend, Support]:
         )
         for name, row in data["backends"].items()
     }
+
+
+def _lost(row: Mapping[str, Any] | None) -> Lost | None:
+    return Lost(row["since"], row["until"], tuple(row["formats"])) if row else None
 
 
 def support(backend: Backend) -> Support:

@@ -131,7 +131,7 @@ def _container(container: Container) -> dict[str, Any]:
         "imagePullPolicy": container.pull_policy,
         # The kubelet expands $(NAME) in a command, even to the value of a secret; $$ stays a $.
         "command": [argument.replace("$", "$$") for argument in container.command],
-        "env": [{"name": "HOME", "value": "/tmp"}, *(dict(e) for e in container.env)],  # noqa: S108
+        "env": [*_own_env(), *(dict(e) for e in container.env)],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -146,6 +146,14 @@ def _container(container: Container) -> dict[str, Any]:
         **given(resources=dict(container.resources)),
         **container.extra,
     }
+
+
+def _own_env() -> list[dict[str, str]]:
+    """A home that can be written to, and a name: no image's passwd knows the user.
+
+    PyTorch asks for the name to place its caches, and fails without an answer.
+    """
+    return [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "specdec"}]  # noqa: S108
 
 
 def _pod_security() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdec.api.conditions import Condition, Type
 from specdec.api.matrix import support
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import Method, SpeculativeModel
 from specdec.stages import backends, rules
 from specdec.stages.stage import Context, Outcome
 
@@ -42,9 +42,23 @@ def _message(model: SpeculativeModel, version: str, image: str) -> str:
     backend, method = model.spec.runtime.backend, model.spec.speculation.method
     message = f"{backend} {version} serves method {method} with image {image}"
     row = support(backend)
+    message += _pipeline(model)
     if not row.deprecation:
         return message
     return f"{message}; deprecated: {row.deprecation}, method {row.replacements[method]}"
+
+
+def _pipeline(model: SpeculativeModel) -> str:
+    """What to say of a speculating engine in pipeline stages: nothing refuses it, few run it."""
+    stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
+    role = next((role for role, count in stages.items() if count > 1), None)
+    if role is None or model.spec.speculation.method is Method.NONE:
+        return ""
+    return (
+        f"; warning: parallelism.pipeline of the {role} is {stages[role]}, and releases are known "
+        "to hang while they load a speculating engine in pipeline stages: raise tensor instead "
+        "where the GPUs of one node allow it"
+    )
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:

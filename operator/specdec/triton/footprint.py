@@ -137,7 +137,9 @@ def _activations(engine: Engine) -> int:
     attention = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
     inner = 3 * sizes.intermediate * sizes.experts_per_token
     width = 4 * sizes.hidden + math.ceil((attention + inner) / tensor)
-    return width * engine.max_num_tokens * engine.dtype_bytes
+    # `trtllm-build` raises max_num_tokens to where every sequence of a batch fits with its drafts.
+    tokens = max(engine.max_num_tokens, engine.max_batch_size * (1 + engine.draft_len))
+    return width * tokens * engine.dtype_bytes
 
 
 def _logits(engine: Engine) -> int:

@@ -100,8 +100,9 @@ def command(
         return contexts[0]
     models = (_TARGET, _DRAFT) if launch.mode is Mode.ORCHESTRATOR else (_TARGET,)
     hosts = _hosts(launch)
-    # Open MPI counts CPUs, and a pod may have fewer of them than GPUs.
-    argv = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+    # Open MPI counts CPUs, and a pod may have fewer of them than GPUs. Two ranks it would also
+    # bind to a core each, with all their threads and the processes of the Python models.
+    argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     for rank, context in enumerate(contexts):
         own = context if rank == 0 else list(_follower(context, models))
         host = ["--host", hosts[rank]] if hosts else []

@@ -13,6 +13,8 @@ from specdec.triton.ranks import Mode, RankPlan, Server
 MIB = 1 << 20
 # CUDA context, loaded kernels and library workspaces of one process.
 _PROCESS = 1024 * MIB
+# CUDA context and memory pool (64 MiB by default) of a process that runs no kernel here.
+_VISITOR = 512 * MIB
 # What the driver keeps of a GPU's memory for itself.
 _DRIVER = 0.01
 # The runtime never gives more than this share of what is free to caches
@@ -150,9 +152,17 @@ def _slots(total: int, server: Server, footprints: Mapping[str, Footprint]) -> l
 
 
 def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
-    """The driver, and one process for all models or one for each rank."""
-    processes = 1 if server.launch.mode is Mode.PLAIN else len(roles)
-    return int(total * _DRIVER) + processes * _PROCESS
+    """The driver, and one process for all models or one for each rank.
+
+    A tritonserver opens a context and a pool of its own on every GPU it sees: the processes of
+    other GPUs' ranks, and the orchestrator's, are on this one too.
+    """
+    launch = server.launch
+    if launch.mode is Mode.PLAIN:
+        return int(total * _DRIVER) + _PROCESS
+    inside = launch.slots[0] if launch.slots else launch.world_size
+    visitors = (inside - len(roles)) * _VISITOR
+    return int(total * _DRIVER) + len(roles) * _PROCESS + visitors
 
 
 def _fixed(

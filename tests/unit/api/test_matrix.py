@@ -25,6 +25,8 @@ def test_a_served_backend_has_all_it_needs(backend: Backend) -> None:
     assert set(row.method_architectures) <= set(row.methods)
     for models in row.method_architectures.values():
         assert set(models) <= set(row.architectures)
+    known = {*row.quantization, *row.kv_cache_quantization}
+    assert row.lost is None or set(row.lost.formats) <= known
     assert bool(row.deprecation) == (set(row.replacements) == set(row.methods))
 
 

@@ -86,6 +86,8 @@ def engine(values: dict[str, Any]) -> dict[str, Any]:
         if not (source / f"rank{rank}.safetensors").stat().st_size:
             refuse("trtllm-build", f"checkpoint has no rank {rank}")
     build = {key: value for key, value in values.items() if not key.endswith("_dir")}
+    paged = values.get("use_paged_context_fmha") == "enable"
+    build["plugin_config"] = {"use_paged_context_fmha": paged}
     build["speculative_decoding_mode"] = MODES.get(values.get("speculative_decoding_mode", ""), 1)
     return {"version": "test", "pretrained_config": model, "build_config": build}
 

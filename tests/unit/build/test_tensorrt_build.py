@@ -99,7 +99,10 @@ def test_every_quantization(
         "kvCache": cache,
         "calibration": {"dataset": "acme/$(touch x) words", "samples": 64},
     }
-    plan = planned(image, mode, quantization=quantization, tensorParallel=2)
+    # Paged context attention reads an FP8 cache beside FP8 weights, and an INT8 cache never.
+    paged = cache == "Auto" or (cache == "FP8" and method in ("FP8", "W4A8AWQ", "NVFP4"))
+    engine = {"pagedContextFmha": paged}
+    plan = planned(image, mode, quantization=quantization, tensorParallel=2, engine=engine)
     assert "engine" in image.build(plan)[0]
     assert image.programs() == ["quantize", "trtllm-build"]
     given = image.arguments("quantize")
@@ -132,7 +135,9 @@ def test_options_and_extra_flags_reach_the_build(tmp_path: Path) -> None:
         "gatherGenerationLogits": True,
         "extraArgs": {"opt_num_tokens": "64", "fast_build": "", "multiple_profiles": "enable"},
     }
-    assert "engine" in image.build(image.plan(engine=engine, tensorParallel=4))[0]
+    quantization = {"method": "FP8", "kvCache": "FP8"}
+    plan = image.plan(engine=engine, tensorParallel=4, quantization=quantization)
+    assert "engine" in image.build(plan)[0]
     given = image.arguments("trtllm-build")
     assert given["use_paged_context_fmha"] == "disable"
     assert given["use_fp8_context_fmha"] == "enable"
@@ -140,6 +145,23 @@ def test_options_and_extra_flags_reach_the_build(tmp_path: Path) -> None:
     assert given["workers"] == "4"  # never more than ranks
     assert (given["opt_num_tokens"], given["multiple_profiles"]) == ("64", "enable")
     assert {"fast_build", "gather_generation_logits"} <= given.keys()
+
+
+@pytest.mark.parametrize(
+    ("mode", "cache", "on_host"),
+    [("eagle", "Auto", True), ("medusa", "Auto", True), ("medusa", "INT8", False)],
+)
+def test_targets_larger_than_the_build_s_gpu_are_converted_on_the_host(
+    mode: str, cache: str, on_host: bool, tmp_path: Path
+) -> None:
+    image = Image(tmp_path)
+    # Calibrating for an INT8 cache runs the model, so that one stays on the GPU.
+    quantization = {"method": "None", "kvCache": cache}
+    engine = {"pagedContextFmha": cache == "Auto"}
+    assert (
+        "engine" in image.build(planned(image, mode, quantization=quantization, engine=engine))[0]
+    )
+    assert ("load-model-on-cpu" in image.arguments(f"convert-{mode}")) is on_host
 
 
 def test_progress_grows_to_the_end(tmp_path: Path) -> None:

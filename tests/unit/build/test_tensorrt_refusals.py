@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,25 @@ def image(tmp_path: Path) -> Image:
         ("none", {"examples": None}, "not usable"),
         ("none", {"quantization": {"method": "GGUF"}}, "method: 'GGUF' must be one of"),
         ("none", {"quantization": {"kvCache": "FP8"}}, "set quantization.method too"),
+        ("none", {"quantization": {"kvCache": "INT8"}}, "INT8 beside method None cannot be read"),
+        (
+            "none",
+            {"quantization": {"method": "INT4AWQ", "kvCache": "FP8"}},
+            "FP8 beside method INT4AWQ cannot be read by paged context attention",
+        ),
+        (
+            "none",
+            {"quantization": {"method": "FP8"}, "engine": {"fp8ContextFmha": True}},
+            "engine.fp8ContextFmha: needs FP8 scales and an FP8 cache, not FP8 and Auto",
+        ),
+        (
+            "none",
+            {
+                "quantization": {"method": "INT8SQ"},
+                "engine": {"fp8ContextFmha": True, "pagedContextFmha": False},
+            },
+            "not INT8SQ and Auto",
+        ),
         ("none", {"heads": "/models/checkpoints/x"}, "do not go together"),
         ("none", EAGLE, "do not go together"),
         ("draft_tokens_external", {"maxDraftTokens": 0}, "needs at least 1"),
@@ -44,6 +65,10 @@ def image(tmp_path: Path) -> Image:
         ("none", {"engine": {"extraArgs": {"x": "\0"}}}, "NUL"),
         ("none", {"engine": {"extraArgs": {"max_draft_len": "5"}}}, "follows from the spec"),
         ("none", {"engine": {"extraArgs": {"output_dir": "/"}}}, "follows from the spec"),
+        # The program takes an unambiguous beginning, or another name, for the flag itself.
+        ("none", {"engine": {"extraArgs": {"output_d": "/"}}}, "follows from the spec"),
+        ("none", {"engine": {"extraArgs": {"max_decoder_seq_len": "9"}}}, "follows from the"),
+        ("none", {"engine": {"extraArgs": {"output_timing_cache": "/x"}}}, "follows from the"),
     ],
 )
 def test_bad_plans_are_refused_before_anything_runs(
@@ -53,6 +78,21 @@ def test_bad_plans_are_refused_before_anything_runs(
     assert reason == "PlanInvalid"
     assert words in message
     assert image.programs() == []
+
+
+def test_the_schema_and_the_build_keep_the_same_flags() -> None:
+    """Whoever gets past the one, by an older schema or `specdec plan`, meets the other."""
+    root = Path(__file__).parents[3]
+    source = (root / "operator/specdec/payload/build/tensorrt_flags.py").read_text("utf-8")
+    found = next(
+        node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "OURS"
+    )
+    crd = (root / "crds/speculativemodels.yaml").read_text("utf-8")
+    rule = re.search(r"!self\.exists\(k, (\['checkpoint_dir'.*?\])\.exists\(", crd, re.DOTALL)
+    assert rule is not None
+    assert ast.literal_eval(rule[1]) == list(ast.literal_eval(found))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +186,26 @@ def test_calibration_data_out_of_reach_is_told(image: Image) -> None:
         (
             {"build_config": {"speculative_decoding_mode": 2, "max_draft_len": 5}},
             "max_draft_len is 5, not 10",
+        ),
+        (
+            {
+                "build_config": {
+                    "speculative_decoding_mode": 2,
+                    "max_draft_len": 10,
+                    "plugin_config": {"use_paged_context_fmha": False},
+                }
+            },
+            "use_paged_context_fmha is False, not True",
+        ),
+        (
+            {
+                "pretrained_config": {
+                    "mapping": {"tp_size": 1, "pp_size": 1},
+                    "vocab_size": 5,
+                    "logits_dtype": "float16",
+                }
+            },
+            "logits_dtype is float16, not float32",
         ),
         ({"build_config": None}, "lacks what a server needs"),
         ({"pretrained_config": {"mapping": {"tp_size": 1, "pp_size": 1}}}, "vocab_size"),

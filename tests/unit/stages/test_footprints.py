@@ -112,6 +112,22 @@ def test_only_the_target_verifies_drafts() -> None:
     assert (found["target"].sequence, found["draft"].sequence) == (2112, 2048)
 
 
+def test_a_step_holds_every_draft_of_a_batch() -> None:
+    # 83 drafts and the next token for each of 128 sequences, more than maxNumTokens says.
+    limits = {"maxBatchSize": 128, "maxSeqLen": 2048, "maxNumTokens": 8192}
+    block = {"method": "Lookahead", "lookahead": {}}
+    found = [
+        footprints(
+            alone("NVIDIA-H200", spec(limits=limits), **more),
+            {"target": checkpoint("target", "llama-3.1-8b")},
+        )["target"]
+        for more in ({}, {"speculation": block})
+    ]
+
+    plain, looking = (one.parts["Activations"] for one in found)
+    assert looking * 8192 == plain * 128 * 84
+
+
 def test_gathered_logits_take_room_of_both_models() -> None:
     given = {role: checkpoint(role, "tinyllama-1.1b") for role in ("target", "draft")}
     plain = footprints(pair("NVIDIA-L40S", spec(), spec()), given)

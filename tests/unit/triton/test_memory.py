@@ -104,7 +104,18 @@ def test_a_rank_of_its_own_is_a_process_of_its_own() -> None:
     )
 
     grown = part(two, "target+draft:0", "runtime") - part(one, "target+draft:0", "runtime")
-    assert grown == 1024 * MIB
+    # The second rank, and the orchestrator's context and pool.
+    assert grown == (1024 + 512) * MIB
+
+
+def test_every_process_of_a_pod_is_on_every_gpu() -> None:
+    sizes = {"target": footprint(engine(LLAMA_8B, tensor=4))}
+
+    made = plan(H100, on(4), sizes, NONE)
+
+    assert {d.parts["runtime"] for d in made.devices} == {
+        int(H100 * MIB * 0.01) + (1024 + 3 * 512) * MIB
+    }
 
 
 def test_fixed_tokens_are_kept_and_counted() -> None:

@@ -22,33 +22,47 @@ _FORMATS = {
     "W4A8AWQ": "w4a8_awq",
     "NVFP4": "nvfp4",
 }
-# Flags that follow from the plan; a second value for one would contradict what is served.
-_OURS = frozenset(
-    {
-        "checkpoint_dir",
-        "output_dir",
-        "model_config",
-        "build_config",
-        "max_batch_size",
-        "max_input_len",
-        "max_seq_len",
-        "max_num_tokens",
-        "max_beam_width",
-        "kv_cache_type",
-        "remove_input_padding",
-        "use_paged_context_fmha",
-        "use_fp8_context_fmha",
-        "gemm_plugin",
-        "gpt_attention_plugin",
-        "low_latency_gemm_plugin",
-        "gather_generation_logits",
-        "gather_context_logits",
-        "gather_all_token_logits",
-        "speculative_decoding_mode",
-        "max_draft_len",
-        "workers",
-        "dry_run",
-    }
+# The converters of EAGLE and Medusa write this one with dashes.
+_ON_HOST = "load-model-on-cpu"
+# Flags that follow from the plan, where a second value would contradict what is served; that make
+# an engine no server loads; or that write or run files of their own. The program takes the
+# beginning of a flag for the flag, so every beginning of these is one of them.
+OURS = (
+    "checkpoint_dir",
+    "model_config",
+    "build_config",
+    "model_cls_file",
+    "model_cls_name",
+    "output_dir",
+    "max_batch_size",
+    "max_input_len",
+    "max_seq_len",
+    "max_decoder_seq_len",
+    "max_num_tokens",
+    "max_beam_width",
+    "max_draft_len",
+    "speculative_decoding_mode",
+    "use_paged_context_fmha",
+    "use_fp8_context_fmha",
+    "gemm_plugin",
+    "gpt_attention_plugin",
+    "low_latency_gemm_plugin",
+    "workers",
+    "gather_context_logits",
+    "gather_generation_logits",
+    "gather_all_token_logits",
+    "logits_dtype",
+    "kv_cache_type",
+    "paged_kv_cache",
+    "remove_input_padding",
+    "context_fmha",
+    "streamingllm",
+    "strip_plan",
+    "auto_parallel",
+    "gpus_per_node",
+    "output_timing_cache",
+    "visualize_network",
+    "dry_run",
 )
 
 
@@ -108,6 +122,8 @@ def eagle_or_medusa(plan: Plan, config: Mapping[str, Any]) -> Flags:
     if plan.mode == "eagle":
         return {
             "dtype": _dtype(plan, config),
+            # Left alone it fills the one GPU of a build, and what does not fit has no weights.
+            _ON_HOST: True,
             "eagle_model_dir": plan.heads,
             "max_draft_len": plan.max_draft_len,
             "num_eagle_layers": plan.block["numLayers"],
@@ -116,6 +132,8 @@ def eagle_or_medusa(plan: Plan, config: Mapping[str, Any]) -> Flags:
     int8 = plan.quantization.kv_cache == "INT8"
     return {
         "dtype": _dtype(plan, config),
+        # Calibration runs the model, which only a GPU does in useful time.
+        _ON_HOST: not int8,
         "int8_kv_cache": int8,
         "calib_dataset": plan.quantization.dataset if int8 else None,
         "medusa_model_dir": plan.heads,
@@ -162,7 +180,7 @@ def engine(plan: Plan, checkpoint: Path) -> Flags:
         "max_draft_len": plan.max_draft_len if external else None,
     }
     for name, value in options.extra:
-        if name in _OURS:
+        if any(own.startswith(name) for own in OURS):
             raise BuildError(
                 "PlanInvalid",
                 f"engine.extraArgs.{name}: follows from the spec; set the field it belongs to",

@@ -29,6 +29,8 @@ _HEADS = ("eagle", "medusa", "explicit_draft_tokens")
 _DTYPES = ("auto", "float32", "float16", "bfloat16")
 _QUANTIZATIONS = ("None", "FP8", "INT8SQ", "INT4AWQ", "W4A8AWQ", "NVFP4")
 _CACHES = ("Auto", "FP8", "INT8")
+# Weight formats whose attention can compute in FP8.
+_FP8_ATTENTION = ("FP8", "W4A8AWQ", "NVFP4")
 _FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
 # Nodes of the default tree (mc_sim_7b_63), which the converters assume as well.
 _TREE = 63
@@ -198,11 +200,31 @@ def _refuse(plan: Plan) -> None:
             "quantization.kvCache: an FP8 cache comes with quantized weights only; set "
             "quantization.method too"
         )
+    _refuse_formats(plan)
     for name, value in plan.options.extra:
         if not _FLAG.fullmatch(name):
             raise _invalid(f"engine.extraArgs: {name!r:.80} is not a flag's name")
         if "\0" in value:
             raise _invalid(f"engine.extraArgs.{name}: a value cannot hold a NUL character")
+
+
+def _refuse_formats(plan: Plan) -> None:
+    """Refuse what `trtllm-build` would turn off again, saying so in its output alone."""
+    quantization, options = plan.quantization, plan.options
+    weights, cache = quantization.method, quantization.kv_cache
+    fp8 = weights in _FP8_ATTENTION
+    if options.paged_context_fmha and (cache == "INT8" or (cache == "FP8" and not fp8)):
+        raise _invalid(
+            f"quantization.kvCache: {cache} beside method {weights} cannot be read by paged "
+            "context attention; set it to Auto, or engine.pagedContextFmha to false"
+        )
+    if options.fp8_context_fmha and not (
+        fp8 and (cache == "FP8" or not options.paged_context_fmha)
+    ):
+        raise _invalid(
+            f"engine.fp8ContextFmha: needs FP8 scales and an FP8 cache, not {weights} and "
+            f"{cache}; set both to FP8, or leave it out"
+        )
 
 
 def _one_of(data: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str) -> str:

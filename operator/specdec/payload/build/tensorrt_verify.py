@@ -18,10 +18,12 @@ _MODES = {
     "explicit_draft_tokens": 16,
     "eagle": 32,
 }
+# The default of every converter.
+_LOGITS = "float32"
 
 
 def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
-    """Compare mode, draft length, ranks and rank files with the plan.
+    """Compare mode, draft length, ranks, rank files and what a build may turn off with the plan.
 
     Returns:
         the vocabulary's size in tokens.
@@ -38,6 +40,14 @@ def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
             "tp_size": int(mapping["tp_size"]),
             "pp_size": int(mapping["pp_size"]),
             "rank files": len(list(engine.glob("rank*.engine"))),
+            # Without it no block of the cache is reused, and a server only warns of it.
+            "use_paged_context_fmha": bool(
+                (built.get("plugin_config") or {}).get(
+                    "use_paged_context_fmha", plan.options.paged_context_fmha
+                )
+            ),
+            # The repository declares logits in FP32, which the server checks on each answer.
+            "logits_dtype": str(model.get("logits_dtype", _LOGITS)),
         }
         vocab = int(model["vocab_size"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -52,6 +62,8 @@ def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
         "tp_size": plan.tensor,
         "pp_size": plan.pipeline,
         "rank files": plan.world,
+        "use_paged_context_fmha": plan.options.paged_context_fmha,
+        "logits_dtype": _LOGITS,
     }
     wrong = [
         f"{key} is {found[key]}, not {wanted[key]}" for key in wanted if found[key] != wanted[key]

@@ -2,7 +2,7 @@
 
 from specdec.api.model import SpeculativeModel
 from specdec.stages.progress import Words
-from specdec.stages.rules import hardware, runtime, speculation
+from specdec.stages.rules import hardware, precision, runtime, sizes, speculation
 from specdec.stages.rules.rule import Rule, version
 from specdec.stages.stage import Images
 
@@ -18,12 +18,18 @@ _RULES: tuple[Rule, ...] = (
     speculation.lengths,
     speculation.choices,
     speculation.split,
+    speculation.converter,
     runtime.dtypes,
     runtime.parameters,
     runtime.sources,
     runtime.storage,
     hardware.capability,
+    precision.lost,
     hardware.paging,
+    precision.attention,
+    sizes.steps,
+    sizes.batch,
+    sizes.sink,
     hardware.ranks,
 )
 

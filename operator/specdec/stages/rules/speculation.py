@@ -1,12 +1,15 @@
 """Rules on `spec.speculation`."""
 
 from specdec.api import tree
+from specdec.api.matrix import at_least
 from specdec.api.model import Method, SpeculativeModel
 from specdec.stages import backends
 from specdec.stages.progress import Words
-from specdec.stages.rules.rule import invalid
+from specdec.stages.rules.rule import invalid, version
 from specdec.stages.stage import Images
 
+# Before, one converter read base model and drafter, in plain precision.
+_QUANTIZED_REDRAFTER = "1.0.0"
 # Each method's block in the spec; None has no block.
 _BLOCKS = {
     Method.DRAFT_TARGET: "draftTarget",
@@ -82,11 +85,32 @@ def choices(model: SpeculativeModel, _: Images) -> Words | None:
 
 
 def split(model: SpeculativeModel, _: Images) -> Words | None:
-    """EAGLE heads are split by tensors only."""
-    pipeline = model.spec.target.parallelism.pipeline
-    if model.spec.speculation.method is not Method.EAGLE or pipeline == 1:
+    """EAGLE heads and a recurrent drafter are split by tensors only."""
+    pipeline, method = model.spec.target.parallelism.pipeline, model.spec.speculation.method
+    if method not in (Method.EAGLE, Method.RE_DRAFTER) or pipeline == 1:
         return None
     return invalid(
-        f"parallelism.pipeline of the target is {pipeline}, and Eagle splits by tensors only: set "
-        "pipeline to 1 and raise tensor"
+        f"parallelism.pipeline of the target is {pipeline}, and {method} splits by tensors only: "
+        "set pipeline to 1 and raise tensor"
     )
+
+
+def converter(model: SpeculativeModel, _: Images) -> Words | None:
+    """The release's converter of heads quantizes, where that is asked for."""
+    speculation, quantization = model.spec.speculation, model.spec.target.quantization
+    if (quantization.method, quantization.kv_cache) == ("None", "Auto"):
+        return None
+    release = version(model)
+    field = f"quantization of the target is {quantization.method} with cache "
+    field += quantization.kv_cache
+    if speculation.method is Method.EAGLE:
+        return invalid(
+            f"{field}, and the converter of Eagle quantizes nothing: remove quantization, or "
+            "choose another method"
+        )
+    if speculation.method is Method.RE_DRAFTER and not at_least(release, _QUANTIZED_REDRAFTER):
+        return invalid(
+            f"{field}, and the ReDrafter converter of {release} quantizes nothing: remove "
+            f"quantization, or set runtime.version to {_QUANTIZED_REDRAFTER} or newer"
+        )
+    return None
