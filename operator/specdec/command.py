@@ -3,6 +3,7 @@
 import typer
 
 from specdec.client.command import generate
+from specdec.client.speculate_command import speculate
 from specdec.offline.command import plan, render
 
 app = typer.Typer(
@@ -15,6 +16,11 @@ app.command(
     epilog="Example: specdec generate --url localhost:8001 --prompt 'def read_lines(path):' "
     "--max-tokens 64 --draft-tokens 4"
 )(generate)
+app.command(
+    epilog="Examples: specdec speculate --target localhost:8001 --draft localhost:9001 "
+    "--prompt 'def read_lines(path):'; "
+    "specdec speculate --prompts-file prompts.jsonl --concurrency 16 --draft-tokens 6 --json"
+)(speculate)
 app.command(
     epilog="Examples: specdec plan -f model.yaml; "
     "specdec plan -f model.yaml --checkpoint target=./large --checkpoint draft=./small --json; "
