@@ -13,8 +13,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(
-    epilog="Example: specdec generate --url localhost:8001 --prompt 'def read_lines(path):' "
-    "--max-tokens 64 --draft-tokens 4"
+    epilog="Examples: specdec generate --url localhost:8001 --prompt 'def read_lines(path):' "
+    "--max-tokens 64 --draft-tokens 4; "
+    "specdec generate --protocol http --model ensemble --prompt-file - --stop-word 'def '; "
+    "specdec generate --tls --ca ca.pem --header 'authorization: Bearer ...' "
+    "--prompts-file prompts.jsonl --json"
 )(generate)
 app.command(
     epilog="Examples: specdec speculate --target localhost:8001 --draft localhost:9001 "

@@ -101,7 +101,7 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
             if new[-1] == END or (place < len(proposal) and proposal[place] != new[-1]):
                 break
         ids = new if self.hide_input else [*prompt, *new]
-        outputs = {
+        outputs: dict[str, Any] = {
             "output_ids": np.array([[ids]], np.int32),
             "sequence_length": np.array([[len(ids)]], np.int32),
         }
