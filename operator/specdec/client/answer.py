@@ -16,6 +16,7 @@ EXTRAS = (
     "num_input_tokens",
     "num_output_tokens",
 )
+_NEW = "num_output_tokens"
 ALWAYS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 
 
@@ -55,7 +56,7 @@ class Answer:
         first_chunk_seconds, seconds: since the request was sent.
         log_probs: of the new tokens, where they were asked for.
         beams: the texts of all beams, in the last chunk.
-        extras: further outputs of the last chunk that had them.
+        extras: further outputs of the last chunk that had them; num_output_tokens of all.
     """
 
     text: str = ""
@@ -80,8 +81,13 @@ class Answer:
             seconds=elapsed,
             log_probs=self.log_probs + new,
             beams=chunk.beams or self.beams,
-            extras={**self.extras, **chunk.extras},
+            extras={**self.extras, **chunk.extras, **self._grown(chunk)},
         )
+
+    def _grown(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
+        """The number of tokens so far: a chunk tells its own alone."""
+        new = chunk.extras.get(_NEW)
+        return {} if new is None else {_NEW: self.extras.get(_NEW, np.zeros_like(new)) + new}
 
 
 def chunk(outputs: Mapping[str, NDArray[Any]], asked: frozenset[str]) -> Chunk | None:

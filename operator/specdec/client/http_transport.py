@@ -90,8 +90,9 @@ class Http:
         link.request(method, path, body, headers)
         reply = link.getresponse()
         if reply.status != 200:
-            text = reply.read().decode(errors="replace")
-            told = _json(text) if text.startswith("{") else {}
+            # An event stream that fails at once is still an event.
+            text = reply.read().removeprefix(_EVENT).strip()
+            told = _json(text) if text.startswith(b"{") else {}
             raise self._refused(told.get("error", f"HTTP {reply.status} {reply.reason}"))
         return reply
 
@@ -111,7 +112,7 @@ def _path(model: str) -> str:
     return f"/v2/models/{quote(model, safe='')}"
 
 
-def _json(text: str | bytes) -> dict[str, Any]:
+def _json(text: bytes) -> dict[str, Any]:
     try:
         told = json.loads(text)
     except ValueError as error:
