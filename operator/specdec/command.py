@@ -3,6 +3,7 @@
 import typer
 
 from specdec.client.command import generate
+from specdec.client.infer_command import infer
 from specdec.client.speculate_command import speculate
 from specdec.offline.command import plan, render
 
@@ -24,6 +25,11 @@ app.command(
     "--prompt 'def read_lines(path):'; "
     "specdec speculate --prompts-file prompts.jsonl --concurrency 16 --draft-tokens 6 --json"
 )(speculate)
+app.command(
+    epilog="Examples: specdec infer --tokens 5,17,9 --draft 4,4 --max-tokens 3; "
+    "specdec infer --format text --tokenizer ./target --tokens 'def f(' --stream; "
+    "specdec infer --tokens-file in.csv --expect-file out.csv --threshold 0.9"
+)(infer)
 app.command(
     epilog="Examples: specdec plan -f model.yaml; "
     "specdec plan -f model.yaml --checkpoint target=./large --checkpoint draft=./small --json; "

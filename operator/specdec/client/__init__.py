@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from specdec.client.connection import Connection
     from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
     from specdec.client.generate import Client
+    from specdec.client.infer import Inference, Output
     from specdec.client.request import Request
     from specdec.client.speculate import Options, Result
 
@@ -19,7 +20,9 @@ __all__ = [
     "ClientError",
     "Connection",
     "Counts",
+    "Inference",
     "Options",
+    "Output",
     "RefusedError",
     "Request",
     "Result",
@@ -31,7 +34,9 @@ _HOMES = {
     "Client": "generate",
     "Connection": "connection",
     "Counts": "answer",
+    "Inference": "infer",
     "Options": "speculate",
+    "Output": "infer",
     "Request": "request",
     "Result": "speculate",
 }

@@ -1,7 +1,8 @@
 """Models of one server over gRPC, from coroutines: arrays in, arrays out."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
@@ -143,25 +144,43 @@ class Calls:
         return _tensors(response)
 
     async def _streamed(self, request: Any) -> Tensors:
+        answer: Tensors = {}
+        try:
+            async with (
+                asyncio.timeout(self._server.timeout),
+                aclosing(self._read(request)) as parts,
+            ):
+                async for part in parts:
+                    answer = part
+        except TimeoutError:
+            raise self._late(request) from None
+        return answer
+
+    async def parts(
+        self, model: str, tensors: Tensors, outputs: Collection[str] = ()
+    ) -> AsyncGenerator[Tensors, None]:
+        """The responses of a decoupled model; a caller that goes away cancels the request."""
+        async with aclosing(self._read(infer_request(model, tensors, outputs))) as responses:
+            async for part in responses:
+                yield part
+
+    async def _read(self, request: Any) -> AsyncGenerator[Tensors, None]:
+        """Responses that hold tensors, to the last one."""
         if self._stream is None:
             self._stream = self._server.stub.ModelStreamInfer(metadata=self._server.metadata)
         request.parameters["triton_enable_empty_final_response"].bool_param = True
-        answer: Tensors = {}
         self._pending = True
         try:
-            async with asyncio.timeout(self._server.timeout):
-                await self._stream.write(request)
-                ended = False
-                while not ended:
-                    response = self._response(await self._stream.read())
-                    answer = _tensors(response) or answer
-                    ended = response.parameters["triton_final_response"].bool_param
-        except TimeoutError:
-            raise self._late(request) from None
+            await self._stream.write(request)
+            ended = False
+            while not ended:
+                response = self._response(await self._stream.read())
+                if response.outputs:
+                    yield _tensors(response)
+                ended = response.parameters["triton_final_response"].bool_param
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise await self._failure() from error
         self._pending = False
-        return answer
 
     def _late(self, request: Any) -> UnreachableError:
         return UnreachableError(
