@@ -12,15 +12,15 @@ from typing_extensions import override
 
 from specdec.client import tokens
 from specdec.client.connection import Connection
-from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
-from specdec.client.sampling import Sampling, spelled
+from specdec.client.engine import Engine
+from specdec.client.errors import BadRequestError, ClientError, UnreachableError
+from specdec.client.sampling import Sampling
 from specdec.client.speculation import Loop, Round
 from specdec.client.tokens import Prepared
-from specdec.client.wire import Calls, Server, Tensors
+from specdec.client.wire import Calls, Server
 
 TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
-_ENGINE_OUTPUTS: tuple[str, ...] = ("output_ids", "sequence_length")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,13 +225,15 @@ class _Conversation:
                 self.steps.append(await self._step(loop, verifier, proposer))
             return await tokens.text(target, loop.tokens)
 
-    async def _engine(self, calls: Calls, server: Server, prepared: Prepared) -> "_Engine":
+    async def _engine(self, calls: Calls, server: Server, prepared: Prepared) -> Engine:
         is_target = server is self._target
         model = self._options.target_model if is_target else self._draft_model
         common = tokens.engine_inputs(self._options, prepared, await server.inputs(model), model)
-        return _Engine(calls, model, server.url, await server.inputs(model), common, self._options)
+        return Engine(
+            calls, model, server.url, await server.inputs(model), common, self._options.seed
+        )
 
-    async def _step(self, loop: Loop, target: "_Engine", draft: "_Engine") -> Step:
+    async def _step(self, loop: Loop, target: Engine, draft: Engine) -> Step:
         options = self._options
         length, ids = loop.draft_length(), loop.ids
         proposal: list[int] = []
@@ -254,53 +256,6 @@ class _Conversation:
             drafts if options.draft_logits else None,
             None if logits is None else logits[: len(gained.tokens)],
         )
-
-
-@dataclass(frozen=True)
-class _Engine:
-    """One engine model, with what does not change from round to round."""
-
-    calls: Calls
-    model: str
-    url: str
-    declared: frozenset[str]
-    common: Tensors
-    options: Options
-
-    async def new(
-        self,
-        ids: Sequence[int],
-        length: int,
-        offered: Tensors,
-        *,
-        minimum: int,
-        logits: bool,
-    ) -> tuple[list[int], NDArray[Any] | None]:
-        """At most `length` tokens behind `ids`, and their logits [length, vocabulary] if asked."""
-        tensors = {**self.common, **offered, **tokens.prefix(ids, length)}
-        if minimum > 0:
-            name = spelled("min_tokens", self.declared, self.model)
-            tensors[name] = np.array([[min(minimum, length)]], np.int32)
-        if self.options.seed is not None:
-            # The same seed in every round would draw the same numbers at every position.
-            seed = (self.options.seed + len(ids)) % 2**64
-            tensors[spelled("seed", self.declared, self.model)] = np.array([[seed]], np.uint64)
-        outputs = _ENGINE_OUTPUTS
-        if logits:
-            tensors["return_generation_logits"] = np.array([[True]])
-            outputs = (*outputs, "generation_logits")
-        answer = await self.calls.call(self.model, tensors, outputs)
-        new = tokens.new(answer, len(ids), f"{self.model} at {self.url}")[:length]
-        return new, self._logits(answer, len(new)) if logits else None
-
-    def _logits(self, answer: Tensors, count: int) -> NDArray[Any]:
-        found = answer.get("generation_logits")
-        if found is None or not found.size:
-            raise RefusedError(
-                f"{self.model} at {self.url} returned no generation logits; "
-                "build its engine with them, or ask without"
-            )
-        return found.reshape(-1, found.shape[-1])[:count]
 
 
 def _same(target: Prepared, draft: Prepared, target_url: str, draft_url: str) -> None:

@@ -23,10 +23,7 @@ def speculate(
     ] = None,
     target_model: Annotated[str, typer.Option(help="Target's engine.")] = "tensorrt_llm",
     draft_model: Annotated[
-        str | None,
-        typer.Option(
-            help="Draft's engine; default: tensorrt_llm at --draft, else tensorrt_llm_draft."
-        ),
+        str | None, typer.Option(help="Its engine; without --draft tensorrt_llm_draft.")
     ] = None,
     max_tokens: a.MaxTokens = 64,
     draft_tokens: Annotated[int, typer.Option(help="Draft tokens a round; 0: off.")] = 4,
