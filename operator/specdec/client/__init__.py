@@ -4,9 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specdec.client.answer import Answer, Chunk, Counts
+    from specdec.client.connection import Connection
     from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
-    from specdec.client.generate import Answer, Chunk, Client, Counts
+    from specdec.client.generate import Client
+    from specdec.client.infer import Inference, Output
     from specdec.client.request import Request
+    from specdec.client.speculate import Options, Result
 
 __all__ = [
     "Answer",
@@ -14,16 +18,32 @@ __all__ = [
     "Chunk",
     "Client",
     "ClientError",
+    "Connection",
     "Counts",
+    "Inference",
+    "Options",
+    "Output",
     "RefusedError",
     "Request",
+    "Result",
     "UnreachableError",
 ]
-_GENERATE = frozenset({"Answer", "Chunk", "Client", "Counts"})
+_HOMES = {
+    "Answer": "answer",
+    "Chunk": "answer",
+    "Client": "generate",
+    "Connection": "connection",
+    "Counts": "answer",
+    "Inference": "infer",
+    "Options": "speculate",
+    "Output": "infer",
+    "Request": "request",
+    "Result": "speculate",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "errors" if name.endswith("Error") else "request"
-    return getattr(import_module(f"{__name__}.{'generate' if name in _GENERATE else home}"), name)
+    home = _HOMES.get(name, "errors")
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -3,78 +3,143 @@
 import json
 import sys
 import time
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec.client.errors import BadRequestError, ClientError
+from specdec.client import arguments as a
+from specdec.client.errors import ClientError
 from specdec.triton.repository import BLS
 
 if TYPE_CHECKING:
-    from specdec.client.generate import Answer, Chunk, Client
-    from specdec.client.request import Request
-
-
-def generate(
-    prompt: Annotated[str | None, typer.Option(help="Text to continue.")] = None,
-    prompt_file: Annotated[
-        str | None, typer.Option(help="File with the text to continue; - is stdin.")
-    ] = None,
-    url: Annotated[str, typer.Option(help="gRPC endpoint, host:port.")] = "localhost:8001",
-    model: Annotated[str, typer.Option(help=f"{BLS} speculates, ensemble does not.")] = BLS,
-    max_tokens: Annotated[int, typer.Option(help="New tokens at most.")] = 64,
-    draft_tokens: Annotated[
-        int | None, typer.Option(help="Draft tokens a round; default: the server's; 0: off.")
-    ] = None,
-    stream: Annotated[bool, typer.Option(help="Print chunks as they arrive.")] = True,
-    temperature: Annotated[float | None, typer.Option(help="Sampling temperature.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the sampler.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds the answer may take.")] = 120.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per line; the last sums up.")
-    ] = False,
-) -> None:
-    """Ask a served model to continue a prompt.
-
-    Exit status: 0 answered, 1 refused by the server, 2 bad input, 3 nobody answers.
-    """
+    from specdec.client.answer import Answer, Chunk
     from specdec.client.generate import Client
     from specdec.client.request import Request
 
-    try:
-        request = Request(
-            prompt=_text(prompt, prompt_file),
-            model=model,
-            max_tokens=max_tokens,
-            draft_tokens=draft_tokens,
-            stream=stream,
-            temperature=temperature,
-            seed=seed,
-        )
-        with Client(url, timeout) as client:
-            _print(client, request, as_json)
-    except ClientError as error:
-        typer.echo(f"specdec: {error}", err=True)
-        raise typer.Exit(error.exit_status) from None
+_AT_ONCE = 16
 
 
-def _text(prompt: str | None, file: str | None) -> str:
-    if (prompt is None) == (file is None):
-        raise BadRequestError("give either --prompt or --prompt-file")
-    if file is None:
-        return prompt or ""
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequestError(
-            f"--prompt-file {file} cannot be read ({error}); name a text file"
-        ) from error
+class Protocol(StrEnum):
+    """What is spoken at the address."""
+
+    GRPC = "grpc"
+    HTTP = "http"
+
+
+def generate(
+    context: typer.Context,
+    prompt: a.Prompts = None,
+    prompt_file: a.PromptFile = None,
+    prompts_file: a.PromptsFile = None,
+    url: Annotated[
+        str | None, typer.Option(help="host:port; default localhost:8001, 8000 for http.")
+    ] = None,
+    protocol: Annotated[Protocol, typer.Option(help="What is spoken there.")] = Protocol.GRPC,
+    model: Annotated[str, typer.Option(help=f"{BLS} speculates, ensemble does not.")] = BLS,
+    max_tokens: a.MaxTokens = 64,
+    draft_tokens: Annotated[
+        int | None, typer.Option(help="Draft tokens a round; default: the server's; 0: off.")
+    ] = None,
+    use_draft_logits: Annotated[
+        bool | None, typer.Option(help="Accept by logits; default: the server's way.")
+    ] = None,
+    stream: Annotated[bool, typer.Option(help="Print chunks as they arrive.")] = True,
+    temperature: a.Temperature = None,
+    top_k: a.TopK = None,
+    top_p: a.TopP = None,
+    seed: a.Seed = None,
+    min_tokens: a.MinTokens = None,
+    beam_width: Annotated[int | None, typer.Option(help="Beams; without speculation.")] = None,
+    repetition_penalty: a.RepetitionPenalty = None,
+    presence_penalty: a.PresencePenalty = None,
+    frequency_penalty: a.FrequencyPenalty = None,
+    length_penalty: a.LengthPenalty = None,
+    end_id: a.EndId = None,
+    pad_id: a.PadId = None,
+    stop_words: a.StopWords = None,
+    bad_words: a.BadWords = None,
+    bias: a.Bias = None,
+    log_probs: Annotated[bool, typer.Option("--log-probs", help="Return them.")] = False,
+    context_logits: Annotated[bool, typer.Option("--context-logits", help="Return them.")] = False,
+    generation_logits: Annotated[
+        bool, typer.Option("--generation-logits", help="Return them.")
+    ] = False,
+    token_counts: Annotated[
+        bool,
+        typer.Option("--token-counts", help="Return prompt's and answer's numbers of tokens."),
+    ] = False,
+    timeout: a.Timeout = 120.0,
+    tls: a.Tls = False,
+    root: a.Root = None,
+    key: a.Key = None,
+    chain: a.Chain = None,
+    header: a.Headers = None,
+    as_json: a.AsJson = False,
+) -> None:
+    """Ask a served model to continue prompts.
+
+    Several prompts are requests of their own, sent together; their answers come in order. With
+    --json every chunk is a line, and the last line of a prompt sums up.
+
+    Exit status: 0 answered, 1 refused by the server, 2 bad input, 3 nobody answers.
+    """
+    with a.explained():
+        _run(context.params)
+
+
+def _run(given: Mapping[str, Any]) -> None:
+    from specdec.client.request import Request
+
+    prompts = a.prompts(given)
+    options = a.known(Request, {k: v for k, v in given.items() if k != "prompt"})
+    requests = [Request(prompt, **options) for prompt in prompts]
+    if len(requests) > 1:
+        _several(given, requests)
+        return
+    with _client(given) as client:
+        _print(client, requests[0], given["as_json"])
+
+
+def _client(given: Mapping[str, Any]) -> "Client":
+    from specdec.client.generate import Client
+
+    protocol = given["protocol"]
+    standard = "localhost:8000" if protocol is Protocol.HTTP else "localhost:8001"
+    where = a.connection(given, given["url"] or standard)
+    return Client(where, protocol="http" if protocol is Protocol.HTTP else "grpc")
+
+
+def _several(given: Mapping[str, Any], requests: "list[Request]") -> None:
+    """Every request over a connection of its own: one that fails costs the others nothing."""
+
+    def ask(request: "Request") -> "Answer | ClientError":
+        try:
+            with _client(given) as client:
+                return client.ask(request)
+        except ClientError as error:
+            return error
+
+    failed: list[int] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for index, told in enumerate(pool.map(ask, requests)):
+            if isinstance(told, ClientError):
+                failed.append(told.exit_status)
+                typer.echo(f"specdec: prompt {index + 1}: {told}", err=True)
+            elif given["as_json"]:
+                typer.echo(json.dumps({"done": True, "index": index, **_plain(told)}))
+            else:
+                typer.echo(told.text)
+                for line in _lines(told):
+                    typer.echo(line, err=True)
+    if failed:
+        raise typer.Exit(max(failed))
 
 
 def _print(client: "Client", request: "Request", as_json: bool) -> None:
-    from specdec.client.generate import Answer
+    from specdec.client.answer import Answer
 
     started = time.monotonic()
     answer = Answer()
@@ -82,18 +147,52 @@ def _print(client: "Client", request: "Request", as_json: bool) -> None:
         answer = answer.add(chunk, time.monotonic() - started)
         _print_chunk(chunk, as_json)
     if as_json:
-        typer.echo(json.dumps({"done": True, **asdict(answer)}))
+        typer.echo(json.dumps({"done": True, **_plain(answer)}))
         return
     typer.echo()
-    typer.echo(summary(answer), err=True)
+    for line in _lines(answer):
+        typer.echo(line, err=True)
 
 
 def _print_chunk(chunk: "Chunk", as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"text": chunk.text}))
+        extras = {name: array.tolist() for name, array in chunk.extras.items()}
+        typer.echo(json.dumps({"text": chunk.text, **extras}))
     else:
         typer.echo(chunk.text, nl=False)
         sys.stdout.flush()
+
+
+def _plain(answer: "Answer") -> dict[str, Any]:
+    counts = answer.counts
+    told: dict[str, Any] = {
+        "text": answer.text,
+        "chunks": answer.chunks,
+        "counts": counts and {"drafted": counts.drafted, "accepted": counts.accepted},
+        "first_chunk_seconds": answer.first_chunk_seconds,
+        "seconds": answer.seconds,
+    }
+    if answer.log_probs:
+        told["log_probs"] = answer.log_probs
+    if len(answer.beams) > 1:
+        told["beams"] = answer.beams
+    extras = {name: array.tolist() for name, array in answer.extras.items()}
+    # Those of the last chunk; `log_probs` has all of them.
+    extras.pop("output_log_probs", None)
+    return {**told, **extras}
+
+
+def _lines(answer: "Answer") -> Iterator[str]:
+    yield summary(answer)
+    if answer.log_probs:
+        yield f"log probabilities: {' '.join(f'{value:.3f}' for value in answer.log_probs)}"
+    for number, beam in enumerate(answer.beams[1:], 2):
+        yield f"beam {number}: {beam}"
+    for name, array in answer.extras.items():
+        if array.size == 1:
+            yield f"{name}: {array.item():g}"
+        elif name != "output_log_probs":
+            yield f"{name}: {' x '.join(map(str, array.shape))} values; --json prints them"
 
 
 def summary(answer: "Answer") -> str:

@@ -5,18 +5,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
 
 from specdec.client.errors import BadRequestError
+from specdec.client.sampling import Field, Sampling, spelled, strings
 
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 
-# One field of ours may have several spellings on the wire: releases renamed it.
-_SEED_NAMES = ("seed", "random_seed")
+# What an answer may carry beside its text: our field -> inputs that ask for it, its outputs.
+_RETURNS = {
+    "log_probs": (("return_log_probs",), ("cum_log_probs", "output_log_probs")),
+    "context_logits": (("return_context_logits",), ("context_logits",)),
+    "generation_logits": (("return_generation_logits",), ("generation_logits",)),
+    "token_counts": (
+        ("return_num_input_tokens", "return_num_output_tokens"),
+        ("num_input_tokens", "num_output_tokens"),
+    ),
+}
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Sampling):
     """One prompt for one Triton model.
 
     Attributes:
@@ -24,9 +35,9 @@ class Request:
         model: `tensorrt_llm_bls` speculates, `ensemble` is the plain path of the same target.
         max_tokens: new tokens at most.
         draft_tokens: draft tokens a round; None takes the server's default, 0 turns it off.
+        use_draft_logits: accept by the draft's logits; None takes the server's default.
         stream: several chunks instead of one.
-        temperature, top_k, top_p, seed: sampling; without them the server decodes greedily.
-        stop_words: the answer ends with the first of them, as in the engines.
+        log_probs, context_logits, generation_logits, token_counts: return them too.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -36,14 +47,16 @@ class Request:
     model: str = BLS
     max_tokens: int = 64
     draft_tokens: int | None = None
+    use_draft_logits: bool | None = None
     stream: bool = True
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    stop_words: tuple[str, ...] = ()
+    log_probs: bool = False
+    context_logits: bool = False
+    generation_logits: bool = False
+    token_counts: bool = False
 
+    @override
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.prompt:
             raise BadRequestError("prompt is empty; give at least one character")
         if self.max_tokens < 1:
@@ -56,46 +69,51 @@ class Request:
             raise BadRequestError(
                 f"model {ENSEMBLE} takes no draft tokens; ask model {BLS}, or leave them out"
             )
+        if self.draft_tokens and (self.beam_width or 1) > 1:
+            raise BadRequestError(
+                f"beam width is {self.beam_width} and draft tokens {self.draft_tokens}; "
+                "speculation has one beam: leave out one of them"
+            )
 
-    def tensors(self, declared: Collection[str]) -> dict[str, np.ndarray[Any, Any]]:
+    def tensors(self, declared: Collection[str]) -> dict[str, NDArray[Any]]:
         """The request as arrays of shape [1, n], by the input names the model declares.
 
         Raises:
             BadRequestError: the model has no input for a value that was asked for.
         """
         return {
-            self._spelling(field, declared): array.reshape(1, -1)
+            spelled(field, declared, self.model): array.reshape(1, -1)
             for field, array in self._fields(declared)
         }
 
-    def _fields(self, declared: Collection[str]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-        yield "text_input", _strings((self.prompt,))
+    def returned(self) -> frozenset[str]:
+        """Names of the outputs that are asked for beside text and counts."""
+        return frozenset(
+            output
+            for returned, (_, outputs) in _RETURNS.items()
+            if getattr(self, returned)
+            for output in outputs
+        )
+
+    def _fields(self, declared: Collection[str]) -> Iterator[Field]:
+        yield "text_input", strings((self.prompt,))
         yield "max_tokens", np.array([self.max_tokens], np.int32)
         yield "stream", np.array([self.stream])
         # The text of an answer is what was generated; the prompt is known here.
         yield "exclude_input_in_output", np.array([True])
         if "return_perf_metrics" in declared:
             yield "return_perf_metrics", np.array([True])
-        optional: tuple[tuple[str, float | None, type[np.generic]], ...] = (
-            ("num_draft_tokens", self.draft_tokens, np.int32),
-            ("temperature", self.temperature, np.float32),
-            ("top_k", self.top_k, np.int32),
-            ("top_p", self.top_p, np.float32),
-            ("seed", self.seed, np.uint64),
-        )
-        for field, value, dtype in optional:
-            if value is not None:
-                yield field, np.array([value], dtype)
-        if self.stop_words:
-            yield "stop_words", _strings(self.stop_words)
-
-    def _spelling(self, field: str, declared: Collection[str]) -> str:
-        spellings = _SEED_NAMES if field == "seed" else (field,)
-        for name in spellings:
-            if name in declared:
-                return name
-        raise BadRequestError(f"model {self.model} has no input {field}; leave it out")
-
-
-def _strings(values: tuple[str, ...]) -> np.ndarray[Any, Any]:
-    return np.array([value.encode() for value in values], dtype=np.object_)
+        if self.draft_tokens is not None:
+            yield "num_draft_tokens", np.array([self.draft_tokens], np.int32)
+        if self.use_draft_logits is not None:
+            yield "use_draft_logits", np.array([self.use_draft_logits])
+        yield from self.numbers()
+        for field in ("stop_words", "bad_words"):
+            if getattr(self, field):
+                yield field, strings(getattr(self, field))
+        if self.bias_words:
+            yield "embedding_bias_words", strings(self.bias_words)
+            yield "embedding_bias_weights", np.array(self.bias_weights, np.float32)
+        for returned, (inputs, _) in _RETURNS.items():
+            if getattr(self, returned):
+                yield from ((name, np.array([True])) for name in inputs)

@@ -1,0 +1,62 @@
+"""One engine of a draft/target loop: prefix in, new tokens and their logits out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specdec.client import tokens
+from specdec.client.errors import RefusedError
+from specdec.client.sampling import spelled
+from specdec.client.wire import Calls, Tensors
+
+_OUTPUTS: tuple[str, ...] = ("output_ids", "sequence_length")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine model, with what does not change from round to round."""
+
+    calls: Calls
+    model: str
+    url: str
+    declared: frozenset[str]
+    common: Tensors
+    seed: int | None = None
+
+    async def new(
+        self,
+        ids: Sequence[int],
+        length: int,
+        offered: Tensors,
+        *,
+        minimum: int,
+        logits: bool,
+    ) -> tuple[list[int], NDArray[Any] | None]:
+        """At most `length` tokens behind `ids`, and their logits [length, vocabulary] if asked."""
+        tensors = {**self.common, **offered, **tokens.prefix(ids, length)}
+        if minimum > 0:
+            name = spelled("min_tokens", self.declared, self.model)
+            tensors[name] = np.array([[min(minimum, length)]], np.int32)
+        if self.seed is not None:
+            # The same seed in every round would draw the same numbers at every position.
+            seed = (self.seed + len(ids)) % 2**64
+            tensors[spelled("seed", self.declared, self.model)] = np.array([[seed]], np.uint64)
+        outputs = _OUTPUTS
+        if logits:
+            tensors["return_generation_logits"] = np.array([[True]])
+            outputs = (*outputs, "generation_logits")
+        answer = await self.calls.call(self.model, tensors, outputs)
+        new = tokens.new(answer, len(ids), f"{self.model} at {self.url}")[:length]
+        return new, self._logits(answer, len(new)) if logits else None
+
+    def _logits(self, answer: Tensors, count: int) -> NDArray[Any]:
+        found = answer.get("generation_logits")
+        if found is None or not found.size:
+            raise RefusedError(
+                f"{self.model} at {self.url} returned no generation logits; "
+                "build its engine with them, or ask without"
+            )
+        return found.reshape(-1, found.shape[-1])[:count]

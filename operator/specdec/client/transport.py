@@ -1,0 +1,150 @@
+"""One request and its responses over gRPC; what the HTTP way has in common with it."""
+
+import queue
+import time
+from collections.abc import Collection, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tritonclient.grpc as triton
+from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+from specdec.client.connection import CONNECT_SECONDS, Connection
+from specdec.client.errors import RefusedError, UnreachableError
+
+Outputs = Mapping[str, NDArray[Any]]
+_UNREACHABLE = ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED")
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a served model declares: names of its tensors, and whether it may stream."""
+
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+    streams: bool
+
+
+class Transport(Protocol):
+    """A way to one server.
+
+    Every method raises `UnreachableError` when nobody answers, `RefusedError` with the server's
+    own words when it refuses.
+    """
+
+    def model(self, name: str) -> Model:
+        """What a model declares."""
+
+    def answers(
+        self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
+    ) -> Generator[Outputs, None, None]:
+        """The responses to one request; abandoning the iterator cancels the request."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+def late(connection: Connection) -> UnreachableError:
+    """The answer took longer than allowed."""
+    return UnreachableError(
+        f"no whole answer from {connection.url} within {connection.timeout:g} s; "
+        "ask for fewer tokens or give more time"
+    )
+
+
+class Grpc:
+    """Triton's gRPC endpoint; see `Transport`. One request at a time."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._headers = dict(connection.headers)
+        self._triton = triton.InferenceServerClient(
+            connection.url,
+            ssl=connection.tls,
+            root_certificates=connection.root_certificates,
+            private_key=connection.private_key,
+            certificate_chain=connection.certificate_chain,
+        )
+
+    def close(self) -> None:
+        """End the connection."""
+        self._triton.close()
+
+    def model(self, name: str) -> Model:
+        """What a model declares."""
+        how = {"headers": self._headers, "client_timeout": CONNECT_SECONDS}
+        try:
+            if not self._triton.is_server_live(**how):
+                raise UnreachableError(
+                    f"the server at {self._connection.url} is not live; ask again later"
+                )
+            config = self._triton.get_model_config(name, **how).config
+        except InferenceServerException as error:
+            raise self._spoken(error) from error
+        return Model(
+            frozenset(tensor.name for tensor in config.input),
+            frozenset(tensor.name for tensor in config.output),
+            # An ensemble has no policy of its own: it streams when its steps do.
+            config.model_transaction_policy.decoupled or config.HasField("ensemble_scheduling"),
+        )
+
+    def answers(
+        self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
+    ) -> Generator[Outputs, None, None]:
+        """The responses to one request; abandoning the iterator cancels the request."""
+        inputs = [_input(name, array) for name, array in tensors.items()]
+        wanted = [triton.InferRequestedOutput(name) for name in outputs]
+        replies: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+        self._triton.start_stream(
+            lambda result, error: replies.put((result, error)), headers=self._headers
+        )
+        # What has ended is not cancelled: Triton 2.51 then keeps the request now and then, and
+        # with it the model, so that the server's next stop lasts until its exit timeout.
+        ended = False
+        try:
+            self._triton.async_stream_infer(
+                model, inputs, outputs=wanted, enable_empty_final_response=True
+            )
+            yield from self._replies(replies)
+            ended = True
+        except RefusedError:
+            ended = True
+            raise
+        except InferenceServerException as error:
+            raise self._spoken(error) from error
+        finally:
+            self._triton.stop_stream(cancel_requests=not ended)
+
+    def _replies(
+        self, replies: "queue.SimpleQueue[tuple[Any, Exception | None]]"
+    ) -> Iterator[Outputs]:
+        deadline = time.monotonic() + self._connection.timeout
+        while True:
+            try:
+                result, error = replies.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise late(self._connection) from None
+            if error is not None:
+                raise self._spoken(error)
+            response = result.get_response()
+            yield {output.name: result.as_numpy(output.name) for output in response.outputs}
+            if response.parameters["triton_final_response"].bool_param:
+                return
+
+    def _spoken(self, error: Exception) -> RefusedError | UnreachableError:
+        words = error.message() if isinstance(error, InferenceServerException) else str(error)
+        status = error.status() if isinstance(error, InferenceServerException) else None
+        url = self._connection.url
+        if status in _UNREACHABLE:
+            return UnreachableError(
+                f"nobody answers at {url}; check the address, "
+                "and that the server is ready and port 8001 is forwarded"
+            )
+        return RefusedError(f"the server at {url} refused: {words}")
+
+
+def _input(name: str, array: NDArray[Any]) -> Any:
+    tensor = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
+    tensor.set_data_from_numpy(array)
+    return tensor

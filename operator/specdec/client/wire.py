@@ -1,0 +1,237 @@
+"""Models of one server over gRPC, from coroutines: arrays in, arrays out."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import InferResult, service_pb2, service_pb2_grpc
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
+
+from specdec.client.connection import CONNECT_SECONDS, Connection
+from specdec.client.errors import RefusedError, UnreachableError
+
+Tensors = Mapping[str, NDArray[Any]]
+_NOT_THERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+# An engine answers with logits of a whole prompt, far above gRPC's 4 MiB.
+_CHANNEL = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+)
+
+
+class Server:
+    """A connection to one server; an asynchronous context manager.
+
+    Every method raises `UnreachableError` when nobody answers, `RefusedError` with the server's
+    own words when it refuses.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.url = connection.url
+        self.timeout = connection.timeout
+        self.metadata = tuple(connection.headers.items())
+        self._connection = connection
+        self._configs: dict[str, Any] = {}
+
+    async def __aenter__(self) -> Self:
+        self._channel = _channel(self._connection)
+        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._channel.close()
+
+    async def config(self, model: str) -> Any:
+        """The model's configuration as Triton serves it; asked once."""
+        if model not in self._configs:
+            request = service_pb2.ModelConfigRequest(name=model)
+            try:
+                reply = await self.stub.ModelConfig(
+                    request, timeout=CONNECT_SECONDS, metadata=self.metadata
+                )
+            except grpc.aio.AioRpcError as error:
+                raise self.spoken(error.code(), error.details()) from error
+            self._configs[model] = reply.config
+        return self._configs[model]
+
+    async def inputs(self, model: str) -> frozenset[str]:
+        """Names of the inputs that a model declares."""
+        return frozenset(tensor.name for tensor in (await self.config(model)).input)
+
+    def spoken(self, code: grpc.StatusCode, words: str | None) -> RefusedError | UnreachableError:
+        """What a failed call means."""
+        if code in _NOT_THERE:
+            return UnreachableError(
+                f"nobody answers at {self.url}; check the address, "
+                "and that the server is ready and port 8001 is forwarded"
+            )
+        return RefusedError(f"the server at {self.url} refused: {words or code.name}")
+
+
+class Calls:
+    """Calls one after another: of decoupled models over one stream, of others by the unary call.
+
+    One stream for the many short calls of a loop saves each of them its HTTP/2 headers. Models
+    that are not decoupled must not share it: Triton 2.51 aborts now and then when a second request
+    for one follows on a stream.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._stream: Any = None
+        self._pending = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._stream is None:
+            return
+        # What has ended is not cancelled: Triton 2.51 then keeps the request now and then, and
+        # with it the model, so that the server's next stop lasts until its exit timeout.
+        if self._pending:
+            self._stream.cancel()
+            return
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._stream.done_writing()
+                while await self._stream.read() is not grpc.aio.EOF:
+                    pass
+        except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            self._stream.cancel()
+
+    async def call(self, model: str, tensors: Tensors, outputs: Collection[str] = ()) -> Tensors:
+        """The whole answer of a model: its last response that holds tensors.
+
+        Args:
+            model: its Triton name.
+            tensors: inputs, batch dimension first.
+            outputs: the outputs wanted; all when empty.
+        """
+        config = await self._server.config(model)
+        request = infer_request(model, tensors, outputs)
+        decoupled = config.model_transaction_policy.decoupled
+        answer = await (self._streamed(request) if decoupled else self._unary(request))
+        if not answer:
+            raise RefusedError(f"{model} at {self._server.url} ended the call without an answer")
+        return answer
+
+    async def _unary(self, request: Any) -> Tensors:
+        server = self._server
+        try:
+            response = await server.stub.ModelInfer(
+                request, timeout=server.timeout, metadata=server.metadata
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise self._late(request) from error
+            raise server.spoken(error.code(), error.details()) from error
+        return _tensors(response)
+
+    async def _streamed(self, request: Any) -> Tensors:
+        answer: Tensors = {}
+        try:
+            async with (
+                asyncio.timeout(self._server.timeout),
+                aclosing(self._read(request)) as parts,
+            ):
+                async for part in parts:
+                    answer = part
+        except TimeoutError:
+            raise self._late(request) from None
+        return answer
+
+    async def parts(
+        self, model: str, tensors: Tensors, outputs: Collection[str] = ()
+    ) -> AsyncGenerator[Tensors, None]:
+        """The responses of a decoupled model; a caller that goes away cancels the request."""
+        async with aclosing(self._read(infer_request(model, tensors, outputs))) as responses:
+            async for part in responses:
+                yield part
+
+    async def _read(self, request: Any) -> AsyncGenerator[Tensors, None]:
+        """Responses that hold tensors, to the last one."""
+        if self._stream is None:
+            self._stream = self._server.stub.ModelStreamInfer(metadata=self._server.metadata)
+        request.parameters["triton_enable_empty_final_response"].bool_param = True
+        self._pending = True
+        try:
+            await self._stream.write(request)
+            ended = False
+            while not ended:
+                response = self._response(await self._stream.read())
+                if response.outputs:
+                    yield _tensors(response)
+                ended = response.parameters["triton_final_response"].bool_param
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise await self._failure() from error
+        self._pending = False
+
+    def _late(self, request: Any) -> UnreachableError:
+        return UnreachableError(
+            f"no whole answer of {request.model_name} at {self._server.url} within "
+            f"{self._server.timeout:g} s; ask for fewer tokens or give more time"
+        )
+
+    def _response(self, reply: Any) -> Any:
+        if reply is grpc.aio.EOF:
+            raise RefusedError(f"the server at {self._server.url} closed the stream; ask again")
+        if reply.error_message:
+            self._pending = False
+            raise RefusedError(f"the server at {self._server.url} refused: {reply.error_message}")
+        return reply.infer_response
+
+    async def _failure(self) -> RefusedError | UnreachableError:
+        self._pending = False
+        return self._server.spoken(await self._stream.code(), await self._stream.details())
+
+
+def infer_request(model: str, tensors: Tensors, outputs: Collection[str]) -> Any:
+    """The message of one call."""
+    request = service_pb2.ModelInferRequest(model_name=model)
+    for name, array in tensors.items():
+        dtype = np_to_triton_dtype(array.dtype)
+        request.inputs.add(name=name, datatype=dtype, shape=array.shape)
+        request.raw_input_contents.append(_bytes(array))
+    for name in outputs:
+        request.outputs.add(name=name)
+    return request
+
+
+def _tensors(response: Any) -> Tensors:
+    result = InferResult(response)
+    return {output.name: result.as_numpy(output.name) for output in response.outputs}
+
+
+def _bytes(array: NDArray[Any]) -> bytes:
+    if array.dtype != np.object_:
+        return array.tobytes()
+    packed = serialize_byte_tensor(array)
+    return bytes(packed.item()) if packed.size else b""
+
+
+def _channel(connection: Connection) -> Any:
+    if not connection.tls:
+        return grpc.aio.insecure_channel(connection.url, options=_CHANNEL)
+    read = connection.certificate
+    credentials = grpc.ssl_channel_credentials(
+        read(connection.root_certificates),
+        read(connection.private_key),
+        read(connection.certificate_chain),
+    )
+    return grpc.aio.secure_channel(connection.url, credentials, options=_CHANNEL)

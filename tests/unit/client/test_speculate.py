@@ -1,0 +1,205 @@
+"""The client-side loop against scripted servers: rounds, statistics, logits, refusals."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from specdec.client.connection import Connection
+from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
+from specdec.client.speculate import Options, Result, speculate
+from specdec.command import app
+from unit.client.fake_pair import END, VOCABULARY, Pair, careless, counting, served
+
+PROMPTS = ["a", "abcdef", "x", "mn"]
+
+
+def run(
+    url: str, prompts: list[str] = PROMPTS, draft: str | None = None, **options: Any
+) -> list[Result]:
+    other = None if draft is None else Connection(draft)
+    return asyncio.run(speculate(prompts, Options(**options), Connection(url), other))
+
+
+def test_answers_are_the_targets_and_in_the_order_of_the_prompts() -> None:
+    with served(Pair()) as url:
+        results = run(url, max_tokens=6)
+    assert [result.text for result in results] == ["bcdefg", "ghijkl", "yz", "opqrst"]
+    assert [result.prompt_tokens for result in results] == [1, 6, 1, 2]
+    assert results[2].tokens == (ord("y"), ord("z"), END)
+
+
+def test_statistics_tell_what_each_round_did() -> None:
+    with served(Pair()) as url:
+        [wrong_at_thirds] = run(url, ["a"], max_tokens=7, draft_tokens=3)
+    rounds = [(s.round.drafted, s.round.accepted) for s in wrong_at_thirds.steps]
+    # Ids 1 and 2 behind the prompt are right, the third is wrong, and so on.
+    assert rounds[0] == (3, 2)
+    assert wrong_at_thirds.drafted == sum(drafted for drafted, _ in rounds)
+    assert wrong_at_thirds.accepted == sum(accepted for _, accepted in rounds)
+    assert sum(len(s.round.tokens) for s in wrong_at_thirds.steps) == 7
+
+
+def test_a_draft_of_its_own_is_asked_by_the_usual_name() -> None:
+    target, draft = Pair(), Pair(target=careless)
+    with served(target) as url, served(draft) as other:
+        [result] = run(url, ["a"], other, max_tokens=6)
+    assert result.text == "bcdefg"
+    assert {name for name, _ in draft.seen} == {"preprocessing", "tensorrt_llm"}
+    assert all("draft_input_ids" not in given for _, given in draft.seen)
+    asked = [given for name, given in target.seen if name == "tensorrt_llm"]
+    assert any("draft_input_ids" in given for given in asked)
+    assert not any(given["exclude_input_in_output"].item() for given in asked)
+
+
+def test_the_draft_may_not_end_early_and_seeds_move_on() -> None:
+    pair = Pair()
+    with served(pair) as url:
+        run(url, ["a"], max_tokens=9, draft_tokens=3, seed=2**64 - 1, temperature=0.5)
+    drafts = [given for name, given in pair.seen if name == "tensorrt_llm_draft"]
+    assert all(g["min_length"].item() == g["request_output_len"].item() for g in drafts)
+    seeds = [given["random_seed"].item() for given in drafts]
+    assert len(set(seeds)) == len(seeds) > 1
+    assert {given["temperature"].item() for given in drafts} == {0.5}
+
+
+def test_logits_are_given_and_handed_to_the_target() -> None:
+    pair = Pair()
+    with served(pair) as url:
+        [result] = run(
+            url,
+            ["a"],
+            max_tokens=5,
+            draft_logits=True,
+            accepted_logits=True,
+            use_draft_logits=True,
+        )
+    for step in result.steps:
+        assert step.accepted_logits is not None
+        assert step.accepted_logits.argmax(-1).tolist() == list(step.round.tokens)
+    handed = [given["draft_logits"] for _, given in pair.seen if "draft_logits" in given]
+    assert handed
+    assert handed[0].shape == (1, 4, VOCABULARY)
+    first = result.steps[0].draft_logits
+    assert first is not None
+    assert np.array_equal(first, handed[0][0])
+
+
+def test_without_drafts_the_target_is_asked_alone() -> None:
+    pair = Pair()
+    with served(pair) as url:
+        assert run(url, ["a"], max_tokens=3, draft_tokens=0)[0].text == "bcd"
+    assert "tensorrt_llm_draft" not in {name for name, _ in pair.seen}
+
+
+@pytest.mark.parametrize(
+    ("pair", "options", "words"),
+    [
+        (Pair(refuse="KV cache is full"), {}, "KV cache is full"),
+        (Pair(hide_input=True), {}, "exclude_input_in_output to false"),
+        (Pair(logits=False), {"accepted_logits": True}, "no generation logits"),
+    ],
+)
+def test_what_a_server_cannot_do_is_said(pair: Pair, options: Any, words: str) -> None:
+    with served(pair) as url:
+        [result] = run(url, ["abc"], **options)
+    assert isinstance(result.error, RefusedError)
+    assert words in str(result.error)
+
+
+def test_other_tokens_at_the_draft_are_refused_unless_one_insists() -> None:
+    with served(Pair()) as url, served(Pair(target=counting, shift=1)) as other:
+        [result] = run(url, ["a"], other)
+        assert isinstance(result.error, BadRequestError)
+        assert "one vocabulary" in str(result.error)
+        assert not run(url, ["a"], other, check_vocabulary=False, max_tokens=3)[0].error
+
+
+def test_an_input_that_the_engine_lacks_is_named() -> None:
+    with served(Pair()) as url:
+        [result] = run(url, ["a"], top_k=3)
+    assert "no input top_k" in str(result.error)
+
+
+def test_an_empty_prompt_costs_the_others_nothing() -> None:
+    with served(Pair()) as url:
+        empty, other = run(url, ["", "a"], max_tokens=2)
+    assert "prompt is empty" in str(empty.error)
+    assert other.text == "bc"
+
+
+def test_nobody_there_is_said_for_every_prompt() -> None:
+    results = run("127.0.0.1:9")
+    assert all(isinstance(result.error, UnreachableError) for result in results)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_tokens": 0}, "max tokens is 0"),
+        ({"draft_tokens": -1}, "draft tokens is -1"),
+        ({"beam_width": 2}, "beam width is 2"),
+        ({"temperature": -1.0}, "temperature is -1"),
+        ({"top_p": 2.0}, "top p is 2"),
+        ({"frequency_penalty": float("nan")}, "frequency penalty is nan"),
+        ({"stop_words": ("",)}, "is empty"),
+        ({"bias_words": ("a",)}, "1 words and 0 weights"),
+    ],
+)
+def test_bad_options_say_the_mend(options: Any, words: str) -> None:
+    with pytest.raises(BadRequestError, match=words):
+        Options(**options)
+
+
+def test_command_gives_answers_and_sums(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "a"}\n\n{"prompt": "mn", "id": 4}\n', "utf-8")
+    with served(Pair()) as url:
+        arguments = ["speculate", "--target", url, "--max-tokens", "4"]
+        result = CliRunner().invoke(app, [*arguments, "--prompts-file", str(file)])
+        told = CliRunner().invoke(app, [*arguments, "--prompt", "a", "--json", "--draft-logits"])
+    assert result.exit_code == 0
+    assert sorted(result.stdout.splitlines()) == ["bcde", "opqr"]
+    assert "8 tokens in" in result.stderr.splitlines()[-1]
+    [line] = [json.loads(line) for line in told.stdout.splitlines()]
+    assert line["text"] == "bcde"
+    assert sum(len(one["tokens"]) for one in line["rounds"]) == 4
+    assert len(line["rounds"][0]["draft_logits"][0]) == VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ([], 2, "give either --prompt"),
+        (["--prompt", "a", "--bias", "word"], 2, "WORD=WEIGHT"),
+        (["--prompt", "a", "--header", "secret"], 2, "header 1 is no"),
+        (["--prompt", "a", "--ca", "missing.pem"], 2, "add --tls"),
+        (["--prompt", "a", "--tls", "--ca", "missing.pem"], 2, "missing.pem is no file"),
+        (["--prompts-file", "/no/such"], 2, "cannot be read"),
+        (["--prompt", "a", "--concurrency", "0"], 2, "concurrency 1 or more"),
+        (["--prompt", "a", "--target", "127.0.0.1:9"], 3, "nobody answers"),
+        (["--prompt", "a", "--top-k", "3"], 2, "no input top_k"),
+    ],
+)
+def test_exit_status_tells_whose_fault_it_is(
+    arguments: list[str], status: int, words: str
+) -> None:
+    with served(Pair()) as url:
+        given = ["--target", url, *arguments]
+        result = CliRunner().invoke(app, ["speculate", *given])
+    assert result.exit_code == status
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("line", ["not json", '["a"]', '{"text": "a"}', '{"prompt": 4}'])
+def test_a_line_that_is_no_prompt_is_named_by_its_number(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(f'{{"prompt": "a"}}\n{line}\n', "utf-8")
+    result = CliRunner().invoke(app, ["speculate", "--prompts-file", str(file)])
+    assert result.exit_code == 2
+    assert "line 2" in result.stderr

@@ -1,0 +1,81 @@
+"""Encrypted connections of all three ways, with the certificate of a server trusted by name."""
+
+import asyncio
+import ssl
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2_grpc
+
+from specdec.client import Client, Connection, Request, UnreachableError
+from specdec.client.infer import Inference, infer
+from unit.client import fake_http, fake_server
+from unit.client.fake_pair import Pair
+
+
+@dataclass(frozen=True)
+class Certificate:
+    file: str
+    key: str
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.file, self.key)
+        return context
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    folder = tmp_path_factory.mktemp("tls")
+    made = Certificate(str(folder / "cert.pem"), str(folder / "key.pem"))
+    names = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = ["-keyout", made.key, "-out", made.file, "-days", "1"]
+    argv = ["openssl", "req", "-x509", *curve, *files, *names]
+    subprocess.run(argv, check=True, capture_output=True, timeout=30)
+    return made
+
+
+def serve(servicer: object, certificate: Certificate) -> tuple[grpc.Server, str]:
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
+    pair = (Path(certificate.key).read_bytes(), Path(certificate.file).read_bytes())
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+def test_http(certificate: Certificate) -> None:
+    with fake_http.served(fake_http.Script(), certificate.context()) as url:
+        trusted = Connection(url, 10, tls=True, root_certificates=certificate.file)
+        with Client(trusted, protocol="http") as client:
+            assert client.ask(Request("x")).text == "ab"
+        with (
+            Client(Connection(url, 10, tls=True), protocol="http") as client,
+            pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            client.ask(Request("x"))
+
+
+def test_grpc(certificate: Certificate) -> None:
+    server, url = serve(fake_server.FakeTriton(fake_server.Script()), certificate)
+    trusted = Connection(url, 10, tls=True, root_certificates=certificate.file)
+    with Client(trusted) as client:
+        assert client.ask(Request("x")).text == "ab"
+    with Client(Connection(url, 10)) as client, pytest.raises(UnreachableError):
+        client.ask(Request("x"))
+    server.stop(grace=None).wait(10)
+
+
+def test_grpc_from_coroutines(certificate: Certificate) -> None:
+    server, url = serve(Pair(), certificate)
+    asked = Inference(ids=(97,), max_tokens=2)
+    trusted = Connection(url, 10, tls=True, root_certificates=certificate.file)
+    assert asyncio.run(infer(trusted, asked)).tokens == [98, 99]
+    with pytest.raises(UnreachableError):
+        asyncio.run(infer(Connection(url, 10, tls=True), asked))
+    server.stop(grace=None).wait(10)
