@@ -60,7 +60,8 @@ class Helm:
         text = self(
             "template", release, CHART, "--namespace", NAMESPACE, version, values=values or {}
         )
-        return [found for found in yaml.safe_load_all(text) if found]
+        # In C: the definition is long, and every set of values renders it.
+        return [found for found in yaml.load_all(text, Loader=yaml.CSafeLoader) if found]
 
 
 def one(objects: list[Object], kind: str) -> Object:

@@ -72,9 +72,7 @@ def test_manifests_install_is_what_the_chart_renders(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_values_show_in_what_is_rendered(
-    helm: Helm, defaults: list[Object], name: str
-) -> None:
+def test_values_show_in_what_is_rendered(helm: Helm, defaults: list[Object], name: str) -> None:
     values, shows = SETS[name]
     objects = helm.template(values)
     assert shows(objects)
@@ -134,3 +132,19 @@ def test_the_schema_refuses_with_the_fields_name(helm: Helm, name: str) -> None:
     with pytest.raises(HelmError, match="don't meet the specifications of the schema") as refused:
         helm.template(values)
     assert field in str(refused.value).replace(".", "/")
+
+
+def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
+    text = (ROOT / "docs" / "install.md").read_text()
+    (values,) = re.findall(r"```yaml\n# values.yaml\n(.*?)```", text, re.DOTALL)
+    assert operator(helm.template(yaml.safe_load(values)))["image"].startswith("registry.")
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    table = text.split("| Value | What it does |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
+    assert len(fields) == 9
+    for field in fields:
+        found = known
+        for part in field.split("."):
+            assert part in found, field
+            found = found[part]
