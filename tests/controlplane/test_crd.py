@@ -33,6 +33,8 @@ def control_plane() -> Iterator[ControlPlane]:
 def kubectl(control_plane: ControlPlane) -> Kubectl:
     run: Kubectl = control_plane.kubectl
     run("apply", "--server-side", "-f", str(ROOT / "crds" / "speculativemodels.yaml"))
+    # kubectl wait refuses a definition that has no conditions at all yet.
+    run("wait", "--for=jsonpath={.status.conditions}", f"crd/{model.PLURAL}.{model.GROUP}")
     run("wait", "--for=condition=Established", f"crd/{model.PLURAL}.{model.GROUP}")
     return run
 

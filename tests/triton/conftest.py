@@ -133,7 +133,13 @@ def prompts() -> list[str]:
 
 
 def build(
-    folder: Path, name: str, role: str, *, mode: str, sizes: tuple[int, int, int] = (4, 3, 4)
+    folder: Path,
+    name: str,
+    role: str,
+    *,
+    mode: str,
+    sizes: tuple[int, int, int] = (4, 3, 4),
+    max_seq_len: int = _LIMITS["maxSeqLen"],
 ) -> Path:
     """Build a Reference engine of the shipped pair below `folder`; `sizes` are lookahead's."""
     window, ngram, verification = sizes
@@ -152,7 +158,7 @@ def build(
         "output": str(folder / name),
         "key": name,
         "dtype": "auto",
-        "limits": _LIMITS,
+        "limits": {**_LIMITS, "maxSeqLen": max_seq_len},
         "maxDraftTokens": 0 if mode == "none" else drafts,
         "speculativeDecodingMode": mode,
         "lookahead": lookahead if mode == "lookahead_decoding" else None,

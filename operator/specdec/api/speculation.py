@@ -39,6 +39,25 @@ class Acceptance(StrEnum):
     LOGITS = "Logits"
 
 
+class LengthPolicy(StrEnum):
+    """Whether every round drafts as many tokens, or as many as measurements say is fastest."""
+
+    FIXED = "Fixed"
+    ADAPTIVE = "Adaptive"
+
+
+class DraftLengthPolicy(Value):
+    """How the server chooses draft lengths (tokens) where a request names none.
+
+    Bounds of Adaptive: with `minLength` 0 the draft may rest altogether; `maxLength` defaults to
+    what a request may ask for.
+    """
+
+    type: LengthPolicy = LengthPolicy.FIXED
+    min_length: int = 0
+    max_length: int | None = None
+
+
 class DraftTarget(Value):
     """A small model proposes, the target verifies.
 
@@ -98,6 +117,7 @@ class Speculation(Value):
     method: Method
     max_draft_tokens: int | None = None
     draft_tokens: int | None = None
+    draft_length_policy: DraftLengthPolicy | None = None
     draft_target: DraftTarget | None = None
     eagle: Eagle | None = None
     medusa: Medusa | None = None

@@ -166,6 +166,7 @@ def pre_stop(
     *,
     linger_seconds: int,
     exit_timeout_seconds: int,
+    metrics_port: int = 8002,
     shm_region_prefix: str = _PREFIX,
 ) -> list[str]:
     """Arguments of the hook that runs before the container's first process gets SIGTERM.
@@ -174,12 +175,12 @@ def pre_stop(
         launch: of `ranks.plan`.
         linger_seconds: how long to go on serving while endpoints are removed.
         exit_timeout_seconds: how long running requests may take to finish after that.
+        metrics_port: of the server; its metrics say when no answer is in flight.
         shm_region_prefix: that of `command`.
     """
-    if launch.mode is Mode.PLAIN:
-        return ["sleep", str(linger_seconds)]
-    mark = _mark(f"{shm_region_prefix}0_")
-    return ["python3", "-c", _drain(), str(linger_seconds), str(exit_timeout_seconds), mark]
+    numbers = (linger_seconds, exit_timeout_seconds, metrics_port)
+    hook = ["python3", "-c", _drain(), *(str(number) for number in numbers)]
+    return hook if launch.mode is Mode.PLAIN else [*hook, _mark(f"{shm_region_prefix}0_")]
 
 
 def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:

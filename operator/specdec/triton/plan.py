@@ -49,6 +49,14 @@ class LookaheadPlan:
 
 
 @dataclass(frozen=True)
+class DraftLengths:
+    """Bounds of adaptive draft lengths, in tokens; with `least` 0 the draft may rest."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
 class RepositoryPlan:
     """Everything the repository depends on; two equal plans give the same bytes.
 
@@ -62,6 +70,7 @@ class RepositoryPlan:
         draft_tokens: the server's default draft length; 0 turns speculation off.
         max_draft_tokens: the longest draft a request may ask for, at most what the target's
             engine is built for.
+        adaptive: bounds within which the BLS chooses draft lengths itself, None fixes them.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.
         fast_logits: the draft's logits go to the target from GPU to GPU.
@@ -85,6 +94,7 @@ class RepositoryPlan:
     decoupled: bool = True
     draft_tokens: int = 0
     max_draft_tokens: int = 0
+    adaptive: DraftLengths | None = None
     max_seq_len: int | None = None
     use_draft_logits: bool = False
     fast_logits: bool = False
@@ -155,6 +165,14 @@ class RepositoryPlan:
             raise PlanError(
                 f"draft_tokens is {self.draft_tokens}, above max_draft_tokens "
                 f"{self.max_draft_tokens}: lower the first or build with more"
+            )
+        if (
+            self.adaptive
+            and not self.adaptive.least <= self.adaptive.most <= self.max_draft_tokens
+        ):
+            raise PlanError(
+                f"adaptive draft lengths are {self.adaptive.least} to {self.adaptive.most}, but "
+                f"max_draft_tokens is {self.max_draft_tokens}: lower them or build with more"
             )
         if self.choices and self.method not in ("Eagle", "Medusa"):
             raise PlanError(

@@ -165,7 +165,7 @@ def test_a_server_of_several_ranks_drains_before_mpirun_is_told() -> None:
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "5"
     assert container["command"][0] == "mpirun"
     assert {"name": "TRTLLM_ORCHESTRATOR", "value": "1"} in container["env"]
-    _, _, script, linger, timeout, mark = container["lifecycle"]["preStop"]["exec"]["command"]
+    _, _, script, linger, timeout, _, mark = container["lifecycle"]["preStop"]["exec"]["command"]
     assert "os.kill" in script
     assert mark in container["command"]
     assert 77 < int(timeout) < template["terminationGracePeriodSeconds"] - int(linger)

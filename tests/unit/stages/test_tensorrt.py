@@ -1,5 +1,7 @@
 """The TensorRT strategy: build plans, repositories and ranks of every method and topology."""
 
+from typing import Any
+
 import pytest
 
 from golden.world import FACTS, IMAGES, source
@@ -17,6 +19,7 @@ MODES = {
     "Lookahead": ("lookahead_decoding", 83),
 }
 DRAFT = "speculation.draftTarget"
+BLS = "tensorrt_llm_bls"
 
 
 @pytest.mark.parametrize("method", MODES)
@@ -145,11 +148,30 @@ def test_the_memory_plan_s_budget_comes_before_a_full_batch() -> None:
 def test_the_ceiling_and_the_default_reach_the_bls() -> None:
     cr = put(tensorrt(), f"{DRAFT}.draftLengthCeiling", 6)
     put(cr, f"{DRAFT}.acceptance", "Logits")
-    told = parameters(plans(cr)[""], "tensorrt_llm_bls")
+    told = parameters(plans(cr)[""], BLS)
     assert (told["num_draft_tokens"], told["max_draft_tokens"]) == ("4", "6")
     assert told["use_draft_logits"] == "true"
     del cr["spec"]["speculation"]["draftTokens"]
     assert plans(cr)[""].draft_tokens == 6
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ({}, ("Fixed", "", "")),
+        ({"type": "Adaptive"}, ("Adaptive", "0", "6")),
+        ({"type": "Adaptive", "minLength": 1, "maxLength": 4}, ("Adaptive", "1", "4")),
+        # Never more than a request may ask for.
+        ({"type": "Adaptive", "minLength": 7, "maxLength": 8}, ("Adaptive", "6", "6")),
+    ],
+)
+def test_the_length_policy_reaches_the_bls_within_the_ceiling(
+    policy: dict[str, Any], told: tuple[str, str, str]
+) -> None:
+    cr = put(tensorrt(), f"{DRAFT}.draftLengthCeiling", 6)
+    found = parameters(plans(put(cr, "speculation.draftLengthPolicy", policy))[""], BLS)
+    names = ("draft_length_policy", "min_draft_length", "max_draft_length")
+    assert tuple(found[name] for name in names) == told
 
 
 def test_fast_logits_have_ranks_of_their_own() -> None:

@@ -4,14 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from specdec.api.speculation import Placement, Topology
 from specdec.triton import launch
@@ -52,7 +56,7 @@ def test_one_rank_needs_no_mpirun(layout: Layout) -> None:
     assert argv == server_argv(REPOSITORY, exit_timeout_seconds=7)
     assert launch.environment(server.launch) == {}
     stop = launch.pre_stop(server.launch, linger_seconds=5, exit_timeout_seconds=7)
-    assert stop == ["sleep", "5"]
+    assert (stop[0], *stop[3:]) == ("python3", "5", "7", "8002")
 
 
 def test_leader_mode_starts_a_server_for_each_rank() -> None:
@@ -113,6 +117,59 @@ def test_an_unknown_command_is_one_rank() -> None:
     assert launch.read(["tritonserver"]) == PLAIN
 
 
+# Port 9 of the loopback is nobody's: these servers have no metrics.
+NOWHERE: dict[str, int] = {"linger_seconds": 0, "metrics_port": 9}
+
+
+@contextmanager
+def metrics(values: list[float]) -> Iterator[int]:
+    """The port of a server whose gauge takes these values, one a request, and keeps the last."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            value = values.pop(0) if len(values) > 1 else values[0]
+            self.send_response(200)
+            self.end_headers()
+            lines = ["# HELP specdec_requests_in_flight Prompts", 'other{model="a"} 7']
+            lines.append(f'specdec_requests_in_flight{{model="a",version="1"}} {value}')
+            self.wfile.write("\n".join(lines).encode())
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing on stderr."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        try:
+            yield listening.server_port
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+def run_hook(port: int, timeout: int) -> int:
+    hook = launch.pre_stop(
+        PLAIN, linger_seconds=0, exit_timeout_seconds=timeout, metrics_port=port
+    )
+    return subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60).returncode
+
+
+def test_the_hook_waits_until_no_answer_is_in_flight() -> None:
+    values = [3.0, 0.0, 1.0, 0.0]
+    with metrics(values) as port:
+        assert run_hook(port, 30) == 0
+    assert values == [0.0], "the hook came back while an answer was in flight"
+
+
+def test_the_hook_gives_up_on_an_answer_that_does_not_end() -> None:
+    values = [1.0]
+    begun = time.monotonic()
+    with metrics(values) as port:
+        assert run_hook(port, 1) == 0
+    assert time.monotonic() - begun >= 1
+
+
 @contextmanager
 def server(mark: str) -> Iterator[subprocess.Popen[str]]:
     """A process that looks like the server of a rank and drains when it is told to end."""
@@ -136,9 +193,7 @@ def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
         next(a for a in context if "shm-region" in a)
         for context in contexts(launch.command(wanted, REPOSITORY, shm_region_prefix=prefix))
     ]
-    hook = launch.pre_stop(
-        wanted, linger_seconds=0, exit_timeout_seconds=30, shm_region_prefix=prefix
-    )
+    hook = launch.pre_stop(wanted, **NOWHERE, exit_timeout_seconds=30, shm_region_prefix=prefix)
     assert hook[0] == "python3"
     with ExitStack() as stack:
         first, second = (stack.enter_context(server(mark)) for mark in marks)
@@ -154,7 +209,7 @@ def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
 def test_the_hook_gives_up_when_rank_0_does_not_end() -> None:
     prefix = f"specdec_test_{uuid.uuid4().hex}_"
     hook = launch.pre_stop(
-        Launch(Mode.LEADER, 2), linger_seconds=0, exit_timeout_seconds=1, shm_region_prefix=prefix
+        Launch(Mode.LEADER, 2), **NOWHERE, exit_timeout_seconds=1, shm_region_prefix=prefix
     )
     with server(hook[-1]) as first:
         os.kill(first.pid, signal.SIGSTOP)
@@ -166,7 +221,7 @@ def test_the_hook_gives_up_when_rank_0_does_not_end() -> None:
 def test_a_server_that_is_gone_is_drained() -> None:
     prefix = f"specdec_test_{uuid.uuid4().hex}_"
     hook = launch.pre_stop(
-        Launch(Mode.LEADER, 2), linger_seconds=0, exit_timeout_seconds=1, shm_region_prefix=prefix
+        Launch(Mode.LEADER, 2), **NOWHERE, exit_timeout_seconds=1, shm_region_prefix=prefix
     )
     done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
     assert done.returncode == 0

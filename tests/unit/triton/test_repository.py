@@ -14,6 +14,7 @@ from tritonclient.grpc import model_config_pb2
 from specdec.triton import contract, pbtxt
 from specdec.triton.launch import server_argv
 from specdec.triton.pbtxt import ModelConfig
+from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import (
     LookaheadPlan,
     ModelPlan,
@@ -204,6 +205,8 @@ def test_half_a_character_is_refused() -> None:
         ({"max_batch_size": 0}, "max_batch_size is 0: set it to 1 or more"),
         ({"draft": None}, "draft is missing"),
         ({"draft_tokens": 9}, "draft_tokens is 9, above max_draft_tokens 8"),
+        ({"adaptive": DraftLengths(0, 9)}, "adaptive draft lengths are 0 to 9"),
+        ({"adaptive": DraftLengths(3, 2)}, "adaptive draft lengths are 3 to 2"),
         ({"lookahead": LookaheadPlan()}, "lookahead is set"),
         (
             {

@@ -1,13 +1,19 @@
-"""The preStop hook of a server of several ranks: rank 0 answers what it accepted, then ends.
+"""The preStop hook of a server: what it accepted is answered before anything is told to end.
 
-mpirun is the container's first process. On SIGTERM it passes the signal on and kills its ranks
-shortly after, which would cut the server's own drain. So rank 0 is told before mpirun is: when it
-ends, the other ranks end by themselves, and mpirun after them.
+A server that gets SIGTERM refuses every call from then on, also those that its own BLS makes for
+an answer it has begun. So the hook waits until no answer is in flight; by then, endpoints have
+forgotten the pod.
 
-Arguments: seconds to go on serving while clients move away, seconds to wait for rank 0, and the
-one argument by which the server of rank 0 is known. A server that is gone already is drained.
+With several ranks, mpirun is the container's first process. On SIGTERM it passes the signal on and
+kills its ranks shortly after, which would cut the server's own drain. So rank 0 is told before
+mpirun is: when it ends, the other ranks end by themselves, and mpirun after them.
+
+Arguments: seconds to go on serving while clients move away, seconds for all that follows, the port
+of the metrics, and with several ranks the one argument by which the server of rank 0 is known. A
+server that is gone already is drained.
 """
 
+import http.client
 import os
 import signal
 import sys
@@ -32,12 +38,43 @@ def servers(mark: str, proc: Path = Path("/proc")) -> list[int]:
     return found
 
 
-def drain(linger: float, timeout: float, mark: str) -> bool:
-    """End the server of rank 0; whether it was gone in time."""
+def in_flight(page: str) -> float:
+    """Answers that the BLS works on, by a page of the server's metrics; 0 without a BLS."""
+    lines = (line for line in page.splitlines() if line.startswith("specdec_requests_in_flight{"))
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def finish(port: int, deadline: float) -> None:
+    """Wait until no answer is in flight, or no server answers, or the deadline has passed."""
+    quiet = 0
+    # Twice in a row: a request may be on its way between two models.
+    while quiet < 2 and time.monotonic() < deadline:
+        try:
+            quiet = 0 if in_flight(_page(port)) > 0 else quiet + 1
+        except (OSError, http.client.HTTPException):
+            return
+        time.sleep(_POLL)
+
+
+def _page(port: int) -> str:
+    # Not urllib: a proxy of the environment is none for the pod's own server.
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def drain(linger: float, timeout: float, port: int, mark: str = "") -> bool:
+    """Let answers finish, then end the server of rank 0; whether it was gone in time."""
     time.sleep(linger)
+    deadline = time.monotonic() + timeout
+    finish(port, deadline)
+    if not mark:
+        return True
     for pid in servers(mark):
         os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + timeout
     while servers(mark):
         if time.monotonic() > deadline:
             return False
@@ -46,4 +83,5 @@ def drain(linger: float, timeout: float, mark: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if drain(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3]) else 1)
+    seconds, limit, port, *mark = sys.argv[1:]
+    sys.exit(0 if drain(float(seconds), float(limit), int(port), *mark) else 1)

@@ -1,6 +1,8 @@
 """Draft lengths: what an engine is built for, what a request may ask for, and the default."""
 
 from specdec.api.model import Lookahead, Method, SpeculativeModel
+from specdec.api.speculation import LengthPolicy
+from specdec.triton.plan import DraftLengths
 
 
 def max_draft_len(model: SpeculativeModel) -> int:
@@ -41,3 +43,16 @@ def draft_tokens(model: SpeculativeModel) -> int:
         return 0
     wanted = speculation.draft_tokens
     return draft_ceiling(model) if wanted is None else wanted
+
+
+def adaptive_lengths(model: SpeculativeModel) -> DraftLengths | None:
+    """Bounds within which the server chooses draft lengths; None where they are fixed.
+
+    They never exceed what a request may ask for.
+    """
+    policy = model.spec.speculation.draft_length_policy
+    if policy is None or policy.type is not LengthPolicy.ADAPTIVE:
+        return None
+    ceiling = draft_ceiling(model)
+    most = ceiling if policy.max_length is None else min(policy.max_length, ceiling)
+    return DraftLengths(min(policy.min_length, most), most)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from specdec.api.model import Acceptance, Lookahead, Method, ModelSpec, SpeculativeModel
-from specdec.stages.backends.lengths import draft_ceiling, draft_tokens
+from specdec.stages.backends.lengths import adaptive_lengths, draft_ceiling, draft_tokens
 from specdec.stages.stage import Facts
 from specdec.triton.plan import SchedulerPolicy
 from specdec.triton.ranks import RankPlan, Server
@@ -51,6 +51,7 @@ def _together(
         decoupled=model.spec.serving.streaming,
         draft_tokens=draft_tokens(model),
         max_draft_tokens=draft_ceiling(model),
+        adaptive=adaptive_lengths(model),
         max_seq_len=target.limits.max_seq_len,
         use_draft_logits=block is not None and block.acceptance is Acceptance.LOGITS,
         fast_logits=block is not None and block.fast_logits,

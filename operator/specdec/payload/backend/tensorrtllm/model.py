@@ -152,7 +152,6 @@ class TritonPythonModel:
         policy = config.get("model_transaction_policy") or {}
         self._decoupled = bool(policy.get("decoupled", False))
         self._outputs = {output["name"]: output["data_type"] for output in config["output"]}
-        self._inputs = [entry["name"] for entry in config["input"]]
         try:
             self._settings = ModelSettings.read(config)
             self._engine = EngineConfig.read(self._settings.engine_dir)
@@ -169,7 +168,7 @@ class TritonPythonModel:
         self._outbox = Outbox(settings.cancel_period)
         if settings.step_latency:
             pb_utils.Logger.log_warn(
-                f"{self._name}: SIMULATION: every step sleeps {settings.step_latency * 1e3:g} ms"
+                f"{self._name}: SIMULATION: every step lasts {settings.step_latency * 1e3:g} ms"
             )
 
     def execute(self, requests: list[Any]) -> None:
@@ -191,11 +190,7 @@ class TritonPythonModel:
         self._outbox.close()
 
     def _start(self, conversation: Conversation, request: Any) -> None:
-        arrays = {}
-        for name in self._inputs:
-            tensor = pb_utils.get_input_tensor_by_name(request, name)
-            if tensor is not None:
-                arrays[name] = tensor.as_numpy()
+        arrays = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         stop = arrays.get("stop")
         if stop is not None and stop.size and bool(stop.reshape(-1)[0]):
             self._outbox.cancel(conversation.request_id)

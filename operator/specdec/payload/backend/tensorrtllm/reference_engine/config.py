@@ -140,7 +140,7 @@ class ModelSettings:
             engine's batch times its longest sequence. `kv_cache_free_gpu_mem_fraction` is a share
             of a GPU's memory and has no meaning here.
         lookahead: the decoding shape, or None for one token a step.
-        step_latency: seconds of simulated device time added to every step; 0 is the honest value.
+        step_latency: SIMULATION: seconds that every step lasts at least; 0 is the honest value.
         cancel_period: seconds between looks for a client that went away.
     """
 

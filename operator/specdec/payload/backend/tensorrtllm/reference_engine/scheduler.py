@@ -31,13 +31,38 @@ class Limits:
         kv_tokens: tokens the KV cache may hold; 0 is the batch times the longest sequence.
         kv_reuse: whether finished sequences are kept for their prefix.
         max_queue: requests that may wait.
-        step_latency: seconds of simulated device time a step; see `ModelSettings`.
+        step_latency: SIMULATION: seconds a step lasts at least; see `ModelSettings`.
     """
 
     kv_tokens: int = 0
     kv_reuse: bool = True
     max_queue: int = 1024
     step_latency: float = 0.0
+
+
+class _Pace:
+    """SIMULATION: steps of one length, computing included, back to back while there is work.
+
+    Each step ends a whole number of lengths after the first began, so that neither what the CPU
+    computes nor a late wake-up adds to the simulated device's time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = 0.0
+
+    def start(self) -> None:
+        """Work arrived at an idle device."""
+        self._end = time.monotonic()
+
+    def wait(self) -> None:
+        """Sleep to the end of the running step; a step that took longer moves the rest."""
+        self._end += self._seconds
+        left = self._end - time.monotonic()
+        if left > 0:
+            time.sleep(left)
+        else:
+            self._end -= left
 
 
 class Scheduler:
@@ -55,6 +80,7 @@ class Scheduler:
         self._active: list[Sequence] = []
         self._changed = threading.Condition()
         self._stopping = False
+        self._pace = _Pace(limits.step_latency)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -148,8 +174,11 @@ class Scheduler:
     def _run(self) -> None:
         while True:
             with self._changed:
+                idle = not (self._waiting or self._active)
                 while not (self._waiting or self._active or self._stopping):
                     self._changed.wait()
+                if idle:
+                    self._pace.start()
                 if self._stopping:
                     break
                 self._drop_cancelled()
@@ -199,23 +228,30 @@ class Scheduler:
             for sequence, _ in batch:
                 self._end(sequence, FAILED)
             return
+        failed = {
+            id(sequence)
+            for (sequence, rows), logits in zip(batch, results, strict=True)
+            if not self._advance(sequence, rows, logits)
+        }
         if self._limits.step_latency:
-            time.sleep(self._limits.step_latency)
-        for (sequence, rows), logits in zip(batch, results, strict=True):
-            self._advance(sequence, rows, logits)
+            self._pace.wait()
+        for sequence, _ in batch:
+            self._report(sequence, FAILED if id(sequence) in failed else None)
         # Those that did not fit come first next time.
         waited = {id(sequence) for sequence, _ in batch}
         self._active.sort(key=lambda sequence: id(sequence) in waited)
 
-    def _advance(self, sequence: Sequence, rows: Rows, logits: object) -> None:
+    def _advance(self, sequence: Sequence, rows: Rows, logits: object) -> bool:
         try:
             sequence.advance(rows, logits)  # type: ignore[arg-type]
         except Exception:
             log.exception("a sequence failed")
-            self._end(sequence, FAILED)
-            return
-        if sequence.finished:
-            self._end(sequence)
+            return False
+        return True
+
+    def _report(self, sequence: Sequence, error: RequestError | None) -> None:
+        if error is not None or sequence.finished:
+            self._end(sequence, error)
         elif sequence.has_news:
             sequence.ticket.tell(sequence.news())
 

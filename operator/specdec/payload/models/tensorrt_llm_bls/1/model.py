@@ -16,6 +16,7 @@ import triton_python_backend_utils as pb_utils
 from specdec_bls.answer import Answer
 from specdec_bls.engine import TritonEngine
 from specdec_bls.metrics import Metrics
+from specdec_bls.policy import AdaptiveLength, FixedLength, Lengths
 from specdec_bls.reply import FINAL, Reply, StreamReply, WholeReply, failure
 from specdec_bls.request import Parsed, RequestError, Server, parse
 from specdec_bls.task import Engine, EngineError, Task
@@ -52,6 +53,7 @@ class TritonPythonModel:
         self._accumulate = parameter(config, "accumulate_tokens").lower() in {"true", "1", "yes"}
         labels = {"model": args["model_name"], "version": args["model_version"]}
         self._metrics = Metrics(labels, self._server.draft_tokens)
+        self._policy = self._adaptive(config)
         workers = int(parameter(config, "max_in_flight", "16"))
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="answer")
         self._slots = threading.BoundedSemaphore(workers)
@@ -88,6 +90,15 @@ class TritonPythonModel:
             passed_on=tuple(sorted(self._declared - own)),
         )
 
+    def _adaptive(self, config: dict[str, Any]) -> AdaptiveLength | None:
+        if parameter(config, "draft_length_policy", "Fixed") != "Adaptive":
+            return None
+        if not self._server.draft_tokens:
+            return None
+        most = int(parameter(config, "max_draft_length", str(self._server.max_draft_tokens)))
+        least = int(parameter(config, "min_draft_length", "0"))
+        return AdaptiveLength(least, most, self._server.draft_tokens, self._metrics.draft_length)
+
     def _parse(self, request: Any) -> Parsed | Any:
         """Tasks of a request, or the error response that says why there are none."""
         try:
@@ -123,6 +134,8 @@ class TritonPythonModel:
 
     def _work(self, reply: Reply, row: int, task: Task) -> None:
         try:
+            # Who drains the server reads from the metrics whether an answer is still under way.
+            self._metrics.flush()
             error = self._run(reply, row, task)
             # Before the end is sent: who has the answer finds its counts in the metrics.
             self._metrics.in_flight(-1)
@@ -153,7 +166,12 @@ class TritonPythonModel:
         target: Engine = self._target
         if not task.stream:
             target = WatchedEngine(self._target, self._watch, reply)
-        return Answer(task, target, self._draft, self._tokenizer, self._metrics, reply.cancelled)
+        lengths: Lengths = FixedLength(task.draft_tokens)
+        if self._policy is not None and task.adaptive:
+            lengths = self._policy.answer()
+        return Answer(
+            task, target, self._draft, self._tokenizer, lengths, self._metrics, reply.cancelled
+        )
 
     def _log_failure(self) -> None:
         pb_utils.Logger.log_error(traceback.format_exc())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Protocol
 
 from specdec_text import Tokenizer
 
+from specdec_bls.policy import FixedLength, Lengths
 from specdec_bls.speculation import Chunk, DraftError, Generation
 from specdec_bls.task import Cancelled, Engine, Task, Tensors
 from specdec_bls.text import Detokenizer, StopText
@@ -20,8 +22,8 @@ class Meter(Protocol):
     def chunk(self, chunk: Chunk) -> None:
         """One more chunk was generated."""
 
-    def fallback(self, reason: str) -> None:
-        """An answer goes on without speculation."""
+    def draft_failed(self, words: str) -> None:
+        """The draft refused a call, in these words: an answer goes on without it."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Answer:
         target: the model that decides every token.
         draft: the model that proposes, None without one.
         tokenizer: turns tokens into text.
+        lengths: how many draft tokens each round proposes.
         meter: counts rounds and fallbacks.
         cancelled: asked once a round; true ends the answer.
     """
@@ -65,12 +68,14 @@ class Answer:
         target: Engine,
         draft: Engine | None,
         tokenizer: Tokenizer,
+        lengths: Lengths,
         meter: Meter,
         cancelled: Cancelled,
     ) -> None:
         self._task = task
         self._generation = Generation(task, target, draft)
         self._tokenizer = tokenizer
+        self._lengths = lengths
         self._meter = meter
         self._cancelled = cancelled
         self._detokenizer = Detokenizer(tokenizer.decode)
@@ -107,30 +112,42 @@ class Answer:
             yield self._part
 
     def _chunks(self) -> Generator[Chunk, None, None]:
-        if self._task.draft_tokens == 0:
-            yield from self._plain()
-            return
-        try:
-            yield from self._rounds()
-        except DraftError:
-            # The target alone gives the same answer, only slower.
-            self._meter.fallback("draft_error")
-            yield from self._plain()
-
-    def _rounds(self) -> Generator[Chunk, None, None]:
+        """Rounds and stretches of the target alone, as the policy wants them."""
         finished = False
-        while not finished and not self._cancelled():
-            chunk = self._generation.step()
-            finished = chunk.finished
-            yield chunk
+        try:
+            while not finished and not self._cancelled():
+                length = self._lengths.length()
+                finished = yield from self._round(length) if length else self._stretch()
+        finally:
+            self._lengths.close()
 
-    def _plain(self) -> Generator[Chunk, None, None]:
+    def _round(self, length: int) -> Generator[Chunk, None, bool]:
+        try:
+            chunk = self._generation.step(length)
+        except DraftError as error:
+            # The target alone gives the same answer, only slower.
+            self._meter.draft_failed(str(error))
+            self._lengths.close()
+            self._lengths = FixedLength(0)
+            return False
+        self._lengths.round(
+            chunk.drafted, chunk.accepted, chunk.draft_seconds, chunk.verify_seconds
+        )
+        yield chunk
+        return chunk.finished
+
+    def _stretch(self) -> Generator[Chunk, None, bool]:
+        begun, tokens, finished = time.perf_counter(), 0, False
         # Closing ends the generation in the target, whichever way this loop is left.
-        with closing(self._generation.plain()) as chunks:
+        with closing(self._generation.plain(self._lengths.plain_tokens())) as chunks:
             for chunk in chunks:
+                tokens += len(chunk.tokens)
+                finished = chunk.finished
                 yield chunk
                 if self._cancelled():
-                    return
+                    return True
+        self._lengths.plain(tokens, time.perf_counter() - begun)
+        return finished
 
     def _take(self, chunk: Chunk) -> int:
         """Add a chunk up to the end of the answer; how many of its tokens count."""

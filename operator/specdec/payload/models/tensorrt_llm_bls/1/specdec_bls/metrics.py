@@ -15,6 +15,9 @@ from specdec_bls.speculation import Chunk
 # loop. Counts gather here and go out this often, and whenever an answer ends.
 _FLUSH_SECONDS = 0.5
 
+# A draft that is down fails every answer: the counter tells how many, the log that it happens.
+_SAY_SECONDS = 60.0
+
 _COUNTERS = {
     "specdec_draft_tokens_total": "Draft tokens offered to the target",
     "specdec_accepted_tokens_total": "Draft tokens the target accepted",
@@ -56,11 +59,13 @@ class Metrics:
         self._in_flight = self._in_flight_family.Metric(labels=labels)
         self._length_family = kind(
             name="specdec_draft_length",
-            description="Draft tokens a round proposes by default",
+            description="Draft tokens a round proposes by default, or as the policy last chose",
             kind=kind.GAUGE,
         )
         self._length = self._length_family.Metric(labels=labels)
         self._length.set(draft_length)
+        self._draft_length: int | None = None
+        self._said: float | None = None
         self._pending: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
@@ -85,6 +90,22 @@ class Metrics:
                 self._fallbacks[reason] = self._fallback.Metric(labels=labels)
             self._fallbacks[reason].increment(1)
 
+    def draft_failed(self, words: str) -> None:
+        """An answer goes on without the draft; the log says so once in a while."""
+        self.fallback("draft_error")
+        now = time.monotonic()
+        with self._lock:
+            due = self._said is None or now - self._said > _SAY_SECONDS
+            if due:
+                self._said = now
+        if due:
+            pb_utils.Logger.log_warn(f"{words}: answers go on with the target alone")
+
+    def draft_length(self, length: int) -> None:
+        """The adaptive policy settled on a length; the gauge follows with a flush."""
+        with self._lock:
+            self._draft_length = length
+
     def in_flight(self, change: int) -> None:
         """Prompts that began (positive) or ended (negative); the gauge follows with a flush."""
         with self._lock:
@@ -97,6 +118,9 @@ class Metrics:
             with self._lock:
                 pending, self._pending = self._pending, Counter()
                 self._flushed = time.monotonic()
+                length, self._draft_length = self._draft_length, None
+            if length is not None:
+                self._length.set(length)
             for name, count in pending.items():
                 if count:
                     metric = self._in_flight if name == "in_flight" else self._metrics[name]

@@ -121,7 +121,8 @@ class _Row:
         return Task(
             prompt=tuple(prompt),
             max_tokens=self._max_tokens(len(prompt)),
-            draft_tokens=self._draft_tokens(),
+            draft_tokens=(length := self._draft_tokens()),
+            adaptive=length > 0 and "num_draft_tokens" not in self._given,
             min_tokens=max(self._at_least(name, 0, 0) for name in _MIN_NAMES),
             end_id=self._number("end_id", self._tokenizer.end_id),
             stop_words=tuple(tuple(word) for word in stop),

@@ -7,6 +7,7 @@ accepted draft tokens and one token of its own; this module sizes the rounds and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,7 +15,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_bls.task import Engine, EngineError, Task, Tensors, new_tokens, token_log_probs
+from specdec_bls.task import (
+    Engine,
+    EngineError,
+    Prefix,
+    Task,
+    Tensors,
+    new_tokens,
+    token_log_probs,
+)
 
 _OUTPUTS = ("output_ids", "sequence_length")
 
@@ -32,6 +41,7 @@ class Chunk:
         log_probs: one for each token, or none.
         drafted, accepted: draft tokens offered to and accepted by the target.
         rounds: verification steps, 0 on the plain path.
+        draft_seconds, verify_seconds: how long the two calls of a round took.
         finished: nothing follows.
         extras: further tensors of the target, on the plain path.
     """
@@ -41,6 +51,8 @@ class Chunk:
     drafted: int = 0
     accepted: int = 0
     rounds: int = 0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
     finished: bool = False
     extras: Tensors = field(default_factory=dict)
 
@@ -55,11 +67,12 @@ class Generation:
     def __init__(self, task: Task, target: Engine, draft: Engine | None) -> None:
         self.task = task
         self.tokens: list[int] = []
+        self._prefix = Prefix(task.prompt)
         self._target = target
         self._draft = draft
         self._longest_stop = max((len(word) for word in task.stop_words), default=0)
 
-    def step(self) -> Chunk:
+    def step(self, draft_tokens: int) -> Chunk:
         """One round: at most `draft_tokens` proposed, accepted ones and one more token gained.
 
         Raises:
@@ -67,11 +80,13 @@ class Generation:
             EngineError: the target refused.
         """
         # The target always adds one token, so drafting the last one would be wasted.
-        length = min(self.task.draft_tokens, self._remaining() - 1)
+        length = min(draft_tokens, self._remaining() - 1)
+        begun = time.perf_counter()
         proposal, logits = self._propose(length) if length > 0 else ([], None)
+        drafted = time.perf_counter()
         answer = self._verify(proposal, logits)
-        ids = [*self.task.prompt, *self.tokens]
-        new = new_tokens(answer, len(ids), "tensorrt_llm")[: len(proposal) + 1]
+        verified = time.perf_counter()
+        new = new_tokens(answer, self._prefix.size, "tensorrt_llm")[: len(proposal) + 1]
         agreed = _common_prefix(proposal, new)
         kept, ended = self._keep(new)
         return Chunk(
@@ -80,26 +95,31 @@ class Generation:
             drafted=len(proposal),
             accepted=min(agreed, len(kept)),
             rounds=1,
+            draft_seconds=drafted - begun,
+            verify_seconds=verified - drafted,
             # Without a token of its own behind the agreed ones the target has met the end.
             finished=ended or len(new) <= agreed or self._remaining() <= 0,
         )
 
-    def plain(self) -> Generator[Chunk, None, None]:
-        """The rest of the answer from the target alone, in parts if the task streams.
+    def plain(self, tokens: int = 0) -> Generator[Chunk, None, None]:
+        """So many tokens from the target alone, 0 for the rest; in parts if the task streams.
 
         Raises:
             EngineError: the target refused.
         """
+        asked = min(tokens or self._remaining(), self._remaining())
         if self.task.stream:
-            yield from self._plain_stream()
+            yield from self._plain_stream(asked)
             return
-        answer = self._target.call(self._plain_inputs(), self._outputs())
-        skip = len(self.task.prompt) + len(self.tokens)
-        kept, _ = self._keep(new_tokens(answer, skip, "tensorrt_llm"))
-        yield self._plain_chunk(kept, answer, finished=True)
+        answer = self._target.call(self._plain_inputs(asked), self._outputs())
+        kept, ended = self._keep(new_tokens(answer, self._prefix.size, "tensorrt_llm"))
+        # Fewer tokens than asked for: the target has met the end.
+        finished = ended or len(kept) < asked or self._remaining() <= 0
+        yield self._plain_chunk(kept, answer, finished=finished)
 
-    def _plain_stream(self) -> Generator[Chunk, None, None]:
-        inputs = self._plain_inputs() | {"streaming": np.array([[True]])}
+    def _plain_stream(self, asked: int) -> Generator[Chunk, None, None]:
+        inputs = self._plain_inputs(asked) | {"streaming": np.array([[True]])}
+        before = len(self.tokens)
         with closing(self._target.stream(inputs, self._outputs())) as parts:
             for answer in parts:
                 kept, ended = self._keep(new_tokens(answer, 0, "tensorrt_llm"))
@@ -107,10 +127,11 @@ class Generation:
                 yield self._plain_chunk(kept, answer, finished=ended)
                 if ended:
                     return
+        if len(self.tokens) - before < asked:
+            yield Chunk([], finished=True)
 
-    def _plain_inputs(self) -> Tensors:
-        ids = [*self.task.prompt, *self.tokens]
-        inputs = self.task.inputs(ids, self._remaining(), self._remaining_minimum())
+    def _plain_inputs(self, asked: int) -> Tensors:
+        inputs = self.task.inputs(self._prefix.ids, asked, min(self._remaining_minimum(), asked))
         inputs |= self.task.plain
         if self.task.log_probs:
             inputs["return_log_probs"] = np.array([[True]])
@@ -121,10 +142,9 @@ class Generation:
         return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
 
     def _propose(self, length: int) -> tuple[list[int], NDArray[np.generic] | None]:
-        ids = [*self.task.prompt, *self.tokens]
         # A minimum of `length` keeps the draft from ending early: whether the answer ends is
         # the target's decision.
-        inputs = self.task.inputs(ids, length, min_tokens=length)
+        inputs = self.task.inputs(self._prefix.ids, length, min_tokens=length)
         outputs = _OUTPUTS
         if self.task.use_draft_logits:
             inputs["return_generation_logits"] = np.array([[True]])
@@ -133,7 +153,7 @@ class Generation:
             raise DraftError("this server has no draft model")
         try:
             answer = self._draft.call(inputs, outputs)
-            proposal = new_tokens(answer, len(ids), "tensorrt_llm_draft")[:length]
+            proposal = new_tokens(answer, self._prefix.size, "tensorrt_llm_draft")[:length]
             return proposal, self._draft_logits(answer, len(proposal))
         except EngineError as error:
             raise DraftError(str(error)) from error
@@ -153,8 +173,8 @@ class Generation:
         return rows[None, :count]
 
     def _verify(self, proposal: list[int], logits: NDArray[np.generic] | None) -> Tensors:
-        ids = [*self.task.prompt, *self.tokens]
-        inputs = self.task.inputs(ids, len(proposal) + 1, self._remaining_minimum())
+        length = len(proposal) + 1
+        inputs = self.task.inputs(self._prefix.ids, length, self._remaining_minimum())
         outputs: tuple[str, ...] = _OUTPUTS
         if proposal:
             inputs["draft_input_ids"] = np.array([proposal], np.int32)
@@ -180,6 +200,7 @@ class Generation:
         fitting = list(new[: self._remaining()])
         for count, token in enumerate(fitting, 1):
             self.tokens.append(token)
+            self._prefix.append(token)
             if self._ends():
                 return fitting[:count], True
         return fitting, False

@@ -43,6 +43,7 @@ class Task:
         prompt: token ids.
         max_tokens: new tokens at most.
         draft_tokens: draft tokens a round; 0 takes the plain path.
+        adaptive: the server's policy may choose another length than that.
         min_tokens: the user's own minimum.
         end_id: the token that ends an answer, -1 for none.
         stop_words: token ids of each stop word; the answer ends with the first one in it.
@@ -60,6 +61,7 @@ class Task:
     prompt: tuple[int, ...]
     max_tokens: int
     draft_tokens: int = 0
+    adaptive: bool = False
     min_tokens: int = 0
     end_id: int = -1
     stop_words: tuple[tuple[int, ...], ...] = ()
@@ -76,15 +78,40 @@ class Task:
     outputs: tuple[str, ...] = ()
     min_name: str = "min_length"
 
-    def inputs(self, ids: Sequence[int], new_tokens: int, min_tokens: int) -> Tensors:
-        """Inputs of one engine call: `ids` is the whole prefix, [1, len(ids)] on the wire."""
+    def inputs(self, ids: NDArray[np.int32], new_tokens: int, min_tokens: int) -> Tensors:
+        """Inputs of one engine call: `ids` is the whole prefix, [1, tokens]."""
         tensors = dict(self.common)
-        tensors["input_ids"] = np.array([ids], np.int32)
-        tensors["input_lengths"] = np.array([[len(ids)]], np.int32)
+        tensors["input_ids"] = ids
+        tensors["input_lengths"] = np.array([[ids.size]], np.int32)
         tensors["request_output_len"] = np.array([[new_tokens]], np.int32)
         if min_tokens > 0:
             tensors[self.min_name] = np.array([[min_tokens]], np.int32)
         return tensors
+
+
+class Prefix:
+    """Prompt and answer so far as one growing array, so that a round copies only what is new.
+
+    Args:
+        prompt: token ids.
+    """
+
+    def __init__(self, prompt: Sequence[int]) -> None:
+        self._ids = np.empty((1, 2 * len(prompt) + 64), np.int32)
+        self._ids[0, : len(prompt)] = prompt
+        self.size = len(prompt)
+
+    def append(self, token: int) -> None:
+        """One more token; what `ids` gave before keeps its values."""
+        if self.size == self._ids.shape[1]:
+            self._ids = np.concatenate([self._ids, np.empty_like(self._ids)], axis=1)
+        self._ids[0, self.size] = token
+        self.size += 1
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """All tokens, [1, size]."""
+        return self._ids[:, : self.size]
 
 
 def new_tokens(answer: Tensors, skip: int, model: str) -> list[int]:
@@ -100,7 +127,8 @@ def new_tokens(answer: Tensors, skip: int, model: str) -> list[int]:
             "set its parameter exclude_input_in_output to false"
         )
     # [1, beams, T]; T is 0 where a stream ends without a last token.
-    return [int(token) for token in answer["output_ids"][0, 0, skip:length]]
+    tokens: list[int] = answer["output_ids"][0, 0, skip:length].tolist()
+    return tokens
 
 
 def token_log_probs(answer: Tensors, count: int) -> list[float]:

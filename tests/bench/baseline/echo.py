@@ -1,0 +1,34 @@
+"""An engine that answers at once: it agrees with every draft token and adds the next number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+_VOCABULARY = 1000
+
+
+class TritonPythonModel:
+    """Serves as draft and as target, one request after another."""
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Answer with the prefix, the draft tokens and what is missing to the length asked for."""
+        return [_answer(request) for request in requests]
+
+
+def _answer(request: Any) -> Any:
+    given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+    ids, asked = given["input_ids"].reshape(-1), int(given["request_output_len"].item())
+    drafted = given.get("draft_input_ids", np.empty(0, np.int32)).reshape(-1)
+    first = ids.size + drafted.size
+    # Tokens 1 to 1000: 0 would end the answer.
+    rest = np.arange(first, ids.size + asked, dtype=np.int32) % _VOCABULARY + 1
+    whole = np.concatenate([ids, drafted, rest])
+    return pb_utils.InferenceResponse(
+        [
+            pb_utils.Tensor("output_ids", whole.astype(np.int32)[None, None]),
+            pb_utils.Tensor("sequence_length", np.array([[whole.size]], np.int32)),
+        ]
+    )

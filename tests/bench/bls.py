@@ -1,0 +1,177 @@
+"""How close the BLS comes to what its engines allow, beside a loop shaped like the guides'.
+
+`make bench NAME=bls` prints one JSON line a figure and exits 1 when a goal is missed. The engines
+are the Reference backend's with its simulated step times, see `baseline/cycle.py`, and for the
+cost of the loops themselves engines that answer at once. Every goal is a ratio of two measurements
+of one run. Beside them stand the share of the processors that was in use and what the machine's
+host took away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from bench.baseline.cycle import Pair, build
+from bench.baseline.load import BLS, CLIENTS, LENGTH, Load, at_once, drive, repository, serving
+from bench.report import Report
+from cluster.processes import until
+from triton.asking import ask, ask_once
+from triton.server import Server
+from unit.triton.test_policy import GRID, Run
+
+ACCEPTANCE = 0.8
+
+
+class Sides:
+    """Our BLS and the sequential loop, each on a server of its own kind, and what they did."""
+
+    def __init__(self, ours: Server, theirs: Server, report: Report) -> None:
+        self._ours = ours
+        self._theirs = theirs
+        self._report = report
+        self.busy: list[float] = []
+        self.stolen: list[float] = []
+
+    def bls(self, clients: int, tokens: int) -> Load:
+        """Clients of our BLS."""
+        return self._noted(drive(self._ours, BLS, clients, 1, tokens, streaming=True))
+
+    def loop(self, processes: int, clients: int, tokens: int) -> Load:
+        """Clients of the sequential loop."""
+        model = f"sequential_{processes}"
+        return self._noted(drive(self._theirs, model, clients, 1, tokens, streaming=False))
+
+    def machine(self, name: str) -> None:
+        """What else there was to see of the machine."""
+        self._report.figure(f"bls.{name}_processors_busy", self.busy, "ratio")
+        self._report.figure(f"bls.{name}_processors_stolen", self.stolen, "ratio")
+
+    def _noted(self, load: Load) -> Load:
+        self.busy.append(load.busy)
+        self.stolen.append(load.stolen)
+        return load
+
+
+def simulated(report: Report, sides: Sides, runs: int, tokens: int) -> None:
+    """Print shares of the bound at 20 ms and 2 ms a step: ours, and the loop's beside it."""
+    figures: dict[str, list[float]] = defaultdict(list)
+    for _ in range(runs):
+        one, many = sides.bls(1, tokens), sides.bls(CLIENTS, tokens)
+        bound = one.speed / one.of_bound(1)
+        figures["one_client"].append(one.of_bound(1))
+        figures["sixteen_clients"].append(many.of_bound(CLIENTS))
+        figures["loop_one_client"].append(sides.loop(1, 1, tokens).speed / bound)
+        shared = sides.loop(1, CLIENTS, tokens // 8).speed
+        figures["loop_sixteen_clients_one_process"].append(shared / bound / CLIENTS)
+        alone = sides.loop(CLIENTS, CLIENTS, tokens).speed
+        figures["loop_sixteen_clients_sixteen_processes"].append(alone / bound / CLIENTS)
+    goals = {"one_client": 0.95, "sixteen_clients": 0.85}
+    for name, values in figures.items():
+        report.figure(
+            f"bls.{name}_of_bound", values, "ratio", goal=goals.get(name), better="higher"
+        )
+    sides.machine("simulated")
+
+
+def instant(report: Report, server: Server, runs: int, tokens: int) -> None:
+    """Print what the loops themselves cost, on engines that answer at once."""
+    ratios, many, limits, rounds = [], [], [], []
+    loop = "sequential_1"
+    for _ in range(runs):
+        one = drive(server, BLS, 1, 1, 4 * tokens, streaming=False)
+        empty = ask_once(server.url, loop, text_input="-", max_tokens=-1, num_draft_tokens=1)
+        limits.append(1000 * float(empty["text_output"].item()))
+        rounds.append(1000 * one.seconds / one.rounds)
+        ours = drive(server, BLS, CLIENTS, 1, 2 * tokens, streaming=False)
+        many.append(ours.speed)
+        ratios.append(ours.speed / drive(server, loop, CLIENTS, 1, tokens, streaming=False).speed)
+    report.figure("bls.instant_empty_round_ms", limits, "ms")
+    # Two calls of an empty model are what a round cannot do without.
+    report.figure("bls.instant_round_ms", rounds, "ms", goal=0.4)
+    report.figure(
+        "bls.instant_round_of_empty",
+        [ours / empty for ours, empty in zip(rounds, limits, strict=True)],
+        "ratio",
+        goal=1.4,
+    )
+    report.figure("bls.instant_sixteen_clients", many, "tokens/s", better="higher")
+    report.figure("bls.instant_of_loop", ratios, "ratio", goal=4.0, better="higher")
+
+
+def memory(report: Report, pair: Pair) -> None:
+    """Print the BLS process's resident size while 64 requests are in flight."""
+    files = repository(pair, streaming=True)
+    key = f"{BLS}/config.pbtxt"
+    files[key] = re.sub(r'(max_in_flight"\s*value \{ string_value: )"\d+"', r'\1"64"', files[key])
+    with serving(files) as server, ThreadPoolExecutor(64) as pool:
+        answers = [
+            pool.submit(ask, server.url, BLS, text_input=f"{n} ", max_tokens=96, end_id=-1)
+            for n in range(64)
+        ]
+        until(
+            lambda: server.metric("specdec_requests_in_flight") >= 64,
+            30,
+            lambda: "64 requests never were in flight",
+        )
+        report.figure("bls.resident_mb_at_64", [_resident(server)], "MB", goal=120.0)
+        for answer in answers:
+            answer.result()
+
+
+def _resident(server: Server) -> float:
+    """Megabytes of the process that serves the BLS."""
+    mark = f"{server.repository / BLS}/".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "cmdline").read_bytes():
+                status = (folder / "status").read_text("ascii")
+                return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
+        except OSError:
+            continue
+    raise LookupError(f"no process serves {mark.decode()}")
+
+
+def adaptive(report: Report) -> None:
+    """Print the worst case of the adaptive policy over a grid of simulated loads."""
+    of_best, of_plain = [], []
+    for engines in GRID:
+        run = Run(replace(engines))
+        run.go(60)
+        speed = run.go(1500)
+        of_best.append(speed / engines.best())
+        of_plain.append(speed * engines.plain())
+    for name, values in (("best_fixed", of_best), ("plain", of_plain)):
+        figure = f"bls.adaptive_least_of_{name}"
+        report.figure(figure, [min(values)], "ratio", goal=0.97, better="higher")
+
+
+def main() -> int:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description="Benchmark the BLS")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=128)
+    options = parser.parse_args()
+    report = Report()
+    adaptive(report)
+    with tempfile.TemporaryDirectory() as folder:
+        pair = build(Path(folder), ACCEPTANCE, 64, 2 * LENGTH)
+        with (
+            serving(repository(pair, streaming=True)) as ours,
+            serving(repository(pair, streaming=False, loops=(1, CLIENTS))) as theirs,
+        ):
+            simulated(report, Sides(ours, theirs, report), options.runs, options.tokens)
+        with serving(at_once(repository(pair, streaming=False, loops=(1,)))) as server:
+            instant(report, server, options.runs, options.tokens)
+        memory(report, pair)
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Draft lengths that the server chooses, and a draft that gives up: the answers never change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.triton.plan import DraftLengths
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from triton.asking import ask, text
+from triton.conftest import build
+from triton.server import Server
+
+BLS = "tensorrt_llm_bls"
+MOST = 6
+CLIENTS = 8
+# The draft's sequence ends in the middle of every answer.
+SHORT = 40
+
+
+@pytest.fixture(scope="module")
+def restless_server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """Adaptive lengths, and a draft that refuses sequences of more than `SHORT` tokens."""
+    folder = tmp_path_factory.mktemp("restless")
+    draft = build(folder, "draft", "draft", mode="none", max_seq_len=SHORT)
+    plan = replace(
+        draft_target_plan,
+        draft=ModelPlan(str(draft), (0,), max_tokens_in_paged_kv_cache=16384),
+        adaptive=DraftLengths(0, MOST),
+    )
+    with Server(executable, render(plan), folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def adaptive_server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """Adaptive lengths of at least one token."""
+    plan = replace(draft_target_plan, adaptive=DraftLengths(1, MOST))
+    folder = tmp_path_factory.mktemp("adaptive")
+    with Server(executable, render(plan), folder) as running:
+        yield running
+
+
+def answers(server: Server, prompts: list[str], model: str, **values: Any) -> list[str]:
+    def one(prompt: str) -> str:
+        values_of = {"text_input": prompt, "max_tokens": 64, "exclude_input_in_output": True}
+        return text(ask(server.url, model, **values_of, **values))
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return list(pool.map(one, prompts))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_adaptive_lengths_change_no_token(
+    adaptive_server: Server, prompts: list[str], stream: bool
+) -> None:
+    plain = answers(adaptive_server, prompts, "ensemble")
+    before = adaptive_server.metric("specdec_accepted_tokens_total")
+    assert answers(adaptive_server, prompts, BLS, stream=stream) == plain
+    assert adaptive_server.metric("specdec_accepted_tokens_total") > before
+    assert 1 <= adaptive_server.metric("specdec_draft_length") <= MOST
+
+
+def test_a_length_that_the_request_names_stays(
+    adaptive_server: Server, prompts: list[str]
+) -> None:
+    names = ("specdec_draft_tokens_total", "specdec_rounds_total")
+    before = [adaptive_server.metric(name) for name in names]
+    answers(adaptive_server, prompts[:4], BLS, num_draft_tokens=1, end_id=-1)
+    drafted, rounds = (
+        adaptive_server.metric(name) - first for name, first in zip(names, before, strict=True)
+    )
+    # Every round offers one token, but a round that has room for one token alone.
+    assert rounds - 4 <= drafted <= rounds
+
+
+def test_a_draft_that_gives_up_leaves_the_answer_to_the_target(
+    restless_server: Server, prompts: list[str]
+) -> None:
+    plain = answers(restless_server, prompts, "ensemble")
+    before = restless_server.metric("specdec_fallback_total")
+    assert answers(restless_server, prompts, BLS, num_draft_tokens=4) == plain
+    assert restless_server.metric("specdec_fallback_total") - before > len(prompts) / 2
+    said = [line for line in restless_server.log().splitlines() if "with the target alone" in line]
+    # The counter tells how many, the log only that it happens.
+    assert len(said) == 1
+
+
+def test_adaptive_answers_survive_a_draft_that_gives_up(
+    restless_server: Server, prompts: list[str]
+) -> None:
+    plain = answers(restless_server, prompts, "ensemble")
+    assert answers(restless_server, prompts, BLS) == plain
+    assert answers(restless_server, prompts, BLS, stream=True) == plain
