@@ -13,7 +13,7 @@ CLUSTER ?= node
 NAME ?= demo
 LAYERS := tests/unit tests/golden tests/triton tests/controlplane
 
-.PHONY: help setup fmt lint test unit golden demo demo-down cluster-up cluster-down e2e bench
+.PHONY: help setup fmt lint test unit golden chart demo demo-down cluster-up cluster-down e2e bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ unit: setup ## the quick layers only, seconds
 
 golden: setup ## write the golden files anew; read the diff before committing
 	$(BIN)/python tests/golden/update.py
+
+chart: ## copy the definition into the chart, which cannot take files from outside
+	cp crds/speculativemodels.yaml charts/specdec-operator/files/crd.yaml
 
 demo: setup ## the whole product on this machine; CLUSTER=kind where Docker is
 	@$(BIN)/python -m demo --cluster $(CLUSTER)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -54,8 +54,15 @@ def free_port() -> int:
 class Operator:
     """`kopf run` with a kubeconfig; its metrics tell what it did."""
 
-    def __init__(self, kubeconfig: Path, log: Path, **environment: str) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        log: Path,
+        scope: Sequence[str] = ("--all-namespaces",),
+        **environment: str,
+    ) -> None:
         self.log = log
+        self._scope = tuple(scope)
         self._kubeconfig = kubeconfig
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
@@ -76,7 +83,7 @@ class Operator:
     def start(self) -> None:
         self._health, self._metrics = free_port(), free_port()
         argv = [
-            *(sys.executable, "-m", "kopf", "run", "--standalone", "--all-namespaces"),
+            *(sys.executable, "-m", "kopf", "run", "--standalone", *self._scope),
             *("--log-format=json", f"--liveness=http://127.0.0.1:{self._health}/healthz"),
             "--module=specdec.handlers",
         ]
@@ -113,6 +120,10 @@ class Operator:
     def words(self) -> str:
         return self.log.read_text()[-4000:]
 
+    @property
+    def metrics_url(self) -> str:
+        return f"http://127.0.0.1:{self._metrics}/metrics"
+
     def healthy(self) -> int:
         """The probe's HTTP status; 0 when nobody answers."""
         assert self._process is not None
@@ -128,7 +139,7 @@ class Operator:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have the labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics") as answer:
+        with urllib.request.urlopen(self.metrics_url) as answer:
             lines = answer.read().decode().splitlines()
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         taken = [

@@ -1,0 +1,60 @@
+{{- define "specdec-operator.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 53 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 53 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "specdec-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "specdec-operator.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What tells this release's pods from all others; part of the Deployment and so unchangeable. */}}
+{{- define "specdec-operator.selector" -}}
+app.kubernetes.io/name: specdec-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Labels of every object. The selector's come last: no value can take their place. */}}
+{{- define "specdec-operator.labels" -}}
+{{- $own := dict
+  "app.kubernetes.io/part-of" "specdec"
+  "app.kubernetes.io/managed-by" .Release.Service
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_"))
+-}}
+{{- $selector := include "specdec-operator.selector" . | fromYaml -}}
+{{- mergeOverwrite (deepCopy .Values.commonLabels) $own $selector | toYaml -}}
+{{- end -}}
+
+{{- define "specdec-operator.metadata" -}}
+name: {{ include "specdec-operator.fullname" . }}
+namespace: {{ .Release.Namespace }}
+labels:
+  {{- include "specdec-operator.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* An image of the values: by digest when there is one, so that nothing else can be pulled. */}}
+{{- define "specdec-operator.image" -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag }}
+{{- end -}}
+{{- end -}}
+
+{{/* Null stands for the number that OpenShift draws: the field is then left out. */}}
+{{- define "specdec-operator.given" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- $_ := set $kept $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}

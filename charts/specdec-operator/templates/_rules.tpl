@@ -1,0 +1,60 @@
+{{/*
+Nothing more than one reconcile uses; tests hold it to manifests/install/rbac.yaml. No Secret is
+read: Jobs take tokens by reference, so that the kubelet reads them and the operator never does.
+*/}}
+{{- define "specdec-operator.rules" -}}
+- apiGroups: [specdec.dev]
+  resources: [speculativemodels]
+  verbs: [get, list, watch]
+- apiGroups: [specdec.dev]
+  resources: [speculativemodels/status]
+  verbs: [patch]
+# To set blockOwnerDeletion where owner references are checked (OpenShift).
+- apiGroups: [specdec.dev]
+  resources: [speculativemodels/finalizers]
+  verbs: [update]
+# Claims go with their owner; the operator deletes none of them.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create, patch]
+# The draft's server goes when a resource's topology has no more need of it.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+# Groups of pods for more GPUs than one node has; the definition need not be installed.
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [get, list, watch, create, patch, delete]
+# The key of such a group is drawn once; the operator cannot read it, nor any other Secret.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+# Superseded Jobs and repositories are deleted.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+# How far a build or a download is.
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+
+{{/* Beyond namespaces, and so only of the mode that watches all of them. */}}
+{{- define "specdec-operator.clusterRules" -}}
+# To start watching when the definition appears after the operator.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [list, watch]
+{{- end -}}

@@ -1,0 +1,43 @@
+"""Helm, and one control plane for the session whose pods are played."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from chart.helm import NAMESPACE, Helm
+from cluster import ControlPlane, binaries
+from cluster.progress import report
+
+TEAMS = ("team-a", "team-b")
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm that knows no cluster."""
+    binaries.ensure(["helm", "kubectl"], report)
+    return Helm(tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    """A cluster with the operator's namespace, restricted, and two more to watch."""
+    level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    namespaces = [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": level if name == NAMESPACE else {}},
+        }
+        for name in (NAMESPACE, *TEAMS)
+    ]
+    with ControlPlane(f"pytest-chart-{os.getpid()}", hold_jobs=True) as plane:
+        plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def live(helm: Helm, plane: ControlPlane) -> Helm:
+    """Helm as the cluster's administrator."""
+    return Helm(helm.home, plane.kubeconfig)

@@ -1,0 +1,96 @@
+"""Helm as the tests call it, and what it renders."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster import binaries
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "specdec-operator"
+INSTALL = ROOT / "manifests" / "install"
+RELEASE, NAMESPACE = "specdec-operator", "specdec-system"
+
+Object = dict[str, Any]
+
+
+class HelmError(Exception):
+    """Helm refused; carries its words."""
+
+
+@dataclass(frozen=True)
+class Helm:
+    """The pinned binary, with a home of its own so that nobody's settings take part."""
+
+    home: Path
+    kubeconfig: Path | None = None
+
+    def __call__(self, *args: str | Path, values: Mapping[str, Any] | None = None) -> str:
+        """Run `helm ARGS` and return what it printed; raises HelmError.
+
+        The values go through its standard input, and none are given when it is None.
+        """
+        given = () if values is None else ("--values", "-")
+        argv = [str(binaries.path("helm")), *map(str, args), *given]
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            # Nothing must be asked when there is no cluster to ask.
+            "KUBECONFIG": str(self.kubeconfig or self.home / "none"),
+        }
+        told = json.dumps(values or {})
+        done = subprocess.run(
+            argv, input=told, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise HelmError(done.stderr.strip())
+        return done.stdout
+
+    def template(
+        self, values: Mapping[str, Any] | None = None, *, release: str = RELEASE
+    ) -> list[Object]:
+        """The objects of a release, hooks included."""
+        version = f"--kube-version={binaries.KUBERNETES}"
+        text = self(
+            "template", release, CHART, "--namespace", NAMESPACE, version, values=values or {}
+        )
+        # In C: the definition is long, and every set of values renders it.
+        return [found for found in yaml.load_all(text, Loader=yaml.CSafeLoader) if found]
+
+
+def one(objects: list[Object], kind: str) -> Object:
+    """The only object of a kind."""
+    (found,) = [o for o in objects if o["kind"] == kind]
+    return found
+
+
+def kinds(objects: list[Object]) -> set[str]:
+    return {o["kind"] for o in objects}
+
+
+def pods(objects: list[Object]) -> list[Object]:
+    """The specs of all pods: of the operator, and of the test hook."""
+    templates = [o["spec"]["template"]["spec"] for o in objects if o["kind"] == "Deployment"]
+    return templates + [o["spec"] for o in objects if o["kind"] == "Pod"]
+
+
+def operator(objects: list[Object]) -> Object:
+    """The operator's container."""
+    container: Object = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def environment(objects: list[Object]) -> dict[str, str]:
+    """The operator's variables."""
+    return {e["name"]: e.get("value", "") for e in operator(objects)["env"]}
+
+
+def scope(objects: list[Object]) -> list[str]:
+    """The flags that say which namespaces the operator watches."""
+    return [flag for flag in operator(objects)["command"] if "namespace" in flag]

@@ -1,0 +1,223 @@
+"""Value sets that the chart must render, and how each shows in what is rendered."""
+
+from collections.abc import Callable
+from typing import Any
+
+from chart import helm
+from chart.helm import Object, environment, kinds, one, operator
+
+Shows = Callable[[list[Object]], bool]
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+_OPENSHIFT = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+_AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}
+            ]
+        }
+    }
+}
+
+
+def pod(objects: list[Object]) -> Object:
+    """The operator's pod template."""
+    template: Object = one(objects, "Deployment")["spec"]["template"]
+    return template
+
+
+def policy(objects: list[Object]) -> Object:
+    """The rules of the network policy."""
+    spec: Object = one(objects, "NetworkPolicy")["spec"]
+    return spec
+
+
+def namespaces(objects: list[Object], kind: str) -> set[str]:
+    return {o["metadata"]["namespace"] for o in objects if o["kind"] == kind}
+
+
+SETS: dict[str, tuple[dict[str, Any], Shows]] = {
+    "defaults": ({}, lambda o: "ClusterRole" in kinds(o) and "Role" not in kinds(o)),
+    "one-namespace": (
+        {"watchNamespaces": ["team-a"]},
+        lambda o: namespaces(o, "Role") == {"team-a"} and "ClusterRole" not in kinds(o),
+    ),
+    "two-namespaces": (
+        {"watchNamespaces": ["team-a", "team-b"]},
+        lambda o: (
+            namespaces(o, "RoleBinding") == {"team-a", "team-b"}
+            and environment(o)["SPECDEC_NAMESPACES"] == "team-a,team-b"
+            and helm.scope(o) == ["--namespace=team-a", "--namespace=team-b"]
+        ),
+    ),
+    "digest": (
+        {"image": {"repository": "registry.example.com:5000/op", "digest": DIGEST}},
+        lambda o: operator(o)["image"] == f"registry.example.com:5000/op@{DIGEST}",
+    ),
+    "reference-digest": (
+        {"referenceImage": {"digest": DIGEST}},
+        lambda o: environment(o)["SPECDEC_REFERENCE_IMAGE"].endswith(f"@{DIGEST}"),
+    ),
+    "tag": (
+        {"image": {"tag": "0.1.0", "pullPolicy": "Always"}},
+        lambda o: (
+            operator(o)["image"].endswith(":0.1.0") and operator(o)["imagePullPolicy"] == "Always"
+        ),
+    ),
+    "pull-secrets": (
+        {"imagePullSecrets": [{"name": "registry"}]},
+        lambda o: all(p["imagePullSecrets"] == [{"name": "registry"}] for p in helm.pods(o)),
+    ),
+    "no-definition": (
+        {"crds": {"install": False}},
+        lambda o: "CustomResourceDefinition" not in kinds(o),
+    ),
+    "definition-goes": (
+        {"crds": {"keep": False}},
+        lambda o: "annotations" not in one(o, "CustomResourceDefinition")["metadata"],
+    ),
+    "own-account": (
+        {"serviceAccount": {"create": False, "name": "given"}},
+        lambda o: (
+            "ServiceAccount" not in kinds(o)
+            and pod(o)["spec"]["serviceAccountName"] == "given"
+            and one(o, "ClusterRoleBinding")["subjects"][0]["name"] == "given"
+        ),
+    ),
+    "account-annotations": (
+        {"serviceAccount": {"annotations": {"example.com/role": "arn"}}},
+        lambda o: (
+            one(o, "ServiceAccount")["metadata"]["annotations"] == {"example.com/role": "arn"}
+        ),
+    ),
+    "no-rights": (
+        {"rbac": {"create": False}},
+        lambda o: not any("Role" in kind for kind in kinds(o)),
+    ),
+    "settings": (
+        {"workers": 16, "resyncSeconds": 120, "extraEnv": [{"name": "HTTPS_PROXY", "value": "p"}]},
+        lambda o: (
+            environment(o).items()
+            >= {
+                "SPECDEC_WORKERS": "16",
+                "SPECDEC_RESYNC_SECONDS": "120",
+                "HTTPS_PROXY": "p",
+            }.items()
+        ),
+    ),
+    "log": (
+        {"logFormat": "plain"},
+        lambda o: "--log-format=plain" in operator(o)["command"],
+    ),
+    "placed": (
+        {
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tolerations": [{"key": "infra", "operator": "Exists"}],
+            "affinity": _AFFINITY,
+            "priorityClassName": "system-cluster-critical",
+        },
+        lambda o: (
+            pod(o)["spec"]["affinity"] == _AFFINITY
+            and pod(o)["spec"]["tolerations"][0]["key"] == "infra"
+            and pod(o)["spec"]["priorityClassName"] == "system-cluster-critical"
+        ),
+    ),
+    "resources": (
+        {"resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}},
+        lambda o: operator(o)["resources"]["limits"] == {"memory": "1Gi"},
+    ),
+    "labels": (
+        {
+            "commonLabels": {"cost-centre": "42", "app.kubernetes.io/name": "taken"},
+            "podLabels": {"sidecar.example.com/inject": "false"},
+            "podAnnotations": {"example.com/note": "yes"},
+        },
+        lambda o: (
+            all(x["metadata"]["labels"]["cost-centre"] == "42" for x in o)
+            and pod(o)["metadata"]["labels"]["sidecar.example.com/inject"] == "false"
+            and pod(o)["metadata"]["annotations"]["example.com/note"] == "yes"
+        ),
+    ),
+    "openshift": (
+        {"podSecurityContext": _OPENSHIFT},
+        lambda o: not _OPENSHIFT.keys() & pod(o)["spec"]["securityContext"].keys(),
+    ),
+    "budget": (
+        {"podDisruptionBudget": {"enabled": True, "maxUnavailable": 0}},
+        lambda o: one(o, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 0,
+    ),
+    "no-policy": (
+        {"networkPolicy": {"enabled": False}},
+        lambda o: "NetworkPolicy" not in kinds(o),
+    ),
+    "narrow-policy": (
+        {
+            "networkPolicy": {
+                "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+                "apiServer": {"ports": [8443], "cidrs": ["10.0.0.10/32", "fd00::1/128"]},
+                "extraEgress": [{"ports": [{"port": 3128}]}],
+            }
+        },
+        lambda o: (
+            "from" in policy(o)["ingress"][0]
+            and policy(o)["egress"][1]["ports"] == [{"port": 8443}]
+            and policy(o)["egress"][1]["to"][1] == {"ipBlock": {"cidr": "fd00::1/128"}}
+            and policy(o)["egress"][2] == {"ports": [{"port": 3128}]}
+        ),
+    ),
+    "service-monitor": (
+        {
+            "metrics": {
+                "annotations": False,
+                "service": {"enabled": False},
+                "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            }
+        },
+        lambda o: (
+            one(o, "ServiceMonitor")["metadata"]["labels"]["release"] == "prometheus"
+            and "Service" in kinds(o)
+            and "prometheus.io/scrape" not in pod(o)["metadata"]["annotations"]
+        ),
+    ),
+    "pod-monitor": (
+        {
+            "metrics": {
+                "service": {"enabled": False},
+                "podMonitor": {"enabled": True, "interval": "1m"},
+            }
+        },
+        lambda o: (
+            one(o, "PodMonitor")["spec"]["podMetricsEndpoints"]
+            == [{"port": "metrics", "interval": "1m"}]
+            and not kinds(o) & {"Service", "Pod"}
+        ),
+    ),
+}
+# (values, the field's name as Helm writes it)
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown-field": ({"replicas": 2}, "replicas"),
+    "unknown-nested-field": ({"crds": {"enabled": True}}, "enabled"),
+    "namespace": ({"watchNamespaces": ["Team_A"]}, "watchNamespaces"),
+    "namespace-flag": ({"watchNamespaces": ["a --verbose"]}, "watchNamespaces"),
+    "twice-the-same": ({"watchNamespaces": ["a", "a"]}, "watchNamespaces"),
+    "digest": ({"image": {"digest": "latest"}}, "image/digest"),
+    "repository": ({"image": {"repository": "op image"}}, "image/repository"),
+    "pull-policy": ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
+    "pull-secrets": ({"imagePullSecrets": ["registry"]}, "imagePullSecrets"),
+    "workers": ({"workers": 100}, "workers"),
+    "resync": ({"resyncSeconds": 0}, "resyncSeconds"),
+    "log-format": ({"logFormat": "yaml"}, "logFormat"),
+    "own-variable": ({"extraEnv": [{"name": "SPECDEC_NAMESPACES"}]}, "extraEnv"),
+    "root": ({"podSecurityContext": {"runAsNonRoot": False}}, "runAsNonRoot"),
+    "root-user": ({"podSecurityContext": {"runAsUser": 0}}, "runAsUser"),
+    "seccomp": ({"podSecurityContext": {"seccompProfile": {"type": "Unconfined"}}}, "type"),
+    "escalation": ({"securityContext": {"allowPrivilegeEscalation": True}}, "allowPrivilege"),
+    "capabilities": ({"securityContext": {"capabilities": {"drop": []}}}, "capabilities"),
+    "added-capability": ({"securityContext": {"capabilities": {"add": ["X"]}}}, "add"),
+    "writable-root": ({"securityContext": {"readOnlyRootFilesystem": False}}, "readOnlyRoot"),
+    "port": ({"networkPolicy": {"apiServer": {"ports": [0]}}}, "ports"),
+    "no-port": ({"networkPolicy": {"apiServer": {"ports": []}}}, "ports"),
+    "cidr": ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "cidrs"),
+    "interval": ({"metrics": {"podMonitor": {"interval": "often"}}}, "interval"),
+    "label": ({"commonLabels": {"cost": 42}}, "commonLabels"),
+}

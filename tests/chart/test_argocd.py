@@ -1,0 +1,153 @@
+"""Argo CD's scripts over the statuses of every phase, and its resources against the chart."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, kinds
+from chart.lua import ARGOCD, act, actions, health
+from golden.cases import CASES, HERE
+from golden.world import World, fetched, resource, waiting
+from specdec.api.conditions import BLOCKED, FAILED
+
+# What another resource of the same sync, or the cluster, may still bring.
+PATIENT = {
+    "ClaimNotFound",
+    "FitsWithWarnings",
+    "LeaderWorkerSetMissing",
+    "SecretMissing",
+    "Unschedulable",
+}
+
+
+def shown(status: Object, generation: int = 1) -> tuple[str, str]:
+    return health({"metadata": {"generation": generation}, "spec": {}, "status": status})
+
+
+def of(world: World) -> Object:
+    """The status as the operator writes it, with the generation it speaks of."""
+    return {**world.cr["status"], "observedGeneration": 1}
+
+
+def failing(reason: str, phase: str) -> Object:
+    told = {"type": "Ready", "status": "False", "reason": reason, "message": "why"}
+    return {"phase": phase, "observedGeneration": 1, "conditions": [told]}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_golden_status_has_its_health(case: str) -> None:
+    status = yaml.safe_load((HERE / case / "expected" / "status.yaml").read_text())
+    wanted = {"Serving": "Healthy", "Suspended": "Suspended"}[status["phase"]]
+    assert shown(status)[0] == wanted
+
+
+def test_a_resource_on_its_way_is_progressing_in_every_phase() -> None:
+    world = World(resource())
+    assert health(world.cr)[0] == "Progressing"
+    phases = []
+
+    def look() -> None:
+        world.step()
+        phases.append(world.cr["status"]["phase"])
+        assert shown(of(world))[0] == ("Healthy" if phases[-1] == "Serving" else "Progressing")
+
+    look()
+    world.bind()
+    for component in ("fetch", "engine", "publish"):
+        look()
+        for name in world.named(component):
+            world.finish(name, fetched() if component == "fetch" else {})
+    look()
+    world.serve()
+    look()
+    assert phases == ["Pending", "Fetching", "Building", "Publishing", "Starting", "Serving"]
+    status, message = shown(of(world))
+    assert (status, message.split(":")[0]) == ("Healthy", "Serving")
+
+
+def test_what_failed_for_good_is_degraded() -> None:
+    world = World(resource())
+    world.step()
+    world.bind()
+    world.step()
+    world.fail(world.job("fetch"), json.dumps({"reason": "AuthFailed", "message": "no token"}))
+    world.step()
+    status, message = shown(of(world))
+    assert status == "Degraded"
+    assert (
+        message == f"{world.condition('Ready')['reason']}: {world.condition('Ready')['message']}"
+    )
+
+
+def test_a_pod_that_cannot_start_is_degraded() -> None:
+    world = World(resource())
+    world.step()
+    world.bind()
+    world.step()
+    world.pod(world.job("fetch"), waiting("ImagePullBackOff", "no such image"))
+    world.step()
+    assert world.condition("Ready")["reason"] == "ImagePullFailed"
+    assert world.cr["status"]["phase"] != "Failed"
+    assert shown(of(world))[0] == "Degraded"
+
+
+@pytest.mark.parametrize("reason", sorted(BLOCKED | FAILED))
+def test_every_problem_is_judged(reason: str) -> None:
+    """A reason that is new to BLOCKED has to be put into PATIENT here, or into the script."""
+    phase = "Failed" if reason in FAILED else "Starting"
+    wanted = "Progressing" if reason in PATIENT else "Degraded"
+    assert shown(failing(reason, phase)) == (wanted, f"{reason}: why")
+
+
+def test_an_old_status_says_nothing_of_a_new_spec() -> None:
+    status = yaml.safe_load((HERE / "reference-baseline/expected/status.yaml").read_text())
+    assert shown(status, generation=1)[0] == "Healthy"
+    assert shown(status, generation=2)[0] == "Progressing"
+    assert shown({"phase": "Pending", "observedGeneration": 1})[0] == "Progressing"
+    assert shown({"observedGeneration": 1, "conditions": []})[0] == "Progressing"
+
+
+def test_the_actions_change_suspend_alone() -> None:
+    cr = resource()
+    offered = actions(cr)
+    assert (offered["suspend"]["disabled"], offered["resume"]["disabled"]) == (False, True)
+    paused = act("suspend", cr)
+    assert paused == {**cr, "spec": {**cr["spec"], "suspend": True}}
+    offered = actions(paused)
+    assert (offered["suspend"]["disabled"], offered["resume"]["disabled"]) == (True, False)
+    assert act("resume", paused) == {**cr, "spec": {**cr["spec"], "suspend": False}}
+
+
+def test_an_applications_health_is_its_own() -> None:
+    kind = "argoproj.io_Application"
+    assert health({"metadata": {}}, kind)[0] == "Progressing"
+    found = {"status": {"health": {"status": "Degraded", "message": "x"}}}
+    assert health(found, kind) == ("Degraded", "x")
+
+
+def test_the_operators_application_installs_the_chart(helm: Helm) -> None:
+    app = yaml.safe_load((ARGOCD / "operator.yaml").read_text())
+    source, policy = app["spec"]["source"], app["spec"]["syncPolicy"]
+    assert ROOT / source["path"] == CHART
+    assert source["helm"]["releaseName"] == RELEASE
+    assert app["spec"]["destination"]["namespace"] == NAMESPACE
+    assert "Deployment" in kinds(helm.template(source["helm"]["valuesObject"]))
+    namespace = yaml.safe_load((ROOT / "manifests/install/namespace.yaml").read_text())
+    assert policy["managedNamespaceMetadata"]["labels"] == namespace["metadata"]["labels"]
+
+
+def test_models_come_after_the_operator_and_leave_fields_to_others() -> None:
+    waves = {}
+    for name in ("operator", "models"):
+        body = yaml.safe_load((ARGOCD / f"{name}.yaml").read_text())
+        waves[name] = int(body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
+    assert waves["operator"] < waves["models"]
+    spec = body["spec"]["template"]["spec"]
+    (ignored,) = spec["ignoreDifferences"]
+    assert (ignored["group"], ignored["kind"]) == ("specdec.dev", "SpeculativeModel")
+    crd = (ROOT / "crds" / "speculativemodels.yaml").read_text()
+    for pointer in ignored["jsonPointers"]:
+        assert re.search(rf"^ +{pointer.rsplit('/', 1)[1]}:$", crd, re.MULTILINE), pointer
+    assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]

@@ -1,0 +1,150 @@
+"""What the chart renders, and that manifests/install is the same."""
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from chart.helm import CHART, INSTALL, ROOT, Helm, HelmError, Object, one, operator, pods
+from chart.sets import REFUSED, SETS, Shows
+from cluster import binaries
+from specdec import __version__
+
+# What only one of the two ways to install has a use for.
+HELM_ONLY = {"app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
+
+
+@pytest.fixture(scope="module")
+def defaults(helm: Helm) -> list[Object]:
+    return helm.template()
+
+
+def test_helm_finds_no_fault(helm: Helm) -> None:
+    told = helm("lint", "--strict", f"--kube-version={binaries.KUBERNETES}", CHART)
+    assert "0 chart(s) failed" in told
+
+
+def test_the_definition_is_a_copy_of_the_single_source() -> None:
+    source = (ROOT / "crds" / "speculativemodels.yaml").read_bytes()
+    assert (CHART / "files" / "crd.yaml").read_bytes() == source, "make chart copies it"
+
+
+def test_the_version_is_the_operators() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
+
+
+def test_every_value_is_explained_and_in_the_schema() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
+    assert set(schema) - {"global"} == set(values)
+    # Values of one paragraph share its comment.
+    unexplained = re.findall(r"(?:^|\n\n)(\w+):", (CHART / "values.yaml").read_text())
+    assert unexplained == []
+
+
+def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    """Objects by kind and name, without what differs between Helm and kustomize by nature."""
+    found = {}
+    for body in objects:
+        meta = body["metadata"]
+        if body["kind"] == "Namespace" or "helm.sh/hook" in meta.get("annotations", {}):
+            continue
+        meta["labels"] = {k: v for k, v in meta["labels"].items() if k not in HELM_ONLY}
+        meta.get("annotations", {}).pop("helm.sh/resource-policy", None)
+        if not meta.get("annotations", True):
+            del meta["annotations"]
+        found[body["kind"], meta["name"]] = body
+    return found
+
+
+def test_manifests_install_is_what_the_chart_renders(helm: Helm) -> None:
+    argv = [str(binaries.path("kubectl")), "kustomize", str(INSTALL)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    kustomized = plain(list(yaml.safe_load_all(done.stdout)))
+    rendered = plain(helm.template())
+    assert sorted(rendered) == sorted(kustomized)
+    assert len(rendered) == 7
+    for key, body in rendered.items():
+        assert body == kustomized[key], key
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_values_show_in_what_is_rendered(helm: Helm, defaults: list[Object], name: str) -> None:
+    values, shows = SETS[name]
+    objects = helm.template(values)
+    assert shows(objects)
+    require_sound(objects)
+    if name != "defaults":
+        assert not shown(shows, defaults), "it shows without the values too"
+
+
+def shown(shows: Shows, objects: list[Object]) -> bool:
+    """Whether it shows; an object or a field that is not there shows nothing."""
+    try:
+        return shows(objects)
+    except (KeyError, ValueError, IndexError):
+        return False
+
+
+def require_sound(objects: list[Object]) -> None:
+    """What holds whatever the values are."""
+    deployment = one(objects, "Deployment")
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    template = deployment["spec"]["template"]["metadata"]["labels"]
+    assert selector.items() <= template.items()
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    container = operator(objects)
+    jobs = next(e for e in container["env"] if e["name"] == "SPECDEC_OPERATOR_IMAGE")
+    assert jobs["value"] == container["image"]
+    for body in objects:
+        assert len(body["metadata"]["name"]) <= 63
+        assert body["metadata"]["labels"]["app.kubernetes.io/part-of"] == "specdec"
+    for pod in pods(objects):
+        require_restricted(pod)
+    for body in objects:
+        if body["kind"] in ("Service", "NetworkPolicy", "PodDisruptionBudget"):
+            found = selected(body["spec"])
+            assert found == selector, body["kind"]
+
+
+def selected(spec: Any) -> Any:
+    chosen = spec.get("podSelector") or spec["selector"]
+    return chosen.get("matchLabels", chosen)
+
+
+def require_restricted(pod: Object) -> None:
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert security["readOnlyRootFilesystem"] is True
+        assert "memory" in container["resources"]["limits"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_schema_refuses_with_the_fields_name(helm: Helm, name: str) -> None:
+    values, field = REFUSED[name]
+    with pytest.raises(HelmError, match="don't meet the specifications of the schema") as refused:
+        helm.template(values)
+    assert field in str(refused.value).replace(".", "/")
+
+
+def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
+    text = (ROOT / "docs" / "install.md").read_text()
+    (values,) = re.findall(r"```yaml\n# values.yaml\n(.*?)```", text, re.DOTALL)
+    assert operator(helm.template(yaml.safe_load(values)))["image"].startswith("registry.")
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    table = text.split("| Value | What it does |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
+    assert len(fields) == 9
+    for field in fields:
+        found = known
+        for part in field.split("."):
+            assert part in found, field
+            found = found[part]
