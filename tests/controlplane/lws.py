@@ -44,6 +44,7 @@ def manager(plane: ControlPlane, folder: Path) -> Iterator[None]:
             argv = ("delete", hook["kind"], hook["metadata"]["name"], "--ignore-not-found")
             plane.kubectl(*argv)
         plane.kubectl("delete", "crd", CRD, "--ignore-not-found")
+        until(lambda: not _served(plane), "a LeaderWorkerSet that is not served")
         process.terminate()
         process.wait(timeout=40)
 

@@ -65,7 +65,7 @@ STRICT = {
     f"{SOURCE}.ngc.authSecretRef.key": "key",
 }
 FREE = {
-    "spec.runtime.parameters.sink_token_length": "4",
+    "spec.runtime.parameters.max_attention_window_size": "4",
     "spec.target.engine.extraArgs.opt_num_tokens": "64",
     f"{SOURCE}.pvc.path": "models/big",
 }

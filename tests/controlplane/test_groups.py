@@ -31,9 +31,14 @@ def room(installed: ControlPlane) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def manager(room: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def manager(
+    operator: Operator, room: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     with lws.manager(room, tmp_path_factory.mktemp("lws")):
         yield
+    # kopf may end when a kind that it watches goes; the kubelet would start it anew.
+    operator.stop()
+    operator.start()
 
 
 @pytest.fixture

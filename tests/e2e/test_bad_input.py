@@ -103,12 +103,12 @@ def test_image_that_cannot_be_pulled(world: World) -> None:
     assert image in condition["message"]
 
 
-def test_build_that_fails_shows_the_end_of_its_log(world: World) -> None:
+def test_build_in_an_image_without_its_modules(world: World) -> None:
     # The operator's image has Python and none of what a build needs.
     runtime = {"image": "localhost/specdec/operator:dev"}
     name = world.apply(model("broken", runtime=runtime, build={"backoffLimit": 0}))
     condition = world.until(name, "EnginesReady", "BuildFailed")
-    assert "numpy" in condition["message"]
+    assert "has no Python module numpy; set spec.runtime.image" in condition["message"]
     assert "kubectl delete job" in condition["message"]
 
 
@@ -161,7 +161,8 @@ def test_server_that_is_never_ready_in_time(world: World) -> None:
     ("change", "words"),
     [
         ({"speculation": {"draftTokens": 9}}, "draftTokens"),
-        ({"speculation": {"method": "Eagle"}}, "Unsupported value"),
+        ({"speculation": {"method": "NGram"}}, "Unsupported value"),
+        ({"speculation": {"method": "Eagle"}}, "runs no heads beside a model: choose"),
         ({"storage": {"size": "1Gi"}}, "existingClaim"),
         ({"storage": {"existingClaim": None}}, "existingClaim"),
     ],

@@ -11,12 +11,14 @@ from typing import Any
 from unit.engine.engines import BUILD
 
 
-def run(data: dict[str, Any] | str, tmp_path: Path) -> tuple[int, dict[str, Any], str]:
-    """Run a build; returns (exit status, termination message, output)."""
+def run(
+    data: dict[str, Any] | str, tmp_path: Path, *options: str
+) -> tuple[int, dict[str, Any], str]:
+    """Run a build with Python's options; returns (exit status, termination message, output)."""
     log = tmp_path / "termination.json"
     log.write_text("", encoding="utf-8")
     result = subprocess.run(
-        [sys.executable, str(BUILD), "--plan", "-"],
+        [sys.executable, *options, str(BUILD), "--plan", "-"],
         input=data if isinstance(data, str) else json.dumps(data),
         text=True,
         capture_output=True,
@@ -27,9 +29,9 @@ def run(data: dict[str, Any] | str, tmp_path: Path) -> tuple[int, dict[str, Any]
     return result.returncode, json.loads(log.read_text(encoding="utf-8")), result.stdout
 
 
-def refused(data: dict[str, Any] | str, tmp_path: Path) -> dict[str, str]:
+def refused(data: dict[str, Any] | str, tmp_path: Path, *options: str) -> dict[str, str]:
     """Run a build that must fail and leave nothing; returns its error."""
-    status, message, _ = run(data, tmp_path)
+    status, message, _ = run(data, tmp_path, *options)
     assert status == 1
     engines = tmp_path / "engines"
     assert not engines.exists() or list(engines.iterdir()) == []

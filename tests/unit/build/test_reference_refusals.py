@@ -111,3 +111,11 @@ def test_an_index_may_not_leave_the_checkpoint(
     index = {"weight_map": {"lm_head.weight": "../../secret.safetensors"}}
     path.write_text(json.dumps(index), encoding="utf-8")
     assert "outside the checkpoint" in refused(plan(checkpoint, output), tmp_path)["message"]
+
+
+def test_an_image_without_the_builds_modules_is_told(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
+    error = refused(plan(checkpoint, output), tmp_path, "-S")
+    assert error["reason"] == "BuildFailed"
+    assert "no Python module numpy; set spec.runtime.image" in error["message"]

@@ -41,6 +41,12 @@ def explain(error: BaseException, *, stopped: bool) -> BuildError:
         return BuildError("Cancelled", "the build was stopped before it was complete")
     if isinstance(error, MemoryError):
         return BuildError("OutOfMemory", "not enough memory for one layer; raise the Job's limit")
+    if isinstance(error, ModuleNotFoundError):
+        return BuildError(
+            "BuildFailed",
+            f"the image has no Python module {error.name}; set spec.runtime.image to one of the "
+            "backend's server",
+        )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return full()
     if isinstance(error, OSError):
