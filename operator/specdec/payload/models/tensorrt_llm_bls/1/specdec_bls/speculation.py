@@ -142,13 +142,14 @@ class Generation:
         return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
 
     def _propose(self, length: int) -> tuple[list[int], NDArray[np.generic] | None]:
-        # A minimum of `length` keeps the draft from ending early: whether the answer ends is
-        # the target's decision.
-        inputs = self.task.inputs(self._prefix.ids, length, min_tokens=length)
         outputs = _OUTPUTS
         if self.task.use_draft_logits:
-            inputs["return_generation_logits"] = np.array([[True]])
+            inputs = self._proposal_with_logits(length)
             outputs = (*_OUTPUTS, "generation_logits")
+        else:
+            # A minimum of `length` keeps the draft from ending early: whether the answer ends is
+            # the target's decision.
+            inputs = self.task.inputs(self._prefix.ids, length, min_tokens=length)
         if self._draft is None:
             raise DraftError("this server has no draft model")
         try:
@@ -157,6 +158,21 @@ class Generation:
             return proposal, self._draft_logits(answer, len(proposal))
         except EngineError as error:
             raise DraftError(str(error)) from error
+
+    def _proposal_with_logits(self, length: int) -> Tensors:
+        """Inputs of a draft call whose tokens are drawn from the very logits it returns.
+
+        Rejection sampling compares with those, so nothing may bend what is drawn: the draft may
+        propose the end like any other token, or while the user's minimum keeps the target from
+        ending as well, no proposal goes beyond that.
+        """
+        held = self._remaining_minimum()
+        most = min(length, held) if held > 0 else length
+        inputs = self.task.inputs(self._prefix.ids, most, min_tokens=min(held, most), apart=True)
+        if held <= 0:
+            inputs["end_id"] = np.array([[-1]], np.int32)
+        inputs["return_generation_logits"] = np.array([[True]])
+        return inputs
 
     def _draft_logits(self, answer: Tensors, count: int) -> NDArray[np.generic] | None:
         if not self.task.use_draft_logits or count == 0:
