@@ -177,7 +177,7 @@ async def _declared(server: Server, model: str, wanted: Sequence[str]) -> None:
         if name not in inputs:
             raise BadRequestError(
                 f"model {model} at {server.url} has no input {name}, which verification needs; "
-                "name a server of this operator"
+                "serve it in the layout of the guides, as the operator does"
             )
 
 

@@ -21,6 +21,8 @@ def show(told: Verification) -> None:
     if told.divergence is not None:
         for line in difference(told.divergence):
             console.print(line)
+    if told.draft_tokens == 0:
+        console.print("nothing was drafted: these answers came without speculation")
 
 
 def failures(told: Verification) -> Iterator[str]:
