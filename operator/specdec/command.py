@@ -2,6 +2,7 @@
 
 import typer
 
+from specdec.bench.command import bench
 from specdec.client.command import generate
 from specdec.client.infer_command import infer
 from specdec.client.speculate_command import speculate
@@ -30,6 +31,11 @@ app.command(
     "specdec infer --format text --tokenizer ./target --tokens 'def f(' --stream; "
     "specdec infer --tokens-file in.csv --expect-file out.csv --threshold 0.9"
 )(infer)
+app.command(
+    epilog="Examples: specdec bench --url localhost:8001 --concurrency 1,4,16; "
+    "specdec bench --prompts-file prompts.jsonl --draft-tokens 2,4,6,8 --html report.html; "
+    "specdec bench --requests 100 --metrics localhost:8002 --json"
+)(bench)
 app.command(
     epilog="Examples: specdec plan -f model.yaml; "
     "specdec plan -f model.yaml --checkpoint target=./large --checkpoint draft=./small --json; "

@@ -44,6 +44,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         target_seconds, draft_seconds: of a step.
         draft_tokens: a round's where the request does not say.
         refuse: number of the request, counted from 0, from which on all are refused.
+        leave: number of the request at which the server goes away.
         seen: parameters of the requests, in order.
         counted: rounds, drafted and accepted tokens of every draft length.
     """
@@ -54,12 +55,22 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
     draft_tokens: int = 4
     decoupled: bool = True
     refuse: int | None = None
+    leave: int | None = None
     seen: list[dict[str, Any]] = field(default_factory=list)
     counted: dict[int, Counter[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+        self._reached: dict[int, threading.Event] = {}
         self.go_away: Callable[[], object] = lambda: None
+
+    def reached(self, count: int) -> threading.Event:
+        """Set as soon as so many requests have come."""
+        with self._lock:
+            event = self._reached.setdefault(count, threading.Event())
+            if len(self.seen) >= count:
+                event.set()
+        return event
 
     def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         if request.name == "absent":
@@ -102,7 +113,12 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
             given[tensor.name] = raw[4:] if kind is None else np.frombuffer(raw, kind).item()
         with self._lock:
             self.seen.append(given)
-            refused = self.refuse is not None and len(self.seen) > self.refuse
+            count = len(self.seen)
+            if count in self._reached:
+                self._reached[count].set()
+        if count == self.leave:
+            self.go_away()
+        refused = self.refuse is not None and count > self.refuse
         return None if refused else given
 
     def _rounds(self, given: dict[str, Any]) -> Iterator[tuple[int, int, int]]:

@@ -153,17 +153,7 @@ def test_nobody_there_is_said_so() -> None:
 
 
 def test_a_server_that_goes_away_leaves_what_there_was() -> None:
-    server = Simulated()
-
-    def tell(progress: Progress) -> None:
-        if progress.done == 30:
-            server.go_away()
-
-    with served(server) as url:
-        settings = Settings(requests=40, output_tokens=4)
-        measurement = Measurement(Connection(url), settings, tell=tell)
-        asyncio.run(measurement.run())
-    report = measurement.report()
+    report = run(Simulated(leave=30), requests=40, output_tokens=4)
     assert report.ended == "unreachable"
     assert "nobody answers" in report.message
     assert report.failed
