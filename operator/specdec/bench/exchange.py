@@ -1,10 +1,11 @@
 """One request and the moments at which its answer came; decoded when no clock runs."""
 
 import asyncio
+import gc
 import itertools
 import time
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +120,19 @@ class Line:
 
 
 _now = time.perf_counter
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage is collected while clocks run: all that is kept would be walked over again."""
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def sample(exchange: Exchange) -> Sample:

@@ -44,7 +44,7 @@ class Arm:
         draft_tokens: asked for; 0 is the baseline, None what the server chose.
         requests, errors: sent, and those among them without an answer.
         first_error: what was said about the first of those.
-        seconds: while requests of this arm were sent.
+        seconds: a client was busy with this arm, the mean over the clients.
         request_throughput, output_token_throughput: per second of those.
         output_tokens: of all answers; counted by the server where `output_tokens_counted`, else
             by what was asked for.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.bench import summary
-from specdec.bench.exchange import OUTPUTS, Exchange, Line, sample
+from specdec.bench.exchange import OUTPUTS, Exchange, Line, sample, undisturbed
 from specdec.bench.report import Ended, Report
 from specdec.bench.settings import BLS, Settings
 from specdec.bench.summary import Block, Totals
@@ -164,11 +164,12 @@ class Measurement:
         limit = max(_LOST, len(lines))
         exchanges: list[Exchange] = []
         after: Totals = {}
-        seconds = 0.0
+        ends: dict[Line, float] = {}
 
         async def work(line: Line) -> None:
             for index in waiting:
                 exchanges.append(await line.ask(index, requests.get(length, index)))
+                ends[line] = time.perf_counter()
                 self._note(exchanges[-1], len(lines), length)
                 if self._silent >= limit:
                     return
@@ -176,15 +177,18 @@ class Measurement:
         before = await self._totals()
         begun = time.perf_counter()
         try:
-            async with asyncio.TaskGroup() as group:
-                for line in lines:
-                    group.create_task(work(line))
-            seconds = time.perf_counter() - begun
+            with undisturbed():
+                begun = time.perf_counter()
+                async with asyncio.TaskGroup() as group:
+                    for line in lines:
+                        group.create_task(work(line))
             after = await self._totals()
         finally:
-            # Whoever interrupts the run keeps the answers that were there.
-            seconds = seconds or time.perf_counter() - begun
-            blocks.append(Block(seconds, [sample(one) for one in exchanges], before, after))
+            # Whoever interrupts the run keeps the answers that were there. Clients that found
+            # nothing more to do do not count while others are still at their last request.
+            seconds = sum(end - begun for end in ends.values()) / max(1, len(ends))
+            samples = [sample(one) for one in exchanges]
+            blocks.append(Block(seconds, samples, before, after))
         if self._silent >= limit:
             raise _LostError(str(exchanges[-1].error))
 

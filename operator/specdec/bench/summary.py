@@ -21,7 +21,7 @@ class Block:
     """One turn of an arm.
 
     Attributes:
-        seconds: from its first request to its last answer.
+        seconds: from its beginning to a client's last answer, the mean over its clients.
         samples: its requests.
         before, after: the server's counters, empty where there are none.
     """
