@@ -81,12 +81,19 @@ def stamping() -> Iterator[str]:
 async def load(url: str) -> tuple[list[Exchange], float]:
     """What every client saw, and the processor time of this process meanwhile."""
     request = infer_request(BLS, {}, ())
+
+    async def ask(number: int, line: Line) -> Exchange:
+        # Clients of their own do not begin at one moment; begun together, all chunks would come
+        # together, and each wait for those before it.
+        await asyncio.sleep(number * CHUNK_SECONDS / CLIENTS)
+        return await line.ask(number, request)
+
     async with Server(Connection(url)) as server:
         lines = [Line(server, streamed=True) for _ in range(CLIENTS)]
         await asyncio.gather(*(line.ask(0, request) for line in lines))
         begun = time.process_time()
         with undisturbed():
-            exchanges = await asyncio.gather(*(line.ask(1, request) for line in lines))
+            exchanges = await asyncio.gather(*(ask(*one) for one in enumerate(lines)))
         for one in exchanges:
             if sample(one).error is not None:
                 raise RuntimeError(f"a client failed: {one.error}")
@@ -124,7 +131,9 @@ def agreement(report: Report, runs: int, requests: int) -> None:
         pair = build(Path(folder), 0.8, 64, 2 * LENGTH)
         with serving(repository(pair, streaming=False)) as server:
             for _ in range(runs):
-                seconds = in_turns(server, Path(folder), requests)
+                # hey shares requests evenly and leaves out what remains.
+                turn = max(1, requests // TURNS // max(AGREEING)) * max(AGREEING)
+                seconds = in_turns(server, Path(folder), turn)
                 for load, (mine, theirs, again) in seconds.items():
                     ratios[load].append(theirs / mine)
                     themselves.append(theirs / again)
@@ -145,7 +154,7 @@ def in_turns(
     """
     seconds: dict[tuple[int, int], NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
     for _ in range(TURNS):
-        for level in ours(server, requests // TURNS).levels:
+        for level in ours(server, requests).levels:
             for arm in level.arms:
                 load = level.concurrency, arm.draft_tokens or 0
                 theirs = [hey(server, folder, *load, arm.requests) for _ in "ab"]
