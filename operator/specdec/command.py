@@ -66,6 +66,13 @@ COMMANDS = {
         "specdec verify --client-loop --url localhost:8001 --draft-url localhost:9001",
     ),
     "dataset": Command("specdec.client.dataset_command:app", "Files of prompts."),
+    "bench": Command(
+        "specdec.bench.command:bench",
+        "Measure a served model with and without speculation.",
+        "Examples: specdec bench --url localhost:8001 --concurrency 1,4,16; "
+        "specdec bench --prompts-file prompts.jsonl --draft-tokens 2,4,6,8 --html report.html; "
+        "specdec bench --requests 100 --metrics localhost:8002 --json",
+    ),
     "plan": Command(
         "specdec.offline.command:plan",
         "Say what the operator would do with a resource, without a cluster.",

@@ -70,6 +70,7 @@ PROGRAMS = {
         Program("coredns", "coredns", "."),
         Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
         Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
+        Program("hey", "load", "github.com/rakyll/hey"),
     )
 }
 CONTROL_PLANE = (

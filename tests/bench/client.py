@@ -1,0 +1,210 @@
+"""Whether `specdec bench` tells the truth, and what it costs to ask it.
+
+`make bench NAME=client` prints one JSON line a figure and exits 1 when a goal is missed. Its clock
+is held against that of a server which stamps every chunk (`baseline/clock.py`), and its request
+rate against `hey`, a load generator in Go, which posts the same bodies to the generate endpoint of
+the same server in turns with it. Beside them stands the machine's load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.baseline.cycle import build
+from bench.baseline.load import BLS, LENGTH, repository, serving
+from bench.report import Report
+from cluster import binaries
+from specdec.bench import Report as Answered
+from specdec.bench import Settings, measure
+from specdec.bench.exchange import Exchange, Line, sample, undisturbed
+from specdec.client.connection import Connection
+from specdec.client.wire import Server, decoded, infer_request
+from triton.server import Server as Triton
+
+CLIENTS = 64
+CHUNKS, CHUNK_SECONDS = 40, 0.05
+AGREEING = (1, 4)
+TURNS = 4
+TOKENS = 32
+PROMPT = "1:1 "
+_CLOCK = [sys.executable, "-m", "bench.baseline.clock"]
+
+
+def clock(report: Report, runs: int) -> None:
+    """Print the errors of 64 clients' times against the server's, and processor time a chunk."""
+    firsts, gaps, costs = [], [], []
+    with stamping() as url:
+        for _ in range(runs):
+            exchanges, seconds = asyncio.run(load(url))
+            first, between = zip(*map(errors, exchanges), strict=True)
+            firsts.append(np.percentile(first, (50, 99)))
+            gaps.append(np.percentile(np.concatenate(between), (50, 99)))
+            costs.append(1e6 * seconds / (len(exchanges) * CHUNKS))
+    for name, values, goal in (("first_token", firsts, 1.0), ("gap", gaps, 0.3)):
+        middle, high = (list(column) for column in zip(*values, strict=True))
+        report.figure(f"client.{name}_error_p50_ms", middle, "ms")
+        report.figure(f"client.{name}_error_p99_ms", high, "ms", goal=goal)
+    report.figure("client.cpu_us_per_chunk", costs, "us", goal=40.0)
+    report.figure("client.machine_load", [os.getloadavg()[0]], "processes")
+
+
+@contextmanager
+def stamping() -> Iterator[str]:
+    """The address of a server that stamps its chunks."""
+    command = [*_CLOCK, str(CHUNKS), str(CHUNK_SECONDS)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        if process.stdout is None or process.stdin is None:
+            raise RuntimeError("the stamping server has no pipes")
+        yield f"127.0.0.1:{int(process.stdout.readline())}"
+        process.stdin.close()
+
+
+async def load(url: str) -> tuple[list[Exchange], float]:
+    """What every client saw, and the processor time of this process meanwhile."""
+    request = infer_request(BLS, {}, ())
+
+    async def ask(number: int, line: Line) -> Exchange:
+        # Clients of their own do not begin at one moment; begun together, all chunks would come
+        # together, and each wait for those before it.
+        await asyncio.sleep(number * CHUNK_SECONDS / CLIENTS)
+        return await line.ask(number, request)
+
+    async with Server(Connection(url)) as server:
+        lines = [Line(server, streamed=True) for _ in range(CLIENTS)]
+        await asyncio.gather(*(line.ask(0, request) for line in lines))
+        begun = time.process_time()
+        with undisturbed():
+            exchanges = await asyncio.gather(*(ask(*one) for one in enumerate(lines)))
+        for one in exchanges:
+            if sample(one).error is not None:
+                raise RuntimeError(f"a client failed: {one.error}")
+        seconds = time.process_time() - begun
+        for line in lines:
+            await line.close()
+    return exchanges, seconds
+
+
+def errors(exchange: Exchange) -> tuple[float, list[float]]:
+    """Milliseconds by which time to first token and each gap differ from the server's."""
+    seen = sample(exchange)
+    stamps = [
+        tuple(map(float, decoded(message)["text_output"].item().split()))
+        for message in exchange.messages
+        if message.outputs
+    ]
+    first = abs(seen.first - (stamps[0][1] - stamps[0][0]))
+    truth = [after[1] - before[1] for before, after in pairwise(stamps)]
+    return 1000 * first, [
+        1000 * abs(gap - true) for gap, true in zip(seen.gaps, truth, strict=True)
+    ]
+
+
+def agreement(report: Report, runs: int, requests: int) -> None:
+    """Print our request rate over hey's, and the largest difference of all runs.
+
+    One client alone is judged: the answers of several meet at the engines now in one party, now
+    in two, and their rate differs between two runs of the same generator by more than the goal.
+    """
+    binaries.ensure(["hey"], lambda words: print(words, file=sys.stderr))
+    ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
+    themselves: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        pair = build(Path(folder), 0.8, 64, 2 * LENGTH)
+        with serving(repository(pair, streaming=False)) as server:
+            for _ in range(runs):
+                # hey shares requests evenly and leaves out what remains.
+                turn = max(1, requests // TURNS // max(AGREEING)) * max(AGREEING)
+                seconds = in_turns(server, Path(folder), turn)
+                for load, (mine, theirs, again) in seconds.items():
+                    ratios[load].append(theirs / mine)
+                    themselves.append(theirs / again)
+    for (clients, length), values in ratios.items():
+        name = f"client.rate_of_hey_clients_{clients}_draft_{length}"
+        report.figure(name, values, "ratio", better="higher")
+    report.figure("client.rate_of_hey_by_hey", themselves, "ratio", better="higher")
+    alone = [abs(one - 1) for load, values in ratios.items() if load[0] == 1 for one in values]
+    report.figure("client.rate_difference_from_hey_worst", [max(alone)], "ratio", goal=0.03)
+
+
+def in_turns(
+    server: Triton, folder: Path, requests: int
+) -> dict[tuple[int, int], NDArray[np.float64]]:
+    """Seconds by clients and draft length: ours, hey's, and hey's once more.
+
+    In short turns, so that what else the machine does meets all three.
+    """
+    seconds: dict[tuple[int, int], NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
+    for _ in range(TURNS):
+        for level in ours(server, requests).levels:
+            for arm in level.arms:
+                load = level.concurrency, arm.draft_tokens or 0
+                theirs = [hey(server, folder, *load, arm.requests) for _ in "ab"]
+                rates = np.array([arm.request_throughput, *theirs])
+                seconds[load] += arm.requests / rates
+    return seconds
+
+
+def ours(server: Triton, requests: int) -> Answered:
+    """What the benchmark says of both arms."""
+    settings = Settings(
+        prompts=[PROMPT],
+        concurrency=AGREEING,
+        requests=requests,
+        output_tokens=TOKENS,
+        draft_tokens=[LENGTH],
+    )
+    found = asyncio.run(measure(Connection(server.url), settings))
+    if found.errors:
+        raise RuntimeError(f"{found.errors} requests failed: {found.levels}")
+    return found
+
+
+def hey(server: Triton, folder: Path, clients: int, length: int, requests: int) -> float:
+    """Requests a second that hey measures with the same body."""
+    body = folder / "body.json"
+    values = {"text_input": PROMPT, "max_tokens": TOKENS, "end_id": -1, "stream": False}
+    more = {"num_draft_tokens": length, "exclude_input_in_output": True, "random_seed": 0}
+    body.write_text(json.dumps({**values, **more, "return_perf_metrics": True}), "utf-8")
+    url = f"http://127.0.0.1:{server.http_port}/v2/models/{BLS}/generate"
+    command = [str(binaries.path("hey")), "-n", str(requests), "-c", str(clients), "-m", "POST"]
+    command += ["-T", "application/json", "-D", str(body), "-o", "csv", "-t", "120", url]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    if len(rows) != requests or {row["status-code"] for row in rows} != {"200"}:
+        raise RuntimeError(f"hey was not answered: {done.stdout[-500:]} {done.stderr}")
+    return requests / max(float(row["offset"]) + float(row["response-time"]) for row in rows)
+
+
+def main() -> int:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description="Benchmark the benchmark")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=48)
+    options = parser.parse_args()
+    report = Report()
+    clock(report, options.runs)
+    agreement(report, options.runs, options.requests)
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""`specdec bench` as a person runs it: what it prints and writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from specdec.bench import Report
+from specdec.command import app
+from unit.bench.simulated import Simulated, served
+
+QUICK = ["--requests", "4", "--output-tokens", "8"]
+
+
+@pytest.fixture
+def simulated() -> Simulated:
+    return Simulated()
+
+
+@pytest.fixture
+def url(simulated: Simulated) -> Iterator[str]:
+    with served(simulated) as address:
+        yield address
+
+
+def bench(url: str, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", "--url", url, *QUICK, *arguments])
+
+
+def test_table_and_verdict_go_to_stdout(url: str) -> None:
+    result = bench(url, "--concurrency", "1,2", "--draft-tokens", "2,4")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    arms = [line.split()[:2] for line in lines if line.split()[1:2] in (["off"], ["2"], ["4"])]
+    assert arms == [["1", "off"], ["1", "2"], ["1", "4"], ["2", "off"], ["2", "2"], ["2", "4"]]
+    assert "1 at once: " in result.stdout
+    assert "recommended draft tokens: " in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_is_the_document(url: str) -> None:
+    result = bench(url, "--json", "--draft-tokens", "4")
+    assert result.exit_code == 0, result.output
+    [line] = result.stdout.splitlines()
+    report = Report.from_json(json.loads(line))
+    assert report.url == url
+    assert [arm.draft_tokens for arm in report.levels[0].arms] == [0, 4]
+
+
+def test_files_are_written(url: str, tmp_path: Path) -> None:
+    csv, html = tmp_path / "report.csv", tmp_path / "report.html"
+    result = bench(url, "--csv", str(csv), "--html", str(html))
+    assert result.exit_code == 0, result.output
+    assert csv.read_text("utf-8").startswith("Concurrency,Draft Tokens,Metric,avg,")
+    assert "<svg" in html.read_text("utf-8")
+
+
+def test_prompts_come_from_options(simulated: Simulated, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "one"}\n{"prompt": "two"}\n', "utf-8")
+    assert bench(url, "--prompts-file", str(file)).exit_code == 0
+    assert {given["text_input"] for given in simulated.seen} == {b"one", b"two"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--concurrency", "1,x"], 2, "write numbers with commas"),
+        (["--concurrency", "0"], 2, "concurrency is 0"),
+        (["--draft-tokens", "0"], 2, "draft tokens is 0"),
+        (["--html", "/no/such/folder/report.html"], 2, "name a file in a folder"),
+        (["--prompts-file", "/no/such/file"], 2, "cannot be read"),
+        (["--model", "ensemble"], 2, "no input num_draft_tokens"),
+        (["--model", "absent"], 1, "unknown model"),
+        (["--url", "127.0.0.1:9"], 3, "nobody answers"),
+        (["--metrics", "127.0.0.1:9"], 3, "no metrics at"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(
+    url: str, arguments: list[str], status: int, words: str
+) -> None:
+    result = bench(url, *arguments)
+    assert result.exit_code == status
+    assert words in result.stderr
+    assert result.stderr.startswith("specdec: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_too_many_errors_end_with_1(simulated: Simulated, url: str) -> None:
+    simulated.refuse = 6
+    result = bench(url)
+    assert result.exit_code == 1
+    assert "requests failed: the server at" in result.stdout
+    assert "no more of these" in result.stdout
+
+
+def test_a_server_that_goes_away_ends_with_3_and_what_there_was(
+    simulated: Simulated, url: str, tmp_path: Path
+) -> None:
+    simulated.leave = 12
+    html = tmp_path / "report.html"
+    result = bench(url, "--requests", "40", "--html", str(html))
+    assert result.exit_code == 3
+    assert "the numbers are of what was measured before" in result.stdout
+    assert "It did not complete" in html.read_text("utf-8")
+
+
+def test_ctrl_c_keeps_what_was_measured(simulated: Simulated, url: str) -> None:
+    simulated.target_seconds = 0.01
+    command = [sys.executable, "-m", "specdec.cli", "bench", "--url", url, "--json"]
+    with subprocess.Popen(
+        [*command, "--requests", "1000", "--output-tokens", "4"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        assert simulated.reached(20).wait(60)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors == ""
+    report = Report.from_json(json.loads(output))
+    assert report.ended == "interrupted"
+    assert report.requests > 0

@@ -1,0 +1,195 @@
+"""What a report becomes: a table, CSV, and a page whose plots a browser really draws."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from rich.console import Console
+from typing_extensions import override
+
+from specdec.bench.export import as_csv
+from specdec.bench.html import as_html
+from specdec.bench.table import sentences, table
+from unit.bench.fixed import arm, report
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+PLOTS = ("latency", "throughput", "speedup", "acceptance")
+
+
+def test_csv_has_genai_perfs_names() -> None:
+    first, second = as_csv(report()).replace("\r\n", "\n").split("\n\n")
+    distributions = list(csv.DictReader(io.StringIO(first)))
+    statistics = ["avg", "min", "max", "p99", "p95", "p90", "p75", "p50", "p25"]
+    assert list(distributions[0])[2:] == ["Metric", *statistics]
+    assert [row["Metric"] for row in distributions[:4]] == [
+        "Time To First Token (ms)",
+        "Inter Token Latency (ms)",
+        "Inter Chunk Latency (ms)",
+        "Request Latency (ms)",
+    ]
+    assert (distributions[3]["avg"], distributions[3]["p99"]) == ("1000.000", "3000.000")
+    values = {
+        (row["Concurrency"], row["Draft Tokens"], row["Metric"]): row["Value"]
+        for row in csv.DictReader(io.StringIO(second))
+    }
+    assert values["16", "4", "Speedup (percent)"] == "200.000"
+    assert values["1", "0", "Speedup (percent)"] == ""
+    assert values["1", "0", "Output Token Throughput (per sec)"] == "240.000"
+    assert values["1", "0", "Request Count (count)"] == "24.000"
+
+
+def test_table_fits_80_columns() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(table(report()))
+    text = console.export_text()
+    assert "…" not in text
+    assert "180-240" in text
+    assert len(re.findall(r" off ", text)) == 3
+
+
+def test_sentences_say_what_the_numbers_come_to() -> None:
+    told = list(sentences(report()))
+    assert told[0] == (
+        "1 at once: 2.00 times the baseline's speed (1.80 to 2.40 with 95 % confidence, faster)"
+    )
+    assert told[-1] == "recommended draft tokens: 4"
+    slow = report(recommended_draft_tokens=0, ended="unreachable", message="nobody answers")
+    assert list(sentences(slow))[-2:] == [
+        "recommended draft tokens: 0 switch speculation off",
+        "nobody answers; the numbers are of what was measured before",
+    ]
+
+
+class Page(HTMLParser):
+    """Names of the plots, what tables say of themselves, and every address."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def count(self, tag: str, **wanted: str) -> int:
+        return sum(
+            name == tag and all(given.get(key) == value for key, value in wanted.items())
+            for name, given in self.tags
+        )
+
+
+def test_page_needs_nothing_else_and_is_accessible() -> None:
+    page = Page(as_html(report()))
+    assert page.count("script") == page.count("link") == page.count("img") == 0
+    addresses = {
+        value
+        for _, given in page.tags
+        for key, value in given.items()
+        if key in {"src", "href", "xlink:href"}
+    }
+    assert {value for value in addresses if not str(value).startswith("#")} == set()
+    assert page.count("meta", name="viewport", content="width=device-width, initial-scale=1") == 1
+    assert page.count("html", lang="en") == 1
+    assert page.count("svg", role="img") == len(PLOTS)
+    assert page.count("table") == page.count("caption") == page.count("div", role="region")
+    assert page.count("th", scope="row") == 5 * 9
+
+
+def test_words_of_a_server_stay_words() -> None:
+    bad = arm(0, 1.0, errors=1, first_error="<script>alert(1)</script>")
+    level = report().levels[0]
+    hostile = report(
+        model="<b>",
+        failed=True,
+        error_percent=2.0,
+        levels=(type(level)(1, bad, level.speculative, 4),),
+    )
+    text = as_html(hostile)
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert "This run failed: 2.0 %" in text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"levels": ()},
+        {"levels": (report().levels[0],)},
+        {"streamed": False},
+        {"ended": "interrupted", "message": "the run was interrupted"},
+    ],
+)
+def test_whatever_there_is_becomes_a_page(changed: dict[str, Any]) -> None:
+    assert as_html(report(**changed)).count("<figure") == (4 if report(**changed).levels else 0)
+
+
+def test_without_positions_acceptance_is_drawn_by_length() -> None:
+    level = report().levels[0]
+    whole = tuple(arm(length, 500.0, acceptance_by_position=()) for length in (2, 4))
+    text = as_html(report(levels=(type(level)(1, level.baseline, whole, 4),)))
+    assert "by draft length" in text
+    assert "answers once" in text
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
+    return found
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_draws_every_plot(browser: str, tmp_path: Path, width: int) -> None:
+    pixels = screenshot(browser, tmp_path, width)
+    for number, name in enumerate(PLOTS):
+        rows, columns = np.nonzero((pixels == border(number)).all(axis=2))
+        assert rows.size, f"the figure {name} is not on the page"
+        # A figure wider than the screen would lose its right edge.
+        assert columns.max() < width - 8
+        assert columns.max() - columns.min() > min(width - 50, 400)
+        inside = pixels[rows.min() : rows.max(), columns.min() + 2 : columns.max() - 1].astype(int)
+        coloured = np.ptp(inside, axis=2) > 60
+        assert coloured.sum() > 500, f"the plot {name} is empty"
+        # What is drawn is spread over the plot: no blot in a corner.
+        assert np.ptp(np.nonzero(coloured)[1]) > inside.shape[1] / 2
+
+
+def screenshot(browser: str, folder: Path, width: int) -> NDArray[np.uint8]:
+    """The page's pixels, with a border of its own colour around every figure."""
+    rules = "".join(
+        f"figure#{name} {{ border-color: rgb({','.join(map(str, border(number)))}) }}"
+        for number, name in enumerate(PLOTS)
+    )
+    page, picture = folder / "report.html", folder / "report.png"
+    page.write_text(as_html(report()).replace("</style>", f"{rules}</style>"), "utf-8")
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={folder / 'profile'}",
+        f"--window-size={width},2400",
+        f"--screenshot={picture}",
+        page.as_uri(),
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    with Image.open(picture) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def border(number: int) -> tuple[int, int, int]:
+    return (250, 1 + number, 250)

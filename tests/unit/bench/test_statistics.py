@@ -1,0 +1,106 @@
+"""Percentiles, intervals and positions from samples whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specdec.bench import statistics
+from specdec.bench.exchange import Sample, Step
+
+
+def samples(seconds: list[float]) -> list[Sample]:
+    return [Sample(index, seconds=value) for index, value in enumerate(seconds)]
+
+
+def interval(
+    plain: list[float], other: list[float], seed: int = 0, confidence: float = 95
+) -> object:
+    tokens = dict.fromkeys(range(len(plain)), (10, 10))
+    return statistics.speedup(
+        samples(plain),
+        samples(other),
+        tokens,
+        confidence=confidence,
+        resamples=2000,
+        seed=seed,
+    )
+
+
+def test_latency_is_milliseconds_with_interpolated_percentiles() -> None:
+    found = statistics.latency([0.001 * n for n in range(1, 102)])
+    assert found is not None
+    assert (found.min, found.p50, found.p99, found.max) == pytest.approx((1, 51, 100, 101))
+    assert found.avg == pytest.approx(51)
+    assert statistics.latency([]) is None
+
+
+def test_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
+    chance = np.random.default_rng(1)
+    covered = 0
+    for run in range(200):
+        prompts = chance.uniform(1, 3, 40)
+        plain = (prompts * chance.normal(1, 0.1, 40)).tolist()
+        other = (prompts / 1.5 * chance.normal(1, 0.1, 40)).tolist()
+        found = statistics.speedup(
+            samples(plain),
+            samples(other),
+            dict.fromkeys(range(40), (10, 10)),
+            confidence=90,
+            resamples=400,
+            seed=run,
+        )
+        assert found is not None
+        covered += found.low <= 150 <= found.high
+    # 90 % of 200, four standard deviations wide; percentile intervals are a little narrow.
+    assert 155 <= covered <= 196
+
+
+def test_pairs_take_the_prompts_differences_out() -> None:
+    plain = [1.0, 10.0, 2.0, 20.0, 4.0, 40.0]
+    found = statistics.speedup(
+        samples(plain),
+        samples([value / 2 for value in plain]),
+        dict.fromkeys(range(6), (10, 10)),
+        confidence=95,
+        resamples=500,
+        seed=0,
+    )
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((200, 200, 200))
+
+
+def test_answers_of_other_lengths_are_compared_by_the_token() -> None:
+    found = statistics.speedup(
+        samples([1.0, 1.0]),
+        samples([1.0, 1.0]),
+        dict.fromkeys(range(2), (10, 20)),
+        confidence=95,
+        resamples=500,
+        seed=0,
+    )
+    assert found is not None
+    assert found.value == pytest.approx(200)
+
+
+def test_one_pair_is_no_comparison() -> None:
+    assert interval([1.0], [2.0]) is None
+    assert interval([1.0, 2.0], [2.0, 3.0]) is not None
+
+
+def test_the_seed_alone_decides_the_interval() -> None:
+    chance = np.random.default_rng(1)
+    plain, other = chance.uniform(1, 2, 30).tolist(), chance.uniform(1, 2, 30).tolist()
+    assert interval(plain, other, seed=3) == interval(plain, other, seed=3)
+    assert interval(plain, other, seed=3) != interval(plain, other, seed=4)
+
+
+def test_positions_count_rounds_that_offered_a_token_there() -> None:
+    one = Sample(0, steps=(Step(3, 3), Step(3, 1), Step(3, 0), Step(1, 1), Step(0, 0)))
+    assert statistics.by_position([one]) == pytest.approx((75, 100 / 3, 100 / 3))
+    assert statistics.by_position([]) == ()
+
+
+def test_inter_token_latency_is_what_follows_the_first_token() -> None:
+    assert statistics.inter_token(Sample(0, seconds=1.0, first=0.1), 10) == pytest.approx(0.1)
+    assert statistics.inter_token(Sample(0, seconds=1.0, first=0.1), 1) is None
