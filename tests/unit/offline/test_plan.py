@@ -64,7 +64,8 @@ def test_there_are_samples() -> None:
 def test_every_sample_has_a_plan(sample: Path) -> None:
     plan = told("-f", sample)
     spec = yaml.safe_load(sample.read_text())["spec"]
-    assert [one["status"] for one in plan["stages"]].count("False") == 0
+    refused = {one["reason"] for one in plan["stages"] if one["status"] == "False"}
+    assert refused <= {"MethodNone"}
     assert plan["jobs"][0]["component"] == "fetch"
     assert len(plan["engines"]) == (2 if spec["speculation"]["method"] == "DraftTarget" else 1)
     (server,) = plan["servers"]
