@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specdec.client.answer import Answer, Chunk, Counts
     from specdec.client.connection import Connection
+    from specdec.client.dataset import Entry
     from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
     from specdec.client.generate import Client
     from specdec.client.infer import Inference, Output
     from specdec.client.request import Request
     from specdec.client.speculate import Options, Result
+    from specdec.client.verification import Verification, verify
 
 __all__ = [
     "Answer",
@@ -20,6 +22,7 @@ __all__ = [
     "ClientError",
     "Connection",
     "Counts",
+    "Entry",
     "Inference",
     "Options",
     "Output",
@@ -27,6 +30,8 @@ __all__ = [
     "Request",
     "Result",
     "UnreachableError",
+    "Verification",
+    "verify",
 ]
 _HOMES = {
     "Answer": "answer",
@@ -34,11 +39,14 @@ _HOMES = {
     "Client": "generate",
     "Connection": "connection",
     "Counts": "answer",
+    "Entry": "dataset",
     "Inference": "infer",
     "Options": "speculate",
     "Output": "infer",
     "Request": "request",
     "Result": "speculate",
+    "Verification": "verification",
+    "verify": "verification",
 }
 
 

@@ -146,7 +146,7 @@ async def infer(
     return output
 
 
-def agreement(expected: Sequence[int], got: Sequence[int]) -> tuple[float, int | None]:
+def agreement(expected: Sequence[object], got: Sequence[object]) -> tuple[float, int | None]:
     """Share of places that hold the same id, of the longer one's; and the first that differs."""
     length = max(len(expected), len(got))
     same = [left == right for left, right in zip(expected, got, strict=False)]

@@ -1,0 +1,175 @@
+"""Whether speculation gives the target's own answers: a data set against the target alone."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Literal
+
+from specdec.client.arms import Arm, ClientLoop, EngineModel, TextModel
+from specdec.client.comparison import Divergence
+from specdec.client.connection import Connection
+from specdec.client.dataset import Entry
+from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
+from specdec.client.metrics import Speculation
+from specdec.client.metrics import read as read_metrics
+from specdec.client.outcome import Comparison, Failure, Kind, Verification, summary
+from specdec.client.request import BLS, ENSEMBLE
+from specdec.client.wire import Server
+
+__all__ = ["Comparison", "Divergence", "Failure", "Options", "Verification", "verify"]
+
+Against = Literal["ensemble", "bls", "target"]
+_LOOP_DRAFT_TOKENS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a data set is verified.
+
+    Attributes:
+        max_tokens: new tokens at most, for prompts that do not say.
+        draft_tokens: a round; None leaves it to the BLS, and is 4 in the client's loop.
+        against: the baseline: `ensemble`, the BLS without drafts, or the target's engine alone;
+            None is the engine for the client's loop, whose ids it can be compared with, else the
+            ensemble.
+        client_loop: verify the loop of this client in place of the BLS.
+
+    Raises:
+        BadRequestError: a value no server could take.
+    """
+
+    max_tokens: int = 64
+    draft_tokens: int | None = None
+    against: Against | None = None
+    client_loop: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise BadRequestError(f"max tokens is {self.max_tokens}; set it to 1 or more")
+        if self.draft_tokens is not None and self.draft_tokens < 0:
+            raise BadRequestError(
+                f"draft tokens is {self.draft_tokens}; set it to 0 (off) or more, or leave it out"
+            )
+
+
+async def verify(
+    entries: Sequence[Entry],
+    options: Options,
+    server: Connection,
+    *,
+    baseline: Connection | None = None,
+    draft: Connection | None = None,
+    metrics: str | None = None,
+    concurrency: int = 8,
+    tell: Callable[[Comparison], None] | None = None,
+) -> Verification:
+    """Ask every prompt twice, with speculation and of the target alone, and compare.
+
+    Greedy: nothing that samples is sent, so both answers must be equal token by token.
+
+    Args:
+        entries: the data set.
+        options: for all of it.
+        server: gRPC endpoint of what is verified.
+        baseline: that of the target alone; the same server without one.
+        draft: that of the draft in the client's loop; the same server without one.
+        metrics: `host:port` of the verified server's metrics: what it counted meanwhile stands in
+            for draft tokens and rounds that its answers do not tell. It counts all its clients.
+        concurrency: prompts at a time.
+        tell: called with each prompt's outcome when it is there.
+
+    Raises:
+        BadRequestError: no prompts, no concurrency, or a model or input that is not served.
+        UnreachableError: nobody answers when the first question is asked.
+    """
+    if not entries or concurrency < 1:
+        raise BadRequestError("there is nothing to do; give a prompt and concurrency 1 or more")
+    if draft is not None and not options.client_loop:
+        raise BadRequestError("a server of the draft is for the client's loop; ask for the loop")
+    async with AsyncExitStack() as stack:
+        verified = await stack.enter_async_context(Server(server))
+        control = await stack.enter_async_context(Server(baseline or server))
+        run = _Run(_verified(options, verified, server, draft), _control(options, control))
+        await run.check()
+        before = await _counted(metrics)
+        await run.all(entries, options.max_tokens, concurrency, tell or (lambda _: None))
+        outcomes = [run.outcomes[index] for index in range(len(entries))]
+        return await summary(entries, outcomes, control, await _counted_since(before, metrics))
+
+
+def _verified(
+    options: Options, server: Server, target: Connection, draft: Connection | None
+) -> Arm:
+    if not options.client_loop:
+        return TextModel(server, BLS, options.draft_tokens)
+    length = _LOOP_DRAFT_TOKENS if options.draft_tokens is None else options.draft_tokens
+    return ClientLoop(server, target, draft, length)
+
+
+def _control(options: Options, server: Server) -> Arm:
+    against = options.against or ("target" if options.client_loop else "ensemble")
+    if against == "target":
+        return EngineModel(server)
+    return TextModel(server, BLS, 0) if against == "bls" else TextModel(server, ENSEMBLE, None)
+
+
+class _Run:
+    def __init__(self, verified: Arm, control: Arm) -> None:
+        self.outcomes: dict[int, Comparison] = {}
+        self._verified = verified
+        self._control = control
+        self._gone: UnreachableError | None = None
+
+    async def check(self) -> None:
+        await self._verified.check()
+        await self._control.check()
+
+    async def all(
+        self,
+        entries: Sequence[Entry],
+        max_tokens: int,
+        concurrency: int,
+        tell: Callable[[Comparison], None],
+    ) -> None:
+        waiting = iter(enumerate(entries))
+
+        async def work() -> None:
+            for index, entry in waiting:
+                limit = entry.max_tokens or max_tokens
+                self.outcomes[index] = await self._compare(index, entry.prompt, limit)
+                tell(self.outcomes[index])
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, len(entries))):
+                group.create_task(work())
+
+    async def _compare(self, index: int, prompt: str, max_tokens: int) -> Comparison:
+        try:
+            # A server that is gone is not waited for again by every prompt.
+            if self._gone is not None:
+                raise self._gone
+            got = await self._verified.answer(prompt, max_tokens)
+            return Comparison(index, await self._control.answer(prompt, max_tokens), got)
+        except ClientError as error:
+            self._gone = error if isinstance(error, UnreachableError) else self._gone
+            return Comparison(index, failure=Failure(index, str(error), _kind(error)))
+
+
+def _kind(error: ClientError) -> Kind:
+    if isinstance(error, UnreachableError):
+        return "unreachable"
+    return "refused" if isinstance(error, RefusedError) else "bad_request"
+
+
+async def _counted(metrics: str | None) -> Speculation | None:
+    return None if metrics is None else await asyncio.to_thread(read_metrics, metrics)
+
+
+async def _counted_since(before: Speculation | None, metrics: str | None) -> Speculation | None:
+    try:
+        after = await _counted(metrics)
+    except UnreachableError:
+        # What was compared before the server went away is worth more than its counts.
+        return None
+    return None if before is None or after is None else after - before

@@ -1,0 +1,112 @@
+"""Verification against real servers: equal answers, and a checkpoint that differs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.client.connection import Connection
+from specdec.client.dataset import Entry, built_in
+from specdec.client.verification import Options, Verification, verify
+from specdec.triton.repository import RepositoryPlan, render
+from triton.server import Server
+
+NEW_TOKENS = 16
+
+
+@pytest.fixture(scope="module")
+def other_server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """Another checkpoint served as the target, alone: the pair's small model."""
+    draft = draft_target_plan.draft
+    assert draft is not None
+    plan = replace(draft_target_plan, target=draft, method="None", draft=None, draft_tokens=0)
+    with Server(executable, render(plan), tmp_path_factory.mktemp("other")) as running:
+        yield running
+
+
+def run(
+    server: Server,
+    entries: list[Entry],
+    baseline: Server | None = None,
+    metrics: str | None = None,
+    **options: Any,
+) -> Verification:
+    asked = verify(
+        entries,
+        Options(**{"max_tokens": NEW_TOKENS, **options}),
+        Connection(server.url),
+        baseline=None if baseline is None else Connection(baseline.url),
+        metrics=metrics,
+    )
+    return asyncio.run(asked)
+
+
+def test_a_hundred_prompts_give_the_targets_answers(server: Server) -> None:
+    told = run(server, built_in())
+    assert (told.prompts, told.matched, told.failures) == (100, 100, ())
+    assert told.exit_status == 0
+    assert told.draft_tokens is not None
+    assert told.rounds is not None
+    assert told.draft_tokens > told.rounds > 100
+    assert 20 < (told.acceptance_percent or 0) < 100
+    assert 1 < (told.tokens_per_round or 0) < 5
+
+
+@pytest.mark.parametrize("against", ["ensemble", "bls", "target"])
+def test_the_clients_loop_and_every_baseline_agree(server: Server, against: str) -> None:
+    entries = [replace(entry, max_tokens=8) for entry in built_in()[:6]]
+    loop = run(server, entries, against=against, client_loop=True)
+    served = run(server, entries, against=against, draft_tokens=4)
+    assert loop.matched == served.matched == 6
+    assert loop.compared == ("tokens" if against == "target" else "text")
+    assert loop.draft_tokens == served.draft_tokens
+    assert loop.accepted_tokens == served.accepted_tokens
+    assert loop.rounds == served.rounds
+
+
+def test_another_checkpoint_as_baseline_is_found(server: Server, other_server: Server) -> None:
+    told = run(server, built_in()[:12], baseline=other_server)
+    assert told.exit_status == 1
+    assert told.different > 0
+    assert told.matched + told.different == 12
+    first = told.divergence
+    assert first is not None
+    assert first.prompt == built_in()[first.prompt_index].prompt
+    assert first.position is not None
+    assert first.character is not None
+    assert first.expected[: first.character] == first.got[: first.character]
+    assert first.expected_token != first.got_token
+    assert first.expected_token_text in first.expected
+    assert first.got_token_text in first.got
+    exact = run(server, built_in()[:12], baseline=other_server, client_loop=True)
+    assert exact.compared == "tokens"
+    assert exact.divergence is not None
+    assert exact.divergence.prompt_index == first.prompt_index
+    assert exact.divergence.position == first.position
+
+
+def test_a_release_that_tells_no_counts_is_read_by_its_metrics(older_server: Server) -> None:
+    entries = built_in()[:4]
+    silent = run(older_server, entries)
+    assert silent.matched == 4
+    assert (silent.draft_tokens, silent.rounds, silent.acceptance_percent) == (None, None, None)
+    told = run(older_server, entries, metrics=f"127.0.0.1:{older_server.metrics_port}")
+    assert told.matched == 4
+    assert (told.draft_tokens or 0) > (told.rounds or 0) > 0
+    assert (told.tokens_per_round or 0) > 1
+
+
+def test_what_the_server_refuses_costs_the_other_prompts_nothing(server: Server) -> None:
+    entries = [Entry("def f(x): return x\n" * 400), built_in()[0]]
+    told = run(server, entries)
+    assert (told.matched, told.different, told.exit_status) == (1, 0, 2)
+    [failure] = told.failures
+    assert (failure.prompt_index, failure.kind) == (0, "refused")
+    assert "exceeds maximum input length (511)" in failure.sentence
