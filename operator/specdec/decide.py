@@ -8,8 +8,8 @@ from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.observed import Object, Observed, Ref
-from specdec.stages import ready, work, workload
 from specdec.stages import benchmark as benchmarking
+from specdec.stages import ready, work, workload
 from specdec.stages import verification as verifying
 from specdec.stages.accept import accept
 from specdec.stages.benchmark import benchmark

@@ -9,7 +9,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from specdec.act import RefusedError
-from specdec.api.conditions import FAILED, MEASURED, Condition, Transition, Type, merge, transitions
+from specdec.api.conditions import (
+    FAILED,
+    MEASURED,
+    Condition,
+    Transition,
+    Type,
+    merge,
+    transitions,
+)
 from specdec.api.model import explain
 from specdec.cluster import Cluster, ClusterError
 from specdec.decide import Decision

@@ -15,7 +15,18 @@ from specdec.offline import world
 from specdec.offline.world import NOW, STAMP, Json, ended, measured, merge
 from specdec.stages.stage import Images
 
-__all__ = ["FACTS", "IMAGES", "NOW", "STAMP", "World", "ended", "fetched", "limits", "measured", "merge"]
+__all__ = [
+    "FACTS",
+    "IMAGES",
+    "NOW",
+    "STAMP",
+    "World",
+    "ended",
+    "fetched",
+    "limits",
+    "measured",
+    "merge",
+]
 __all__ += ["resource", "source", "waiting"]
 
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")

@@ -1,10 +1,9 @@
-"""BenchmarkCompleted: a Job measures the service with and without speculation, once it is verified.
+"""BenchmarkCompleted: a Job measures the verified service with and without speculation.
 
 Its summary is kept in the status, the whole report on the volume.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from specdec.api.conditions import Condition, Status, Type
@@ -95,9 +94,7 @@ def _known(context: Context, state: work.Work, plan_hash: str) -> Entry | None:
     return {**old, "stale": False} if old.get("planHash") == plan_hash else None
 
 
-def _entry(
-    context: Context, told: Mapping[str, Any], plan_hash: str, *, completed: bool
-) -> Entry:
+def _entry(context: Context, told: Mapping[str, Any], plan_hash: str, *, completed: bool) -> Entry:
     fields = {name: told[name] for name in _FIELDS if told.get(name) is not None}
     return {
         **fields,

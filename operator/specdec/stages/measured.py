@@ -40,7 +40,7 @@ def kept(model: SpeculativeModel) -> Entry | None:
 
 def stale(old: Entry) -> Entry:
     """A measurement of what does not serve: its numbers are nowhere where current ones stand."""
-    head = {name: old[name] for name in ("measuredAt", "planHash") if name in old}
+    head: Entry = {name: old[name] for name in ("measuredAt", "planHash") if name in old}
     return {**head, "stale": True, "previous": old}
 
 
@@ -105,8 +105,8 @@ def _effective(model: SpeculativeModel, found: Entry) -> Condition:
     if acceptance is not None and acceptance < spec.min_acceptance_percent:
         message = (
             f"{acceptance} % of the draft tokens are accepted, below "
-            f"spec.verification.minAcceptancePercent {spec.min_acceptance_percent}: choose a draft "
-            "closer to the target, or lower spec.speculation.draftTokens"
+            f"spec.verification.minAcceptancePercent {spec.min_acceptance_percent}: choose a "
+            "draft closer to the target, or lower spec.speculation.draftTokens"
         )
         return Condition(kind, "False", "LowAcceptance", message)
     if speed is None:

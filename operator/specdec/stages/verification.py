@@ -15,7 +15,6 @@ from specdec.stages.measured import Entry
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
 
-
 SUSPENDED = "nothing is measured while spec.suspend is true"
 
 
