@@ -35,7 +35,12 @@ class Speculation:
 
 
 def read(url: str) -> Speculation:
-    """The totals of the server whose metrics are at `url` (`host:port`).
+    """The totals of the server whose metrics are at `url` (`host:port`); see `totals`."""
+    return speculation(totals(url))
+
+
+def totals(url: str) -> dict[str, float]:
+    """Every sample of the metrics at `url` (`host:port`), summed over its label sets.
 
     Raises:
         UnreachableError: nobody answers there.
@@ -44,7 +49,7 @@ def read(url: str) -> Speculation:
     try:
         with urlopen(f"http://{url}/metrics", timeout=_SECONDS) as reply:
             text = reply.read().decode()
-        return parse(text)
+        return _summed(text)
     except (URLError, HTTPException, OSError) as error:
         raise UnreachableError(f"no metrics at {url} ({error}); check the address") from error
     except ValueError as error:
@@ -53,14 +58,20 @@ def read(url: str) -> Speculation:
 
 def parse(text: str) -> Speculation:
     """The totals in a Prometheus exposition; families the server lacks count as 0."""
-    totals: dict[str, float] = {}
+    return speculation(_summed(text))
+
+
+def _summed(text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
-    return _from(totals)
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
 
 
-def _from(totals: Mapping[str, float]) -> Speculation:
+def speculation(totals: Mapping[str, float]) -> Speculation:
+    """What the server's rounds did, by the totals of its metrics."""
+
     def total(name: str) -> int:
         return int(totals.get(f"specdec_{name}_total", 0.0))
 

@@ -132,16 +132,19 @@ class Calls:
         return answer
 
     async def _unary(self, request: Any) -> Tensors:
+        return decoded(await self.unary(request))
+
+    async def unary(self, request: Any) -> Any:
+        """The one message, undecoded, of a model that is not decoupled."""
         server = self._server
         try:
-            response = await server.stub.ModelInfer(
+            return await server.stub.ModelInfer(
                 request, timeout=server.timeout, metadata=server.metadata
             )
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise self._late(request) from error
             raise server.spoken(error.code(), error.details()) from error
-        return _tensors(response)
 
     async def _streamed(self, request: Any) -> Tensors:
         answer: Tensors = {}
@@ -166,6 +169,17 @@ class Calls:
 
     async def _read(self, request: Any) -> AsyncGenerator[Tensors, None]:
         """Responses that hold tensors, to the last one."""
+        async with aclosing(self.replies(request)) as replies:
+            async for response in replies:
+                if response.outputs:
+                    yield decoded(response)
+
+    async def replies(self, request: Any) -> AsyncGenerator[Any, None]:
+        """A decoupled model's messages as they come, undecoded; the last may have no outputs.
+
+        Args:
+            request: see `infer_request`; it may be sent again.
+        """
         if self._stream is None:
             self._stream = self._server.stub.ModelStreamInfer(metadata=self._server.metadata)
         request.parameters["triton_enable_empty_final_response"].bool_param = True
@@ -175,8 +189,7 @@ class Calls:
             ended = False
             while not ended:
                 response = self._response(await self._stream.read())
-                if response.outputs:
-                    yield _tensors(response)
+                yield response
                 ended = response.parameters["triton_final_response"].bool_param
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise await self._failure() from error
@@ -213,7 +226,8 @@ def infer_request(model: str, tensors: Tensors, outputs: Collection[str]) -> Any
     return request
 
 
-def _tensors(response: Any) -> Tensors:
+def decoded(response: Any) -> Tensors:
+    """The arrays of one message."""
     result = InferResult(response)
     return {output.name: result.as_numpy(output.name) for output in response.outputs}
 

@@ -1,0 +1,226 @@
+"""The measurement against a server whose acceptance and costs are known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from specdec.bench import Measurement, Progress, Report, Settings, measure
+from specdec.client.connection import Connection
+from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
+from unit.bench.simulated import Simulated, served
+
+
+def run(simulated: Simulated, **values: Any) -> Report:
+    with served(simulated) as url:
+        return asyncio.run(measure(Connection(url), Settings(**values)))
+
+
+def tokens_per_round(acceptance: float, length: int) -> float:
+    """Leviathan et al. 2023, equation 1."""
+    return float((1 - acceptance ** (length + 1)) / (1 - acceptance))
+
+
+def test_speedup_and_acceptance_are_those_of_the_closed_form() -> None:
+    # Steps so long that what a busy machine adds to each of them stays small beside them, and
+    # a seed whose few hundred draws lie near what endless ones would give.
+    target, draft, length, acceptance = 0.03, 0.003, 4, 0.8
+    values = {"requests": 8, "output_tokens": 64, "draft_tokens": [length], "seed": 12}
+    report = run(Simulated(acceptance, target, draft), concurrency=[8], warmup=0, **values)
+    [level] = report.levels
+    [arm] = level.speculative
+    expected = tokens_per_round(acceptance, length)
+    assert arm.tokens_per_round == pytest.approx(expected, rel=0.05)
+    # Positions behind the first rejected one are drafted too.
+    assert arm.acceptance_percent == pytest.approx(100 * (expected - 1) / length, rel=0.05)
+    assert arm.speedup_percent is not None
+    bound = 100 * expected / (length * draft / target + 1)
+    assert arm.speedup_percent.value == pytest.approx(bound, rel=0.05)
+    assert arm.speedup_percent.low < arm.speedup_percent.value < arm.speedup_percent.high
+    assert level.recommended_draft_tokens == report.recommended_draft_tokens == length
+    ratio = arm.output_token_throughput / level.baseline.output_token_throughput
+    assert ratio > 1.5
+
+
+def test_counts_are_the_servers_own() -> None:
+    server = Simulated(0.7)
+    report = run(server, concurrency=[3], requests=20, output_tokens=40, draft_tokens=[2, 6])
+    [level] = report.levels
+    for arm in level.speculative:
+        assert arm.draft_tokens is not None
+        # The server counted the first requests and the warm-up too, which are of the same kind.
+        counted = server.counted[arm.draft_tokens]
+        assert arm.output_tokens == 20 * 40
+        assert arm.acceptance_percent == pytest.approx(
+            100 * counted["accepted"] / counted["drafted"], rel=0.15
+        )
+        assert len(arm.acceptance_by_position) == arm.draft_tokens
+        assert arm.acceptance_by_position[0] == pytest.approx(70, abs=10)
+        assert list(arm.acceptance_by_position) == sorted(arm.acceptance_by_position, reverse=True)
+    assert level.baseline.acceptance_percent is None
+    assert level.baseline.tokens_per_round is None
+
+
+def test_arms_send_the_same_requests_in_turns() -> None:
+    server = Simulated()
+    prompts = ["one", "two", "three"]
+    run(
+        server,
+        prompts=prompts,
+        concurrency=[2],
+        requests=16,
+        output_tokens=8,
+        draft_tokens=[4],
+        seed=5,
+    )
+    # One request of each arm to begin with, and one a client to warm up.
+    timed = server.seen[2 + 2 * 2 :]
+    arms = {
+        length: sorted(
+            (given["random_seed"], given["text_input"].decode(), given["max_tokens"])
+            for given in timed
+            if given["num_draft_tokens"] == length
+        )
+        for length in (0, 4)
+    }
+    assert arms[0] == arms[4] == [(5 + n, prompts[n % 3], 8) for n in range(16)]
+    assert {given["end_id"] for given in timed} == {-1}
+    turns = [given["num_draft_tokens"] for given in timed[::4]]
+    assert turns == [0, 4, 4, 0, 0, 4, 4, 0]
+
+
+def test_the_servers_own_length_is_asked_by_saying_nothing() -> None:
+    server = Simulated(draft_tokens=3)
+    report = run(server, requests=4, output_tokens=8)
+    [arm] = report.levels[0].speculative
+    assert arm.draft_tokens is None
+    assert len(arm.acceptance_by_position) == 3
+    assert report.recommended_draft_tokens in (None, 0)
+
+
+def test_latencies_fit_together() -> None:
+    server = Simulated(target_seconds=0.01)
+    report = run(server, requests=6, output_tokens=10, draft_tokens=[4], warmup=0)
+    baseline = report.levels[0].baseline
+    assert baseline.request_latency is not None
+    assert baseline.time_to_first_token is not None
+    assert baseline.inter_token_latency is not None
+    assert baseline.inter_chunk_latency is not None
+    assert baseline.time_to_first_token.min >= 10
+    assert baseline.request_latency.avg == pytest.approx(
+        baseline.time_to_first_token.avg + 9 * baseline.inter_token_latency.avg
+    )
+    # The baseline sends every token by itself.
+    assert baseline.inter_chunk_latency.avg == pytest.approx(baseline.inter_token_latency.avg)
+    for latency in (baseline.request_latency, baseline.inter_chunk_latency):
+        ordered = [latency.min, latency.p25, latency.p50, latency.p75, latency.p90, latency.p95]
+        assert [*ordered, latency.p99, latency.max] == sorted([*ordered, latency.p99, latency.max])
+
+
+def test_a_model_that_answers_once_has_no_first_token() -> None:
+    report = run(Simulated(decoupled=False), requests=4, output_tokens=8, draft_tokens=[4])
+    [level] = report.levels
+    assert not report.streamed
+    assert level.baseline.time_to_first_token is None
+    assert level.speculative[0].acceptance_percent is not None
+    assert level.speculative[0].acceptance_by_position == ()
+
+
+def test_errors_above_the_limit_fail_the_run() -> None:
+    values: dict[str, Any] = {"requests": 8, "output_tokens": 4, "warmup": 0}
+    report = run(Simulated(refuse=16), **values)
+    assert (report.requests, report.errors, report.failed) == (16, 2, True)
+    assert report.ended == "completed"
+    assert "no more of these" in str(report.levels[0].baseline.first_error)
+    assert not run(Simulated(refuse=16), error_limit_percent=20, **values).failed
+
+
+def test_the_first_refusal_ends_the_run() -> None:
+    with pytest.raises(RefusedError, match="no more of these"):
+        run(Simulated(refuse=0))
+    with pytest.raises(RefusedError, match="unknown model"):
+        run(Simulated(), model="absent")
+    with pytest.raises(BadRequestError, match="no input num_draft_tokens"):
+        run(Simulated(), model="ensemble")
+
+
+def test_nobody_there_is_said_so() -> None:
+    with pytest.raises(UnreachableError, match="nobody answers"):
+        asyncio.run(measure(Connection("127.0.0.1:9"), Settings()))
+
+
+def test_a_server_that_goes_away_leaves_what_there_was() -> None:
+    server = Simulated()
+
+    def tell(progress: Progress) -> None:
+        if progress.done == 30:
+            server.go_away()
+
+    with served(server) as url:
+        settings = Settings(requests=40, output_tokens=4)
+        measurement = Measurement(Connection(url), settings, tell=tell)
+        asyncio.run(measurement.run())
+    report = measurement.report()
+    assert report.ended == "unreachable"
+    assert "nobody answers" in report.message
+    assert report.failed
+    assert report.levels[0].baseline.request_latency is not None
+
+
+def test_an_interrupted_run_leaves_what_there_was() -> None:
+    async def interrupted(url: str) -> Report:
+        halfway = asyncio.Event()
+
+        def tell(progress: Progress) -> None:
+            if progress.done > progress.total / 2:
+                halfway.set()
+
+        measurement = Measurement(
+            Connection(url), Settings(requests=40, output_tokens=4), tell=tell
+        )
+        task = asyncio.create_task(measurement.run())
+        await halfway.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return measurement.report()
+
+    with served(Simulated(target_seconds=0.001)) as url:
+        report = asyncio.run(interrupted(url))
+    assert report.ended == "interrupted"
+    assert not report.failed
+    assert 0 < report.requests < 80
+    assert report.levels[0].speculative[0].speedup_percent is not None
+
+
+def test_the_document_reads_back_as_the_report() -> None:
+    report = run(Simulated(), concurrency=[1, 2], requests=4, output_tokens=8, draft_tokens=[2, 4])
+    document = json.loads(json.dumps(report.as_json()))
+    assert Report.from_json(document) == report
+    assert document["format"] == "specdec.dev/bench/v1"
+    assert [level["concurrency"] for level in document["levels"]] == [1, 2]
+    with pytest.raises(ValueError, match="levels"):
+        Report.from_json({**document, "levels": 3})
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"prompts": []}, "no prompt"),
+        ({"prompts": ["a", ""]}, "empty one"),
+        ({"concurrency": []}, "concurrency needs values"),
+        ({"concurrency": [1, 0]}, "concurrency is 0"),
+        ({"draft_tokens": [0]}, "draft tokens is 0"),
+        ({"draft_tokens": [4, 4]}, "each of them once"),
+        ({"requests": 0}, "requests is 0"),
+        ({"output_tokens": 0}, "output tokens is 0"),
+        ({"error_limit_percent": 101}, "error limit is 101"),
+        ({"confidence_percent": 100}, "confidence is 100"),
+    ],
+)
+def test_settings_no_run_could_use(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadRequestError, match=words):
+        Settings(**values)
