@@ -13,11 +13,13 @@ from specdec.desired.child import given, metadata
 from specdec.desired.fetch import own_job
 from specdec.desired.pod import Container, Volume
 from specdec.desired.serving import PORTS
+from specdec.triton import contract
 
 VERIFY, BENCHMARK = "verify", "benchmark"
 PROMPTS = "/specdec/prompts"
 _FILE = "prompts.jsonl"
 _REPORTS = "reports"
+_COUNTS = "total_draft_tokens"
 _RESOURCES = {
     "requests": {"cpu": "250m", "memory": "128Mi"},
     "limits": {"memory": "512Mi"},
@@ -69,12 +71,16 @@ def _hash(
 
 
 def verify_job(
-    model: SpeculativeModel, plan_hash: str, draft_tokens: int, image: str
+    model: SpeculativeModel, plan_hash: str, version: str, draft_tokens: int, image: str
 ) -> dict[str, Any]:
-    """The Job that verifies; `draft_tokens` is the length of a round where the client drafts."""
+    """The Job that verifies; `draft_tokens` is the length of a round where the client drafts.
+
+    `version` is that of the server's layout.
+    """
     spec = model.spec.verification
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
+        **given(metrics=_metrics(model, version)),
         "way": way(model),
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
@@ -121,9 +127,20 @@ def _plan(
     }
 
 
-def _address(model: SpeculativeModel, role: str) -> str:
+def _metrics(model: SpeculativeModel, version: str) -> str | None:
+    """Where a BLS counts its drafts, for a release whose answers do not tell them.
+
+    Behind the Service of several pods every reading would be another pod's.
+    """
+    if way(model) != "Bls" or model.spec.serving.replicas != 1:
+        return None
+    told = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
+    return None if _COUNTS in told else _address(model, "target", "metrics")
+
+
+def _address(model: SpeculativeModel, role: str, port: str = "grpc") -> str:
     host = f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"
-    return f"{host}:{PORTS['grpc']}"
+    return f"{host}:{PORTS[port]}"
 
 
 def _job(

@@ -16,24 +16,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from specdec.client import dataset, tokens
+from specdec.client import metrics as counters
+from specdec.client import tokens
 from specdec.client.arms import Arm, ClientLoop, EngineModel, TextModel
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
-from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
+from specdec.client.errors import ClientError, RefusedError
 from specdec.client.infer import Inference, infer
 from specdec.client.outcome import Verification
 from specdec.client.request import BLS
 from specdec.client.sampling import Sampling
 from specdec.client.verification import Options, verify
 from specdec.client.wire import Calls, Server
-from specdec.jobs import result
+from specdec.jobs import asking, result
 from specdec.jobs.result import JobError, progress
 
 FAILED = "VerificationFailed"
-UNREACHABLE = "ServerUnreachable"
 _ENGINE = "tensorrt_llm"
-_SECONDS = 120.0
 _CONCURRENCY = 4
 # So many prompts are timed, one at a time; each is asked both ways, in turns.
 _TIMED = 8
@@ -50,6 +49,7 @@ class Plan:
         way: `Bls` and `Loop` (of the client) are compared with the target alone; of `Engine`,
             which drafts by itself, only the tokens of a step are seen.
         server, draft_server: `host:port` of gRPC endpoints; the draft's is for a loop over two.
+        metrics: `host:port` of the server's counters, where its answers do not tell drafts.
         draft_tokens: of a round, where the client drafts.
         prompts: a file, None for those that ship with the operator; `prompts_name` is for people.
         max_prompts, max_tokens: at most.
@@ -59,6 +59,7 @@ class Plan:
     way: str
     server: str
     draft_server: str | None
+    metrics: str | None
     draft_tokens: int
     prompts: Path | None
     prompts_name: str
@@ -74,6 +75,7 @@ class Plan:
             way=given["way"],
             server=given["server"],
             draft_server=given.get("draftServer"),
+            metrics=given.get("metrics"),
             draft_tokens=given["draftTokens"],
             prompts=Path(given["prompts"]) if "prompts" in given else None,
             prompts_name=given.get("promptsName", ""),
@@ -96,54 +98,34 @@ async def measured(plan: Plan) -> Json:
     Raises:
         JobError: ServerUnreachable, PromptsInvalid or VerificationFailed.
     """
-    entries = prompts(plan.prompts, plan.prompts_name, plan.max_prompts, "verification")
+    entries = asking.prompts(plan.prompts, plan.prompts_name, plan.max_prompts, "verification")
     try:
         found = await (_steps(plan, entries) if plan.way == "Engine" else _compared(plan, entries))
     except ClientError as error:
-        raise job_error(error, FAILED) from error
+        raise asking.job_error(error, FAILED) from error
     progress("verify", 100)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"planHash": plan.plan_hash, "measuredAt": now, **found}
 
 
-def prompts(file: Path | None, name: str, count: int, field: str) -> list[Entry]:
-    """At most `count` prompts: the first of a file, or some of every kind that ships.
-
-    Raises:
-        JobError: PromptsInvalid, with what to correct in `spec.<field>`.
-    """
-    if file is None:
-        shipped = dataset.built_in()
-        return shipped[:: max(1, len(shipped) // count)][:count]
-    if not file.is_file():
-        raise JobError(
-            "PromptsInvalid",
-            f"{name} is not there: create it, or correct spec.{field}.promptsConfigMapRef",
-        )
-    try:
-        return dataset.parse(file.read_text("utf-8"), name)[:count]
-    except (BadRequestError, UnicodeDecodeError) as error:
-        raise JobError("PromptsInvalid", f"{error}: correct the ConfigMap") from error
-
-
-def job_error(error: ClientError, reason: str) -> JobError:
-    """A client's error as the Job tells it; who is away now may be back for the next try."""
-    if isinstance(error, UnreachableError):
-        return JobError(UNREACHABLE, str(error), permanent=False)
-    return JobError(reason, str(error), permanent=isinstance(error, BadRequestError))
-
-
 async def _compared(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Answers with drafts against those of the target alone, then how long both take."""
-    server = Connection(plan.server, _SECONDS)
-    draft = Connection(plan.draft_server, _SECONDS) if plan.draft_server else None
+    server = Connection(plan.server, asking.SECONDS)
+    draft = Connection(plan.draft_server, asking.SECONDS) if plan.draft_server else None
     loop = plan.way == "Loop"
     options = Options(
         max_tokens=plan.max_tokens,
         draft_tokens=plan.draft_tokens if loop else None,
         client_loop=loop,
     )
-    found = await verify(entries, options, server, draft=draft, concurrency=_CONCURRENCY)
+    found = await verify(
+        entries,
+        options,
+        server,
+        draft=draft,
+        metrics=await _readable(plan.metrics),
+        concurrency=_CONCURRENCY,
+    )
     progress("compare", 60)
     told = _told(found)
     failed = {failure.prompt_index for failure in found.failures}
@@ -158,6 +140,18 @@ async def _compared(plan: Plan, entries: Sequence[Entry]) -> Json:
     return {**told, "draftTokens": plan.draft_tokens, "speedupPercent": speed}
 
 
+async def _readable(metrics: str | None) -> str | None:
+    """The address if somebody answers there: without counters the answers are compared alike."""
+    if metrics is None:
+        return None
+    try:
+        await asyncio.to_thread(counters.read, metrics)
+    except ClientError as error:
+        print(f"drafts are not counted: {error}", flush=True)
+        return None
+    return metrics
+
+
 def _told(found: Verification) -> Json:
     """A comparison as the status keeps it.
 
@@ -166,7 +160,7 @@ def _told(found: Verification) -> Json:
     """
     for failure in found.failures:
         if failure.kind == "unreachable":
-            raise JobError(UNREACHABLE, failure.sentence, permanent=False)
+            raise JobError(asking.UNREACHABLE, failure.sentence, permanent=False)
     answered = found.prompts - len(found.failures)
     if not answered:
         first = found.failures[0]
@@ -177,9 +171,10 @@ def _told(found: Verification) -> Json:
         "matched": found.matched,
         "failed": len(found.failures),
         "active": bool(found.draft_tokens),
-        "draftedTokens": found.draft_tokens or 0,
-        "acceptedTokens": found.accepted_tokens or 0,
     }
+    if found.draft_tokens is not None:
+        told["draftedTokens"] = found.draft_tokens
+        told["acceptedTokens"] = found.accepted_tokens or 0
     if found.failures:
         told["failure"] = found.failures[0].sentence[:_CHARACTERS]
     if found.divergence is not None:
@@ -229,7 +224,7 @@ async def _speed(plain: Arm, fast: Arm, entries: Sequence[Entry], max_tokens: in
 
 async def _steps(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Tokens and steps of an engine that drafts by itself: its stream has a response a step."""
-    connection = Connection(plan.server, _SECONDS)
+    connection = Connection(plan.server, asking.SECONDS)
     grown = steps = answered = 0
     failures: list[str] = []
     async with Server(connection) as server:

@@ -219,6 +219,7 @@ def measured(job: Json) -> Json:
     told |= {"prompts": count, "failed": 0, "active": True, "rounds": count}
     told |= {"tokensPerRound": "2.00"}
     if plan["way"] == "Engine":
+        del told["draftTokens"]
         return {"verification": told}
     counts = {"draftedTokens": 2 * count, "acceptedTokens": count, "acceptancePercent": 50}
     return {"verification": {**told, **counts, "matched": count, "speedupPercent": 150}}

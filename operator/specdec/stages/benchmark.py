@@ -15,7 +15,7 @@ from specdec.stages.stage import Context, Outcome
 from specdec.stages.verification import SUSPENDED, Step, others, unfinished
 
 Entry = dict[str, Any]
-_FIELDS = ("message", "draftTokens", "recommendedDraftTokens", "levels", "measuredAt", "planHash")
+_FIELDS = ("message", "draftTokens", "levels", "measuredAt", "planHash")
 
 
 def benchmark(context: Context) -> Outcome:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec.api.conditions import Condition, Type
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import Method, SpeculativeModel
+from specdec.api.speculation import LengthPolicy
 
 _NUMBERS = (
     "draftTokens",
@@ -54,18 +55,27 @@ def _active(model: SpeculativeModel, found: Entry) -> Condition:
     if found["active"]:
         return Condition(kind, "True", "DraftTokensObserved", _seen(found))
     if "draftedTokens" not in found and "rounds" not in found:
-        message = (
-            f"{prompts} prompts were answered at once, so that rounds cannot be seen: set "
-            "spec.serving.streaming to true"
-        )
+        message = f"{prompts} prompts were answered, and nobody tells drafts: {_untold(model)}"
         return Condition(kind, "Unknown", "NotComparable", message)
     cause = "read the server's log and its metric specdec_fallback_total"
+    policy = model.spec.speculation.draft_length_policy
+    if policy is not None and policy.type is LengthPolicy.ADAPTIVE and policy.min_length == 0:
+        cause = "draftLengthPolicy Adaptive lets the draft rest while the target alone is faster"
     if model.spec.speculation.draft_tokens == 0:
         cause = "spec.speculation.draftTokens is 0: raise it"
     elif "draftedTokens" not in found:
         cause = "every step of the engine gave one token: read the server's log"
     message = f"{prompts} prompts were answered without a draft token: {cause}"
     return Condition(kind, "False", "NoDraftTokensObserved", message)
+
+
+def _untold(model: SpeculativeModel) -> str:
+    if model.spec.speculation.method is not Method.DRAFT_TARGET:
+        return "answers come at once: set spec.serving.streaming to true, to see steps"
+    return (
+        "answers of this spec.runtime.version do not, and counters can be read through the "
+        "Service of one pod alone: set the version to 0.19.0 or later"
+    )
 
 
 def _seen(found: Entry) -> str:

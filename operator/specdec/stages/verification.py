@@ -40,7 +40,8 @@ def verification(context: Context) -> Outcome:
     model, facts = context.model, context.facts
     plan_hash = desired.verification_hash(model, facts.repository, facts.image)
     drafts = backends.draft_tokens(model)
-    job = work.shaped(desired.verify_job(model, plan_hash, drafts, context.images.operator))
+    image = context.images.operator
+    job = work.shaped(desired.verify_job(model, plan_hash, facts.version, drafts, image))
     state = work.look(context.observed, job["metadata"]["name"])
     outdated = others(context, desired.VERIFY, state.name)
     found = _known(context, state, plan_hash)

@@ -342,6 +342,20 @@ def test_steps_that_cannot_be_seen_are_not_judged() -> None:
     assert "spec.serving.streaming" in world.condition("SpeculationActive")["message"]
 
 
+def test_counters_are_read_where_answers_tell_no_drafts_and_one_pod_serves() -> None:
+    older = {"runtime": {"backend": "Reference", "version": "0.18.0"}}
+    assert plan(serving(**older))["metrics"] == "pair.demo.svc:8002"
+    assert "metrics" not in plan(serving(**older, serving={"replicas": 2}))
+    world = serving(**older, serving={"replicas": 2})
+    name, result = world.job("verify"), found(world, active=False)
+    for untold in ("rounds", "draftedTokens", "acceptedTokens"):
+        del result["verification"][untold]
+    world.finish(name, result)
+    world.step()
+    assert told(world)["SpeculationActive"] == ("Unknown", "NotComparable")
+    assert "0.19.0 or later" in world.condition("SpeculationActive")["message"]
+
+
 class TestGate:
     def test_holds_ready_until_it_went_well(self) -> None:
         world = serving(verification={"mode": "Gate"})
