@@ -343,7 +343,7 @@ def test_steps_that_cannot_be_seen_are_not_judged() -> None:
 
 
 def test_counters_are_read_where_answers_tell_no_drafts_and_one_pod_serves() -> None:
-    older = {"runtime": {"backend": "Reference", "version": "0.18.0"}}
+    older: Json = {"runtime": {"backend": "Reference", "version": "0.18.0"}}
     assert plan(serving(**older))["metrics"] == "pair.demo.svc:8002"
     assert "metrics" not in plan(serving(**older, serving={"replicas": 2}))
     world = serving(**older, serving={"replicas": 2})
