@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry, built_in
 from specdec.client.verification import Options, Verification, verify
+from specdec.command import app
 from specdec.triton.repository import RepositoryPlan, render
 from triton.server import Server
 
@@ -110,3 +114,36 @@ def test_what_the_server_refuses_costs_the_other_prompts_nothing(server: Server)
     [failure] = told.failures
     assert (failure.prompt_index, failure.kind) == (0, "refused")
     assert "exceeds maximum input length (511)" in failure.sentence
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["verify", "--max-tokens", "8", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_command_ends_with_0_on_equal_and_1_with_the_first_difference(
+    server: Server, other_server: Server
+) -> None:
+    status, stdout, stderr = command("--url", server.url, "--limit", "12", "--json")
+    assert (status, stderr) == (0, "")
+    assert json.loads(stdout)["matched"] == 12
+    against = ["--baseline-url", other_server.url]
+    status, stdout, _ = command("--url", server.url, "--limit", "12", *against)
+    assert status == 1
+    assert re.search(r"^prompt \d+ differs at token \d+, character \d+", stdout, re.MULTILINE)
+    assert re.search(r"^ +\^$", stdout, re.MULTILINE)
+
+
+def test_command_runs_the_loop_over_two_servers(server: Server, other_server: Server) -> None:
+    arguments = ["--client-loop", "--draft-url", other_server.url, "--limit", "4", "--json"]
+    status, stdout, stderr = command("--url", server.url, *arguments)
+    assert (status, stderr) == (0, "")
+    told = json.loads(stdout)
+    assert (told["matched"], told["compared"]) == (4, "tokens")
+    assert told["accepted_tokens"] > 0
+
+
+def test_command_says_that_nothing_was_drafted(other_server: Server) -> None:
+    status, stdout, _ = command("--url", other_server.url, "--limit", "4")
+    assert status == 0
+    assert stdout.splitlines()[-1].startswith("nothing was drafted")

@@ -1,6 +1,5 @@
 """Options that several commands share, and how they become a connection, words and prompts."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -113,7 +112,12 @@ def prompts(given: Mapping[str, Any]) -> list[str]:
         raise BadRequestError("give either --prompt, --prompt-file or --prompts-file")
     if file:
         return [read(file, "--prompt-file")]
-    return list(_lines(lines)) if lines else list(given["prompt"])
+    if not lines:
+        return list(given["prompt"])
+    from specdec.client import dataset
+
+    entries = dataset.parse(read(lines, "--prompts-file"), f"--prompts-file {lines}")
+    return [entry.prompt for entry in entries]
 
 
 def read(file: str, option: str) -> str:
@@ -124,26 +128,3 @@ def read(file: str, option: str) -> str:
         raise BadRequestError(
             f"{option} {file} cannot be read ({error}); name a text file"
         ) from error
-
-
-def _lines(file: str) -> Iterator[str]:
-    found = False
-    for number, line in enumerate(read(file, "--prompts-file").splitlines(), 1):
-        if not line.strip():
-            continue
-        found = True
-        try:
-            entry = json.loads(line)
-        except ValueError as error:
-            raise BadRequestError(
-                f"--prompts-file {file}, line {number} is no JSON ({error}); "
-                'write {"prompt": "..."}'
-            ) from error
-        prompt = entry.get("prompt") if isinstance(entry, dict) else None
-        if not isinstance(prompt, str):
-            raise BadRequestError(
-                f'--prompts-file {file}, line {number} has no prompt; write {{"prompt": "..."}}'
-            )
-        yield prompt
-    if not found:
-        raise BadRequestError(f"--prompts-file {file} is empty; write one prompt a line")

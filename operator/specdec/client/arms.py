@@ -11,9 +11,10 @@ from specdec.client.answer import ALWAYS, Counts, chunk
 from specdec.client.connection import Connection
 from specdec.client.engine import Engine
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
-from specdec.client.request import ENSEMBLE, Request
+from specdec.client.names import DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
+from specdec.client.request import Request
 from specdec.client.sampling import Sampling
-from specdec.client.speculate import DRAFT, TARGET, Options, speculate
+from specdec.client.speculate import Options, speculate
 from specdec.client.wire import Calls, Server, Tensors
 
 _ENGINE_INPUTS = ("input_ids", "input_lengths", "request_output_len")
@@ -114,9 +115,9 @@ class EngineModel:
 
     async def check(self) -> None:
         """The engine and the models around it are there."""
-        await _declared(self._server, tokens.PREPROCESSING, ["QUERY"])
+        await _declared(self._server, PREPROCESSING, ["QUERY"])
         await _declared(self._server, TARGET, _ENGINE_INPUTS)
-        await _declared(self._server, tokens.POSTPROCESSING, ["TOKENS_BATCH"])
+        await _declared(self._server, POSTPROCESSING, ["TOKENS_BATCH"])
 
     async def answer(self, prompt: str, max_tokens: int) -> Said:
         """Ask once."""
@@ -176,7 +177,7 @@ async def _declared(server: Server, model: str, wanted: Sequence[str]) -> None:
         if name not in inputs:
             raise BadRequestError(
                 f"model {model} at {server.url} has no input {name}, which verification needs; "
-                "name a server of this operator"
+                "serve it in the layout of the guides, as the operator does"
             )
 
 

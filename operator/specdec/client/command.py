@@ -12,7 +12,7 @@ import typer
 
 from specdec.client import arguments as a
 from specdec.client.errors import ClientError
-from specdec.triton.repository import BLS
+from specdec.client.names import BLS
 
 if TYPE_CHECKING:
     from specdec.client.answer import Answer, Chunk

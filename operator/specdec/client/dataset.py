@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ class Entry:
 
 def built_in() -> list[Entry]:
     """About a hundred short prompts, most of them Python, some of them prose."""
-    file = files("specdec.client") / "prompts.jsonl"
+    file = Path(__file__).with_name("prompts.jsonl")
     return parse(file.read_text("utf-8"), BUILT_IN)
 
 
@@ -60,7 +59,7 @@ def parse(text: str, name: str) -> list[Entry]:
     Raises:
         BadRequestError: there is no prompt, or a line is no entry; with the line's number.
     """
-    entries = [_entry(line, place) for line, place in _lines(text, name)]
+    entries = [entry(given, place) for given, place in records(text, name)]
     if not entries:
         raise BadRequestError(f"{name} is empty; write one {_SHAPE} a line")
     return entries
@@ -71,21 +70,43 @@ def lines(entries: Iterable[Entry]) -> str:
     return "".join(f"{json.dumps(e.to_json(), ensure_ascii=False)}\n" for e in entries)
 
 
-def _lines(text: str, name: str) -> Iterator[tuple[str, str]]:
+def records(text: str, name: str) -> Iterator[tuple[Any, str]]:
+    """Values of JSON lines with their places, empty lines passed over.
+
+    Raises:
+        BadRequestError: a line is no JSON.
+    """
     # Not splitlines(): JSON may hold line separators of Unicode as they are.
     for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield line, f"{name}, line {number}"
+        if not line.strip():
+            continue
+        place = f"{name}, line {number}"
+        try:
+            yield json.loads(line), place
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError(f"{place} is no JSON ({error}); write {_SHAPE}") from error
 
 
-def _entry(line: str, place: str) -> Entry:
-    try:
-        given = json.loads(line)
-    except ValueError as error:
-        raise BadRequestError(f"{place} is no JSON ({error}); write {_SHAPE}") from error
-    prompt = given.get("prompt") if isinstance(given, dict) else None
-    if not isinstance(prompt, str) or not prompt:
+def prompt_of(value: Any, place: str) -> str:
+    """A prompt that can be sent.
+
+    Raises:
+        BadRequestError: no text, an empty one, or one that UTF-8 cannot carry.
+    """
+    if not isinstance(value, str) or not value:
         raise BadRequestError(f"{place} has no prompt; write {_SHAPE}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise BadRequestError(f"{place}: the prompt has half a surrogate pair; write whole ones")
+    return value
+
+
+def entry(given: Any, place: str) -> Entry:
+    """The entry that a value of JSON is.
+
+    Raises:
+        BadRequestError: it is none.
+    """
+    prompt = prompt_of(given.get("prompt") if isinstance(given, dict) else None, place)
     limit = given.get("max_tokens")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise BadRequestError(f"{place}: max_tokens is {limit!r}; set it to 1 or more")

@@ -14,13 +14,11 @@ from specdec.client import tokens
 from specdec.client.connection import Connection
 from specdec.client.engine import Engine
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
+from specdec.client.names import DRAFT, TARGET
 from specdec.client.sampling import Sampling
 from specdec.client.speculation import Loop, Round
 from specdec.client.tokens import Prepared
 from specdec.client.wire import Calls, Server
-
-TARGET = "tensorrt_llm"
-DRAFT = "tensorrt_llm_draft"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec.client.errors import BadRequestError, RefusedError
+from specdec.client.names import POSTPROCESSING, PREPROCESSING
 from specdec.client.sampling import Sampling, spelled, strings
 from specdec.client.wire import Calls, Tensors
 
-PREPROCESSING = "preprocessing"
-POSTPROCESSING = "postprocessing"
 _OUTPUTS = (
     "INPUT_ID",
     "REQUEST_INPUT_LEN",

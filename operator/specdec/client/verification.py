@@ -13,8 +13,8 @@ from specdec.client.dataset import Entry
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
 from specdec.client.metrics import Speculation
 from specdec.client.metrics import read as read_metrics
+from specdec.client.names import BLS, ENSEMBLE
 from specdec.client.outcome import Comparison, Failure, Kind, Verification, summary
-from specdec.client.request import BLS, ENSEMBLE
 from specdec.client.wire import Server
 
 __all__ = ["Comparison", "Divergence", "Failure", "Options", "Verification", "verify"]

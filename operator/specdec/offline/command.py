@@ -1,21 +1,17 @@
-"""`specdec plan` and `specdec render`."""
+"""`specdec plan` and `specdec render`. What decides is loaded when the command runs."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from specdec.api.model import SpeculativeModel, explain
-from specdec.jobs.result import JobError
-from specdec.offline import difference, rendering, tables
-from specdec.offline.plan import Plan, make, summary
-from specdec.offline.resource import Body, InputError, read
-from specdec.settings import Settings
-from specdec.stages.stage import Images
+if TYPE_CHECKING:
+    from specdec.offline.plan import Plan
+    from specdec.offline.resource import Body
+    from specdec.stages.stage import Images
 
 _REFUSED = 1
 _BAD_INPUT = 2
@@ -60,6 +56,10 @@ def plan(
     Exit status: 0 it would serve, 1 the operator would refuse it, 2 bad input.
     """
     with _explained():
+        from specdec.offline import difference, tables
+        from specdec.offline.plan import make, summary
+        from specdec.offline.resource import read
+
         body, folders = read(file, version), _folders(checkpoint or [])
         wanted = make(body, _images(), folders)
         told = summary(wanted)
@@ -95,20 +95,33 @@ def render(
     Exit status: 0 written, 1 the operator would refuse the resource, 2 bad input.
     """
     with _explained():
+        from specdec.offline import rendering
+        from specdec.offline.plan import make
+        from specdec.offline.resource import read
+
         wanted = make(read(file, version), _images(), _folders(checkpoint or []))
         _end(wanted)
         count = rendering.write(wanted, output, force=force)
     typer.echo(f"{count} files in {output}")
 
 
-def _before(body: Body, after: Body, folders: dict[str, Path]) -> Plan:
+def _before(body: "Body", after: "Body", folders: dict[str, Path]) -> "Plan":
     """The plan to compare with; a given checkpoint is meant for it too where sources agree."""
+    from specdec.api.model import SpeculativeModel
+    from specdec.offline.plan import make
+
     old, new = (SpeculativeModel.parse(one).sources for one in (body, after))
     same = {role for role in old.keys() & new.keys() if old[role] == new[role]}
     return make(body, _images(), {r: p for r, p in folders.items() if r in same})
 
 
-def _images() -> Images:
+def _images() -> "Images":
+    from pydantic import ValidationError
+
+    from specdec.api.model import explain
+    from specdec.offline.resource import InputError
+    from specdec.settings import Settings
+
     try:
         return Settings().images
     except ValidationError as error:
@@ -117,6 +130,8 @@ def _images() -> Images:
 
 
 def _folders(given: list[str]) -> dict[str, Path]:
+    from specdec.offline.resource import InputError
+
     folders = {}
     for one in given:
         role, equals, folder = one.partition("=")
@@ -126,7 +141,7 @@ def _folders(given: list[str]) -> dict[str, Path]:
     return folders
 
 
-def _end(wanted: Plan) -> None:
+def _end(wanted: "Plan") -> None:
     if wanted.refusal:
         typer.echo(f"specdec: {wanted.refusal}", err=True)
         raise typer.Exit(_REFUSED)
@@ -135,6 +150,9 @@ def _end(wanted: Plan) -> None:
 @contextmanager
 def _explained() -> Iterator[None]:
     """Errors as one sentence and an exit status."""
+    from specdec.jobs.result import JobError
+    from specdec.offline.resource import InputError
+
     try:
         yield
     except InputError as error:

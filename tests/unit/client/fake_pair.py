@@ -72,11 +72,11 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
             yield final
 
     def _answer(self, request: Any) -> Any:
-        given = _arrays(request)
+        given = arrays(request)
         self.seen.append((request.model_name, given))
         if request.model_name == "preprocessing":
             ids = [[byte + self.shift for byte in given["QUERY"].item()]]
-            return _response(
+            return response(
                 INPUT_ID=np.array(ids, np.int32),
                 REQUEST_INPUT_LEN=np.array([[len(ids[0])]], np.int32),
                 STOP_WORDS_IDS=np.zeros((1, 2, 0), np.int32),
@@ -87,7 +87,7 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
             )
         if request.model_name == "postprocessing":
             text = bytes(int(token) for token in given["TOKENS_BATCH"].reshape(-1) if token)
-            return _response(OUTPUT=np.array([[text]], object))
+            return response(OUTPUT=np.array([[text]], object))
         return self._engine(
             given, self.target if request.model_name == "tensorrt_llm" else self.draft
         )
@@ -107,10 +107,10 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
         }
         if "return_generation_logits" in given and self.logits:
             outputs["generation_logits"] = np.eye(VOCABULARY, dtype=np.float32)[new][None, None]
-        return _response(**outputs)
+        return response(**outputs)
 
 
-def _arrays(request: Any) -> dict[str, Any]:
+def arrays(request: Any) -> dict[str, Any]:
     echoed = service_pb2.ModelInferResponse(raw_output_contents=request.raw_input_contents)
     for tensor in request.inputs:
         echoed.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
@@ -118,7 +118,7 @@ def _arrays(request: Any) -> dict[str, Any]:
     return {tensor.name: result.as_numpy(tensor.name) for tensor in request.inputs}
 
 
-def _response(**arrays: Any) -> Any:
+def response(**arrays: Any) -> Any:
     response = service_pb2.ModelInferResponse()
     for name, array in arrays.items():
         response.outputs.add(

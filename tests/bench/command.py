@@ -1,0 +1,86 @@
+"""What the command line costs before it does anything: its start, and the size of its extra.
+
+`make bench NAME=command` prints one JSON line a figure and exits 1 when a goal is missed.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from bench.report import Report
+
+_PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+_START_SECONDS = 0.4
+_EXTRA_MB = 60.0
+_STARTS = {
+    "help": ["--help"],
+    "generate_help": ["generate", "--help"],
+    "verify_help": ["verify", "--help"],
+    "plan_help": ["plan", "--help"],
+    # Up to the first sentence: everything is loaded that speaks to a server.
+    "generate": ["generate", "--url", "127.0.0.1:9", "--prompt", "a"],
+}
+
+
+def main() -> int:
+    """Measure; 0 when every goal was met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--starts", type=int, default=9, help="times each command is started")
+    options = parser.parse_args()
+    report = Report()
+    for name, arguments in _STARTS.items():
+        seconds = [_started(arguments) for _ in range(options.starts)]
+        goal = None if name == "generate" else _START_SECONDS
+        report.figure(f"command.{name}_seconds", seconds, "s", goal=goal)
+    project = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]
+    needed = _closure(project["dependencies"])
+    client = _closure([*project["dependencies"], *project["optional-dependencies"]["client"]])
+    sizes = {name: _megabytes(name) for name in client - needed}
+    report.figure("command.client_extra_mb", [sum(sizes.values())], "MB", goal=_EXTRA_MB)
+    for name, size in sorted(sizes.items(), key=lambda one: -one[1])[:5]:
+        print(f"{name}: {size:.1f} MB", file=sys.stderr)
+    return report.exit_status()
+
+
+def _started(arguments: list[str]) -> float:
+    begun = time.perf_counter()
+    command = [sys.executable, "-m", "specdec.cli", *arguments]
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+def _closure(lines: Sequence[str]) -> set[str]:
+    """Distributions that requirements name here, with what they need in turn."""
+    waiting = [Requirement(line) for line in lines]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        for chosen in ("", *sorted(wanted.extras)):
+            if (name, chosen) in seen:
+                continue
+            seen.add((name, chosen))
+            for line in metadata.requires(name) or ():
+                one = Requirement(line)
+                if one.marker is None or one.marker.evaluate({"extra": chosen}):
+                    waiting.append(one)
+    return {name for name, _ in seen}
+
+
+def _megabytes(name: str) -> float:
+    """Files of a distribution on disk, without what Python compiles at its first import."""
+    listed = metadata.distribution(name).files or ()
+    files = {Path(str(file.locate())) for file in listed if file.suffix != ".pyc"}
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+
+
+if __name__ == "__main__":
+    sys.exit(main())

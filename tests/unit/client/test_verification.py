@@ -1,0 +1,253 @@
+"""Verification against scripted servers: equal, different, refused, gone."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from specdec.client import Connection, Entry, Verification, verify
+from specdec.client.errors import BadRequestError, UnreachableError
+from specdec.client.outcome import Comparison
+from specdec.client.verification import Options
+from specdec.command import app
+from unit.client.fake_pair import Pair, counting, served
+from unit.client.fake_service import Service
+
+ENTRIES = [Entry("a"), Entry("mn", 6), Entry("x")]
+
+
+def shouting(ids: Sequence[int]) -> int:
+    """Another target: it says ! after p."""
+    return ord("!") if ids[-1] == ord("p") else counting(ids)
+
+
+def run(
+    url: str, entries: list[Entry] = ENTRIES, others: dict[str, Any] | None = None, **options: Any
+) -> Verification:
+    asked = Options(**{"max_tokens": 4, **options})
+    return asyncio.run(verify(entries, asked, Connection(url), **(others or {})))
+
+
+@pytest.mark.parametrize("client_loop", [False, True])
+@pytest.mark.parametrize("against", [None, "ensemble", "bls", "target"])
+def test_equal_answers_match_whatever_the_baseline(against: Any, client_loop: bool) -> None:
+    with served(Service()) as url:
+        told = run(url, against=against, client_loop=client_loop)
+    assert (told.prompts, told.matched, told.different, told.exit_status) == (3, 3, 0, 0)
+    assert told.divergence is None
+    exact = client_loop and against in (None, "target")
+    assert told.compared == ("tokens" if exact else "text")
+
+
+def test_the_baseline_has_no_draft_and_entries_say_their_length() -> None:
+    service = Service()
+    with served(service) as url:
+        run(url, against="bls", draft_tokens=2)
+    asked = [
+        (given["text_input"].item(), given["num_draft_tokens"].item(), given["max_tokens"].item())
+        for name, given in service.seen
+        if name == "tensorrt_llm_bls"
+    ]
+    assert sorted(asked) == [
+        (b"a", 0, 4), (b"a", 2, 4), (b"mn", 0, 6), (b"mn", 2, 6), (b"x", 0, 4), (b"x", 2, 4)
+    ]  # fmt: skip
+
+
+def test_counts_of_all_answers_make_the_shares() -> None:
+    with served(Service()) as url:
+        told = run(url)
+    assert (told.draft_tokens, told.accepted_tokens, told.rounds) == (18, 12, 6)
+    assert told.acceptance_percent == pytest.approx(200 / 3)
+    assert told.tokens_per_round == 3.0
+
+
+def test_what_the_server_does_not_tell_is_none_and_not_zero() -> None:
+    with served(Service(counts=False)) as url:
+        silent = run(url)
+    with served(Service(streams=False)) as url:
+        unary = run(url)
+    assert (silent.draft_tokens, silent.acceptance_percent, silent.rounds) == (None, None, None)
+    assert (unary.draft_tokens, unary.rounds, unary.tokens_per_round) == (18, None, None)
+    assert silent.matched == unary.matched == 3
+
+
+def test_without_drafts_there_is_no_acceptance() -> None:
+    with served(Service()) as url:
+        told = run(url, draft_tokens=0)
+    assert (told.draft_tokens, told.rounds) == (0, 0)
+    assert (told.acceptance_percent, told.tokens_per_round) == (None, None)
+
+
+def test_the_first_difference_is_shown_by_token_and_character() -> None:
+    with served(Service(wrong="mn")) as url:
+        told = run(url)
+    assert (told.matched, told.different, told.exit_status) == (2, 1, 1)
+    found = told.divergence
+    assert found is not None
+    assert (found.prompt_index, found.prompt) == (1, "mn")
+    assert (found.position, found.character) == (5, 5)
+    assert (found.expected_token, found.got_token) == (ord("t"), ord("!"))
+    assert (found.expected_token_text, found.got_token_text) == ("t", "!")
+    assert (found.expected, found.got) == ("opqrst", "opqrs!")
+
+
+def test_another_target_as_baseline_differs_by_its_own_tokens() -> None:
+    with served(Service()) as url, served(Service(target=shouting)) as other:
+        told = run(url, others={"baseline": Connection(other)}, client_loop=True)
+    assert told.compared == "tokens"
+    assert told.different == 1
+    found = told.divergence
+    assert found is not None
+    assert (found.prompt_index, found.position) == (1, 2)
+    assert (found.expected_token, found.got_token) == (ord("!"), ord("q"))
+
+
+def test_an_answer_that_ends_early_differs_at_its_end() -> None:
+    with served(Service()) as url, served(Service(target=lambda ids: 0)) as other:
+        told = run(url, [Entry("a")], {"baseline": Connection(other)})
+    found = told.divergence
+    assert found is not None
+    assert (found.position, found.expected_token, found.got_token) == (0, None, ord("b"))
+
+
+def test_without_a_tokenizer_the_difference_is_shown_by_character() -> None:
+    with served(Service(wrong="mn", refuse="no tokenizer")) as url:
+        found = run(url).divergence
+    assert found is not None
+    assert (found.position, found.expected_token, found.character) == (None, None, 5)
+
+
+def test_a_prompt_that_is_refused_costs_the_others_nothing() -> None:
+    with served(Service(longest=1)) as url:
+        told = run(url)
+    assert (told.matched, told.exit_status) == (2, 2)
+    [failure] = told.failures
+    assert (failure.prompt_index, failure.kind) == (1, "refused")
+    assert "prompt is too long" in failure.sentence
+
+
+def test_a_server_that_goes_away_leaves_what_was_compared() -> None:
+    seen: list[Comparison] = []
+    with served(Service(dies_at=2)) as url:
+        told = run(url, others={"concurrency": 1, "tell": seen.append})
+    assert (told.matched, told.exit_status) == (1, 3)
+    assert [failure.kind for failure in told.failures] == ["unreachable"] * 2
+    assert told.draft_tokens == 6
+    assert [one.failure is None for one in seen] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("service", "options", "words"),
+    [
+        (Service(absent=("tensorrt_llm_bls",)), {}, "needs model tensorrt_llm_bls there"),
+        (Service(absent=("ensemble",)), {}, "needs model ensemble there"),
+        (Service(absent=("preprocessing",)), {"client_loop": True}, "model preprocessing there"),
+        (Service(absent=("tensorrt_llm_draft",)), {"client_loop": True}, "tensorrt_llm_draft"),
+        (Service(drafts=False), {"draft_tokens": 3}, "has no input num_draft_tokens"),
+        (Service(), {"max_tokens": 0}, "max tokens is 0; set it to 1 or more"),
+        (Service(), {"draft_tokens": -1}, "draft tokens is -1"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_before_any_prompt(
+    service: Service, options: dict[str, Any], words: str
+) -> None:
+    with served(service) as url, pytest.raises(BadRequestError, match=words):
+        run(url, **options)
+    assert service.seen == []
+
+
+def test_nothing_to_do_and_nobody_there() -> None:
+    with pytest.raises(BadRequestError, match="nothing to do"):
+        run("127.0.0.1:9", [])
+    with pytest.raises(BadRequestError, match="ask for the loop"):
+        run("127.0.0.1:9", others={"draft": Connection("127.0.0.1:9")})
+    with pytest.raises(UnreachableError, match="nobody answers"):
+        run("127.0.0.1:9")
+
+
+def test_json_holds_every_attribute() -> None:
+    with served(Service(wrong="mn", longest=1)) as url:
+        told = json.loads(json.dumps(run(url).to_json()))
+    assert set(told) == {
+        "prompts", "matched", "different", "divergence", "failures", "draft_tokens",
+        "accepted_tokens", "rounds", "compared", "acceptance_percent", "tokens_per_round",
+    }  # fmt: skip
+    assert set(told["failures"][0]) == {"prompt_index", "sentence", "kind"}
+
+
+def command(url: str, *arguments: str, given: str | None = None) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["verify", "--url", url, *arguments], input=given)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_command_says_what_it_found(tmp_path: Path) -> None:
+    file = tmp_path / "set.jsonl"
+    file.write_text('{"prompt": "a"}\n{"prompt": "mn"}\n', "utf-8")
+    arguments = ["--dataset", str(file), "--max-tokens", "4"]
+    with served(Service(wrong="mn")) as url:
+        good = command(url, *arguments, "--limit", "1")
+        bad = command(url, *arguments)
+        told = command(url, *arguments, "--json")
+    assert good[0] == 0
+    assert "66.7 %" in good[1]
+    assert bad[0] == told[0] == 1
+    lines = bad[1].splitlines()
+    at = lines.index("prompt 2 differs at token 3, character 3 of its answer")
+    assert lines[at + 1 : at + 6] == [
+        "  prompt    mn",
+        "  expected  opqr",
+        "  got       opq!",
+        "               ^",
+        "  expected token 114 (r), got token 33 (!)",
+    ]
+    assert json.loads(told[1])["divergence"]["prompt"] == "mn"
+    assert bad[2] == ""
+
+
+def test_command_asks_the_built_in_prompts_of_nobody_in_particular() -> None:
+    with served(Service(longest=1)) as url:
+        status, stdout, stderr = command(url, "--json")
+    assert status == 2
+    assert json.loads(stdout)["prompts"] == 100
+    assert len(stderr.splitlines()) == 1
+    assert stderr.startswith("specdec: prompts 1, 2, 3, 4, 5, 6, 7, 8, ...: the server at")
+
+
+@pytest.mark.parametrize(
+    ("service", "arguments", "given", "status", "words"),
+    [
+        (Service(), ["--dataset", "-"], "", 2, "--dataset - is empty; write one"),
+        (Service(), ["--dataset", "-"], '{"prompt": "a"}\nno\n', 2, "line 2 is no JSON"),
+        (Service(), ["--dataset", "/no/such"], None, 2, "/no/such cannot be read"),
+        (Service(), ["--limit", "0"], None, 2, "--limit is 0"),
+        (Service(), ["--url", "127.0.0.1:9"], None, 3, "nobody answers at 127.0.0.1:9"),
+        (Service(), ["--url", "nowhere"], None, 2, "url is 'nowhere'; give host:port"),
+        (Service(absent=("tensorrt_llm_bls",)), [], None, 2, "unknown model: 'tensorrt_llm_bls'"),
+        (Service(drafts=False), ["--draft-tokens", "2"], None, 2, "no input num_draft_tokens"),
+        (Service(refuse="tokenizer_dir is empty"), ["--client-loop"], None, 2, "is empty"),
+        (Service(), ["--metrics-url", "127.0.0.1:9"], None, 3, "no metrics at 127.0.0.1:9"),
+    ],
+)
+def test_command_ends_with_one_sentence_and_its_status(
+    service: Service, arguments: list[str], given: str | None, status: int, words: str
+) -> None:
+    with served(service) as url:
+        found, _, stderr = command(url, *arguments, given=given)
+    assert found == status
+    assert words in stderr
+    assert len(stderr.splitlines()) == 1
+    assert "Traceback" not in stderr
+
+
+def test_servers_with_two_vocabularies_are_refused_prompt_by_prompt() -> None:
+    with served(Service()) as url, served(Pair(target=counting, shift=1)) as other:
+        status, stdout, stderr = command(
+            url, "--client-loop", "--draft-url", other, "--limit", "2", "--json"
+        )
+    assert status == 2
+    assert "one vocabulary" in stderr
+    assert [one["kind"] for one in json.loads(stdout)["failures"]] == ["bad_request"] * 2
