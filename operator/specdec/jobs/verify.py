@@ -23,8 +23,8 @@ from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.infer import Inference, infer
+from specdec.client.names import BLS
 from specdec.client.outcome import Verification
-from specdec.client.request import BLS
 from specdec.client.sampling import Sampling
 from specdec.client.verification import Options, verify
 from specdec.client.wire import Calls, Server
