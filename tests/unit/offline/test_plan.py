@@ -83,6 +83,16 @@ def test_the_plan_of_draft_and_target_says_devices_and_modes() -> None:
     assert [e["build"]["maxDraftTokens"] for e in plan["engines"]] == [8, 0]
 
 
+def test_what_only_a_service_shows_is_not_made_up() -> None:
+    plan = told("-f", DRAFT_TARGET)
+    stages = {one["type"]: one for one in plan["stages"]}
+    for kind in ("SpeculationActive", "OutputEquivalent", "SpeculationEffective"):
+        assert (stages[kind]["status"], stages[kind]["reason"]) == ("Unknown", "Waiting")
+        assert stages[kind]["message"] == "measured by a Job once pods serve"
+    assert stages["BenchmarkCompleted"]["reason"] == "NotRun"
+    assert plan["jobs"][-1]["component"] == "verify"
+
+
 def test_what_only_a_fetch_tells_is_said_to_be_unknown() -> None:
     plan = told("-f", DRAFT_TARGET)
     stages = {one["type"]: one for one in plan["stages"]}
