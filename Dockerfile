@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # Two images from one file:
-#   operator   the operator and its own fetch and publish Jobs
+#   operator   the operator and its own Jobs: fetch, publish, verify, benchmark
 #   reference  a CPU tritonserver with the Reference backend and the tiny model pair
 # docker build --target operator -t specdec/operator .
 
@@ -19,7 +19,7 @@ WORKDIR /build
 COPY pyproject.toml constraints.txt ./
 COPY operator/specdec/__init__.py operator/specdec/__init__.py
 RUN touch README.md \
- && pip install -c constraints.txt '.[jobs]' hatchling
+ && pip install -c constraints.txt '.[client,jobs]' hatchling
 COPY README.md ./
 COPY operator operator
 RUN pip install --no-deps --no-build-isolation --force-reinstall . \

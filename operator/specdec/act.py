@@ -24,6 +24,8 @@ _STAGES = {
     "publish": Type.REPOSITORY_READY,
     **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
     "network": Type.AVAILABLE,
+    "verify": Type.SPECULATION_ACTIVE,
+    "benchmark": Type.BENCHMARK_COMPLETED,
 }
 
 

@@ -8,8 +8,11 @@ from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.observed import Object, Observed, Ref
+from specdec.stages import benchmark as benchmarking
 from specdec.stages import ready, work, workload
+from specdec.stages import verification as verifying
 from specdec.stages.accept import accept
+from specdec.stages.benchmark import benchmark
 from specdec.stages.engines import engines
 from specdec.stages.fetch import fetch
 from specdec.stages.memory import memory
@@ -17,6 +20,7 @@ from specdec.stages.network import network, reachable
 from specdec.stages.repository import repository
 from specdec.stages.stage import POLL, Context, Images, Outcome, Stage
 from specdec.stages.storage import storage, volume_of
+from specdec.stages.verification import verification
 
 CHAIN: tuple[Stage, ...] = (
     accept,
@@ -27,6 +31,8 @@ CHAIN: tuple[Stage, ...] = (
     repository,
     workload.workload,
     network,
+    verification,
+    benchmark,
 )
 # Results that outlive their Jobs, and the address: kept while a stage before them is not done.
 _KEPT = ("models", "engines", "repository", "serving", "url")
@@ -59,7 +65,8 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
             break
     else:
         return _decision(context, outcomes)
-    return _decision(context, [*outcomes, _meanwhile(context)])
+    stale = (verifying.meanwhile(context), benchmarking.meanwhile(context))
+    return _decision(context, [*outcomes, _meanwhile(context), *stale])
 
 
 def _meanwhile(context: Context) -> Outcome:
@@ -92,7 +99,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
         apply=tuple(obj for outcome in outcomes for obj in outcome.apply),
         delete=tuple(dict.fromkeys(refs)),
         conditions=(*stages, summary),
-        status=_status(context, outcomes, ready.phase(stages, summary)),
+        status=_status(context, outcomes, ready.phase(context.model, stages, summary)),
         requeue_after=min(waits, default=None),
     )
 

@@ -9,7 +9,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from specdec.act import RefusedError
-from specdec.api.conditions import FAILED, Condition, Transition, Type, merge, transitions
+from specdec.api.conditions import (
+    FAILED,
+    MEASURED,
+    Condition,
+    Transition,
+    Type,
+    merge,
+    transitions,
+)
 from specdec.api.model import explain
 from specdec.cluster import Cluster, ClusterError
 from specdec.decide import Decision
@@ -89,7 +97,14 @@ def invalid(body: Body, error: ValidationError) -> Decision:
 
 
 def refused(decision: Decision, error: RefusedError) -> Decision:
-    """The decision with the server's refusal in the condition that it belongs to."""
+    """The decision with the server's refusal in the condition that it belongs to.
+
+    What cannot be measured is not known, and does not keep a service from being Ready.
+    """
+    if error.stage in MEASURED:
+        unknown = Condition(error.stage, "Unknown", error.reason, str(error))
+        told = (unknown if c.type == error.stage else c for c in decision.conditions)
+        return replace(decision, conditions=tuple(told))
     bad = Condition(error.stage, "False", error.reason, str(error))
     stages = [c for c in decision.conditions if c.type not in (error.stage, Type.READY)]
     phase = "Failed" if error.reason in FAILED else decision.status.get("phase", "Failed")

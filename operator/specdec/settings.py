@@ -14,7 +14,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SPECDEC_", frozen=True)
 
     operator_image: str = "localhost/specdec/operator:dev"
-    """The image of fetch and publish Jobs: the operator's own."""
+    """The image of all Jobs but builds: the operator's own."""
     reference_image: str = "localhost/specdec/reference:dev"
     """The default server image of the Reference backend."""
     namespaces: Annotated[tuple[str, ...], NoDecode] = ()

@@ -249,8 +249,10 @@ def test_status_holds_what_the_operator_says(
     assert stored["spec"] == made["spec"]
     assert stored["metadata"]["generation"] == made["metadata"]["generation"]
     header, row = kubectl("get", "specm", *where).splitlines()
-    assert header.split() == ["NAME", "METHOD", "BACKEND", "READY", "REASON", "REPLICAS", "AGE"]
+    assert header.split()[:6] == ["NAME", "METHOD", "BACKEND", "READY", "REASON", "REPLICAS"]
+    assert header.split()[6:] == ["ACCEPT", "SPEEDUP", "AGE"]
     assert row.split()[:6] == ["none-minimal", "None", "Reference", "True", "Serving", "2"]
+    assert row.split()[6:8] == ["71", "180"]
     scale = f"/apis/{model.API_VERSION}/namespaces/{namespace}/{model.PLURAL}/none-minimal/scale"
     assert json.loads(kubectl("get", "--raw", scale))["status"] == {
         "replicas": 3,

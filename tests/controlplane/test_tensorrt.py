@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from controlplane.operating import Lab, Object, until
-from controlplane.pipeline import FACTS, at_rest, built, published, two
+from controlplane.pipeline import FACTS, at_rest, built, published, two, verified
 from specdec.api import names
 
 pytestmark = pytest.mark.controlplane
@@ -53,6 +53,8 @@ def test_two_servers_serve_scale_rest_and_become_one(lab: Lab) -> None:
         built(lab, job)
     publish = published(lab)
     lab.wait(name)
+    verified(lab)
+    lab.wait(name, "OutputEquivalent")
     for server in (target, draft):
         assert lab.get("service", server) is not None
     status = (lab.get("specm", name) or {})["status"]

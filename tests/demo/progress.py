@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _WAITING = "Waiting"
+# Measured together by one Job: while it is under way the first speaks for all.
+_VERIFIED = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
+_QUIET = (*_VERIFIED[1:], "BenchmarkCompleted")
+_UNDER_WAY = ("Queued", "Stale", "Verifying", _WAITING)
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,12 @@ class Progress:
             )
             # Ready repeats what another condition says until all is done.
             quiet = step.reason == _WAITING or (step.type == "Ready" and step.status != "True")
-            if not quiet and self.shown.get(step.type) != (step.status, step.reason):
+            unknown = step.type in _QUIET and step.status == "Unknown"
+            if (
+                not quiet
+                and not unknown
+                and self.shown.get(step.type) != (step.status, step.reason)
+            ):
                 self.shown[step.type] = (step.status, step.reason)
                 steps.append(step)
         return steps
@@ -49,6 +58,13 @@ def is_ready(model: Mapping[str, Any]) -> bool:
     return _is_current(model) and any(
         c["type"] == "Ready" and c["status"] == "True" for c in conditions
     )
+
+
+def is_verified(model: Mapping[str, Any]) -> bool:
+    """Whether what serves was measured, whatever came out."""
+    conditions = model.get("status", {}).get("conditions", [])
+    reasons = [c["reason"] for c in conditions if c["type"] in _VERIFIED]
+    return _is_current(model) and bool(reasons) and not set(reasons) & set(_UNDER_WAY)
 
 
 def has_failed(model: Mapping[str, Any]) -> bool:

@@ -2,13 +2,14 @@
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
 from demo.machine import Machine
-from demo.progress import Progress, has_failed, is_ready, why_not
+from demo.progress import Progress, has_failed, is_ready, is_verified, why_not
 from demo.screen import Screen
 from demo.tools import ROOT
 from specdec.client import Answer, Client, Request, metrics
@@ -46,17 +47,24 @@ def seed_pair(kubectl: Kubectl, seconds: float = 120.0) -> None:
         raise DemoError(f"the model pair was not copied: {_pods(kubectl, 'default')}") from error
 
 
-def follow(kubectl: Kubectl, screen: Screen, model: str, seconds: float = 300.0) -> None:
-    """Show every change of a resource's conditions until it is served.
+def follow(
+    kubectl: Kubectl,
+    screen: Screen,
+    model: str,
+    seconds: float = 300.0,
+    progress: Progress | None = None,
+    done: Callable[[Mapping[str, Any]], bool] = is_ready,
+) -> None:
+    """Show every change of a resource's conditions until it is served, or otherwise done.
 
     Raises:
         DemoError: it failed, or was not served within `seconds`; says which stage is at fault.
     """
-    progress, last = Progress(), None
+    shown, last = progress or Progress(), None
     for last in kubectl.watch("speculativemodel", model, seconds=seconds):
-        for step in progress.changes(last):
+        for step in shown.changes(last):
             screen.step(step)
-        if is_ready(last):
+        if done(last):
             return
         if has_failed(last):
             raise DemoError(f"{model} will not be served: {why_not(last)}")
@@ -128,9 +136,13 @@ def run(machine: Machine, screen: Screen) -> None:
         install(kubectl)
     with screen.part("Model pair"):
         seed_pair(kubectl)
+    progress = Progress()
     with screen.part(f"SpeculativeModel {MODEL}"):
         kubectl("apply", "-f", str(SAMPLES / f"{MODEL}.yaml"))
-        follow(kubectl, screen, MODEL)
+        follow(kubectl, screen, MODEL, progress=progress)
+    # Its requests would be counted among those of the demo.
+    with screen.part("Verification"):
+        follow(kubectl, screen, MODEL, 120, progress, is_verified)
     screen.heading("Answer: prompt in bold, each chunk is what one round accepted")
     ask(kubectl, screen, MODEL)
     screen.console.print(

@@ -15,7 +15,7 @@ from rich.console import Console
 from demo import machine, tools
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
-from demo.progress import Progress, is_ready, why_not
+from demo.progress import Progress, is_ready, is_verified, why_not
 from demo.screen import Screen
 from demo.story import follow
 from specdec.client import Answer
@@ -66,6 +66,20 @@ def test_conditions_of_an_older_spec_neither_show_nor_count() -> None:
     assert Progress().changes(old) == []
     assert not is_ready(old)
     assert is_ready(model(2, 2, ("Ready", "True", "Serving")))
+
+
+def test_a_verification_is_shown_once_and_waited_for() -> None:
+    kinds = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
+    running = model(1, 1, *((kind, "Unknown", "Verifying") for kind in kinds))
+    assert not is_verified(running)
+    assert not is_verified(model(1, 1))
+    progress = Progress()
+    assert [step.type for step in progress.changes(running)] == ["SpeculationActive"]
+    reasons = zip(kinds, ("DraftTokensObserved", "Equivalent", "Effective"), strict=True)
+    over = model(1, 1, *((kind, "True", reason) for kind, reason in reasons))
+    assert [step.type for step in progress.changes(over)] == list(kinds)
+    assert is_verified(over)
+    assert is_verified(model(1, 1, *((kind, "Unknown", "VerificationFailed") for kind in kinds)))
 
 
 def test_failure_ends_the_waiting_at_once(program: Program) -> None:

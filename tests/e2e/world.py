@@ -37,6 +37,8 @@ def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
         },
         "storage": storage,
         "serving": {"sharedMemory": "256Mi", "drain": {"timeoutSeconds": 10}},
+        # One test is about it; to the others its requests and its pods are noise.
+        "verification": {"mode": "Disabled"},
     }
     return {
         "apiVersion": "specdec.dev/v1alpha1",

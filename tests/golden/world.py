@@ -12,10 +12,21 @@ from typing_extensions import override
 from specdec.api import names
 from specdec.observed import Observed
 from specdec.offline import world
-from specdec.offline.world import NOW, STAMP, Json, ended, merge
+from specdec.offline.world import NOW, STAMP, Json, ended, measured, merge
 from specdec.stages.stage import Images
 
-__all__ = ["FACTS", "IMAGES", "NOW", "STAMP", "World", "ended", "fetched", "limits", "merge"]
+__all__ = [
+    "FACTS",
+    "IMAGES",
+    "NOW",
+    "STAMP",
+    "World",
+    "ended",
+    "fetched",
+    "limits",
+    "measured",
+    "merge",
+]
 __all__ += ["resource", "source", "waiting"]
 
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")

@@ -9,7 +9,7 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Type(StrEnum):
-    """Condition types in the order of the pipeline; `Ready` sums them up."""
+    """Condition types in the order of the pipeline; `Ready` sums up those that hold it back."""
 
     ACCEPTED = "Accepted"
     STORAGE_READY = "StorageReady"
@@ -19,9 +19,16 @@ class Type(StrEnum):
     ENGINES_READY = "EnginesReady"
     REPOSITORY_READY = "RepositoryReady"
     AVAILABLE = "Available"
+    SPECULATION_ACTIVE = "SpeculationActive"
+    OUTPUT_EQUIVALENT = "OutputEquivalent"
+    SPECULATION_EFFECTIVE = "SpeculationEffective"
+    BENCHMARK_COMPLETED = "BenchmarkCompleted"
     READY = "Ready"
 
 
+# What is measured once it serves; none of it holds Ready back unless the spec says so.
+VERIFIED = (Type.SPECULATION_ACTIVE, Type.OUTPUT_EQUIVALENT, Type.SPECULATION_EFFECTIVE)
+MEASURED = (*VERIFIED, Type.BENCHMARK_COMPLETED)
 # Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
 BLOCKED = frozenset(
     {
@@ -29,13 +36,19 @@ BLOCKED = frozenset(
         "ClaimNotFound",
         "ContainerConfigError",
         "CrashLoop",
+        "Diverged",
+        "ErrorRateHigh",
         "FitsWithWarnings",
         "ImagePullFailed",
         "LeaderWorkerSetMissing",
+        "LowAcceptance",
         "NetworkError",
+        "NoDraftTokensObserved",
         "OutOfMemory",
         "RolloutStuck",
         "SecretMissing",
+        "ServerUnreachable",
+        "SlowerThanBaseline",
         "StartupTimeout",
         "Unschedulable",
     }
@@ -44,6 +57,7 @@ BLOCKED = frozenset(
 FAILED = frozenset(
     {
         "AuthFailed",
+        "BenchmarkFailed",
         "BuildFailed",
         "Cancelled",
         "ChatTemplateMismatch",
@@ -65,6 +79,7 @@ FAILED = frozenset(
         "InvalidSpec",
         "PaddedVocabMismatch",
         "PlanInvalid",
+        "PromptsInvalid",
         "PublishFailed",
         "Rejected",
         "RevisionNotFound",
@@ -78,6 +93,7 @@ FAILED = frozenset(
         "UnsupportedGpu",
         "UnsupportedMethod",
         "UnsupportedVersion",
+        "VerificationFailed",
         "VocabSizeMismatch",
         "VolumeFull",
         "VolumeUnusable",
@@ -92,16 +108,25 @@ PROGRESS = frozenset(
         "Building",
         "Built",
         "ClaimPending",
+        "Completed",
+        "DraftTokensObserved",
+        "Effective",
+        "Equivalent",
         "Fetched",
         "Fetching",
         "Fits",
+        "Measuring",
+        "MethodNone",
+        "NotComparable",
         "NotDeployed",
         "NotNeeded",
+        "NotRun",
         "PodsReady",
         "Published",
         "Publishing",
         "Queued",
         "Serving",
+        "Stale",
         "Starting",
         "SufficientGpuMemory",
         "Suspended",
@@ -110,6 +135,7 @@ PROGRESS = frozenset(
         "UnknownGpu",
         "UnknownSize",
         "Valid",
+        "Verifying",
         "Waiting",
     }
 )
@@ -163,7 +189,11 @@ def transitions(
     new: Iterable[Condition],
     bad: frozenset[str] = PROBLEMS,
 ) -> list[Transition]:
-    """What is worth an event: a changed status or reason. Reasons in `bad` are warnings."""
+    """What is worth an event: a changed status or reason. Reasons in `bad` are warnings.
+
+    What is not known is worth one where the reason is a bad one.
+    """
     before = {item["type"]: (item["status"], item["reason"]) for item in old}
     changed = [c for c in new if before.get(c.type) != (c.status, c.reason)]
-    return [Transition(c, c.reason in bad) for c in changed if c.status != "Unknown"]
+    told = (c for c in changed if c.status != "Unknown" or c.reason in bad)
+    return [Transition(c, c.reason in bad) for c in told]

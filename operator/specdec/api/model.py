@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
+from specdec.api.measurement import Benchmark, Verification
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
 from specdec.api.source import HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import (
@@ -33,6 +34,7 @@ __all__ = [
     "VERSION",
     "Acceptance",
     "Backend",
+    "Benchmark",
     "DraftTarget",
     "Eagle",
     "Gpu",
@@ -55,6 +57,7 @@ __all__ = [
     "SpeculativeModel",
     "Topology",
     "Value",
+    "Verification",
     "explain",
 ]
 
@@ -177,6 +180,8 @@ class Spec(Value):
     storage: Storage
     gpu: GpuClass = GpuClass()
     checks: Checks = Checks()
+    verification: Verification = Verification()
+    benchmark: Benchmark = Benchmark()
     build: Build = Build()
     serving: Serving = Serving()
     suspend: bool = False

@@ -103,9 +103,10 @@ def _mounted(model: SpeculativeModel, volume: Volume) -> dict[str, tuple[str, st
 def own_job(
     model: SpeculativeModel,
     container: Container,
-    volume: Volume,
+    volume: Volume | None,
     component: str,
     volumes: list[dict[str, Any]],
+    deadline: int | None = None,
 ) -> dict[str, Any]:
     """The spec of a Job that runs our own image: an error that stays ends it at once."""
     template = pod.template(
@@ -116,7 +117,7 @@ def own_job(
         restartPolicy="Never",
         **given(imagePullSecrets=pod.pull_secrets(model)),
     )
-    spec = pod.job_spec(template, _BACKOFF, None)
+    spec = pod.job_spec(template, _BACKOFF, deadline)
     fail = {
         "action": "FailJob",
         "onExitCodes": {

@@ -53,30 +53,34 @@ class Placement:
     affinity: Mapping[str, Any] = field(default_factory=dict)
 
 
-def labels(base: Mapping[str, str], volume: Volume) -> dict[str, str]:
+def labels(base: Mapping[str, str], volume: Volume | None) -> dict[str, str]:
     """Pod labels: `base` and the claim, by which pods of a single-node volume find together."""
+    if volume is None:
+        return dict(base)
     return {**base, names.CLAIM: names.claim_label(volume.claim)}
 
 
 def template(
     container: Container,
-    volume: Volume,
+    volume: Volume | None,
     pod_labels: Mapping[str, str],
     placement: Placement = Placement(),
     volumes: Sequence[Mapping[str, Any]] = (),
     **spec: Any,
 ) -> dict[str, Any]:
-    """A pod template under the restricted profile; `spec` adds or overrides pod fields."""
-    claim = {"claimName": volume.claim} | given(readOnly=container.models_read_only)
+    """A pod template under the restricted profile; `spec` adds or overrides pod fields.
+
+    Without a volume the pod sees no models, and may run on any node.
+    """
     return {
         "metadata": {"labels": dict(pod_labels)},
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": _pod_security(),
-            "containers": [_container(container)],
+            "containers": [_container(container, with_models=volume is not None)],
             "volumes": [
-                {"name": MODELS, "persistentVolumeClaim": claim},
+                *_claim(container, volume),
                 {"name": _TMP, "emptyDir": {}},
                 *(dict(v) for v in volumes),
             ],
@@ -123,7 +127,14 @@ def pull_secrets(model: SpeculativeModel) -> list[dict[str, str]]:
     return [{"name": secret.name} for secret in model.spec.runtime.pull_secrets]
 
 
-def _container(container: Container) -> dict[str, Any]:
+def _claim(container: Container, volume: Volume | None) -> list[dict[str, Any]]:
+    if volume is None:
+        return []
+    claim = {"claimName": volume.claim} | given(readOnly=container.models_read_only)
+    return [{"name": MODELS, "persistentVolumeClaim": claim}]
+
+
+def _container(container: Container, *, with_models: bool) -> dict[str, Any]:
     models = {"name": MODELS, "mountPath": names.VOLUME}
     return {
         "name": container.name,
@@ -139,7 +150,7 @@ def _container(container: Container) -> dict[str, Any]:
             "readOnlyRootFilesystem": True,
         },
         "volumeMounts": [
-            models | given(readOnly=container.models_read_only),
+            *([models | given(readOnly=container.models_read_only)] if with_models else []),
             {"name": _TMP, "mountPath": "/tmp"},  # noqa: S108
             *(dict(m) for m in container.mounts),
         ],
@@ -168,9 +179,9 @@ def _pod_security() -> dict[str, Any]:
     }
 
 
-def _affinity(affinity: Mapping[str, Any], volume: Volume) -> dict[str, Any]:
+def _affinity(affinity: Mapping[str, Any], volume: Volume | None) -> dict[str, Any]:
     """The user's affinity, and for a single-node volume the company of the claim's other pods."""
-    if not volume.single_node:
+    if volume is None or not volume.single_node:
         return dict(affinity)
     term = {
         "labelSelector": {"matchLabels": {names.CLAIM: names.claim_label(volume.claim)}},

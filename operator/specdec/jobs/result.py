@@ -24,14 +24,23 @@ _MESSAGE_CHARACTERS = 1000
 class JobError(Exception):
     """Why a Job cannot do its work: a CamelCase reason and one sentence with the mend.
 
-    `permanent` says that trying again will not help; the Job then ends at once.
+    `permanent` says that trying again will not help; the Job then ends at once. `told` is what it
+    found nevertheless, and is left beside the error.
     """
 
-    def __init__(self, reason: str, message: str, *, permanent: bool = True) -> None:
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        permanent: bool = True,
+        told: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.permanent = permanent
+        self.told = dict(told or {})
 
 
 def run(work: Callable[[], Mapping[str, Any]], fallback: str) -> int:
@@ -100,7 +109,7 @@ def _cut(item: Mapping[str, Any], characters: int) -> dict[str, Any]:
 
 def _fail(error: JobError) -> int:
     message = error.message[:_MESSAGE_CHARACTERS]
-    leave({"error": {"reason": error.reason, "message": message}})
+    leave({**error.told, "error": {"reason": error.reason, "message": message}})
     return PERMANENT if error.permanent else TRANSIENT
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
-from specdec.api.conditions import Type
+from specdec.api.conditions import MEASURED, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
 from specdec.desired import engine as engine_objects
@@ -33,6 +33,8 @@ ASSUMED = "assumed"
 CHECKED = "checked"
 PREBUILT = "prebuilt"
 _SERVERS = ("Deployment", "LeaderWorkerSet")
+# What a cluster alone can tell: nothing of it refuses a resource.
+_LAST = (*MEASURED, Type.READY)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Plan:
     def refusal(self) -> str:
         """Why the operator would refuse the resource as it stands; empty when it would not."""
         for one in self.status["conditions"]:
-            if one["status"] == "False" and one["type"] != Type.READY and _final(one):
+            if one["status"] == "False" and one["type"] not in _LAST and _final(one):
                 return f"{one['type']} would be False ({one['reason']}): {one['message']}"
         return ""
 
@@ -227,9 +229,21 @@ def _stage(plan: Plan, condition: Json) -> Json:
             "reason": "Waiting",
             "message": "known after fetch; --checkpoint ROLE=DIR looks at a local folder",
         }
+    if condition["type"] in MEASURED and _measured(condition):
+        # The world's own figures stand in for those of a service that nobody has asked.
+        shown |= {
+            "status": "Unknown",
+            "reason": "Waiting",
+            "message": "measured by a Job once pods serve",
+        }
     if condition["type"] == Type.READY and condition["status"] == "True":
         shown["message"] = "when every stage above is True"
     return {**shown, "basis": basis}
+
+
+def _measured(condition: Json) -> bool:
+    """Whether it rests on a measurement, and not on the resource alone."""
+    return condition["reason"] not in ("MethodNone", "NotRun", "Suspended", "Waiting")
 
 
 def _source(plan: Plan, model: Json) -> str:

@@ -21,6 +21,11 @@ _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
 
 # Where a pod's resources come from, by its component.
 _RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
+# What ends a Job that takes too long, by its component.
+_DEADLINES = {
+    "verify": "spec.verification.timeoutSeconds",
+    "benchmark": "spec.benchmark.timeoutSeconds",
+}
 
 
 @dataclass(frozen=True)
@@ -106,10 +111,9 @@ def failed(name: str, job: Object, pods: list[Object], reason: str) -> Words:
     deadline = job.get("spec", {}).get("activeDeadlineSeconds")
     conditions = job.get("status", {}).get("conditions", [])
     if any(c.get("reason") == "DeadlineExceeded" for c in conditions):
-        why = Words(
-            "DeadlineExceeded",
-            f"ran longer than {deadline} seconds: raise spec.build.activeDeadlineSeconds",
-        )
+        component = job["metadata"].get("labels", {}).get(names.COMPONENT)
+        field = _DEADLINES.get(component, "spec.build.activeDeadlineSeconds")
+        why = Words("DeadlineExceeded", f"ran longer than {deadline} seconds: raise {field}")
     else:
         why = _failure(pods, reason)
     again = f"; to try again: kubectl delete job {name}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from specdec.api.conditions import FAILED, Condition, Type
+from specdec.api.conditions import FAILED, MEASURED, VERIFIED, Condition, Type
 from specdec.api.model import SpeculativeModel
 
 _PHASES = {
@@ -18,11 +18,14 @@ _PHASES = {
 
 
 def complete(found: Sequence[Condition]) -> list[Condition]:
-    """All stage conditions in the order of the pipeline; the unreached ones wait."""
+    """All conditions but Ready in the order of the pipeline; the unreached ones wait."""
     by_type = {condition.type: condition for condition in found}
     first = next((t for t in _PHASES if t not in by_type or holds_back(by_type[t])), None)
     waiting = f"waits for {first}"
-    return [by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting) for t in _PHASES]
+    return [
+        by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting)
+        for t in (*_PHASES, *MEASURED)
+    ]
 
 
 def holds_back(condition: Condition) -> bool:
@@ -36,21 +39,40 @@ def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     if model.spec.suspend:
         message = "spec.suspend is true: the pods are freed, engines and claim are kept"
         return Condition(Type.READY, "False", "Suspended", message)
-    first = next((c for c in stages if holds_back(c)), None)
+    serving = next(c for c in stages if c.type == Type.AVAILABLE)
+    first = _first(model, stages)
     if first is None:
-        return Condition(Type.READY, "True", "Serving", stages[-1].message)
-    old = stages[-1]
+        return Condition(Type.READY, "True", "Serving", serving.message)
     message = first.message
-    if first.type != Type.AVAILABLE and old.status == "True":
+    if first.type in VERIFIED:
+        message += "; spec.verification.mode Gate holds Ready"
+    elif first.type != Type.AVAILABLE and serving.status == "True":
         message += "; the previous revision still serves"
     return Condition(Type.READY, "False", first.reason, message)
 
 
-def phase(stages: Sequence[Condition], ready: Condition) -> str:
+def phase(model: SpeculativeModel, stages: Sequence[Condition], ready: Condition) -> str:
     """One word for people and printer columns."""
     if ready.status == "True":
         return "Serving"
     if ready.reason == "Suspended":
         return "Suspended"
-    first = next(c for c in stages if holds_back(c))
-    return "Failed" if first.reason in FAILED else _PHASES[first.type]
+    first = _first(model, stages)
+    if first is None or first.reason in FAILED:
+        return "Failed"
+    if first.type in VERIFIED:
+        return "Failed" if first.status == "False" else "Verifying"
+    return _PHASES[first.type]
+
+
+def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | None:
+    """The first condition that holds Ready back: what was measured does behind a gate alone."""
+    held = [c for c in stages if c.type in _PHASES and holds_back(c)]
+    if model.spec.verification.mode == "Gate":
+        held += [c for c in stages if c.type in VERIFIED and _fails(c)]
+    return held[0] if held else None
+
+
+def _fails(condition: Condition) -> bool:
+    """Whether a measurement is not there yet, or not good; what no client can see does not."""
+    return condition.status != "True" and condition.reason != "NotComparable"

@@ -64,6 +64,7 @@ class Facts:
 
     `checkpoints` is by role of `SpeculativeModel.sources`, `engines` and `kv_tokens` (the memory
     plan's KV budget in tokens, empty without a plan) by role of `SpeculativeModel.models`.
+    `available` says that the wanted revision answers, `verified` that its verification is over.
     """
 
     version: str = ""
@@ -74,6 +75,8 @@ class Facts:
     kv_tokens: Mapping[str, int] = field(default_factory=dict)
     engines: Mapping[str, Engine] = field(default_factory=dict)
     repository: str = ""
+    available: bool = False
+    verified: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ def workload(context: Context) -> Outcome:
     (first, *_) = backends.served(context.model, context.facts)
     grouped = bool(first.launch.slots)
     outcome = group.serving(context, first) if grouped else serving.serving(context)
+    answers = any(c.status == "True" for c in outcome.conditions)
+    outcome = replace(outcome, facts=replace(outcome.facts, available=answers))
     if outcome.retry_after is not None:
         return outcome
     other = _deployments(context.observed) if grouped else _group(context)

@@ -133,6 +133,19 @@ async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> No
     assert by_type["RepositoryReady"]["status"] == "True"
 
 
+async def test_a_refused_measurement_is_not_known_and_leaves_ready_alone() -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")
+    job = child("Job", "pair-verify", "verify")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(job,))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    by_type = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+    assert by_type["SpeculationActive"] == ("Unknown", "Rejected")
+    assert by_type["Ready"] == ("True", "Valid")
+    assert status["phase"] == "Serving"
+
+
 async def test_the_key_of_a_group_is_drawn_once_and_never_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

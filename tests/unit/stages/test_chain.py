@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from golden.world import FACTS, World, fetched, limits, resource, source
+from golden.world import FACTS, World, fetched, limits, measured, resource, source
 from specdec.api import conditions
 from specdec.api.conditions import Type
 
@@ -49,14 +49,20 @@ def test_the_order_of_things() -> None:
     assert world.condition("Available")["reason"] == "Starting"
 
     world.serve()
-    decision = world.step()
+    world.step()
     assert world.condition("Ready")["reason"] == "Serving"
     assert world.cr["status"]["phase"] == "Serving"
+    assert kinds(world)[-1] == "Job"
+    assert world.condition("SpeculationActive")["reason"] == "Queued"
+
+    world.finish(world.job("verify"), measured(world.jobs[world.job("verify")]))
+    decision = world.step()
+    assert world.condition("SpeculationActive")["status"] == "True"
     assert decision.requeue_after is None
     assert decision.delete == ()
 
 
-def test_all_nine_conditions_are_always_there() -> None:
+def test_all_conditions_are_always_there() -> None:
     world = World(resource())
     for _ in range(2):
         decision = world.step()

@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from golden.world import source
+from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Source, Spec, SpeculativeModel
 from specdec.api.value import Reference, SecretKey
 from unit.stages.tensorrt import Json, engines, facts, put, tensorrt
@@ -105,6 +106,22 @@ NEITHER: dict[str, Any] = {
     },
     **{f"checks.{name}": "Enforce" for name in ("chatTemplate", "contextLength")},
     "checks.memory": "Warn",
+    "verification.mode": "Gate",
+    "verification.promptsConfigMapRef": {"name": "prompts"},
+    "verification.maxPrompts": 3,
+    "verification.maxTokens": 9,
+    "verification.minAcceptancePercent": 50,
+    "verification.minSpeedupPercent": 120,
+    "verification.timeoutSeconds": 60,
+    "verification.run": "again",
+    "benchmark.mode": "OnReady",
+    "benchmark.promptsConfigMapRef": {"name": "prompts"},
+    "benchmark.concurrency": [2],
+    "benchmark.requests": 9,
+    "benchmark.outputTokens": 9,
+    "benchmark.maxErrorPercent": 9,
+    "benchmark.timeoutSeconds": 60,
+    "benchmark.run": "again",
     "build.backoffLimit": 5,
     "build.activeDeadlineSeconds": 60,
     "build.resources": {"limits": {"memory": "8Gi"}},
@@ -142,7 +159,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         kinds = [field.annotation, *get_args(field.annotation)]
         inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
         path = f"{prefix}{field.alias}"
-        if inner and inner[0] not in (Source, Reference, SecretKey):
+        if inner and inner[0] not in (Source, Reference, SecretKey, ConfigMapKey):
             yield from leaves(inner[0], f"{path}.")
         else:
             yield path

@@ -71,7 +71,7 @@ def test_a_word_of_not_knowing_does_not_hold_ready_back() -> None:
     summary = ready.summary(model, told)
 
     assert summary.status == "True"
-    assert ready.phase(told, summary) == "Serving"
+    assert ready.phase(model, told, summary) == "Serving"
 
 
 def test_the_first_stage_that_really_waits_is_named() -> None:

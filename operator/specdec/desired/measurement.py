@@ -1,0 +1,181 @@
+"""The Jobs that measure what serves: a short verification, and a benchmark with a report.
+
+They run the operator's own image as clients of the Service; only the benchmark sees the volume.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from specdec.api import names
+from specdec.api.measurement import ConfigMapKey
+from specdec.api.model import Method, SpeculativeModel, Topology
+from specdec.desired.child import given, metadata
+from specdec.desired.fetch import own_job
+from specdec.desired.pod import Container, Volume
+from specdec.desired.serving import PORTS
+from specdec.triton import contract
+
+VERIFY, BENCHMARK = "verify", "benchmark"
+PROMPTS = "/specdec/prompts"
+_FILE = "prompts.jsonl"
+_REPORTS = "reports"
+_COUNTS = "total_draft_tokens"
+_RESOURCES = {
+    "requests": {"cpu": "250m", "memory": "128Mi"},
+    "limits": {"memory": "512Mi"},
+}
+# The benchmark holds an answer of every client, and draws many samples of what it measured.
+_BENCHMARK_RESOURCES = {
+    "requests": {"cpu": "500m", "memory": "256Mi"},
+    "limits": {"memory": "1Gi"},
+}
+
+
+def way(model: SpeculativeModel) -> str:
+    """How speculation is seen and switched: by the BLS, by a loop in the client, or not at all.
+
+    Methods that draft inside the engine have neither counters nor a switch on the public path.
+    """
+    block = model.spec.speculation.draft_target
+    if model.spec.speculation.method is not Method.DRAFT_TARGET or block is None:
+        return "Engine"
+    return "Loop" if block.topology is Topology.TWO_SERVERS else "Bls"
+
+
+def verification_hash(model: SpeculativeModel, repository: str, image: str) -> str:
+    """What a verification is of: what serves, and how it is asked."""
+    spec = model.spec.verification
+    asked = {"maxPrompts": spec.max_prompts, "maxTokens": spec.max_tokens, "run": spec.run}
+    return _hash(repository, image, spec.prompts_config_map_ref, asked)
+
+
+def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
+    """What a benchmark is of: what serves, and how it is asked."""
+    spec = model.spec.benchmark
+    asked = {
+        "levels": spec.levels,
+        "requests": spec.requests,
+        "outputTokens": spec.output_tokens,
+        "maxErrorPercent": spec.max_error_percent,
+        "run": spec.run,
+    }
+    return _hash(repository, image, spec.prompts_config_map_ref, asked)
+
+
+def _hash(
+    repository: str, image: str, prompts: ConfigMapKey | None, asked: Mapping[str, Any]
+) -> str:
+    named = prompts.model_dump() if prompts else None
+    serves = {"repository": repository, "image": image}
+    return names.digest({**serves, "prompts": named, **asked})[:16]
+
+
+def verify_job(
+    model: SpeculativeModel, plan_hash: str, version: str, draft_tokens: int, image: str
+) -> dict[str, Any]:
+    """The Job that verifies; `draft_tokens` is the length of a round where the client drafts.
+
+    `version` is that of the server's layout.
+    """
+    spec = model.spec.verification
+    plan = {
+        **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
+        **given(metrics=_metrics(model, version)),
+        "way": way(model),
+        "maxPrompts": spec.max_prompts,
+        "maxTokens": spec.max_tokens,
+    }
+    ref, deadline = spec.prompts_config_map_ref, spec.timeout_seconds
+    return _job(model, VERIFY, plan, None, image, ref, _RESOURCES, deadline)
+
+
+def benchmark_job(
+    model: SpeculativeModel, plan_hash: str, draft_tokens: int, volume: Volume, image: str
+) -> dict[str, Any]:
+    """The Job that compares `draft_tokens` with none and leaves its report on the volume."""
+    spec = model.spec.benchmark
+    plan = {
+        **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
+        "concurrency": list(spec.levels),
+        "requests": spec.requests,
+        "outputTokens": spec.output_tokens,
+        "maxErrorPercent": spec.max_error_percent,
+        "report": report(model, plan_hash),
+    }
+    ref, deadline = spec.prompts_config_map_ref, spec.timeout_seconds
+    return _job(model, BENCHMARK, plan, volume, image, ref, _BENCHMARK_RESOURCES, deadline)
+
+
+def report(model: SpeculativeModel, plan_hash: str) -> str:
+    """Path of a benchmark's report below the volume's root."""
+    return f"{_REPORTS}/{model.metadata.name}-{model.metadata.namespace}/{plan_hash}.json"
+
+
+def _plan(
+    model: SpeculativeModel, plan_hash: str, draft_tokens: int, prompts: ConfigMapKey | None
+) -> dict[str, Any]:
+    roles = names.servers(model)
+    return {
+        "planHash": plan_hash,
+        "server": _address(model, "target"),
+        "draftTokens": draft_tokens,
+        **given(
+            draftServer=_address(model, "draft") if "draft" in roles else None,
+            prompts=f"{PROMPTS}/{_FILE}" if prompts else None,
+            promptsName=f"ConfigMap {prompts.name}, key {prompts.key}" if prompts else None,
+        ),
+    }
+
+
+def _metrics(model: SpeculativeModel, version: str) -> str | None:
+    """Where a BLS counts its drafts, for a release whose answers do not tell them.
+
+    Behind the Service of several pods every reading would be another pod's.
+    """
+    if way(model) != "Bls" or model.spec.serving.replicas != 1:
+        return None
+    told = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
+    return None if _COUNTS in told else _address(model, "target", "metrics")
+
+
+def _address(model: SpeculativeModel, role: str, port: str = "grpc") -> str:
+    host = f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"
+    return f"{host}:{PORTS[port]}"
+
+
+def _job(
+    model: SpeculativeModel,
+    component: str,
+    plan: Mapping[str, Any],
+    volume: Volume | None,
+    image: str,
+    prompts: ConfigMapKey | None,
+    resources: Mapping[str, Any],
+    deadline: int,
+) -> dict[str, Any]:
+    mounts = {"name": "prompts", "mountPath": PROMPTS, "readOnly": True}
+    container = Container(
+        name=component,
+        image=image,
+        pull_policy="IfNotPresent",
+        command=["python", "-m", f"specdec.jobs.{component}", "--plan", names.canonical(plan)],
+        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
+        mounts=[mounts] if prompts else [],
+        resources=resources,
+    )
+    name = names.job_name(model, component, plan["planHash"])
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(model, name, component),
+        "spec": own_job(model, container, volume, component, _volumes(prompts), deadline),
+    }
+
+
+def _volumes(prompts: ConfigMapKey | None) -> list[dict[str, Any]]:
+    """The key as one file; without it the Job says what is missing, where a pod only waits."""
+    if prompts is None:
+        return []
+    items = [{"key": prompts.key, "path": _FILE}]
+    source = {"name": prompts.name, "items": items, "optional": True}
+    return [{"name": "prompts", "configMap": source}]

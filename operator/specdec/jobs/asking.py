@@ -1,0 +1,39 @@
+"""What the measuring Jobs share: prompts, patience, and how a client's error ends a Job."""
+
+from pathlib import Path
+
+from specdec.client import dataset
+from specdec.client.dataset import Entry
+from specdec.client.errors import BadRequestError, ClientError, UnreachableError
+from specdec.jobs.result import JobError
+
+UNREACHABLE = "ServerUnreachable"
+# One answer may take so long.
+SECONDS = 120.0
+
+
+def prompts(file: Path | None, name: str, count: int, field: str) -> list[Entry]:
+    """At most `count` prompts: the first of a file, or some of every kind that ships.
+
+    Raises:
+        JobError: PromptsInvalid, with what to correct in `spec.<field>`.
+    """
+    if file is None:
+        shipped = dataset.built_in()
+        return shipped[:: max(1, len(shipped) // count)][:count]
+    if not file.is_file():
+        raise JobError(
+            "PromptsInvalid",
+            f"{name} is not there: create it, or correct spec.{field}.promptsConfigMapRef",
+        )
+    try:
+        return dataset.parse(file.read_text("utf-8"), name)[:count]
+    except (BadRequestError, UnicodeDecodeError) as error:
+        raise JobError("PromptsInvalid", f"{error}: correct the ConfigMap") from error
+
+
+def job_error(error: ClientError, reason: str) -> JobError:
+    """A client's error as the Job tells it; who is away now may be back for the next try."""
+    if isinstance(error, UnreachableError):
+        return JobError(UNREACHABLE, str(error), permanent=False)
+    return JobError(reason, str(error), permanent=isinstance(error, BadRequestError))

@@ -1,0 +1,156 @@
+"""Benchmark what serves: `python -m specdec.jobs.benchmark --plan JSON`.
+
+The measurement is that of `specdec.bench`; this program asks the Service with it, puts the whole
+report on the volume and leaves a summary.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from specdec.api import names
+from specdec.bench import Arm, Level, Progress, Report, Settings, measure
+from specdec.client.connection import Connection
+from specdec.client.errors import ClientError
+from specdec.jobs import asking, result, volume
+from specdec.jobs.result import JobError, progress
+
+FAILED = "BenchmarkFailed"
+_CHARACTERS = 300
+Json = dict[str, Any]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; 0 when the benchmark completed within its limit of errors."""
+    parser = argparse.ArgumentParser(description="Benchmark a served model")
+    parser.add_argument("--plan", required=True, help="JSON: what serves, and how to ask it")
+    parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
+    options = parser.parse_args(arguments)
+    plan: Json = json.loads(options.plan)
+    return result.run(lambda: benchmark(plan, options.volume), FAILED)
+
+
+def benchmark(plan: Json, root: Path) -> Json:
+    """Measure, write the report below `root`, and return the fields of `status.benchmark`.
+
+    Raises:
+        JobError: ErrorRateHigh with the summary beside it, ServerUnreachable, PromptsInvalid or
+            BenchmarkFailed.
+    """
+    file = Path(plan["prompts"]) if "prompts" in plan else None
+    texts = asking.prompts(file, plan.get("promptsName", ""), plan["requests"], "benchmark")
+    settings = Settings(
+        prompts=[entry.prompt for entry in texts],
+        concurrency=plan["concurrency"],
+        requests=plan["requests"],
+        output_tokens=plan["outputTokens"],
+        error_limit_percent=plan["maxErrorPercent"],
+    )
+    try:
+        report = asyncio.run(
+            measure(Connection(plan["server"], asking.SECONDS), settings, tell=_Teller())
+        )
+    except ClientError as error:
+        raise asking.job_error(error, FAILED) from error
+    write(root / plan["report"], report)
+    if report.ended != "completed":
+        raise JobError(asking.UNREACHABLE, report.message, permanent=False)
+    told = {"benchmark": _summary(report, plan)}
+    if report.failed:
+        raise JobError("ErrorRateHigh", _failure(report), told=told)
+    return told
+
+
+def write(file: Path, report: Report) -> None:
+    """Put a report on the volume, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        scratch.write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
+        scratch.chmod(0o644)
+        volume.sync(scratch)
+        scratch.replace(file)
+    finally:
+        scratch.unlink(missing_ok=True)
+    volume.sync(file.parent)
+
+
+class _Teller:
+    """Tells the log every tenth of the way."""
+
+    def __init__(self) -> None:
+        self._told = -1
+
+    def __call__(self, made: Progress) -> None:
+        tenth = 10 * made.done // max(1, made.total)
+        if tenth > self._told:
+            self._told = tenth
+            progress("benchmark", 10 * tenth, f"{made.concurrency} clients")
+
+
+def _summary(report: Report, plan: Json) -> Json:
+    return {
+        "planHash": plan["planHash"],
+        "measuredAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "draftTokens": plan["draftTokens"],
+        "message": _failure(report) if report.failed else _message(report),
+        "levels": [_level(level) for level in report.levels],
+    }
+
+
+def _message(report: Report) -> str:
+    speeds = [
+        f"{arm.speedup_percent.value:.0f} % with {level.concurrency}"
+        for level in report.levels
+        if (arm := level.best) is not None and arm.speedup_percent is not None
+    ]
+    return f"speed against the target's alone, by clients at a time: {', '.join(speeds)}"
+
+
+def _failure(report: Report) -> str:
+    arms = [arm for level in report.levels for arm in level.arms]
+    first = next((arm.first_error for arm in arms if arm.first_error), "")
+    return (
+        f"{report.errors} of {report.requests} requests failed, above "
+        f"spec.benchmark.maxErrorPercent {report.error_limit_percent:g}: {first[:_CHARACTERS]}"
+    )
+
+
+def _level(level: Level) -> Json:
+    (fast,) = level.speculative
+    told: Json = {
+        "concurrency": level.concurrency,
+        "baseline": _arm(level.baseline),
+        "speculative": _arm(fast),
+    }
+    if fast.speedup_percent is not None:
+        speed = fast.speedup_percent
+        told["speedupPercent"] = round(speed.value)
+        told["speedupInterval"] = f"{speed.low:.0f}-{speed.high:.0f}"
+    if fast.acceptance_percent is not None:
+        told["acceptancePercent"] = round(fast.acceptance_percent)
+    if fast.tokens_per_round is not None:
+        told["tokensPerRound"] = f"{fast.tokens_per_round:.2f}"
+    return told
+
+
+def _arm(arm: Arm) -> Json:
+    told: Json = {
+        "requests": arm.requests,
+        "errors": arm.errors,
+        "tokensPerSecond": f"{arm.output_token_throughput:.1f}",
+    }
+    if arm.request_latency is not None:
+        told["latencyP50Ms"] = f"{arm.request_latency.p50:.1f}"
+    if arm.time_to_first_token is not None:
+        told["firstTokenP50Ms"] = f"{arm.time_to_first_token.p50:.1f}"
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""What serves is measured: the Job, what the resource says of it, and when it says nothing."""
+
+import json
+
+import pytest
+
+from controlplane.operating import Lab, Object, until
+from controlplane.pipeline import (
+    at_rest,
+    built,
+    claim,
+    fetched,
+    published,
+    resource,
+    serve,
+    verified,
+)
+from specdec.offline.world import measured
+
+pytestmark = pytest.mark.controlplane
+
+
+def shown(lab: Lab) -> dict[str, str]:
+    """The row of `kubectl get` by column."""
+    custom = (
+        "ACCEPT:.status.speculation.acceptancePercent,SPEEDUP:.status.speculation.speedupPercent"
+    )
+    head, row = lab.kubectl("get", "specm", "pair", "-o", f"custom-columns={custom}").splitlines()
+    return dict(zip(head.split(), row.split(), strict=True))
+
+
+def status(lab: Lab) -> Object:
+    found: Object = (lab.get("specm", "pair") or {})["status"]
+    return found
+
+
+def reasons(lab: Lab) -> set[str]:
+    return {
+        e["reason"]
+        for e in lab.all("events.events.k8s.io")
+        if e.get("reportingController") == "specdec.dev/operator"
+    }
+
+
+def built_and_published(lab: Lab, **changes: Object) -> None:
+    """A resource from nothing to where its pods answer."""
+    lab.apply(claim("pair"), resource("pair", **changes))
+    fetched(lab)
+    lab.wait("pair", "EnginesReady", "False", "Building")
+    for job in lab.jobs("engine"):
+        built(lab, job)
+    published(lab)
+    lab.wait("pair", "Available")
+
+
+def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
+    serve(lab, "pair")
+    first = lab.job("verify")
+    assert shown(lab) == {"ACCEPT": "50", "SPEEDUP": "150"}
+    table = lab.kubectl("get", "specm", "pair").splitlines()[0].split()
+    assert table.index("SPEEDUP") == table.index("ACCEPT") + 1
+    assert status(lab)["speculation"]["planHash"]
+    assert {"DraftTokensObserved", "Equivalent", "Effective"} <= reasons(lab)
+
+    publish = lab.job("publish")
+    lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": 6}}})
+    lab.wait("pair", "OutputEquivalent", "Unknown", "Stale")
+    assert shown(lab) == {"ACCEPT": "<none>", "SPEEDUP": "<none>"}
+    assert status(lab)["speculation"]["previous"]["speedupPercent"] == 150
+    published(lab, (publish,))
+    verified(lab, (first,), speedupPercent=80, matched=15, divergence="prompt 3 differs")
+    found = lab.wait("pair", "OutputEquivalent", "False", "Diverged")
+    assert "prompt 3 differs" in found["message"]
+    lab.wait("pair", "SpeculationEffective", "False", "SlowerThanBaseline")
+    lab.wait("pair")
+    assert shown(lab) == {"ACCEPT": "50", "SPEEDUP": "80"}
+    until(lambda: first not in lab.jobs("verify"), "no Job of what served before")
+    until(lambda: {"Diverged", "SlowerThanBaseline"} <= reasons(lab), "events of what is bad")
+
+    reconciles, writes = at_rest(lab)
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")
+    assert at_rest(lab)[1] == writes, f"an unchanged resource was written: {lab.operator.words()}"
+
+
+def test_a_gate_is_closed_until_it_went_well(lab: Lab) -> None:
+    built_and_published(lab, verification={"mode": "Gate"})
+    waiting = lab.wait("pair", "Ready", "False", "Verifying")
+    assert "Gate holds Ready" in waiting["message"]
+    assert status(lab)["phase"] == "Verifying"
+    job = lab.job("verify")
+    error = {"reason": "PromptsInvalid", "message": "ConfigMap ours is not there: create it"}
+    lab.finish(job, {"error": error}, exit_code=2)
+    failed = lab.wait("pair", "SpeculationActive", "Unknown", "PromptsInvalid")
+    assert f"kubectl delete job {job}" in failed["message"]
+    lab.wait("pair", "Ready", "False", "PromptsInvalid")
+    assert status(lab)["phase"] == "Failed"
+    until(lambda: "PromptsInvalid" in reasons(lab), "an event of the failure")
+
+    lab.kubectl("delete", "job", job)
+    verified(lab)
+    lab.wait("pair")
+
+
+def test_a_benchmark_follows_and_its_errors_fail_it(lab: Lab) -> None:
+    built_and_published(lab, benchmark={"mode": "OnReady", "concurrency": [1]})
+    lab.wait("pair", "BenchmarkCompleted", "Unknown", "Waiting")
+    verified(lab)
+    first = lab.job("benchmark")
+    body = lab.get("job", first)
+    assert body is not None
+    lab.finish(first, measured(body))
+    done = lab.wait("pair", "BenchmarkCompleted", "True", "Completed")
+    assert f"reports/pair-{lab.namespace}/" in done["message"]
+    assert status(lab)["benchmark"]["levels"] == [{"concurrency": 1, "speedupPercent": 150}]
+
+    lab.patch("specm", "pair", {"spec": {"benchmark": {"run": "again"}}})
+    second = lab.job("benchmark", (first,))
+    body = lab.get("job", second)
+    assert body is not None
+    told = measured(body)["benchmark"]
+    error = {"reason": "ErrorRateHigh", "message": "half of the requests failed"}
+    message = {"benchmark": {**told, "message": error["message"]}, "error": error}
+    lab.finish(second, message, exit_code=2)
+    failed = lab.wait("pair", "BenchmarkCompleted", "False", "ErrorRateHigh")
+    assert "half of the requests failed" in failed["message"]
+    assert status(lab)["benchmark"]["state"] == "Failed"
+    lab.wait("pair")
+    until(lambda: lab.jobs("benchmark") == [second], "no Job of the run before")
+
+
+def test_a_quota_without_room_for_the_job_is_said_and_the_service_is_ready(lab: Lab) -> None:
+    serve(lab, "pair")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "full"},
+        "spec": {"hard": {"count/jobs.batch": "0"}},
+    }
+    lab.kubectl("create", "-f", "-", stdin=json.dumps(quota))
+    until(
+        lambda: (
+            "count/jobs.batch"
+            in ((lab.get("quota", "full") or {}).get("status") or {}).get("hard", {})
+        ),
+        "a quota in force",
+    )
+    lab.patch("specm", "pair", {"spec": {"verification": {"run": "again"}}})
+    refused = lab.wait("pair", "SpeculationActive", "Unknown", "Rejected")
+    assert "quota" in refused["message"]
+    assert lab.condition("pair")["status"] == "True"
+    assert shown(lab) == {"ACCEPT": "<none>", "SPEEDUP": "<none>"}

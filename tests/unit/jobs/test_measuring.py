@@ -1,0 +1,254 @@
+"""The Jobs that measure, against a server whose acceptance and costs are known."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from golden.world import resource
+from specdec.api.model import SpeculativeModel
+from specdec.bench import Report
+from specdec.desired import measurement
+from specdec.jobs import benchmark, verify
+from specdec.jobs.result import LIMIT_BYTES, shorten
+from specdec.stages import measured
+from unit.bench.simulated import Simulated, served
+
+Json = dict[str, Any]
+Left = Callable[[], Json]
+
+
+class Service(Simulated):
+    """Without a seed the draws are those of seed 0; the target alone may answer otherwise."""
+
+    differs = False
+
+    @override
+    def _rounds(self, given: Json) -> Iterator[tuple[int, int, int]]:
+        yield from super()._rounds({"random_seed": 0, **given})
+
+    @override
+    def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        for part in super().ModelStreamInfer(self._noted(requests), context):
+            if self.differs and self._model == "ensemble":
+                outputs = part.infer_response
+                for index, output in enumerate(outputs.outputs):
+                    if output.name == "text_output":
+                        raw = outputs.raw_output_contents[index]
+                        outputs.raw_output_contents[index] = raw.replace(b"x", b"y")
+            yield part
+
+    def _noted(self, requests: Iterator[Any]) -> Iterator[Any]:
+        for request in requests:
+            self._model = request.model_name
+            yield request
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Left:
+    """The termination message of the Job that ran last."""
+    file = tmp_path / "termination-log"
+    monkeypatch.setenv("SPECDEC_TERMINATION_LOG", str(file))
+
+    def read() -> Json:
+        text = file.read_text()
+        assert len(text.encode()) <= LIMIT_BYTES
+        value: Json = json.loads(text)
+        return value
+
+    return read
+
+
+def run_verify(url: str, **plan: Any) -> int:
+    wanted = {
+        "planHash": "0" * 16,
+        "way": "Bls",
+        "server": url,
+        "draftTokens": 4,
+        "maxPrompts": 6,
+        "maxTokens": 24,
+        **plan,
+    }
+    return verify.main(["--plan", json.dumps(wanted)])
+
+
+def run_benchmark(url: str, volume: Path, **plan: Any) -> int:
+    wanted = {
+        "planHash": "0" * 16,
+        "server": url,
+        "draftTokens": 4,
+        "concurrency": [1, 2],
+        "requests": 6,
+        "outputTokens": 24,
+        "maxErrorPercent": 0,
+        "report": "reports/pair-demo/0000.json",
+        **plan,
+    }
+    return benchmark.main(["--plan", json.dumps(wanted), "--volume", str(volume)])
+
+
+def test_what_a_service_shows_fits_the_status(left: Left) -> None:
+    # Steps so long that what a busy machine adds stays small beside them.
+    with served(Service(acceptance=1.0, target_seconds=0.02, draft_seconds=0.0005)) as url:
+        assert run_verify(url, maxPrompts=3) == 0
+    told = left()["verification"]
+    assert (told["prompts"], told["matched"], told["failed"]) == (3, 3, 0)
+    assert told["acceptedTokens"] == told["draftedTokens"] > 0
+    assert (told["acceptancePercent"], told["active"]) == (100, True)
+    assert 4 < float(told["tokensPerRound"]) <= 5
+    # 24 tokens: 24 steps of 20 ms against 5 of 20 ms and 19 drafts of 0.5 ms; 438 %.
+    assert 200 < told["speedupPercent"] < 500
+    found = measured.entry(told, "0" * 16)
+    assert found is not None
+    assert found.keys() - {"stale"} == told.keys(), "nothing is lost on the way to the status"
+
+
+def test_a_slow_draft_is_seen_as_slower(left: Left) -> None:
+    with served(Service(acceptance=0.0, target_seconds=0.005, draft_seconds=0.03)) as url:
+        assert run_verify(url, maxPrompts=2, maxTokens=8) == 0
+    told = left()["verification"]
+    # 8 steps and 22 drafts, none accepted, against 8 steps: 6 %.
+    assert told["speedupPercent"] < 50
+    assert told["acceptancePercent"] == 0
+
+
+def test_no_draft_tokens_are_seen_as_none(left: Left) -> None:
+    with served(Service(draft_tokens=0)) as url:
+        assert run_verify(url) == 0
+    told = left()["verification"]
+    assert (told["active"], told["draftedTokens"]) == (False, 0)
+    assert "acceptancePercent" not in told
+
+
+def test_a_different_answer_is_shown_with_its_place(left: Left) -> None:
+    service = Service()
+    service.differs = True
+    with served(service) as url:
+        assert run_verify(url) == 0
+    told = left()["verification"]
+    assert (told["prompts"], told["matched"]) == (6, 0)
+    assert told["divergence"].startswith("prompt 0 (")
+    assert "expected 'yyyy" in told["divergence"]
+    assert "got 'xxxx" in told["divergence"]
+
+
+def test_a_server_that_is_away_may_be_back_for_the_next_try(left: Left) -> None:
+    with served(Service()) as url:
+        pass
+    assert run_verify(url) == 1
+    assert left()["error"]["reason"] == "ServerUnreachable"
+
+
+def test_a_server_that_refuses_every_prompt_is_a_failure_in_its_words(left: Left) -> None:
+    with served(Service(refuse=0)) as url:
+        assert run_verify(url) == 1
+    error = left()["error"]
+    assert error["reason"] == "VerificationFailed"
+    assert "no more of these" in error["message"]
+
+
+def test_prompts_come_from_the_file_and_no_more_than_asked_for(left: Left, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "one", "max_tokens": 5}\n\n{"prompt": "two"}\n{"prompt": "3"}\n')
+    service = Service()
+    with served(service) as url:
+        assert run_verify(url, prompts=str(file), promptsName="ours", maxPrompts=2) == 0
+    assert left()["verification"]["prompts"] == 2
+    asked = {(given["text_input"], given["max_tokens"]) for given in service.seen}
+    assert asked == {(b"one", 5), (b"two", 24)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "ConfigMap ours, key a is not there: create it, or correct"),
+        ("", "is empty"),
+        ('{"prompt": "x"}\nnothing\n', "line 2 is no JSON"),
+    ],
+)
+def test_bad_prompts_end_the_job_with_what_to_correct(
+    text: str | None, words: str, left: Left, tmp_path: Path
+) -> None:
+    file = tmp_path / "prompts.jsonl"
+    if text is not None:
+        file.write_text(text)
+    plan = {"prompts": str(file), "promptsName": "ConfigMap ours, key a"}
+    assert run_verify("localhost:1", **plan) == 2
+    error = left()["error"]
+    assert error["reason"] == "PromptsInvalid"
+    assert words in error["message"]
+    assert str(tmp_path) not in error["message"]
+
+
+def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path: Path) -> None:
+    with served(Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)) as url:
+        assert run_benchmark(url, tmp_path, outputTokens=12) == 0
+    told = left()["benchmark"]
+    file = tmp_path / "reports" / "pair-demo" / "0000.json"
+    report = Report.from_json(json.loads(file.read_text()))
+    assert [path.name for path in file.parent.iterdir()] == ["0000.json"]
+    assert [level["concurrency"] for level in told["levels"]] == [1, 2]
+    for shown, level in zip(told["levels"], report.levels, strict=True):
+        (fast,) = level.speculative
+        assert fast.speedup_percent is not None
+        assert fast.acceptance_percent is not None
+        assert shown["speedupPercent"] == round(fast.speedup_percent.value) > 100
+        assert shown["acceptancePercent"] == round(fast.acceptance_percent) == 100
+        assert shown["baseline"]["requests"] == level.baseline.requests == 6
+        assert float(shown["speculative"]["tokensPerSecond"]) > 0
+    assert "% with 1" in told["message"]
+
+
+def test_too_many_errors_fail_a_benchmark_that_tells_nevertheless(
+    left: Left, tmp_path: Path
+) -> None:
+    with served(Service(refuse=20)) as url:
+        assert run_benchmark(url, tmp_path, concurrency=[1], requests=20) == 2
+    told = left()
+    assert told["error"]["reason"] == "ErrorRateHigh"
+    assert "spec.benchmark.maxErrorPercent 0: " in told["benchmark"]["message"]
+    assert "no more of these" in told["benchmark"]["message"]
+    assert told["benchmark"]["levels"][0]["speculative"]["errors"] > 0
+    assert (tmp_path / "reports" / "pair-demo" / "0000.json").is_file()
+
+
+def test_the_largest_benchmark_fits_into_a_termination_message() -> None:
+    arm = dict.fromkeys(("latencyP50Ms", "firstTokenP50Ms", "tokensPerSecond"), "123456789.0")
+    level = {
+        "concurrency": 256,
+        "speedupPercent": 1000,
+        "speedupInterval": "1000-1000",
+        "acceptancePercent": 100,
+        "tokensPerRound": "100.00",
+        "baseline": arm,
+        "speculative": arm,
+    }
+    told = {"levels": [level] * 8, "message": "x" * 400, "planHash": "0" * 16}
+    error = {"reason": "ErrorRateHigh", "message": "x" * 400}
+    text = shorten({"benchmark": told, "error": error})
+    assert len(text.encode()) <= LIMIT_BYTES
+    assert json.loads(text)["benchmark"] == told, "words give way, figures do not"
+
+
+def test_plans_are_those_that_the_operator_writes() -> None:
+    """A field that a program reads and the builder does not write would fail in the cluster."""
+    body = resource(verification={"promptsConfigMapRef": {"name": "ours"}})
+    model = SpeculativeModel.parse(body)
+    job = measurement.verify_job(model, "0" * 16, "0.18.0", 4, "image")
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    plan = verify.Plan.parse(command[-1])
+    assert plan == verify.Plan(
+        plan_hash="0" * 16,
+        way="Bls",
+        server="pair.demo.svc:8001",
+        draft_server=None,
+        metrics="pair.demo.svc:8002",
+        draft_tokens=4,
+        prompts=Path("/specdec/prompts/prompts.jsonl"),
+        prompts_name="ConfigMap ours, key prompts.jsonl",
+        max_prompts=16,
+        max_tokens=32,
+    )
