@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from specdec import decide as pipeline
 from specdec import metrics
-from specdec.act import RefusedError, act
+from specdec.act import EarlyError, RefusedError, act
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Rejected, Transient
 from specdec.decide import Decision
@@ -27,6 +27,8 @@ Version = tuple[str, int]
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 # A refusal stays until somebody changes a quota, a role or the resource; no event tells us.
 REFUSED_RETRY = 60.0
+# Steady, for a growing back-off would add up to another half minute to the one it takes.
+EARLY_RETRY = 3.0
 
 
 @dataclass
@@ -102,6 +104,9 @@ class Reconciler:
         except Conflict as error:
             logger.info("%s/%s: %s; looking again", *key, error)
             return self._failed("conflict"), "conflict"
+        except EarlyError as error:
+            logger.info("%s/%s: %s; trying again in %g s", *key, error, EARLY_RETRY)
+            return Visit(again_after=EARLY_RETRY), "error"
         except Transient as error:
             logger.warning("%s/%s: %s; trying again", *key, error)
             return self._failed("transient"), "error"
