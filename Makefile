@@ -49,8 +49,9 @@ unit: setup ## the quick layers only, seconds
 golden: setup ## write the golden files anew; read the diff before committing
 	$(BIN)/python tests/golden/update.py
 
-chart: ## copy the definition into the chart, which cannot take files from outside
+chart: ## copy definition, rules and dashboard into the chart, which takes no files from outside
 	cp crds/speculativemodels.yaml charts/specdec-operator/files/crd.yaml
+	cp manifests/monitoring/rules.yaml manifests/monitoring/dashboard.json charts/specdec-operator/files/
 
 demo: setup ## the whole product on this machine; CLUSTER=kind where Docker is
 	@$(BIN)/python -m demo --cluster $(CLUSTER)

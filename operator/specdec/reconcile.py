@@ -56,6 +56,7 @@ class Reconciler:
         """Drop what is remembered of a deleted resource."""
         self._written.pop(key, None)
         self._bugs.pop(key, None)
+        metrics.MODELS.forget(key)
 
     async def visit(self, key: Key) -> Visit:
         """Reconcile under the error policy: what failed is counted, told once, and backed off."""
@@ -74,6 +75,7 @@ class Reconciler:
         namespace, name = key
         body = await self.cluster.get(API_VERSION, KIND, namespace, name)
         if body is None or body["metadata"].get("deletionTimestamp"):
+            metrics.MODELS.forget(key)
             return None  # children carry an owner reference: the API server collects them
         try:
             model = SpeculativeModel.parse(body)
@@ -91,6 +93,7 @@ class Reconciler:
         return decision.requeue_after
 
     async def _report(self, key: Key, body: Body, decision: Decision) -> None:
+        metrics.MODELS.see(key, decision.conditions, decision.status.get("engines", ()))
         written = await report(self.cluster, body, decision)
         if written is not None:
             generation = body["metadata"].get("generation", 1)

@@ -133,7 +133,9 @@ async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> No
     assert by_type["RepositoryReady"]["status"] == "True"
 
 
-async def test_a_definition_too_young_for_the_server_is_tried_again_soon_and_said_nowhere() -> None:
+async def test_a_definition_too_young_for_the_server_is_tried_again_soon_and_said_nowhere() -> (
+    None
+):
     cluster = FakeCluster(resource())
     words = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for ..."
     cluster.fail["apply", "Service"] = Rejected(403, "Service pair", words)
