@@ -42,7 +42,7 @@ def panels() -> list[Object]:
 def expressions() -> Iterator[tuple[str, str]]:
     """(where, PromQL) of every rule and panel, the dashboard's variables filled in."""
     for rule in rules():
-        yield rule.get("alert", rule.get("record", "")), rule["expr"]
+        yield str(rule.get("alert") or rule["record"]), rule["expr"]
     for panel in panels():
         for target in panel["targets"]:
             text = target["expr"]

@@ -112,7 +112,7 @@ def test_conditions_and_reasons_are_those_of_the_operator() -> None:
 def test_the_dashboard_is_whole() -> None:
     every = dashboard()["panels"]
     assert len({panel["id"] for panel in every}) == len(every)
-    cells = set()
+    cells: set[tuple[int, int]] = set()
     for panel in every:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
