@@ -13,7 +13,7 @@ CLUSTER ?= node
 NAME ?= demo
 LAYERS := tests/unit tests/golden tests/triton tests/controlplane
 
-.PHONY: help setup fmt lint test unit golden chart demo demo-down cluster-up cluster-down e2e bench
+.PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ golden: setup ## write the golden files anew; read the diff before committing
 chart: ## copy definition, rules and dashboard into the chart, which takes no files from outside
 	cp crds/speculativemodels.yaml charts/specdec-operator/files/crd.yaml
 	cp manifests/monitoring/rules.yaml manifests/monitoring/dashboard.json charts/specdec-operator/files/
+
+docs: setup ## the documentation as a site, in site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 demo: setup ## the whole product on this machine; CLUSTER=kind where Docker is
 	@$(BIN)/python -m demo --cluster $(CLUSTER)
