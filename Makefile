@@ -13,7 +13,7 @@ CLUSTER ?= node
 NAME ?= demo
 LAYERS := tests/unit tests/golden tests/triton tests/controlplane
 
-.PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e bench
+.PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e bench release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ lint: setup ## formatting, rules, types and layers, without changing anything
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests
+	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
 test: setup ## every layer: unit, golden, triton, controlplane, and e2e when root on Linux
 	$(BIN)/python -m pytest
@@ -76,6 +76,9 @@ bench: setup ## measure against the goals: NAME=reference, bls, operator or plan
 	  echo "make: no benchmark $(NAME); set NAME to one of:" \
 	       "$(basename $(notdir $(filter-out %/report.py,$(wildcard tests/bench/*.py))))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
+
+release-check: setup ## whether this tree can be released; TAG=v1.2.3 for a tag that exists
+	@$(BIN)/python -m release $(TAG)
 
 # `python -m demo` and `python -m cluster` live under tests/.
 export PYTHONPATH := $(CURDIR)/tests
