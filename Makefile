@@ -13,7 +13,7 @@ CLUSTER ?= node
 NAME ?= demo
 LAYERS := tests/unit tests/golden tests/triton tests/controlplane
 
-.PHONY: help setup fmt lint test unit golden chart demo demo-down cluster-up cluster-down e2e bench campaign
+.PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e bench campaign release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ lint: setup ## formatting, rules, types and layers, without changing anything
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests
+	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
 test: setup ## every layer: unit, golden, triton, controlplane, and e2e when root on Linux
 	$(BIN)/python -m pytest
@@ -49,8 +49,12 @@ unit: setup ## the quick layers only, seconds
 golden: setup ## write the golden files anew; read the diff before committing
 	$(BIN)/python tests/golden/update.py
 
-chart: ## copy the definition into the chart, which cannot take files from outside
+chart: ## copy definition, rules and dashboard into the chart, which takes no files from outside
 	cp crds/speculativemodels.yaml charts/specdec-operator/files/crd.yaml
+	cp manifests/monitoring/rules.yaml manifests/monitoring/dashboard.json charts/specdec-operator/files/
+
+docs: setup ## the documentation as a site, in site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 demo: setup ## the whole product on this machine; CLUSTER=kind where Docker is
 	@$(BIN)/python -m demo --cluster $(CLUSTER)
@@ -77,6 +81,9 @@ campaign: setup ## prove correctness at length: NAME=sampling, equivalence or se
 	@test -f tests/campaigns/$(NAME).py || { \
 	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence or serving" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)
+
+release-check: setup ## whether this tree can be released; TAG=v1.2.3 for a tag that exists
+	@$(BIN)/python -m release $(TAG)
 
 # `python -m demo` and `python -m cluster` live under tests/.
 export PYTHONPATH := $(CURDIR)/tests

@@ -8,7 +8,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
-from specdec.cluster import Cluster, Conflict, Missing, Rejected
+from specdec.cluster import Cluster, Conflict, Missing, Rejected, Transient
 from specdec.decide import Decision
 from specdec.drift import covers, marked, shared
 from specdec.observe import belongs
@@ -28,6 +28,14 @@ _STAGES = {
     "benchmark": Type.BENCHMARK_COMPLETED,
 }
 
+# Admission that checks owner references looks at the definitions twice a minute only, and refuses
+# the children of a definition that it has not seen yet.
+_NOT_SEEN_YET = "cannot find RESTMapping"
+
+
+class EarlyError(Transient):
+    """The API server does not know our definition everywhere yet; it will within half a minute."""
+
 
 class RefusedError(Exception):
     """A child could not be written; `stage` is the condition it belongs to, `reason` its own."""
@@ -45,6 +53,7 @@ async def act(
 
     Raises:
         RefusedError: the server refuses a child, or an object of that name is not ours.
+        EarlyError: the definition is too young for the server to take children of it.
         ClusterError: anything else that went wrong with a request.
     """
     for intent in decision.apply:
@@ -53,6 +62,8 @@ async def act(
         except Missing as error:
             raise await _missing(cluster, intent, error) from error
         except Rejected as error:
+            if _NOT_SEEN_YET in error.words:
+                raise EarlyError(str(error)) from error
             raise RefusedError(stage_of(intent), str(error)) from error
     for ref in decision.delete:
         await remove(cluster, model, observed, ref)

@@ -1,6 +1,14 @@
-"""What the operator measures of itself, for Prometheus."""
+"""What the operator measures of itself and tells of its resources, for Prometheus."""
 
-from prometheus_client import Counter, Gauge, Histogram
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from specdec.api.conditions import Condition
 
 RECONCILES = Counter("specdec_reconciles_total", "Reconciles by how they ended.", ["result"])
 RECONCILE_SECONDS = Histogram(
@@ -16,3 +24,60 @@ API_REQUESTS = Counter(
 )
 QUEUE_DEPTH = Gauge("specdec_queue_depth", "Resources that wait for a reconcile.")
 RESOURCES = Gauge("specdec_resources", "Resources seen by the last resync.")
+
+# Not `namespace`: a scrape puts the operator's own into that label.
+_WHOSE = ("model_namespace", "model_name")
+_DONE = ("Built", "Prebuilt")
+Key = tuple[str, str]
+"""Namespace and name of a resource."""
+
+
+class Models(Collector):
+    """The state of every resource as its last reconcile left it."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Key, tuple[Sequence[Condition], Sequence[Mapping[str, Any]]]] = {}
+
+    def see(
+        self, key: Key, conditions: Sequence[Condition], engines: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Keep what a reconcile says of a resource: conditions, and `status.engines`."""
+        self._seen[key] = (conditions, engines)
+
+    def forget(self, key: Key) -> None:
+        """Drop a resource that is gone."""
+        self._seen.pop(key, None)
+
+    def keep(self, keys: Iterable[Key]) -> None:
+        """Drop every other resource: one may go while it is being reconciled."""
+        for gone in set(self._seen).difference(keys):
+            self.forget(gone)
+
+    @override
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """One sample for each condition, and one for each engine with its build's progress."""
+        conditions = GaugeMetricFamily(
+            "specdec_model_condition",
+            "1 for every condition of a resource, with what it says now.",
+            labels=[*_WHOSE, "type", "status", "reason"],
+        )
+        builds = GaugeMetricFamily(
+            "specdec_model_engine_percent",
+            "How far the build of an engine is, 0 to 100.",
+            labels=[*_WHOSE, "role", "state"],
+        )
+        # A scrape comes from another thread than the reconciles: it takes a copy.
+        for key, (found, engines) in list(self._seen.items()):
+            for condition in found:
+                said = (condition.type, condition.status, condition.reason)
+                conditions.add_metric([*key, *map(str, said)], 1)
+            for engine in engines:
+                state = str(engine.get("state", ""))
+                done = 100 if state in _DONE else engine.get("percent", 0)
+                builds.add_metric([*key, str(engine["role"]), state], done)
+        yield conditions
+        yield builds
+
+
+MODELS = Models()
+REGISTRY.register(MODELS)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from specdec import decide as pipeline
 from specdec import metrics
-from specdec.act import RefusedError, act
+from specdec.act import EarlyError, RefusedError, act
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Rejected, Transient
 from specdec.decide import Decision
@@ -27,6 +27,8 @@ Version = tuple[str, int]
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 # A refusal stays until somebody changes a quota, a role or the resource; no event tells us.
 REFUSED_RETRY = 60.0
+# Steady, for a growing back-off would add up to another half minute to the one it takes.
+EARLY_RETRY = 3.0
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Reconciler:
         """Drop what is remembered of a deleted resource."""
         self._written.pop(key, None)
         self._bugs.pop(key, None)
+        metrics.MODELS.forget(key)
 
     async def visit(self, key: Key) -> Visit:
         """Reconcile under the error policy: what failed is counted, told once, and backed off."""
@@ -72,6 +75,7 @@ class Reconciler:
         namespace, name = key
         body = await self.cluster.get(API_VERSION, KIND, namespace, name)
         if body is None or body["metadata"].get("deletionTimestamp"):
+            metrics.MODELS.forget(key)
             return None  # children carry an owner reference: the API server collects them
         try:
             model = SpeculativeModel.parse(body)
@@ -89,6 +93,7 @@ class Reconciler:
         return decision.requeue_after
 
     async def _report(self, key: Key, body: Body, decision: Decision) -> None:
+        metrics.MODELS.see(key, decision.conditions, decision.status.get("engines", ()))
         written = await report(self.cluster, body, decision)
         if written is not None:
             generation = body["metadata"].get("generation", 1)
@@ -102,6 +107,9 @@ class Reconciler:
         except Conflict as error:
             logger.info("%s/%s: %s; looking again", *key, error)
             return self._failed("conflict"), "conflict"
+        except EarlyError as error:
+            logger.info("%s/%s: %s; trying again in %g s", *key, error, EARLY_RETRY)
+            return Visit(again_after=EARLY_RETRY), "error"
         except Transient as error:
             logger.warning("%s/%s: %s; trying again", *key, error)
             return self._failed("transient"), "error"

@@ -106,6 +106,7 @@ class Runtime:
             first = self._resynced is None
             self._resynced = asyncio.get_running_loop().time()
             metrics.RESOURCES.set(len(keys))
+            metrics.MODELS.keep(keys)
             spread = 0.0 if first else min(60.0, self.settings.resync_seconds / 2)
             for key in keys:
                 queue.add_after(key, random.uniform(0, spread))  # noqa: S311 - no secret

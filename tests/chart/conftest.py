@@ -11,6 +11,7 @@ from cluster import ControlPlane, binaries
 from cluster.progress import report
 
 TEAMS = ("team-a", "team-b")
+MONITORING = "github.com/prometheus-operator/prometheus-operator"
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +35,11 @@ def plane() -> Iterator[ControlPlane]:
     ]
     with ControlPlane(f"pytest-chart-{os.getpid()}", hold_jobs=True) as plane:
         plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
+        for kind in ("podmonitors", "prometheusrules", "servicemonitors"):
+            # The definitions of the Prometheus operator, of the pinned version.
+            folder = binaries.source("monitoring", MONITORING) / "example/prometheus-operator-crd"
+            definition = folder / f"monitoring.coreos.com_{kind}.yaml"
+            plane.kubectl("apply", "--server-side", "-f", str(definition))
         yield plane
 
 

@@ -1,5 +1,6 @@
 """Value sets that the chart must render, and how each shows in what is rendered."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -192,6 +193,27 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             and not kinds(o) & {"Service", "Pod"}
         ),
     ),
+    "models-monitor": (
+        {"watchNamespaces": ["team-a"], "metrics": {"models": {"enabled": True}}},
+        lambda o: (
+            one(o, "PodMonitor")["spec"]["namespaceSelector"] == {"matchNames": ["team-a"]}
+            and one(o, "PodMonitor")["metadata"]["name"] == "specdec-operator-models"
+        ),
+    ),
+    "rules": (
+        {"metrics": {"rules": {"enabled": True, "labels": {"release": "prometheus"}}}},
+        lambda o: (
+            one(o, "PrometheusRule")["metadata"]["labels"]["release"] == "prometheus"
+            and "{{ $labels.model_name }}" in str(one(o, "PrometheusRule")["spec"])
+        ),
+    ),
+    "dashboard": (
+        {"metrics": {"dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}}}},
+        lambda o: (
+            one(o, "ConfigMap")["metadata"]["labels"]["grafana_dashboard"] == "yes"
+            and json.loads(one(o, "ConfigMap")["data"]["specdec.json"])["uid"] == "specdec"
+        ),
+    ),
 }
 # (values, the field's name as Helm writes it)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -220,4 +242,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "cidr": ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "cidrs"),
     "interval": ({"metrics": {"podMonitor": {"interval": "often"}}}, "interval"),
     "label": ({"commonLabels": {"cost": 42}}, "commonLabels"),
+    "models-interval": ({"metrics": {"models": {"interval": 15}}}, "models/interval"),
+    "rules-field": ({"metrics": {"rules": {"interval": "1m"}}}, "interval"),
+    "dashboard-label": ({"metrics": {"dashboard": {"labels": {"a": 1}}}}, "dashboard/labels"),
 }

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from chart.helm import CHART, INSTALL, ROOT, Helm, HelmError, Object, one, operator, pods
+from chart.schemas import require_valid
 from chart.sets import REFUSED, SETS, Shows
 from cluster import binaries
 from specdec import __version__
@@ -77,6 +78,7 @@ def test_values_show_in_what_is_rendered(helm: Helm, defaults: list[Object], nam
     objects = helm.template(values)
     assert shows(objects)
     require_sound(objects)
+    require_valid([o for o in objects if o["kind"] != "CustomResourceDefinition"])
     if name != "defaults":
         assert not shown(shows, defaults), "it shows without the values too"
 

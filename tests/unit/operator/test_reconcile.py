@@ -12,7 +12,7 @@ from specdec.cluster import Conflict, Missing, Rejected, Transient
 from specdec.decide import Decision
 from specdec.observed import Observed, Ref
 from specdec.queue import Visit
-from specdec.reconcile import REFUSED_RETRY, Reconciler
+from specdec.reconcile import EARLY_RETRY, REFUSED_RETRY, Reconciler
 from specdec.stages.stage import Images
 from unit.operator.fakes import FakeCluster
 
@@ -144,6 +144,21 @@ async def test_a_refused_measurement_is_not_known_and_leaves_ready_alone() -> No
     assert by_type["SpeculationActive"] == ("Unknown", "Rejected")
     assert by_type["Ready"] == ("True", "Valid")
     assert status["phase"] == "Serving"
+
+
+async def test_a_definition_too_young_for_the_server_is_tried_again_soon_and_said_nowhere() -> (
+    None
+):
+    cluster = FakeCluster(resource())
+    words = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for ..."
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", words)
+    reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),)))
+    for _ in range(3):
+        assert await reconciler.visit(KEY) == Visit(again_after=EARLY_RETRY)
+    assert "status" not in cluster.objects["SpeculativeModel", "pair"]
+    cluster.fail.clear()
+    assert await reconciler.visit(KEY) == Visit()
+    assert ("Service", "pair") in cluster.objects
 
 
 async def test_the_key_of_a_group_is_drawn_once_and_never_shown(

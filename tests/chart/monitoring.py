@@ -1,0 +1,65 @@
+"""Rules and dashboard as the tests take them apart."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import yaml
+
+from chart.helm import ROOT, Object
+
+MONITORING = ROOT / "manifests" / "monitoring"
+# What Grafana puts in their place: any time and any selection parse alike.
+_VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*"}
+_METRIC = re.compile(r"\b(?:specdec|nv)_\w+")
+_STRING = re.compile(r'"[^"]*"')
+
+
+@cache
+def groups() -> list[Object]:
+    """The groups of rules."""
+    spec: Object = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]
+    found: list[Object] = spec["groups"]
+    return found
+
+
+def rules() -> list[Object]:
+    return [rule for group in groups() for rule in group["rules"]]
+
+
+@cache
+def dashboard() -> Any:
+    return json.loads((MONITORING / "dashboard.json").read_text())
+
+
+def panels() -> list[Object]:
+    """The dashboard's panels without the rows' titles."""
+    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """(where, PromQL) of every rule and panel, the dashboard's variables filled in."""
+    for rule in rules():
+        yield str(rule.get("alert") or rule["record"]), rule["expr"]
+    for panel in panels():
+        for target in panel["targets"]:
+            text = target["expr"]
+            for name, value in _VARIABLES.items():
+                text = text.replace(name, value)
+            yield panel["title"], text
+
+
+def metrics(expression: str) -> set[str]:
+    """The metrics that an expression reads."""
+    return set(_METRIC.findall(_STRING.sub('""', expression)))
+
+
+def values(name: str) -> set[str]:
+    """The alternatives that any expression asks of a label, such as the reasons of conditions."""
+    found: set[str] = set()
+    for _, text in expressions():
+        for value in re.findall(rf'\b{name}(?:=~|!~|!=|=)"([^"]*)"', text):
+            found.update(value.split("|"))
+    return found

@@ -1,0 +1,42 @@
+"""The published schemas of Kubernetes, unknown fields refused."""
+
+from functools import cache
+
+import pytest
+from kubernetes_validate import SchemaNotFoundError, ValidationError, utils, validate
+
+from chart.helm import Object
+from cluster import binaries
+
+# Kinds that others define: the real definitions are asked where there is a control plane.
+FOREIGN = {
+    "Application",
+    "ApplicationSet",
+    "LeaderWorkerSet",
+    "PodMonitor",
+    "PrometheusRule",
+    "ServiceMonitor",
+    "SpeculativeModel",
+}
+OURS = binaries.KUBERNETES.rpartition(".")[0]
+# From the oldest that the definition needs to the newest that is published.
+RELEASES = ("1.30", OURS, utils.latest_version())
+
+# The library reads its megabytes of definitions anew for every object.
+utils.schema_contents = cache(utils.schema_contents)
+
+
+def require_valid(bodies: list[Object], release: str = OURS) -> set[str]:
+    """Every body passes, or is of a kind that others define; returns the kinds that passed."""
+    passed = set()
+    for body in bodies:
+        try:
+            validate(body, release, strict=True)
+        except SchemaNotFoundError:
+            assert body["kind"] in FOREIGN, body["kind"]
+        except ValidationError as error:
+            where = "/".join(map(str, error.path))
+            pytest.fail(f"{body['kind']} {body['metadata']['name']}: {where}: {error.message}")
+        else:
+            passed.add(body["kind"])
+    return passed

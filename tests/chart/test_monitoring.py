@@ -1,0 +1,150 @@
+"""Alerts fire and stay silent as written, the dashboard is sound, and both ways to install agree.
+
+That every metric is one that is really exported is seen in tests/triton/test_monitoring.py, where
+there is a server to ask.
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chart.helm import CHART, ROOT, Helm, Object
+from chart.monitoring import (
+    MONITORING,
+    dashboard,
+    expressions,
+    groups,
+    metrics,
+    panels,
+    rules,
+    values,
+)
+from chart.test_render import plain
+from cluster import binaries
+from cluster.progress import report
+from specdec.api.conditions import PROBLEMS, PROGRESS, Type
+
+ALERTS = yaml.safe_load((Path(__file__).parent / "alerts.yaml").read_text())
+ALL = {kind: {"enabled": True} for kind in ("podMonitor", "models", "rules", "dashboard")}
+
+
+@pytest.fixture(scope="module")
+def promtool() -> Path:
+    binaries.ensure(["promtool"], report)
+    return binaries.path("promtool")
+
+
+def asked(promtool: Path, *args: str | Path) -> str:
+    """What promtool prints; the test fails with it when promtool finds fault."""
+    done = subprocess.run([promtool, *args], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def written(folder: Path, rule_groups: list[Object]) -> Path:
+    file = folder / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": rule_groups}))
+    return file
+
+
+def test_every_expression_is_promql_and_no_rule_is_doubtful(
+    promtool: Path, tmp_path: Path
+) -> None:
+    shown = [
+        {"record": f"panel:{number}", "expr": text}
+        for number, (_, text) in enumerate(expressions())
+    ]
+    assert len(shown) > 30
+    file = written(tmp_path, [*groups(), {"name": "panels", "rules": shown}])
+    asked(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
+
+
+def test_alerts_fire_and_stay_silent(promtool: Path, tmp_path: Path) -> None:
+    written(tmp_path, groups())
+    tests = tmp_path / "tests.yaml"
+    tests.write_text(yaml.safe_dump({**ALERTS, "rule_files": ["rules.yaml"]}))
+    asked(promtool, "test", "rules", tests)
+
+
+def test_a_rule_that_is_wrong_is_found(promtool: Path, tmp_path: Path) -> None:
+    """The tests above can fail: without its threshold an alert fires when it must not."""
+    changed = json.loads(json.dumps(groups()).replace("< 1.3", "< 9.9"))
+    assert changed != groups()
+    written(tmp_path, changed)
+    tests = tmp_path / "tests.yaml"
+    tests.write_text(yaml.safe_dump({**ALERTS, "rule_files": ["rules.yaml"]}))
+    done = subprocess.run([promtool, "test", "rules", tests], capture_output=True, check=False)
+    assert done.returncode != 0
+
+
+def test_every_alert_is_seen_firing_and_silent() -> None:
+    cases = [case for test in ALERTS["tests"] for case in test["alert_rule_test"]]
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule}
+    assert {case["alertname"] for case in cases if case["exp_alerts"]} == alerts
+    assert {case["alertname"] for case in cases if not case["exp_alerts"]} == alerts
+    for rule in rules():
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in ("info", "warning", "critical")
+            assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_every_alert_is_explained() -> None:
+    text = (ROOT / "docs" / "monitoring.md").read_text()
+    documented = re.findall(r"^\| `(Specdec\w+)` \|", text, re.MULTILINE)
+    assert documented == [rule["alert"] for rule in rules() if "alert" in rule]
+    for _, expression in expressions():
+        for metric in metrics(expression):
+            if metric.startswith("specdec_") and "_bucket" not in metric:
+                assert f"`{metric}" in text, metric
+
+
+def test_conditions_and_reasons_are_those_of_the_operator() -> None:
+    assert values("type") <= {str(kind) for kind in Type}
+    told = {reason for reason in values("reason") if reason[:1].isupper()}
+    assert len(told) > 6
+    assert told <= PROBLEMS | PROGRESS
+
+
+def test_the_dashboard_is_whole() -> None:
+    every = dashboard()["panels"]
+    assert len({panel["id"] for panel in every}) == len(every)
+    cells: set[tuple[int, int]] = set()
+    for panel in every:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        own = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & own, panel["title"]
+        cells |= own
+    for panel in panels():
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["datasource"]["uid"] == "$datasource"
+        for target in panel["targets"]:
+            assert metrics(target["expr"]), panel["title"]
+            # A panel that shows models follows the choice of models.
+            if "model_name" in target["expr"]:
+                assert target["expr"].count("{model_namespace") >= 1, panel["title"]
+
+
+def test_the_chart_renders_what_manifests_monitoring_holds(helm: Helm) -> None:
+    argv = [str(binaries.path("kubectl")), "kustomize", str(MONITORING)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    wanted = plain(list(yaml.safe_load_all(done.stdout)))
+    rendered = plain(helm.template({"metrics": ALL}))
+    assert len(wanted) == 4
+    for key, body in wanted.items():
+        assert rendered[key] == body, key
+
+
+def test_the_chart_s_copies_are_those_of_manifests_monitoring() -> None:
+    for name in ("rules.yaml", "dashboard.json"):
+        copy = (CHART / "files" / name).read_bytes()
+        assert copy == (MONITORING / name).read_bytes(), "make chart copies them"

@@ -1,0 +1,63 @@
+"""Every pod that the operator makes under the API server's restricted Pod Security admission."""
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from cluster import ClusterError, ControlPlane
+from controlplane.operating import Object, until
+from golden.cases import CASES
+from golden.test_golden import expected, templates
+
+pytestmark = pytest.mark.controlplane
+
+NAMESPACE = "restricted"
+PROFILE = "pod-security.kubernetes.io/enforce"
+
+
+@pytest.fixture(scope="module")
+def restricted(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """A namespace that refuses every pod which is not restricted."""
+    meta = {"name": NAMESPACE, "labels": {PROFILE: "restricted"}}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+    control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+    account = ("get", "serviceaccount", "default", "-n", NAMESPACE, "--ignore-not-found")
+    until(lambda: control_plane.kubectl(*account).strip(), "an account for the pods")
+    yield control_plane
+    control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def pods() -> Iterator[Object]:
+    """Every pod of every golden case, by case and file."""
+    for case in CASES:
+        for path in sorted(expected(case).glob("*.yaml")):
+            body = yaml.safe_load(path.read_text("utf-8"))
+            for number, template in enumerate(templates(body.get("spec", {}))):
+                yield pod(f"{case}-{path.stem}-{number}", template["spec"])
+
+
+def pod(name: str, spec: Object) -> Object:
+    meta = {"name": name.lower(), "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def tried(plane: ControlPlane, bodies: list[Object]) -> list[str]:
+    flags = ("create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
+    return plane.kubectl(*flags, stdin=yaml.safe_dump_all(bodies)).splitlines()
+
+
+def test_every_pod_of_the_operator_is_admitted(restricted: ControlPlane) -> None:
+    every = list(pods())
+    assert len(every) > len(CASES) * 3
+    kinds = {path["spec"]["containers"][0]["name"] for path in every}
+    assert len(kinds) >= 4, "fetch, engine, publish and server"
+    assert len(tried(restricted, every)) == len(every)
+
+
+@pytest.mark.parametrize("field", ["seccompProfile", "runAsNonRoot"])
+def test_a_looser_pod_is_refused(restricted: ControlPlane, field: str) -> None:
+    (loose, *_) = pods()
+    del loose["spec"]["securityContext"][field]
+    with pytest.raises(ClusterError, match="violates PodSecurity"):
+        tried(restricted, [loose])

@@ -1,0 +1,1 @@
+"""Whether the tree can be released: `python -m release`, or `make release-check`."""

@@ -1,0 +1,77 @@
+"""What must hold of a tree before it gets its version's tag."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+# Semantic versioning 2.0.0, without build metadata: an image's tag cannot have its plus.
+_VERSION = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
+)
+_DATE = r"\d{4}-\d{2}-\d{2}"
+# Where the check looks.
+ROOT_FILES = (
+    "operator/specdec/__init__.py",
+    "charts/specdec-operator/Chart.yaml",
+    "CHANGELOG.md",
+)
+
+
+def version(root: Path) -> str:
+    """The version in its one place; empty when it is not there."""
+    text = (root / "operator" / "specdec" / "__init__.py").read_text("utf-8")
+    found = re.search(r'^__version__ = "([^"]*)"$', text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def problems(root: Path, tag: str = "") -> Iterator[str]:
+    """What stands against a release, a sentence each with the mend.
+
+    Args:
+        root: a checkout.
+        tag: the tag that is being released, when there is one already.
+    """
+    ours = version(root)
+    if not _VERSION.fullmatch(ours):
+        yield f"operator/specdec/__init__.py: __version__ is {ours!r}: make it X.Y.Z"
+    if tag and tag != f"v{ours}":
+        yield f"the tag is {tag} and the version {ours}: tag v{ours}, or change __version__"
+    yield from _chart(root, ours)
+    yield from _changelog(root, ours)
+    yield from _git(root, ours, tag)
+
+
+def _chart(root: Path, ours: str) -> Iterator[str]:
+    chart = yaml.safe_load((root / "charts/specdec-operator/Chart.yaml").read_text("utf-8"))
+    for field in ("version", "appVersion"):
+        if chart[field] != ours:
+            yield (
+                f"charts/specdec-operator/Chart.yaml: {field} is {chart[field]}: set it to {ours}"
+            )
+
+
+def _changelog(root: Path, ours: str) -> Iterator[str]:
+    text = (root / "CHANGELOG.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n?)*)", text, re.MULTILINE))
+    if sections.get("Unreleased", "").strip():
+        yield f"CHANGELOG.md: Unreleased has lines: put them under '## {ours} - YYYY-MM-DD'"
+    heading = re.compile(rf"{re.escape(ours)} - {_DATE}")
+    if not any(heading.fullmatch(name) and body.strip() for name, body in sections.items()):
+        yield f"CHANGELOG.md: no section '## {ours} - YYYY-MM-DD' with lines: write one"
+
+
+def _git(root: Path, ours: str, tag: str) -> Iterator[str]:
+    changed = _told(root, "status", "--porcelain").splitlines()
+    if changed:
+        yield f"git: {len(changed)} files are not committed, such as {changed[0][3:]}: commit them"
+    # The tag that triggers the release is there already; any other of that name is an older one.
+    if not tag and _told(root, "tag", "--list", f"v{ours}").strip():
+        yield f"git: the tag v{ours} exists: raise __version__"
+
+
+def _told(root: Path, *args: str) -> str:
+    argv = ["git", "-C", str(root), *args]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout

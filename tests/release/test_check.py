@@ -1,0 +1,99 @@
+"""The check of a release lets a right tree pass and finds each thing that is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from release.check import ROOT_FILES, problems, version
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {
+    **os.environ,
+    **{
+        f"GIT_{who}_{what}": "a@b.c"
+        for who in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    },
+    "GIT_CONFIG_GLOBAL": os.devnull,
+}
+
+
+def git(root: Path, *args: str) -> None:
+    argv = ["git", "-C", str(root), *args]
+    subprocess.run(argv, env=ENVIRONMENT, check=True, capture_output=True)
+
+
+def edit(root: Path, name: str, old: str, new: str) -> None:
+    text = (root / name).read_text()
+    assert old in text
+    (root / name).write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of what is looked at, as it is on the day of a release."""
+    for name in ROOT_FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    edit(
+        tmp_path,
+        "CHANGELOG.md",
+        "## Unreleased\n",
+        f"## Unreleased\n\n## {version(ROOT)} - 2026-11-21\n",
+    )
+    git(tmp_path, "init", "-q")
+    commit(tmp_path)
+    return tmp_path
+
+
+def commit(root: Path) -> None:
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "x")
+
+
+def test_a_tree_that_is_right_passes(tree: Path) -> None:
+    assert list(problems(tree)) == []
+    git(tree, "tag", f"v{version(tree)}")
+    assert list(problems(tree, f"v{version(tree)}")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        (ROOT_FILES[0], '"0.', '"v0.', "make it X.Y.Z"),
+        (ROOT_FILES[1], "\nversion: 0.", "\nversion: 9.", "version is 9."),
+        (ROOT_FILES[1], "appVersion: 0.", "appVersion: 9.", "appVersion is 9."),
+        ("CHANGELOG.md", "## Unreleased\n", "## Unreleased\n\n- news\n", "Unreleased has lines"),
+        ("CHANGELOG.md", " - 2026-11-21", "", "no section '## "),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    tree: Path, name: str, old: str, new: str, words: str
+) -> None:
+    edit(tree, name, old, new)
+    commit(tree)
+    found = list(problems(tree))
+    assert any(words in sentence and name in sentence for sentence in found), found
+
+
+def test_a_tree_with_changes_or_a_tag_of_the_version_is_refused(tree: Path) -> None:
+    (tree / "new").write_text("x")
+    assert [s for s in problems(tree) if "not committed, such as new" in s]
+    commit(tree)
+    assert list(problems(tree)) == []
+    git(tree, "tag", f"v{version(tree)}")
+    assert ["exists: raise __version__" in s for s in problems(tree)] == [True]
+    assert ["tag v" in s for s in problems(tree, "v9.9.9")] == [True]
+
+
+def test_the_command_says_so_and_fails() -> None:
+    """Between releases, as here, there are lines under Unreleased."""
+    argv = [sys.executable, "-m", "release", "v9.9.9"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "release-check: the tag is v9.9.9 and the version" in done.stderr
+    assert "Traceback" not in done.stderr

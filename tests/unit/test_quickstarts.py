@@ -1,0 +1,54 @@
+"""Commands of README and guides: what needs no cluster is run, all others have their test."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from specdec.command import app
+from unit.quickstarts import GUIDES, OFFLINE, ON_A_SERVER, ROOT, RUN_BY, all_run_by, typed
+
+SAMPLE = "manifests/samples/reference-draft-target.yaml"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the manifests and a changed resource, as somebody who follows a guide has."""
+    shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    body = yaml.safe_load((ROOT / SAMPLE).read_text())
+    body["spec"]["speculation"]["maxDraftTokens"] = 6
+    (tmp_path / "changed.yaml").write_text(yaml.safe_dump(body))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_needs_no_cluster_is_done(desk: Path) -> None:
+    commands = all_run_by(OFFLINE)
+    assert len(commands) > 15
+    for document, command in commands:
+        shutil.rmtree(desk / "rendered", ignore_errors=True)
+        result = CliRunner().invoke(app, command[1:])
+        assert result.exit_code == 0, f"{document.name}: {' '.join(command)}: {result.output}"
+        if command[1] == "render":
+            assert list((desk / "rendered").rglob("config.pbtxt"))
+        if "--diff" in command:
+            assert "rebuild target: maxDraftTokens 8 -> 6" in result.output
+
+
+def test_every_command_is_run_by_a_test() -> None:
+    for document in GUIDES:
+        for command in typed(document):
+            place = RUN_BY.get((command[0], command[1]))
+            assert place, f"{document.name}: no test runs {' '.join(command)}"
+
+
+def test_the_tests_named_do_run_them() -> None:
+    for (program, verb), place in RUN_BY.items():
+        if program == "docker" or place in (OFFLINE, ON_A_SERVER):
+            continue  # the same Dockerfile, by buildah; and those that run what is written
+        text = (ROOT / place).read_text()
+        assert verb.partition("-")[0] in text, f"{place}: {verb}"
+    used = {(command[0], command[1]) for d in GUIDES for command in typed(d)}
+    assert set(RUN_BY) == used, "a command that no guide has"
