@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.api.conditions import Type
+from specdec.api.conditions import OPTIONAL, Type
 from specdec.api.model import SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Missing, Rejected
 from specdec.decide import Decision
@@ -24,6 +24,20 @@ _STAGES = {
     "publish": Type.REPOSITORY_READY,
     **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
     "network": Type.AVAILABLE,
+    "scaling": Type.SCALING_READY,
+}
+# Kinds that need not be installed: the reason, and what to do about it.
+_NOT_INSTALLED = {
+    names.GROUP_KIND: (
+        "LeaderWorkerSetMissing",
+        "spec.serving.nodesPerReplica is above 1, and the cluster has no {}: install the "
+        "LeaderWorkerSet controller (https://lws.sigs.k8s.io), or set it to 1",
+    ),
+    "ScaledObject": (
+        "KedaMissing",
+        "spec.serving.scaling.driver is KEDA, and the cluster has no {}: install KEDA "
+        "(https://keda.sh), or set the driver to HPA",
+    ),
 }
 
 
@@ -38,22 +52,36 @@ class RefusedError(Exception):
 
 async def act(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
-) -> None:
-    """Apply in order, then delete.
+) -> list[RefusedError]:
+    """Apply in order, then delete; returns the refusals of what the service does without.
 
     Raises:
         RefusedError: the server refuses a child, or an object of that name is not ours.
         ClusterError: anything else that went wrong with a request.
     """
+    optional: list[RefusedError] = []
     for intent in decision.apply:
         try:
-            await ensure(cluster, model, observed, intent)
-        except Missing as error:
-            raise await _missing(cluster, intent, error) from error
-        except Rejected as error:
-            raise RefusedError(stage_of(intent), str(error)) from error
+            await _accepted(cluster, model, observed, intent)
+        except RefusedError as error:
+            if error.stage not in OPTIONAL:
+                raise
+            optional.append(error)
     for ref in decision.delete:
         await remove(cluster, model, observed, ref)
+    return optional
+
+
+async def _accepted(
+    cluster: Cluster, model: SpeculativeModel, observed: Observed, intent: Object
+) -> None:
+    """Ensure one child; whatever refuses it, in the words of its condition."""
+    try:
+        await ensure(cluster, model, observed, intent)
+    except Missing as error:
+        raise await _missing(cluster, intent, error) from error
+    except Rejected as error:
+        raise RefusedError(stage_of(intent), str(error)) from error
 
 
 async def ensure(
@@ -94,14 +122,10 @@ async def _draw(cluster: Cluster, model: SpeculativeModel, intent: Object) -> No
 async def _missing(cluster: Cluster, intent: Object, error: Missing) -> RefusedError:
     """Why a child has no place: its kind is not installed, or its namespace is gone."""
     kind, version = intent["kind"], intent["apiVersion"]
-    if kind != names.GROUP_KIND or await cluster.serves(version, kind):
+    if kind not in _NOT_INSTALLED or await cluster.serves(version, kind):
         return RefusedError(stage_of(intent), str(error))
-    return RefusedError(
-        stage_of(intent),
-        f"spec.serving.nodesPerReplica is above 1, and the cluster has no {kind} ({version}): "
-        "install the LeaderWorkerSet controller (https://lws.sigs.k8s.io), or set it to 1",
-        "LeaderWorkerSetMissing",
-    )
+    reason, words = _NOT_INSTALLED[kind]
+    return RefusedError(stage_of(intent), words.format(f"{kind} ({version})"), reason)
 
 
 async def remove(cluster: Cluster, model: SpeculativeModel, observed: Observed, ref: Ref) -> None:
@@ -126,7 +150,7 @@ def find(observed: Observed, kind: str, name: str) -> Object | None:
         "ConfigMap": observed.config_maps,
         "Service": observed.services,
     }
-    return many.get(kind, {}).get(name)
+    return many.get(kind, {}).get(name) or observed.extras.get((kind, name))
 
 
 def membership(intent: Object) -> dict[str, Any]:

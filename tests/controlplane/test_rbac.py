@@ -7,6 +7,7 @@ import yaml
 
 from cluster import ClusterError, ControlPlane
 from controlplane.operating import ACCOUNT
+from specdec.api.kinds import EXTRAS
 
 pytestmark = pytest.mark.controlplane
 
@@ -26,6 +27,11 @@ MAY = [
     "get pods/log",
     "create events.events.k8s.io",
     "create secrets",
+    *(
+        f"{verb} {extra.plural}.{extra.watched[0]}"
+        for extra in EXTRAS.values()
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
 ]
 MAY_NOT = [
     "get secrets",
@@ -47,6 +53,11 @@ MAY_NOT = [
     "impersonate serviceaccounts",
     "create serviceaccounts/token",
     "list namespaces",
+    "update horizontalpodautoscalers.autoscaling",
+    "list gateways.gateway.networking.k8s.io",
+    "list triggerauthentications.keda.sh",
+    "list ingressclasses.networking.k8s.io",
+    "create pods/eviction",
 ]
 
 

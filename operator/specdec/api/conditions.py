@@ -19,7 +19,12 @@ class Type(StrEnum):
     ENGINES_READY = "EnginesReady"
     REPOSITORY_READY = "RepositoryReady"
     AVAILABLE = "Available"
+    SCALING_READY = "ScalingReady"
     READY = "Ready"
+
+
+# Present only where the resource asks for it; a service that lacks it serves all the same.
+OPTIONAL = frozenset({Type.SCALING_READY})
 
 
 # Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
@@ -31,10 +36,13 @@ BLOCKED = frozenset(
         "CrashLoop",
         "FitsWithWarnings",
         "ImagePullFailed",
+        "KedaMissing",
         "LeaderWorkerSetMissing",
+        "MetricMissing",
         "NetworkError",
         "OutOfMemory",
         "RolloutStuck",
+        "ScalerFailed",
         "SecretMissing",
         "StartupTimeout",
         "Unschedulable",
@@ -101,6 +109,9 @@ PROGRESS = frozenset(
         "Published",
         "Publishing",
         "Queued",
+        "ScalerActive",
+        "ScalerDisabled",
+        "ScalerStarting",
         "Serving",
         "Starting",
         "SufficientGpuMemory",

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
+from specdec.api.operations import Scaling
 from specdec.api.source import HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import (
     Acceptance,
@@ -166,6 +167,7 @@ class Serving(Value):
     shared_memory: str = "2Gi"
     probes: Probes = Probes()
     drain: Drain = Drain()
+    scaling: Scaling | None = None
 
 
 class Spec(Value):

@@ -17,6 +17,8 @@ CLAIM = f"{GROUP}/claim"
 REPOSITORY = f"{GROUP}/repository"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
+# On a Service: which kinds of EXTRAS the resource has, or may have left.
+KINDS = f"{GROUP}/extras"
 # The controller of groups of pods that serve as one.
 GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 LABEL_LIMIT = 63

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from specdec.api.conditions import FAILED, Condition, Type
+from specdec.api.conditions import FAILED, OPTIONAL, Condition, Type
 from specdec.api.model import SpeculativeModel
 
 _PHASES = {
@@ -18,17 +18,24 @@ _PHASES = {
 
 
 def complete(found: Sequence[Condition]) -> list[Condition]:
-    """All stage conditions in the order of the pipeline; the unreached ones wait."""
+    """All stage conditions in the order of the pipeline; the unreached ones wait.
+
+    Optional conditions follow where they were found.
+    """
     by_type = {condition.type: condition for condition in found}
     first = next((t for t in _PHASES if t not in by_type or holds_back(by_type[t])), None)
     waiting = f"waits for {first}"
-    return [by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting) for t in _PHASES]
+    stages = [by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting) for t in _PHASES]
+    return stages + [by_type[t] for t in Type if t in OPTIONAL and t in by_type]
 
 
 def holds_back(condition: Condition) -> bool:
-    """An Unknown that a stage itself states is a word to people: the chain went on after it."""
+    """Whether Ready waits for it.
+
+    An Unknown that a stage itself states is a word to people: the chain went on after it.
+    """
     told = condition.status == "Unknown" and condition.reason != "Waiting"
-    return condition.status != "True" and not told
+    return condition.status != "True" and not told and condition.type not in OPTIONAL
 
 
 def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
@@ -37,9 +44,9 @@ def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
         message = "spec.suspend is true: the pods are freed, engines and claim are kept"
         return Condition(Type.READY, "False", "Suspended", message)
     first = next((c for c in stages if holds_back(c)), None)
+    old = next(c for c in stages if c.type == Type.AVAILABLE)
     if first is None:
-        return Condition(Type.READY, "True", "Serving", stages[-1].message)
-    old = stages[-1]
+        return Condition(Type.READY, "True", "Serving", old.message)
     message = first.message
     if first.type != Type.AVAILABLE and old.status == "True":
         message += "; the previous revision still serves"
