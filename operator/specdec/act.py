@@ -23,7 +23,7 @@ _STAGES = {
     "engine": Type.ENGINES_READY,
     "publish": Type.REPOSITORY_READY,
     **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
-    "network": Type.AVAILABLE,
+    **dict.fromkeys(("network", "disruption"), Type.AVAILABLE),
     "scaling": Type.SCALING_READY,
 }
 # Kinds that need not be installed: the reason, and what to do about it.
@@ -154,9 +154,14 @@ def find(observed: Observed, kind: str, name: str) -> Object | None:
 
 
 def membership(intent: Object) -> dict[str, Any]:
-    """What makes an existing Job ours: identity, labels and owner."""
+    """What makes an existing Job ours: identity, labels and owner.
+
+    Labels that a resource gives its Jobs are for those who queue them, when they are made: sharers
+    of one Job would take them from each other.
+    """
     meta = intent["metadata"]
     kept = {k: meta[k] for k in ("name", "namespace", "labels", "ownerReferences") if k in meta}
+    kept["labels"] = {k: v for k, v in meta.get("labels", {}).items() if names.ours(k)}
     return {"apiVersion": intent["apiVersion"], "kind": intent["kind"], "metadata": kept}
 
 

@@ -55,12 +55,17 @@ def replicas(lab: Lab, kind: str = "deployment") -> int:
     return int(spec["replicas"])
 
 
+def followed(lab: Lab, count: int) -> None:
+    """Wait for a Deployment of so many replicas."""
+    until(lambda: replicas(lab) == count, lambda: f"{count} replicas: {lab.story('pair')}")
+
+
 def writers(body: Object) -> set[str]:
     """Whoever has set a field of the spec."""
     return {
         entry["manager"]
         for entry in body["metadata"]["managedFields"]
-        if "f:spec" in entry["fieldsV1"] and not entry.get("subresource") == "status"
+        if "f:spec" in entry["fieldsV1"] and entry.get("subresource") != "status"
     }
 
 
@@ -72,7 +77,7 @@ def test_a_hundred_scale_changes_under_an_autoscaler_are_followed_and_never_take
     for number, count in enumerate(wanted, 1):
         resources.scale("pair", count)
         if number % 20 == 0:
-            until(lambda n=count: replicas(lab) == n, lambda n=count: f"{n}: {lab.story('pair')}")
+            followed(lab, count)
     lab.wait("pair", s=120)
     at_rest(lab)
     assert replicas(lab) == wanted[-1]

@@ -9,8 +9,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
+from specdec.api.children import ChildMetadata
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
-from specdec.api.operations import Scaling
+from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
 from specdec.api.source import HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import (
     Acceptance,
@@ -131,6 +132,7 @@ class Build(Value):
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: tuple[PodShaped, ...] = ()
     affinity: PodShaped = Field(default_factory=dict)
+    resource_claims: tuple[ResourceClaim, ...] = ()
 
 
 class Storage(Value):
@@ -167,7 +169,13 @@ class Serving(Value):
     shared_memory: str = "2Gi"
     probes: Probes = Probes()
     drain: Drain = Drain()
+    topology_spread_constraints: tuple[PodShaped, ...] = ()
+    priority_class_name: str | None = None
+    runtime_class_name: str | None = None
+    resource_claims: tuple[ResourceClaim, ...] = ()
     scaling: Scaling | None = None
+    disruption: Disruption = Disruption()
+    rollout: Rollout = Rollout()
 
 
 class Spec(Value):
@@ -181,6 +189,7 @@ class Spec(Value):
     checks: Checks = Checks()
     build: Build = Build()
     serving: Serving = Serving()
+    metadata: ChildMetadata = ChildMetadata()
     suspend: bool = False
 
 

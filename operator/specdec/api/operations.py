@@ -1,4 +1,4 @@
-"""How serving pods are scaled."""
+"""How serving pods are scaled, protected, replaced and placed."""
 
 from typing import Literal
 
@@ -27,3 +27,31 @@ class Scaling(Value):
     min_replicas: int = 1
     scale_down_seconds: int = 600
     prometheus_address: str | None = None
+
+
+class Disruption(Value):
+    """How many replicas a drain of nodes may take at once; only one of the bounds is set."""
+
+    mode: Literal["Enabled", "Disabled"] = "Enabled"
+    max_unavailable: int | None = None
+    min_available: int | None = None
+
+
+class Rollout(Value):
+    """How a new revision replaces the old one; absent counts follow from what pods take."""
+
+    strategy: Literal["RollingUpdate", "Recreate"] = "RollingUpdate"
+    max_surge: int | None = None
+    max_unavailable: int | None = None
+
+
+class ResourceClaim(Value):
+    """A claim of dynamic resource allocation that each pod takes: an existing one, or by template.
+
+    `request` narrows what the container gets of it; absent means all.
+    """
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+    request: str | None = None

@@ -6,12 +6,12 @@ from typing import Any
 from specdec.api import names
 from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
-from specdec.desired import scaling
+from specdec.desired import disruption, scaling
 
 
 def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     """What the resource asks for."""
-    return scaling.objects(model)
+    return scaling.objects(model) + disruption.objects(model)
 
 
 def kinds(model: SpeculativeModel) -> set[str]:

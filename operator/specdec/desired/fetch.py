@@ -80,7 +80,7 @@ def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(model, name, "fetch"),
+        "metadata": metadata(model, name, "fetch", tags=model.spec.metadata.jobs),
         "spec": own_job(model, container, volume, "fetch", volumes),
     }
 
@@ -113,6 +113,7 @@ def own_job(
         volume,
         pod.labels(names.labels(model, component), volume),
         volumes=volumes,
+        tags=model.spec.metadata.job_pods,
         restartPolicy="Never",
         **given(imagePullSecrets=pod.pull_secrets(model)),
     )

@@ -21,7 +21,11 @@ def service(
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata(
-            model, names.server_name(model, role), "network", annotations=annotations
+            model,
+            names.server_name(model, role),
+            "network",
+            annotations=annotations,
+            tags=model.spec.metadata.services,
         ),
         "spec": {"type": "ClusterIP", "selector": names.selector(model, role), "ports": ports},
     }

@@ -11,7 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from golden.world import source
+from specdec.api.children import Tags
 from specdec.api.model import Source, Spec, SpeculativeModel
+from specdec.api.operations import ResourceClaim, Scaling
 from specdec.api.value import Reference, SecretKey
 from unit.stages.tensorrt import Json, engines, facts, put, tensorrt
 
@@ -65,6 +67,7 @@ BUILD: dict[str, Any] = {
     **{f"target.{path}": value for path, value in MODEL_BUILD.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_BUILD.items()},
 }
+KINDS = ("jobs", "jobPods", "servers", "serverPods", "services")
 RUN: dict[str, Any] = {
     "runtime.pullPolicy": "Always",
     "runtime.pullSecrets": [{"name": "pull"}],
@@ -91,6 +94,18 @@ RUN: dict[str, Any] = {
     "serving.sharedMemory": "4Gi",
     "serving.probes.startupBudgetSeconds": 60,
     "serving.drain.timeoutSeconds": 60,
+    "serving.topologySpreadConstraints": [{"topologyKey": "zone"}],
+    "serving.priorityClassName": "high",
+    "serving.runtimeClassName": "nvidia",
+    "serving.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
+    "serving.scaling": {"maxReplicas": 2, "metrics": [{"type": "Cpu", "target": "70"}]},
+    "serving.disruption.mode": "Disabled",
+    "serving.disruption.maxUnavailable": 2,
+    "serving.disruption.minAvailable": 2,
+    "serving.rollout.strategy": "Recreate",
+    "serving.rollout.maxSurge": 2,
+    "serving.rollout.maxUnavailable": 2,
+    **{f"metadata.{kind}": {"labels": {"team": "a"}} for kind in KINDS},
     "suspend": True,
     **{f"target.{path}": value for path, value in MODEL_RUN.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_RUN.items()},
@@ -111,6 +126,7 @@ NEITHER: dict[str, Any] = {
     "build.nodeSelector": {"zone": "a"},
     "build.tolerations": [{"operator": "Exists"}],
     "build.affinity": {"nodeAffinity": {}},
+    "build.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
     "storage.existingClaim": "other",
     "storage.size": "9Gi",
     "storage.storageClassName": "fast",
@@ -136,13 +152,17 @@ METHODS = {
 }
 
 
+# Taken as one value.
+WHOLE = (Source, Reference, SecretKey, Scaling, ResourceClaim, Tags)
+
+
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """The paths of all fields that are not made of further fields of ours."""
     for field in model.model_fields.values():
         kinds = [field.annotation, *get_args(field.annotation)]
         inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
         path = f"{prefix}{field.alias}"
-        if inner and inner[0] not in (Source, Reference, SecretKey):
+        if inner and inner[0] not in WHOLE:
             yield from leaves(inner[0], f"{path}.")
         else:
             yield path
