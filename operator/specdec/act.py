@@ -23,8 +23,9 @@ _STAGES = {
     "engine": Type.ENGINES_READY,
     "publish": Type.REPOSITORY_READY,
     **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
-    **dict.fromkeys(("network", "disruption"), Type.AVAILABLE),
+    **dict.fromkeys(("network", "disruption", "policy"), Type.AVAILABLE),
     "scaling": Type.SCALING_READY,
+    "route": Type.ROUTE_READY,
 }
 # Kinds that need not be installed: the reason, and what to do about it.
 _NOT_INSTALLED = {
@@ -37,6 +38,11 @@ _NOT_INSTALLED = {
         "KedaMissing",
         "spec.serving.scaling.driver is KEDA, and the cluster has no {}: install KEDA "
         "(https://keda.sh), or set the driver to HPA",
+    ),
+    "HTTPRoute": (
+        "GatewayApiMissing",
+        "spec.networking.gateway is set, and the cluster has no {}: install the Gateway API "
+        "(https://gateway-api.sigs.k8s.io), or use spec.networking.ingress",
     ),
 }
 

@@ -1,5 +1,6 @@
 """Budgets, rollouts, placement and tags, as a real API server takes and keeps them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ TAGS = {
     "serverPods": {"labels": {"team": "search"}, "annotations": {"note": "of the pods"}},
     "services": {"annotations": {"note": "of the services"}},
 }
+PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}
 ZONES = {
     "maxSkew": 1,
     "topologyKey": "topology.kubernetes.io/zone",
@@ -80,3 +82,31 @@ def test_the_api_server_knows_every_field_that_is_generated(lab: Lab) -> None:
     flags = ("create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
     told = lab.kubectl(*flags, stdin=yaml.safe_dump_all(bodies))
     assert len(told.splitlines()) == len(bodies)
+
+
+def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
+    missing = {"gateway": {"parentRefs": [{"name": "public"}]}}
+    serve(
+        lab, "pair", networking={**missing, "networkPolicy": {"mode": "Enabled", "from": [PEER]}}
+    )
+    told = lab.wait("pair", "RouteReady", "False", "GatewayApiMissing")
+    assert "install the Gateway API" in told["message"]
+    # What comes after the refused route is there all the same.
+    assert lab.get("networkpolicy", "pair")
+
+    ingress = {"hosts": ["llm.example.com"], "className": "none"}
+    change = {"gateway": None, "ingress": ingress, "service": {"type": "NodePort"}}
+    lab.patch("specm", "pair", {"spec": {"networking": change}})
+    until(lambda: lab.get("ingress", "pair"), lambda: lab.story("pair"))
+    lab.wait("pair", "RouteReady", "Unknown", "RoutePending")
+    address = json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})
+    argv = ("patch", "ingress", "pair", "--subresource=status", "--type=merge", "-p", address)
+    lab.kubectl(*argv)
+    lab.wait("pair", "RouteReady", "True", "RouteAccepted")
+
+    lab.patch("specm", "pair", {"spec": {"networking": None}})
+    until(lambda: lab.gone("ingress", "pair"), "no Ingress")
+    until(lambda: lab.gone("networkpolicy", "pair"), "no NetworkPolicy")
+    service = lab.get("service", "pair")
+    assert service is not None
+    assert service["spec"]["type"] == "ClusterIP"

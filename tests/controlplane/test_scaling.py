@@ -76,7 +76,7 @@ def test_a_hundred_scale_changes_under_an_autoscaler_are_followed_and_never_take
     wanted = [1 + (7 * number) % 5 for number in range(1, 101)]
     for number, count in enumerate(wanted, 1):
         resources.scale("pair", count)
-        if number % 20 == 0:
+        if number % 25 == 0:
             followed(lab, count)
     lab.wait("pair", s=120)
     at_rest(lab)
@@ -116,17 +116,32 @@ def test_without_keda_the_condition_says_what_to_install(lab: Lab) -> None:
     assert lab.condition("pair")["status"] == "True"
 
 
-def test_keda_gets_an_object_and_what_it_says_is_told(kinds: None, lab: Lab) -> None:
-    serve(lab, "pair", serving={"scaling": BY_KEDA})
-    until(lambda: lab.get("scaledobject", "pair"), lambda: lab.story("pair"))
-    lab.wait("pair", "ScalingReady", "Unknown", "ScalerStarting")
-    said = {"conditions": [{"type": "Ready", "status": "True", "message": "as defined"}]}
-    lab.plane.kubectl(
-        *("-n", lab.namespace, "patch", "scaledobject", "pair", "--subresource=status"),
-        *("--type=merge", "-p", f'{{"status": {json.dumps(said)}}}'),
-    )
-    lab.wait("pair", "ScalingReady", "True", "ScalerActive")
+def say(lab: Lab, kind: str, status: Object) -> None:
+    """Play a controller: what it says of an object."""
+    argv = ("patch", kind, "pair", "--subresource=status", "--type=merge", "-p")
+    lab.kubectl(*argv, json.dumps({"status": status}))
 
-    lab.patch("specm", "pair", {"spec": {"serving": {"scaling": None}}})
+
+def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, lab: Lab) -> None:
+    gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["llm.example.com"]}
+    serve(lab, "pair", serving={"scaling": BY_KEDA}, networking={"gateway": gateway})
+    until(lambda: lab.get("scaledobject", "pair"), lambda: lab.story("pair"))
+    until(lambda: lab.get("httproute", "pair"), lambda: lab.story("pair"))
+    lab.wait("pair", "ScalingReady", "Unknown", "ScalerStarting")
+    lab.wait("pair", "RouteReady", "Unknown", "RoutePending")
+    ready = {"type": "Ready", "status": "True", "message": "as defined"}
+    say(lab, "scaledobject", {"conditions": [ready]})
+    lab.wait("pair", "ScalingReady", "True", "ScalerActive")
+    stamp = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Any", "message": "so it is"}
+    accepted = {"type": "Accepted", "status": "True", **stamp}
+    parent = {"controllerName": "example.com/one", "parentRef": {"name": "public"}}
+    say(lab, "httproute", {"parents": [{**parent, "conditions": [accepted]}]})
+    lab.wait("pair", "RouteReady", "True", "RouteAccepted")
+
+    writes = at_rest(lab)[1]
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    assert at_rest(lab)[1] == writes, "unchanged objects were written"
+    lab.patch("specm", "pair", {"spec": {"serving": {"scaling": None}, "networking": None}})
     until(lambda: lab.gone("scaledobject", "pair"), "no ScaledObject")
+    until(lambda: lab.gone("httproute", "pair"), "no HTTPRoute")
     until(lambda: not lab.condition("pair", "ScalingReady"), "no word of scaling")

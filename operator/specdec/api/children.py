@@ -15,7 +15,7 @@ class Tags(Value):
 class ChildMetadata(Value):
     """For queues, cost reports, meshes and certificate issuers.
 
-    `servers` are Deployments or groups.
+    `servers` are Deployments or groups, `routes` an HTTPRoute or an Ingress.
     """
 
     jobs: Tags = Tags()
@@ -23,3 +23,4 @@ class ChildMetadata(Value):
     servers: Tags = Tags()
     server_pods: Tags = Tags()
     services: Tags = Tags()
+    routes: Tags = Tags()

@@ -20,11 +20,12 @@ class Type(StrEnum):
     REPOSITORY_READY = "RepositoryReady"
     AVAILABLE = "Available"
     SCALING_READY = "ScalingReady"
+    ROUTE_READY = "RouteReady"
     READY = "Ready"
 
 
 # Present only where the resource asks for it; a service that lacks it serves all the same.
-OPTIONAL = frozenset({Type.SCALING_READY})
+OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY})
 
 
 # Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
@@ -35,6 +36,7 @@ BLOCKED = frozenset(
         "ContainerConfigError",
         "CrashLoop",
         "FitsWithWarnings",
+        "GatewayApiMissing",
         "ImagePullFailed",
         "KedaMissing",
         "LeaderWorkerSetMissing",
@@ -42,6 +44,7 @@ BLOCKED = frozenset(
         "NetworkError",
         "OutOfMemory",
         "RolloutStuck",
+        "RouteNotAccepted",
         "ScalerFailed",
         "SecretMissing",
         "StartupTimeout",
@@ -109,6 +112,8 @@ PROGRESS = frozenset(
         "Published",
         "Publishing",
         "Queued",
+        "RouteAccepted",
+        "RoutePending",
         "ScalerActive",
         "ScalerDisabled",
         "ScalerStarting",

@@ -11,8 +11,9 @@ from pydantic import Field, ValidationError
 
 from specdec.api.children import ChildMetadata
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
+from specdec.api.networking import Networking
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
-from specdec.api.source import HuggingFaceSource, PvcSource, Source
+from specdec.api.source import Fetch, HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import (
     Acceptance,
     DraftTarget,
@@ -187,8 +188,10 @@ class Spec(Value):
     storage: Storage
     gpu: GpuClass = GpuClass()
     checks: Checks = Checks()
+    fetch: Fetch = Fetch()
     build: Build = Build()
     serving: Serving = Serving()
+    networking: Networking = Networking()
     metadata: ChildMetadata = ChildMetadata()
     suspend: bool = False
 

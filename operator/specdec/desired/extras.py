@@ -6,12 +6,13 @@ from typing import Any
 from specdec.api import names
 from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
-from specdec.desired import disruption, scaling
+from specdec.desired import disruption, policy, routes, scaling
 
 
 def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     """What the resource asks for."""
-    return scaling.objects(model) + disruption.objects(model)
+    builders = (scaling, disruption, policy, routes)
+    return tuple(body for builder in builders for body in builder.objects(model))
 
 
 def kinds(model: SpeculativeModel) -> set[str]:

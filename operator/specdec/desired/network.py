@@ -27,7 +27,11 @@ def service(
             annotations=annotations,
             tags=model.spec.metadata.services,
         ),
-        "spec": {"type": "ClusterIP", "selector": names.selector(model, role), "ports": ports},
+        "spec": {
+            "type": model.spec.networking.service.type,
+            "selector": names.selector(model, role),
+            "ports": ports,
+        },
     }
 
 

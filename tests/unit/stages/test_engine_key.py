@@ -13,7 +13,9 @@ from pydantic import BaseModel
 from golden.world import source
 from specdec.api.children import Tags
 from specdec.api.model import Source, Spec, SpeculativeModel
+from specdec.api.networking import GatewayRoute, IngressRoute
 from specdec.api.operations import ResourceClaim, Scaling
+from specdec.api.source import AuthorityRef
 from specdec.api.value import Reference, SecretKey
 from unit.stages.tensorrt import Json, engines, facts, put, tensorrt
 
@@ -67,7 +69,7 @@ BUILD: dict[str, Any] = {
     **{f"target.{path}": value for path, value in MODEL_BUILD.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_BUILD.items()},
 }
-KINDS = ("jobs", "jobPods", "servers", "serverPods", "services")
+KINDS = ("jobs", "jobPods", "servers", "serverPods", "services", "routes")
 RUN: dict[str, Any] = {
     "runtime.pullPolicy": "Always",
     "runtime.pullSecrets": [{"name": "pull"}],
@@ -105,6 +107,11 @@ RUN: dict[str, Any] = {
     "serving.rollout.strategy": "Recreate",
     "serving.rollout.maxSurge": 2,
     "serving.rollout.maxUnavailable": 2,
+    "networking.service.type": "NodePort",
+    "networking.gateway": {"parentRefs": [{"name": "public"}]},
+    "networking.ingress": {"hosts": ["llm.example.com"]},
+    "networking.networkPolicy.mode": "Enabled",
+    "networking.networkPolicy.from": [{"podSelector": {}}],
     **{f"metadata.{kind}": {"labels": {"team": "a"}} for kind in KINDS},
     "suspend": True,
     **{f"target.{path}": value for path, value in MODEL_RUN.items()},
@@ -120,6 +127,8 @@ NEITHER: dict[str, Any] = {
     },
     **{f"checks.{name}": "Enforce" for name in ("chatTemplate", "contextLength")},
     "checks.memory": "Warn",
+    "fetch.caConfigMapRef": {"name": "ca"},
+    "fetch.proxySecretRef": {"name": "proxy"},
     "build.backoffLimit": 5,
     "build.activeDeadlineSeconds": 60,
     "build.resources": {"limits": {"memory": "8Gi"}},
@@ -153,7 +162,17 @@ METHODS = {
 
 
 # Taken as one value.
-WHOLE = (Source, Reference, SecretKey, Scaling, ResourceClaim, Tags)
+WHOLE = (
+    Source,
+    AuthorityRef,
+    Reference,
+    SecretKey,
+    Scaling,
+    ResourceClaim,
+    Tags,
+    GatewayRoute,
+    IngressRoute,
+)
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -8,6 +8,8 @@ from golden.world import World, fetched, resource
 from specdec.api import names
 
 METRIC = {"type": "Pods", "name": "queue", "target": "2"}
+GATEWAYS = {"gateway": {"parentRefs": [{"name": "a"}, {"name": "b"}]}}
+INGRESS = {"ingress": {"hosts": ["llm.example.com"]}}
 QUERY = {"type": "Prometheus", "query": "sum(queue)", "target": "2"}
 BY_HPA: dict[str, Any] = {"maxReplicas": 4, "metrics": [METRIC]}
 BY_KEDA: dict[str, Any] = {
@@ -142,3 +144,47 @@ def test_what_keda_says_is_told(status: str, wanted: str) -> None:
     said = {"type": "Ready", "status": status, "message": "as it is"}
     found = told(*([said] if status else []), kind=KEDA)
     assert found["reason"] == (wanted or "ScalerStarting")
+
+
+def parent(accepted: str, resolved: str = "True") -> dict[str, Any]:
+    """What one Gateway says of a route."""
+    return {
+        "conditions": [
+            {"type": "Accepted", "status": accepted, "message": "so it is."},
+            {"type": "ResolvedRefs", "status": resolved, "reason": "BackendNotFound"},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("networking", "status", "wanted", "words"),
+    [
+        (GATEWAYS, {}, "RoutePending", "0 of 2 Gateways"),
+        (GATEWAYS, {"parents": [parent("True")]}, "RoutePending", "1 of 2 Gateways"),
+        (GATEWAYS, {"parents": [parent("True")] * 2}, "RouteAccepted", "by 2 Gateways"),
+        (GATEWAYS, {"parents": [parent("True"), parent("False")]}, "RouteNotAccepted", "so it is"),
+        (GATEWAYS, {"parents": [parent("True", "False")]}, "RouteNotAccepted", "BackendNotFound"),
+        (INGRESS, {}, "RoutePending", "no controller"),
+        (INGRESS, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, "RouteAccepted", "address"),
+    ],
+)
+def test_what_is_said_of_a_route_is_told(
+    networking: dict[str, Any], status: dict[str, Any], wanted: str, words: str
+) -> None:
+    world = World(resource(networking=networking))
+    world.settle()
+    (key,) = world.extras
+    world.extras[key]["status"] = status
+    world.step()
+    found = world.condition("RouteReady")
+    assert found["reason"] == wanted
+    assert words in found["message"]
+    assert world.condition("Ready")["status"] == "True"
+
+
+def test_another_way_in_takes_the_first_away() -> None:
+    world = World(resource(networking=GATEWAYS))
+    world.settle()
+    world.spec["networking"] = INGRESS
+    world.step()
+    assert set(world.extras) == {("Ingress", "pair")}
