@@ -178,6 +178,13 @@ class Serving(Value):
     disruption: Disruption = Disruption()
     rollout: Rollout = Rollout()
 
+    @property
+    def enough(self) -> int:
+        """With how many replicas it serves as asked: under an autoscaler more are on their way."""
+        if self.scaling is None:
+            return self.replicas
+        return min(self.replicas, max(1, self.scaling.min_replicas))
+
 
 class Spec(Value):
     """The whole desired state."""

@@ -188,3 +188,27 @@ def test_another_way_in_takes_the_first_away() -> None:
     world.spec["networking"] = INGRESS
     world.step()
     assert set(world.extras) == {("Ingress", "pair")}
+
+
+@pytest.mark.parametrize(
+    ("ready", "scaling", "status"),
+    [(2, BY_HPA, "True"), (0, BY_HPA, "False"), (2, {**BY_HPA, "minReplicas": 3}, "False")],
+)
+def test_pods_that_an_autoscaler_adds_do_not_make_the_service_less_available(
+    ready: int, scaling: dict[str, Any], status: str
+) -> None:
+    world = served(scaling=scaling, replicas=3)
+    assert world.deployment is not None
+    world.deployment["status"] |= {"readyReplicas": ready}
+    world.step()
+    found = world.condition("Available")
+    assert found["status"] == status
+    assert "of 3 pods" in found["message"] or ready == 0
+
+
+def test_without_an_autoscaler_all_pods_have_to_be_ready() -> None:
+    world = served(replicas=3)
+    assert world.deployment is not None
+    world.deployment["status"] |= {"readyReplicas": 2}
+    world.step()
+    assert world.condition("Available")["status"] == "False"
