@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.api.conditions import Type
+from specdec.api.conditions import OPTIONAL, Type
 from specdec.api.model import SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Missing, Rejected, Transient
 from specdec.decide import Decision
@@ -23,9 +23,29 @@ _STAGES = {
     "engine": Type.ENGINES_READY,
     "publish": Type.REPOSITORY_READY,
     **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
-    "network": Type.AVAILABLE,
+    **dict.fromkeys(("network", "disruption", "policy"), Type.AVAILABLE),
     "verify": Type.SPECULATION_ACTIVE,
     "benchmark": Type.BENCHMARK_COMPLETED,
+    "scaling": Type.SCALING_READY,
+    "route": Type.ROUTE_READY,
+}
+# Kinds that need not be installed: the reason, and what to do about it.
+_NOT_INSTALLED = {
+    names.GROUP_KIND: (
+        "LeaderWorkerSetMissing",
+        "spec.serving.nodesPerReplica is above 1, and the cluster has no {}: install the "
+        "LeaderWorkerSet controller (https://lws.sigs.k8s.io), or set it to 1",
+    ),
+    "ScaledObject": (
+        "KedaMissing",
+        "spec.serving.scaling.driver is KEDA, and the cluster has no {}: install KEDA "
+        "(https://keda.sh), or set the driver to HPA",
+    ),
+    "HTTPRoute": (
+        "GatewayApiMissing",
+        "spec.networking.gateway is set, and the cluster has no {}: install the Gateway API "
+        "(https://gateway-api.sigs.k8s.io), or use spec.networking.ingress",
+    ),
 }
 
 # Admission that checks owner references looks at the definitions twice a minute only, and refuses
@@ -48,25 +68,39 @@ class RefusedError(Exception):
 
 async def act(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
-) -> None:
-    """Apply in order, then delete.
+) -> list[RefusedError]:
+    """Apply in order, then delete; returns the refusals of what the service does without.
 
     Raises:
         RefusedError: the server refuses a child, or an object of that name is not ours.
         EarlyError: the definition is too young for the server to take children of it.
         ClusterError: anything else that went wrong with a request.
     """
+    optional: list[RefusedError] = []
     for intent in decision.apply:
         try:
-            await ensure(cluster, model, observed, intent)
-        except Missing as error:
-            raise await _missing(cluster, intent, error) from error
-        except Rejected as error:
-            if _NOT_SEEN_YET in error.words:
-                raise EarlyError(str(error)) from error
-            raise RefusedError(stage_of(intent), str(error)) from error
+            await _accepted(cluster, model, observed, intent)
+        except RefusedError as error:
+            if error.stage not in OPTIONAL:
+                raise
+            optional.append(error)
     for ref in decision.delete:
         await remove(cluster, model, observed, ref)
+    return optional
+
+
+async def _accepted(
+    cluster: Cluster, model: SpeculativeModel, observed: Observed, intent: Object
+) -> None:
+    """Ensure one child; whatever refuses it, in the words of its condition."""
+    try:
+        await ensure(cluster, model, observed, intent)
+    except Missing as error:
+        raise await _missing(cluster, intent, error) from error
+    except Rejected as error:
+        if _NOT_SEEN_YET in error.words:
+            raise EarlyError(str(error)) from error
+        raise RefusedError(stage_of(intent), str(error)) from error
 
 
 async def ensure(
@@ -107,14 +141,10 @@ async def _draw(cluster: Cluster, model: SpeculativeModel, intent: Object) -> No
 async def _missing(cluster: Cluster, intent: Object, error: Missing) -> RefusedError:
     """Why a child has no place: its kind is not installed, or its namespace is gone."""
     kind, version = intent["kind"], intent["apiVersion"]
-    if kind != names.GROUP_KIND or await cluster.serves(version, kind):
+    if kind not in _NOT_INSTALLED or await cluster.serves(version, kind):
         return RefusedError(stage_of(intent), str(error))
-    return RefusedError(
-        stage_of(intent),
-        f"spec.serving.nodesPerReplica is above 1, and the cluster has no {kind} ({version}): "
-        "install the LeaderWorkerSet controller (https://lws.sigs.k8s.io), or set it to 1",
-        "LeaderWorkerSetMissing",
-    )
+    reason, words = _NOT_INSTALLED[kind]
+    return RefusedError(stage_of(intent), words.format(f"{kind} ({version})"), reason)
 
 
 async def remove(cluster: Cluster, model: SpeculativeModel, observed: Observed, ref: Ref) -> None:
@@ -139,13 +169,18 @@ def find(observed: Observed, kind: str, name: str) -> Object | None:
         "ConfigMap": observed.config_maps,
         "Service": observed.services,
     }
-    return many.get(kind, {}).get(name)
+    return many.get(kind, {}).get(name) or observed.extras.get((kind, name))
 
 
 def membership(intent: Object) -> dict[str, Any]:
-    """What makes an existing Job ours: identity, labels and owner."""
+    """What makes an existing Job ours: identity, labels and owner.
+
+    Labels that a resource gives its Jobs are for those who queue them, when they are made: sharers
+    of one Job would take them from each other.
+    """
     meta = intent["metadata"]
     kept = {k: meta[k] for k in ("name", "namespace", "labels", "ownerReferences") if k in meta}
+    kept["labels"] = {k: v for k, v in meta.get("labels", {}).items() if names.ours(k)}
     return {"apiVersion": intent["apiVersion"], "kind": intent["kind"], "metadata": kept}
 
 

@@ -21,25 +21,10 @@ from kubernetes.aio.dynamic import DynamicClient
 from specdec import metrics
 from specdec.api import names
 from specdec.api.conditions import Transition
-from specdec.api.model import API_VERSION, KIND, PLURAL
+from specdec.api.kinds import PLURALS
 from specdec.events import event_of
 
 Json = dict[str, Any]
-
-# Everything the operator touches. A table instead of discovery: no requests at start, no cache
-# file on a read-only root.
-PLURALS = {
-    (API_VERSION, KIND): PLURAL,
-    ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
-    ("v1", "ConfigMap"): "configmaps",
-    ("v1", "Pod"): "pods",
-    ("v1", "Secret"): "secrets",
-    ("v1", "Service"): "services",
-    ("apps/v1", "Deployment"): "deployments",
-    ("batch/v1", "Job"): "jobs",
-    (names.GROUP_API, names.GROUP_KIND): "leaderworkersets",
-    ("events.k8s.io/v1", "Event"): "events",
-}
 
 APPLY = "application/apply-patch+yaml"
 # Creation of Services reaches seconds on a busy server, so a client must be patient.

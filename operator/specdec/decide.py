@@ -78,12 +78,11 @@ def _meanwhile(context: Context) -> Outcome:
     held = workload.held(context, volume)
     settled = condition.status == "True" or condition.reason == "Suspended"
     keep = reachable(context, context.observed.deployments or ("target",))
-    return Outcome(
-        (condition,),
-        context.facts,
+    return replace(
+        keep,
+        conditions=(condition, *keep.conditions),
         proceed=False,
         apply=held + keep.apply,
-        status=keep.status,
         retry_after=None if settled else POLL,
     )
 

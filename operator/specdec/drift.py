@@ -13,7 +13,7 @@ from specdec.api import names
 from specdec.api.model import GROUP
 
 APPLIED = f"{GROUP}/applied"
-_QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity"})
+_QUANTITIES = frozenset({"averageValue", "capacity", "limits", "requests", "sizeLimit"})
 _SUFFIXES = {
     **{s: Decimal(10) ** (3 * i) for i, s in enumerate(("n", "u", "m", "", "k", "M"), -3)},
     **{s: Decimal(10) ** (3 * i) for i, s in enumerate(("G", "T", "P", "E"), 3)},

@@ -11,6 +11,7 @@ import kopf
 from pydantic import ValidationError
 
 from specdec.api import names
+from specdec.api.kinds import EXTRAS
 from specdec.api.model import GROUP, PLURAL, VERSION
 from specdec.cluster import ClusterError
 from specdec.runtime import Runtime
@@ -24,8 +25,9 @@ CHILDREN = (
     ("", "v1", "services"),
     ("apps", "v1", "deployments"),
     ("batch", "v1", "jobs"),
-    # A cluster need not have it: kopf then waits for its definition.
+    # A cluster need not have these: kopf then waits for their definitions.
     ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets"),
+    *(extra.watched for extra in EXTRAS.values()),
 )
 
 

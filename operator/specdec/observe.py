@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.api import names
+from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
-from specdec.cluster import Cluster, ClusterError
+from specdec.cluster import Cluster, ClusterError, Missing
+from specdec.desired import extras
 from specdec.observed import Object, Observed
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         ),
     )
     group = await _group(cluster, model, own_maps)
+    kinds = extras.kinds(model) | extras.remembered(services)
+    found = await asyncio.gather(*(_extras(cluster, model, kind) for kind in sorted(kinds)))
     # Pods of a shared Job belong to no resource by label: they are found by their Job.
     pods = _distinct(pods + await _pods_of(cluster, namespace, shared_jobs))
     logs = await asyncio.gather(*(_log(cluster, pod) for pod in pods if _tells(pod)))
@@ -62,6 +66,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         services=_by_name(services),
         logs=dict(logs),
         group=group if group and belongs(group, model) else None,
+        extras={(one["kind"], one["metadata"]["name"]): one for some in found for one in some},
     )
 
 
@@ -88,6 +93,15 @@ async def _group(
     if model.spec.serving.nodes_per_replica < 2 and name not in _by_name(maps):
         return None
     return await cluster.get(names.GROUP_API, names.GROUP_KIND, namespace, name)
+
+
+async def _extras(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[dict[str, Any]]:
+    """The resource's objects of a kind; none where the cluster does not know it."""
+    own = f"{names.MODEL}={model.metadata.name}"
+    try:
+        return await cluster.list(EXTRAS[kind].version, kind, model.metadata.namespace, own)
+    except Missing:
+        return []
 
 
 async def _pods_of(

@@ -24,7 +24,8 @@ class Ref:
 class Observed:
     """What the API server said, live; `None` or absent means it does not exist.
 
-    `deployments` is by the role whose server it is, every other mapping by name.
+    `deployments` is by the role whose server it is, `extras` by kind and name, every other mapping
+    by name.
     `logs` holds the last lines of running build and fetch pods, by pod name.
     """
 
@@ -37,6 +38,7 @@ class Observed:
     services: Mapping[str, Object] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
     group: Object | None = None
+    extras: Mapping[tuple[str, str], Object] = field(default_factory=dict)
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""

@@ -17,7 +17,7 @@ from specdec.decide import Decision
 from specdec.observe import observe
 from specdec.observed import Observed
 from specdec.queue import Key, Visit
-from specdec.report import Body, invalid, refused, report
+from specdec.report import Body, invalid, refused, report, without
 from specdec.stages.stage import Images
 
 logger = logging.getLogger(__name__)
@@ -85,11 +85,13 @@ class Reconciler:
         observed = await observe(self.cluster, model)
         decision = self.decide(model, observed, self.images)
         try:
-            await act(self.cluster, model, observed, decision)
+            missed = await act(self.cluster, model, observed, decision)
         except RefusedError as error:
             await self._report(key, body, refused(decision, error))
             return REFUSED_RETRY
-        await self._report(key, body, decision)
+        await self._report(key, body, without(decision, missed))
+        if missed:
+            return min(REFUSED_RETRY, decision.requeue_after or REFUSED_RETRY)
         return decision.requeue_after
 
     async def _report(self, key: Key, body: Body, decision: Decision) -> None:

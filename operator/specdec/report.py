@@ -115,6 +115,14 @@ def refused(decision: Decision, error: RefusedError) -> Decision:
     )
 
 
+def without(decision: Decision, missed: Sequence[RefusedError]) -> Decision:
+    """The decision with refusals in the optional conditions that they belong to."""
+    bad = {e.stage: Condition(e.stage, "False", e.reason, str(e)) for e in missed}
+    return replace(
+        decision, conditions=tuple(bad.get(one.type, one) for one in decision.conditions)
+    )
+
+
 def summed(found: Sequence[Condition]) -> tuple[Condition, ...]:
     """All conditions with Ready in the words of the first that holds it back."""
     stages = ready.complete(found)

@@ -160,6 +160,8 @@ def _controller_manager(state: State) -> list[str]:
         "--leader-elect=false",
         "--secure-port=0",
         f"--node-monitor-grace-period={grace}",
+        # An autoscaler is looked at as often; the usual 15 s would be waited for in tests.
+        "--horizontal-pod-autoscaler-sync-period=2s",
         "--terminated-pod-gc-threshold=1000",
         *_THROTTLE,
         *(f"--concurrent-{kind}-syncs=32" for kind in _SYNCS),

@@ -49,6 +49,12 @@ class Resources:
         metadata = {**body["metadata"], "resourceVersion": version}
         return self._call("PUT", f"/{name}", {**body, "metadata": metadata}, dry_run)
 
+    def scale(self, name: str, replicas: int) -> Object:
+        """As `kubectl scale` does it, whatever version the resource has."""
+        scale = self._call("GET", f"/{name}/scale")
+        del scale["metadata"]["resourceVersion"]
+        return self._call("PUT", f"/{name}/scale", {**scale, "spec": {"replicas": replicas}})
+
     def get(self, name: str) -> Object:
         return self._call("GET", f"/{name}")
 

@@ -20,6 +20,7 @@ GOOD = sorted((Path(__file__).parent / "resources" / "good").glob("*.yaml"))
 BAD = sorted((Path(__file__).parent / "resources" / "bad").glob("*.yaml"))
 SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
 STATUS = Path(__file__).parent / "resources" / "status.yaml"
+SERVING_BLOCKS = ("probes", "drain", "disruption", "rollout")
 Kubectl = Callable[..., str]
 
 
@@ -124,7 +125,10 @@ def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None
     for place, more in (
         (body["spec"]["target"], part),
         (block["draft"], part),
-        (body["spec"], {"build": {}, "checks": {}, "serving": {"probes": {}, "drain": {}}}),
+        (
+            body["spec"],
+            {"build": {}, "checks": {}, "serving": {key: {} for key in SERVING_BLOCKS}},
+        ),
     ):
         place.update(more)
     spec = resources.create(body)["spec"]

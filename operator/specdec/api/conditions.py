@@ -23,12 +23,16 @@ class Type(StrEnum):
     OUTPUT_EQUIVALENT = "OutputEquivalent"
     SPECULATION_EFFECTIVE = "SpeculationEffective"
     BENCHMARK_COMPLETED = "BenchmarkCompleted"
+    SCALING_READY = "ScalingReady"
+    ROUTE_READY = "RouteReady"
     READY = "Ready"
 
 
 # What is measured once it serves; none of it holds Ready back unless the spec says so.
 VERIFIED = (Type.SPECULATION_ACTIVE, Type.OUTPUT_EQUIVALENT, Type.SPECULATION_EFFECTIVE)
 MEASURED = (*VERIFIED, Type.BENCHMARK_COMPLETED)
+# Present only where the resource asks for it; a service that lacks it serves all the same.
+OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY})
 # Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
 BLOCKED = frozenset(
     {
@@ -39,13 +43,18 @@ BLOCKED = frozenset(
         "Diverged",
         "ErrorRateHigh",
         "FitsWithWarnings",
+        "GatewayApiMissing",
         "ImagePullFailed",
+        "KedaMissing",
         "LeaderWorkerSetMissing",
         "LowAcceptance",
+        "MetricMissing",
         "NetworkError",
         "NoDraftTokensObserved",
         "OutOfMemory",
         "RolloutStuck",
+        "RouteNotAccepted",
+        "ScalerFailed",
         "SecretMissing",
         "ServerUnreachable",
         "SlowerThanBaseline",
@@ -125,6 +134,11 @@ PROGRESS = frozenset(
         "Published",
         "Publishing",
         "Queued",
+        "RouteAccepted",
+        "RoutePending",
+        "ScalerActive",
+        "ScalerDisabled",
+        "ScalerStarting",
         "Serving",
         "Stale",
         "Starting",

@@ -9,9 +9,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
+from specdec.api.children import ChildMetadata
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
-from specdec.api.source import HuggingFaceSource, PvcSource, Source
+from specdec.api.networking import Networking
+from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
+from specdec.api.source import Fetch, HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import (
     Acceptance,
     DraftTarget,
@@ -133,6 +136,7 @@ class Build(Value):
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: tuple[PodShaped, ...] = ()
     affinity: PodShaped = Field(default_factory=dict)
+    resource_claims: tuple[ResourceClaim, ...] = ()
 
 
 class Storage(Value):
@@ -169,6 +173,20 @@ class Serving(Value):
     shared_memory: str = "2Gi"
     probes: Probes = Probes()
     drain: Drain = Drain()
+    topology_spread_constraints: tuple[PodShaped, ...] = ()
+    priority_class_name: str | None = None
+    runtime_class_name: str | None = None
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    scaling: Scaling | None = None
+    disruption: Disruption = Disruption()
+    rollout: Rollout = Rollout()
+
+    @property
+    def enough(self) -> int:
+        """With how many replicas it serves as asked: under an autoscaler more are on their way."""
+        if self.scaling is None:
+            return self.replicas
+        return min(self.replicas, max(1, self.scaling.min_replicas))
 
 
 class Spec(Value):
@@ -182,8 +200,11 @@ class Spec(Value):
     checks: Checks = Checks()
     verification: Verification = Verification()
     benchmark: Benchmark = Benchmark()
+    fetch: Fetch = Fetch()
     build: Build = Build()
     serving: Serving = Serving()
+    networking: Networking = Networking()
+    metadata: ChildMetadata = ChildMetadata()
     suspend: bool = False
 
 

@@ -17,11 +17,15 @@ CLAIM = f"{GROUP}/claim"
 REPOSITORY = f"{GROUP}/repository"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
+# On a Service: which kinds of EXTRAS the resource has, or may have left.
+KINDS = f"{GROUP}/extras"
 # The controller of groups of pods that serve as one.
 GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 LABEL_LIMIT = 63
 # The component label of serving pods, by the role whose server they are.
 SERVERS = {"target": "server", "draft": "draft-server"}
+# And of the pods of a group that its leader starts ranks in.
+WORKER = "worker"
 
 # Inside every pod that mounts the volume.
 VOLUME = "/models"
@@ -72,6 +76,12 @@ def servers(model: SpeculativeModel) -> tuple[str, ...]:
 def sharer(name: str) -> str:
     """Label key that a shared engine Job carries for each resource that uses it."""
     return f"models.{GROUP}/{name}"
+
+
+def ours(key: str) -> bool:
+    """Whether a label's key is of the operator's own, which no resource may set."""
+    prefix = key.partition("/")[0]
+    return prefix in ("app.kubernetes.io", GROUP) or prefix.endswith(f".{GROUP}")
 
 
 def owned_by(model: SpeculativeModel) -> list[dict[str, Any]]:

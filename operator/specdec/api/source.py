@@ -67,3 +67,21 @@ class Source(Value):
     gcs: GcsSource | None = None
     oci: OciSource | None = None
     ngc: NgcSource | None = None
+
+
+class AuthorityRef(Value):
+    """One key of a ConfigMap in the resource's own namespace, with certificates as PEM."""
+
+    name: str
+    key: str = "ca.crt"
+
+
+class Fetch(Value):
+    """How sources are reached from inside a network of one's own.
+
+    The Secret holds `HTTPS_PROXY` and, if need be, `HTTP_PROXY` and `NO_PROXY`: an address of a
+    proxy may carry a password.
+    """
+
+    ca_config_map_ref: AuthorityRef | None = None
+    proxy_secret_ref: Reference | None = None

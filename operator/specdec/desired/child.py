@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec.api import names
+from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
+
+NO_TAGS = Tags()
 
 
 def given(**fields: Any) -> dict[str, Any]:
@@ -18,12 +21,13 @@ def metadata(
     component: str,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
+    tags: Tags = NO_TAGS,
 ) -> dict[str, Any]:
-    """Metadata of a child that belongs to one resource alone."""
+    """Metadata of a child that belongs to one resource alone; `tags` are the resource's own."""
     return {
         "name": name,
         "namespace": model.metadata.namespace,
-        "labels": {**names.labels(model, component), **(labels or {})},
+        "labels": {**tags.labels, **names.labels(model, component), **(labels or {})},
         "ownerReferences": names.owned_by(model),
-        **given(annotations=dict(annotations or {})),
+        **given(annotations={**tags.annotations, **(annotations or {})}),
     }

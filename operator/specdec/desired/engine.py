@@ -2,7 +2,8 @@
 
 Both belong to every resource on the claim that wants the engine: each applies them under a field
 manager of its own, so that the API server merges owners and labels. Therefore nothing in them may
-depend on the resource except its owner reference and its sharer label.
+depend on the resource except its owner reference and its sharer label, and on a Job the labels and
+annotations of whoever makes it.
 """
 
 from collections.abc import Mapping
@@ -10,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec.api import names
+from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
 from specdec.desired import pod
-from specdec.desired.child import given
+from specdec.desired.child import NO_TAGS, given
 from specdec.desired.pod import Container, Placement, Volume
 
 MOUNT = "/specdec/build"
@@ -86,7 +88,9 @@ def job(
         command=["python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"],
         env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
         mounts=[{"name": "build", "mountPath": MOUNT, "readOnly": True}],
-        resources=pod.with_gpus(_resources(build.resources, needs), needs.gpus),
+        resources=pod.with_gpus(
+            _resources(build.resources, needs), needs.gpus, build.resource_claims
+        ),
     )
     name = job_name(key, volume)
     nodes = pod.gpu_nodes(model.spec.gpu.product, build.node_selector, needs.gpus)
@@ -96,13 +100,15 @@ def job(
         pod.labels(_labels(key), volume),
         Placement(nodes, build.tolerations, build.affinity),
         [{"name": "build", "configMap": {"name": name}}],
+        model.spec.metadata.job_pods,
         restartPolicy="Never",
+        **pod.resource_claims(build.resource_claims),
         **given(imagePullSecrets=pod.pull_secrets(model)),
     )
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(model, key, volume),
+        "metadata": _metadata(model, key, volume, model.spec.metadata.jobs),
         "spec": pod.job_spec(template, build.backoff_limit, build.active_deadline_seconds),
     }
 
@@ -137,11 +143,14 @@ def _labels(key: str) -> dict[str, str]:
     }
 
 
-def _metadata(model: SpeculativeModel, key: str, volume: Volume) -> dict[str, Any]:
+def _metadata(
+    model: SpeculativeModel, key: str, volume: Volume, tags: Tags = NO_TAGS
+) -> dict[str, Any]:
     sharer = {names.sharer(model.metadata.name): ""}
     return {
         "name": job_name(key, volume),
         "namespace": model.metadata.namespace,
-        "labels": pod.labels(_labels(key), volume) | sharer,
+        "labels": {**tags.labels, **pod.labels(_labels(key), volume), **sharer},
         "ownerReferences": names.owned_by(model),
+        **given(annotations=dict(tags.annotations)),
     }

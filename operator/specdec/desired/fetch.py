@@ -1,14 +1,17 @@
 """The Job that brings every source onto the volume and looks at it; it takes no GPU."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from specdec.api import names
 from specdec.api.model import Source, SpeculativeModel
+from specdec.api.source import Fetch
 from specdec.desired import pod
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Volume
 
 SOURCES = "/sources"
+AUTHORITIES = "/specdec/authorities"
 # Exit code of a Job of ours that trying again cannot mend.
 PERMANENT = 2
 _BACKOFF = 4
@@ -39,7 +42,9 @@ def content(model: SpeculativeModel, volume: Volume) -> str:
     """The content hash of the fetch Job: all sources and how they are reached."""
     sources = source_hashes(model, volume)
     tokens = {role: _secrets(role, spec) for role, spec in model.sources.items()}
-    return names.digest({"sources": sources, "tokens": tokens})
+    # Only where there is such a thing: all other Jobs keep their names.
+    reached = model.spec.fetch.model_dump(exclude_none=True)
+    return names.digest({"sources": sources, "tokens": tokens, **given(reached=reached)})
 
 
 def job_name(model: SpeculativeModel, volume: Volume) -> str:
@@ -58,16 +63,24 @@ def plan(model: SpeculativeModel) -> dict[str, Any]:
 
 def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
     """The fetch Job; `image` is the operator's own."""
-    mounted = _mounted(model, volume)
+    mounted, trust = _mounted(model, volume), _trust(model.spec.fetch)
     container = Container(
         name="fetch",
         image=image,
         pull_policy="IfNotPresent",
         command=["python", "-m", "specdec.jobs.fetch", "--plan", names.canonical(plan(model))],
-        env=[*_settings(), *(env for r, s in model.sources.items() for env in _secrets(r, s))],
+        env=[
+            *_settings(),
+            *(env for role, source in model.sources.items() for env in _secrets(role, source)),
+            *_proxy(model.spec.fetch),
+            *trust.env,
+        ],
         mounts=[
-            {"name": name, "mountPath": f"{SOURCES}/{role}", "readOnly": True}
-            for role, (name, _) in mounted.items()
+            *(
+                {"name": name, "mountPath": f"{SOURCES}/{role}", "readOnly": True}
+                for role, (name, _) in mounted.items()
+            ),
+            *trust.mounts,
         ],
         resources=_RESOURCES,
     )
@@ -76,11 +89,12 @@ def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
         {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         for name, claim in claims.items()
     ]
+    volumes += trust.volumes
     name = job_name(model, volume)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(model, name, "fetch"),
+        "metadata": metadata(model, name, "fetch", tags=model.spec.metadata.jobs),
         "spec": own_job(model, container, volume, "fetch", volumes),
     }
 
@@ -114,6 +128,7 @@ def own_job(
         volume,
         pod.labels(names.labels(model, component), volume),
         volumes=volumes,
+        tags=model.spec.metadata.job_pods,
         restartPolicy="Never",
         **given(imagePullSecrets=pod.pull_secrets(model)),
     )
@@ -155,6 +170,43 @@ def _secrets(role: str, source: Source) -> list[dict[str, Any]]:
         "NGC_API_KEY": source.ngc and source.ngc.auth_secret_ref,
     }
     return [_variable(name, role, ref.name, ref.key) for name, ref in keys.items() if ref]
+
+
+@dataclass(frozen=True)
+class _Trust:
+    """Whose certificates the fetch container believes: its variables, mounts and volumes."""
+
+    env: tuple[dict[str, Any], ...] = ()
+    mounts: tuple[dict[str, Any], ...] = ()
+    volumes: tuple[dict[str, Any], ...] = ()
+
+
+def _trust(fetch: Fetch) -> _Trust:
+    """The authorities of the resource in place of the image's."""
+    reference = fetch.ca_config_map_ref
+    if reference is None:
+        return _Trust()
+    items = [{"key": reference.key, "path": "ca.crt"}]
+    return _Trust(
+        ({"name": "SSL_CERT_FILE", "value": f"{AUTHORITIES}/ca.crt"},),
+        ({"name": "authorities", "mountPath": AUTHORITIES, "readOnly": True},),
+        ({"name": "authorities", "configMap": {"name": reference.name, "items": items}},),
+    )
+
+
+def _proxy(fetch: Fetch) -> list[dict[str, Any]]:
+    """The proxy's variables: addresses with passwords stay in their Secret."""
+    if fetch.proxy_secret_ref is None:
+        return []
+    secret = fetch.proxy_secret_ref.name
+    return [
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, **optional}}}
+        for key, optional in (
+            ("HTTPS_PROXY", {}),
+            ("HTTP_PROXY", {"optional": True}),
+            ("NO_PROXY", {"optional": True}),
+        )
+    ]
 
 
 def _variable(

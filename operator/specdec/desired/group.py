@@ -11,13 +11,12 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.desired import pod, serving
+from specdec.desired import serving
 from specdec.desired.child import metadata
 from specdec.desired.pod import Container, Volume
 from specdec.desired.serving import Revision
 from specdec.triton import launch
 
-WORKER = "worker"
 AGENT, AGENT_KEY = "agent.py", "key"
 _PROGRAM, _SECRET = "/specdec/group", "/specdec/key"
 
@@ -56,7 +55,7 @@ def leader_worker_set(
 
     A pod that restarts takes its group along: the ranks of an MPI job end together.
     """
-    full = {names.REPOSITORY: revision.repository}
+    full, rollout = {names.REPOSITORY: revision.repository}, model.spec.serving.rollout
     name, component = names.group_name(model), names.SERVERS[revision.role]
     # Deeper than a default reaches: everybody in the pod may read it, nobody outside.
     volumes = [
@@ -66,7 +65,9 @@ def leader_worker_set(
     return {
         "apiVersion": names.GROUP_API,
         "kind": names.GROUP_KIND,
-        "metadata": metadata(model, name, "server", annotations=full),
+        "metadata": metadata(
+            model, name, "server", annotations=full, tags=model.spec.metadata.servers
+        ),
         "spec": {
             "replicas": replicas,
             "startupPolicy": "LeaderCreated",
@@ -77,7 +78,7 @@ def leader_worker_set(
                 # where none may be unavailable.
                 "rollingUpdateConfiguration": {
                     "maxSurge": 0,
-                    "maxUnavailable": 1,
+                    "maxUnavailable": rollout.max_unavailable or 1,
                     "partition": 0,
                 },
             },
@@ -88,7 +89,7 @@ def leader_worker_set(
                     model, revision, volume, _leader(model, revision), component, volumes
                 ),
                 "workerTemplate": serving.template(
-                    model, revision, volume, _worker(model, revision), WORKER, volumes
+                    model, revision, volume, _worker(model, revision), names.WORKER, volumes
                 ),
             },
         },
@@ -117,7 +118,7 @@ def _worker(model: SpeculativeModel, revision: Revision) -> Container:
         command=["python3", f"{_PROGRAM}/{AGENT}", "serve"],
         env=server.env,
         mounts=[*server.mounts, *_mounts()],
-        resources=pod.with_gpus(model.spec.serving.resources, revision.gpus),
+        resources=server.resources,
         models_read_only=True,
     )
 

@@ -1,5 +1,6 @@
 """The Service in front of the serving pods."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from specdec.api import names
@@ -8,8 +9,10 @@ from specdec.desired.child import metadata
 from specdec.desired.serving import PORTS
 
 
-def service(model: SpeculativeModel, role: str = "target") -> dict[str, Any]:
-    """A ClusterIP Service with the ports of a tritonserver by name; `role` is whose server."""
+def service(
+    model: SpeculativeModel, role: str = "target", annotations: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A Service with the ports of a tritonserver by name; `role` is whose server."""
     ports = [
         {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
         for name, port in PORTS.items()
@@ -17,8 +20,18 @@ def service(model: SpeculativeModel, role: str = "target") -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(model, names.server_name(model, role), "network"),
-        "spec": {"type": "ClusterIP", "selector": names.selector(model, role), "ports": ports},
+        "metadata": metadata(
+            model,
+            names.server_name(model, role),
+            "network",
+            annotations=annotations,
+            tags=model.spec.metadata.services,
+        ),
+        "spec": {
+            "type": model.spec.networking.service.type,
+            "selector": names.selector(model, role),
+            "ports": ports,
+        },
     }
 
 

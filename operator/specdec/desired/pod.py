@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec.api import names
+from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
-from specdec.desired.child import given
+from specdec.api.operations import ResourceClaim
+from specdec.desired.child import NO_TAGS, given
 
 USER = 10001
 GPU = "nvidia.com/gpu"
@@ -66,6 +68,7 @@ def template(
     pod_labels: Mapping[str, str],
     placement: Placement = Placement(),
     volumes: Sequence[Mapping[str, Any]] = (),
+    tags: Tags = NO_TAGS,
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod template under the restricted profile; `spec` adds or overrides pod fields.
@@ -73,7 +76,10 @@ def template(
     Without a volume the pod sees no models, and may run on any node.
     """
     return {
-        "metadata": {"labels": dict(pod_labels)},
+        "metadata": {
+            "labels": {**tags.labels, **pod_labels},
+            **given(annotations=dict(tags.annotations)),
+        },
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -108,11 +114,31 @@ def job_spec(template_: Mapping[str, Any], backoff: int, deadline: int | None) -
     }
 
 
-def with_gpus(resources: Mapping[str, Any], gpus: int) -> dict[str, Any]:
-    """The user's resources with the number of GPUs that the devices ask for."""
+def with_gpus(
+    resources: Mapping[str, Any], gpus: int, claims: Sequence[ResourceClaim] = ()
+) -> dict[str, Any]:
+    """The user's resources with the GPUs that the devices ask for: by claims, else by number."""
+    if claims:
+        asked = [{"name": one.name, **given(request=one.request)} for one in claims]
+        return {**resources, "claims": asked}
     if gpus == 0:
         return dict(resources)
     return {**resources, "limits": {**resources.get("limits", {}), GPU: str(gpus)}}
+
+
+def resource_claims(claims: Sequence[ResourceClaim]) -> dict[str, Any]:
+    """The pod's claims of dynamic resource allocation; nothing without any."""
+    found = [
+        {
+            "name": one.name,
+            **given(
+                resourceClaimName=one.resource_claim_name,
+                resourceClaimTemplateName=one.resource_claim_template_name,
+            ),
+        }
+        for one in claims
+    ]
+    return given(resourceClaims=found)
 
 
 def gpu_nodes(product: str | None, selector: Mapping[str, str], gpus: int) -> dict[str, str]:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec.api import names
+from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
-from specdec.desired.child import metadata
+from specdec.desired.child import NO_TAGS, metadata
 from specdec.desired.fetch import own_job
 from specdec.desired.pod import Container, Volume
 
@@ -95,14 +96,14 @@ def job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(model, revision_),
+        "metadata": _metadata(model, revision_, model.spec.metadata.jobs),
         "spec": own_job(model, container, volume, "publish", volumes),
     }
 
 
-def _metadata(model: SpeculativeModel, revision_: str) -> dict[str, Any]:
+def _metadata(model: SpeculativeModel, revision_: str, tags: Tags = NO_TAGS) -> dict[str, Any]:
     short = {names.REPOSITORY: revision_[:16]}
-    return metadata(model, job_name(model, revision_), "publish", labels=short)
+    return metadata(model, job_name(model, revision_), "publish", labels=short, tags=tags)
 
 
 def _key(path: str) -> str:

@@ -67,7 +67,7 @@ def read(live: Mapping[str, Any], template_: Mapping[str, Any], role: str = "tar
 def deployment(
     model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
 ) -> dict[str, Any]:
-    """The Deployment of a server: new pods come before old ones go."""
+    """The Deployment of a server."""
     full = {names.REPOSITORY: revision.repository}
     component = names.SERVERS[revision.role]
     budget = model.spec.serving.probes.startup_budget_seconds
@@ -75,19 +75,40 @@ def deployment(
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(
-            model, names.server_name(model, revision.role), component, annotations=full
+            model,
+            names.server_name(model, revision.role),
+            component,
+            annotations=full,
+            tags=model.spec.metadata.servers,
         ),
         "spec": {
             "replicas": replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": budget + 300,
             "selector": {"matchLabels": names.selector(model, revision.role)},
-            "strategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
-            },
+            "strategy": strategy(model),
             "template": template(model, revision, volume, container(model, revision), component),
         },
+    }
+
+
+def strategy(model: SpeculativeModel) -> dict[str, Any]:
+    """How new pods replace old ones.
+
+    Where pods take GPUs the old one goes first, unless the resource says otherwise: a cluster with
+    GPUs to spare for a second revision is rare, and a pod that finds none waits for ever.
+    """
+    rollout = model.spec.serving.rollout
+    if rollout.strategy == "Recreate":
+        return {"type": "Recreate"}
+    surge, gone = rollout.max_surge, rollout.max_unavailable
+    if surge is None:
+        surge = int(not gone) if gone is not None else int(not model.spec.runtime.backend.on_gpus)
+    if gone is None:
+        gone = int(not surge)
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": gone},
     }
 
 
@@ -103,7 +124,9 @@ def template(
     serving = model.spec.serving
     short = {names.REPOSITORY: revision.repository[:16]}
     labels = pod.labels(names.labels(model, component), volume) | short
-    nodes = pod.gpu_nodes(revision.product, serving.node_selector, revision.gpus)
+    claims = serving.resource_claims
+    gpus = revision.gpus or len(claims)
+    nodes = pod.gpu_nodes(revision.product, serving.node_selector, gpus)
     memory = {"medium": "Memory", "sizeLimit": serving.shared_memory}
     made = pod.template(
         server,
@@ -111,11 +134,26 @@ def template(
         labels,
         Placement(nodes, serving.tolerations, serving.affinity),
         [{"name": "shm", "emptyDir": memory}, *volumes],
+        model.spec.metadata.server_pods,
         terminationGracePeriodSeconds=serving.drain.timeout_seconds + _LINGER + _MARGIN,
-        **given(imagePullSecrets=pod.pull_secrets(model)),
+        **pod.resource_claims(claims),
+        **given(
+            imagePullSecrets=pod.pull_secrets(model),
+            topologySpreadConstraints=_spread(model, component),
+            priorityClassName=serving.priority_class_name,
+            runtimeClassName=serving.runtime_class_name,
+        ),
     )
-    made["metadata"]["annotations"] = {names.REPOSITORY: revision.repository}
+    known = made["metadata"].get("annotations", {})
+    made["metadata"]["annotations"] = {**known, names.REPOSITORY: revision.repository}
     return made
+
+
+def _spread(model: SpeculativeModel, component: str) -> list[dict[str, Any]]:
+    """The user's constraints; one that selects no pods counts those of this server."""
+    labels = {names.INSTANCE: model.metadata.name, names.COMPONENT: component}
+    own = {"labelSelector": {"matchLabels": labels}}
+    return [{**own, **one} for one in model.spec.serving.topology_spread_constraints]
 
 
 def container(model: SpeculativeModel, revision: Revision) -> Container:
@@ -136,7 +174,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         command=command,
         env=[{"name": name, "value": value} for name, value in variables.items()],
         mounts=[{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
-        resources=pod.with_gpus(serving.resources, revision.gpus),
+        resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,
         extra={
             "ports": [

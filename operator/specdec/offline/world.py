@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.api import conditions, names
+from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
 from specdec.decide import Decision, decide
 from specdec.desired import measurement
@@ -37,6 +38,7 @@ class World:
         self.deployments: dict[str, Json] = {}
         self.services: dict[str, Json] = {}
         self.group: Json | None = None
+        self.extras: dict[tuple[str, str], Json] = {}
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -68,6 +70,7 @@ class World:
             {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
             self.services,
             group=self.group,
+            extras=self.extras,
         )
 
     def step(self) -> Decision:
@@ -93,6 +96,9 @@ class World:
         }
         if kind == names.GROUP_KIND:
             self.group = None
+            return
+        if kind in EXTRAS:
+            del self.extras[kind, name]
             return
         stores[kind].pop(name)
         if kind == "Job":
@@ -180,6 +186,11 @@ class World:
             merge(self.jobs[name]["metadata"], obj["metadata"])
         elif kind in stores:
             stores[kind][name] = copy.deepcopy(obj)
+        elif kind in EXTRAS:
+            status = (
+                {"status": s} if (s := self.extras.get((kind, name), {}).get("status")) else {}
+            )
+            self.extras[kind, name] = copy.deepcopy(obj) | status
 
     def _deploy(self, obj: Json) -> None:
         """A new generation when the spec changes, and then its status is of the old one."""

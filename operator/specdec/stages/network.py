@@ -1,10 +1,13 @@
-"""The Services and the address clients use; they have no condition of their own."""
+"""The Services, the address clients use, and what a resource has beside them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from specdec.api import names
+from specdec.desired import extras as desired_extras
 from specdec.desired import network as desired
 from specdec.observed import Ref
+from specdec.stages import extras
 from specdec.stages.stage import Context, Outcome
 
 
@@ -14,19 +17,24 @@ def network(context: Context) -> Outcome:
 
 
 def reachable(context: Context, roles: Iterable[str]) -> Outcome:
-    """Want the Services of these servers; one whose Deployment is gone goes too."""
+    """Want the Services of these servers; one whose Deployment is gone goes too.
+
+    The Services come first: the target's remembers which kinds of the others there are.
+    """
     model, observed = context.model, context.observed
-    wanted = tuple(roles)
+    wanted, more = tuple(roles), extras.extras(context)
+    # In the one object of every resource that is read anyway.
+    note = {"target": desired_extras.note(extras.kinds(context))}
     old = [
         names.server_name(model, role)
         for role in names.SERVERS
         if role not in wanted and role not in observed.deployments
     ]
-    return Outcome(
-        (),
-        context.facts,
-        proceed=True,
-        apply=tuple(desired.service(model, role) for role in wanted),
-        delete=tuple(Ref("v1", "Service", name) for name in old if name in observed.services),
+    services = tuple(desired.service(model, role, note.get(role)) for role in wanted)
+    gone = tuple(Ref("v1", "Service", name) for name in old if name in observed.services)
+    return replace(
+        more,
+        apply=services + more.apply,
+        delete=gone + more.delete,
         status={"url": desired.url(model)},
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from specdec.api.conditions import FAILED, MEASURED, VERIFIED, Condition, Type
+from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, VERIFIED, Condition, Type
 from specdec.api.model import SpeculativeModel
 
 _PHASES = {
@@ -18,20 +18,27 @@ _PHASES = {
 
 
 def complete(found: Sequence[Condition]) -> list[Condition]:
-    """All conditions but Ready in the order of the pipeline; the unreached ones wait."""
+    """All conditions but Ready in the order of the pipeline; the unreached ones wait.
+
+    Optional conditions follow where they were found.
+    """
     by_type = {condition.type: condition for condition in found}
     first = next((t for t in _PHASES if t not in by_type or holds_back(by_type[t])), None)
     waiting = f"waits for {first}"
-    return [
+    stages = [
         by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting)
         for t in (*_PHASES, *MEASURED)
     ]
+    return stages + [by_type[t] for t in Type if t in OPTIONAL and t in by_type]
 
 
 def holds_back(condition: Condition) -> bool:
-    """An Unknown that a stage itself states is a word to people: the chain went on after it."""
+    """Whether Ready waits for it.
+
+    An Unknown that a stage itself states is a word to people: the chain went on after it.
+    """
     told = condition.status == "Unknown" and condition.reason != "Waiting"
-    return condition.status != "True" and not told
+    return condition.status != "True" and not told and condition.type not in OPTIONAL
 
 
 def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:

@@ -77,11 +77,13 @@ def _judge(
         return _condition("Starting", f"Deployment {name} is created")
     if wanted is not None and _content(revision) != _content(wanted):
         return _condition("Starting", f"Deployment {name} moves to {wanted.repository[:16]}")
-    if _settled(deployment, replicas):
+    if _settled(deployment, replicas, context.model.spec.serving.enough):
         ready = deployment["status"]["readyReplicas"]
         of = "" if not revision.folder else f" of the {role}"
         message = f"{ready} of {replicas} pods{of} ready"
         message += f" with repository {revision.repository[:16]}"
+        if ready < replicas:
+            message += f"; {_trouble(context, revision).message}"
         return Condition(Type.AVAILABLE, "True", "PodsReady", message)
     words = _trouble(context, revision)
     return _condition(words.reason, words.message + _still(deployment, replicas))
@@ -105,12 +107,17 @@ def _replicas(context: Context) -> int:
     return 0 if context.model.spec.suspend else context.model.spec.serving.replicas
 
 
-def _settled(deployment: Object, replicas: int) -> bool:
+def _settled(deployment: Object, replicas: int, enough: int) -> bool:
+    """Nothing of another revision is left, and enough pods are ready."""
     status = deployment.get("status", {})
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
         return False
-    counts = [status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")]
-    return counts == [replicas] * 3
+    updated, ready, total = (
+        status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")
+    )
+    if enough == replicas:
+        return bool(updated == ready == total == replicas)
+    return bool(updated == total and ready >= enough)
 
 
 def _trouble(context: Context, live: Revision) -> Words:

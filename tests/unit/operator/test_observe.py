@@ -11,6 +11,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from golden.world import resource
 from specdec import cluster
+from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
 from specdec.cluster import Cluster, Missing, Transient
 from specdec.observe import observe
@@ -92,3 +93,41 @@ async def test_a_log_has_a_time_limit_and_its_errors_are_ours(server: Cluster) -
         await server.log("demo", "stuck", 40)
     with pytest.raises(Missing, match="no such pod"):
         await server.log("demo", "gone", 40)
+
+
+def note(kinds: str) -> dict[str, Any]:
+    """The resource's Service, which remembers kinds."""
+    labels = {"specdec.dev/model": "pair"}
+    meta = {"name": "pair", "labels": labels, "annotations": {"specdec.dev/extras": kinds}}
+    return {"kind": "Service", "metadata": meta}
+
+
+def looked_for(fake: FakeCluster) -> set[str]:
+    return {kind for verb, kind, _ in fake.calls if verb == "list"} & EXTRAS.keys()
+
+
+async def test_extras_are_looked_for_only_where_there_may_be_some() -> None:
+    scaling = {"maxReplicas": 2, "metrics": [{"type": "Cpu", "target": "70"}]}
+    for services, serving, kinds in (
+        ((), {}, set()),
+        ((note("ScaledObject,Sandwich"),), {}, {"ScaledObject"}),
+        ((), {"scaling": scaling}, {"HorizontalPodAutoscaler"}),
+    ):
+        fake = FakeCluster(*services)
+        await observe(fake, SpeculativeModel.parse(resource(serving=serving)))
+        assert looked_for(fake) == kinds
+
+
+async def test_a_kind_that_the_cluster_does_not_know_has_no_objects() -> None:
+    fake = FakeCluster(note("ScaledObject"))
+    fake.fail["list", "ScaledObject"] = Missing(404, "ScaledObject", "not found")
+    seen = await observe(fake, SpeculativeModel.parse(resource()))
+    assert seen.extras == {}
+
+
+async def test_extras_are_found_by_kind_and_name() -> None:
+    fake = FakeCluster(note("ScaledObject"))
+    labels = {"specdec.dev/model": "pair"}
+    fake.put({"kind": "ScaledObject", "metadata": {"name": "pair", "labels": labels}})
+    seen = await observe(fake, SpeculativeModel.parse(resource()))
+    assert set(seen.extras) == {("ScaledObject", "pair")}

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from specdec.api import names
-from specdec.api.conditions import Condition, Type
+from specdec.api.conditions import OPTIONAL, Condition, Type
+from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
 from specdec.cluster import Conflict, Missing, Rejected, Transient
 from specdec.decide import Decision
@@ -18,7 +19,7 @@ from unit.operator.fakes import FakeCluster
 
 KEY = ("ns", "pair")
 IMAGES = Images("operator:1", "reference:1")
-DONE = tuple(Condition(t, "True", "Valid", "fine") for t in Type)
+DONE = tuple(Condition(t, "True", "Valid", "fine") for t in Type if t not in OPTIONAL)
 
 
 def resource(**members: Any) -> dict[str, Any]:
@@ -86,7 +87,7 @@ async def test_status_carries_generation_and_times_and_events_come_once() -> Non
     assert status["observedGeneration"] == 3
     assert all(c["observedGeneration"] == 3 for c in status["conditions"])
     assert all(c["lastTransitionTime"].endswith("Z") for c in status["conditions"])
-    assert [t.condition.type for t in cluster.events] == list(Type)
+    assert [t.condition.type for t in cluster.events] == [one.type for one in DONE]
 
 
 async def test_ready_is_told_only_when_it_becomes_true_or_ceases_to_be() -> None:
@@ -118,6 +119,41 @@ async def test_a_spec_that_cannot_be_read_is_said_with_field_and_value() -> None
     assert "Abacus" in first["message"]
     assert (last["type"], last["reason"]) == ("Ready", "InvalidSpec")
     assert status["phase"] == "Failed"
+
+
+SCALING = Condition(Type.SCALING_READY, "Unknown", "ScalerStarting", "not looked at yet")
+BUDGET = child("ConfigMap", "after", "network")
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "reason", "words"),
+    [
+        ("ScaledObject", Missing(404, "ScaledObject", "not found"), "KedaMissing", "install KEDA"),
+        (
+            "HorizontalPodAutoscaler",
+            Rejected(403, "HorizontalPodAutoscaler pair", "exceeded quota: few"),
+            "Rejected",
+            "exceeded quota: few",
+        ),
+    ],
+)
+async def test_what_the_service_does_without_is_said_and_holds_nothing_back(
+    kind: str, error: Exception, reason: str, words: str
+) -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", kind] = error
+    extra = {**child(kind, component="scaling"), "apiVersion": EXTRAS[kind].version}
+    decided = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET), requeue_after=5)
+    reconciler = Reconciler(cluster, IMAGES, decided)
+    assert await reconciler.visit(KEY) == Visit(again_after=5)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    assert by_type["ScalingReady"]["reason"] == reason
+    assert words in by_type["ScalingReady"]["message"]
+    assert by_type["Ready"]["status"] == "True"
+    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+    reconciler.decide = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET))
+    assert await reconciler.visit(KEY) == Visit(again_after=REFUSED_RETRY)
 
 
 async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> None:

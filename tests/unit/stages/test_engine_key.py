@@ -11,8 +11,12 @@ import pytest
 from pydantic import BaseModel
 
 from golden.world import source
+from specdec.api.children import Tags
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Source, Spec, SpeculativeModel
+from specdec.api.networking import GatewayRoute, IngressRoute
+from specdec.api.operations import ResourceClaim, Scaling
+from specdec.api.source import AuthorityRef
 from specdec.api.value import Reference, SecretKey
 from unit.stages.tensorrt import Json, engines, facts, put, tensorrt
 
@@ -66,6 +70,7 @@ BUILD: dict[str, Any] = {
     **{f"target.{path}": value for path, value in MODEL_BUILD.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_BUILD.items()},
 }
+KINDS = ("jobs", "jobPods", "servers", "serverPods", "services", "routes")
 RUN: dict[str, Any] = {
     "runtime.pullPolicy": "Always",
     "runtime.pullSecrets": [{"name": "pull"}],
@@ -92,6 +97,23 @@ RUN: dict[str, Any] = {
     "serving.sharedMemory": "4Gi",
     "serving.probes.startupBudgetSeconds": 60,
     "serving.drain.timeoutSeconds": 60,
+    "serving.topologySpreadConstraints": [{"topologyKey": "zone"}],
+    "serving.priorityClassName": "high",
+    "serving.runtimeClassName": "nvidia",
+    "serving.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
+    "serving.scaling": {"maxReplicas": 2, "metrics": [{"type": "Cpu", "target": "70"}]},
+    "serving.disruption.mode": "Disabled",
+    "serving.disruption.maxUnavailable": 2,
+    "serving.disruption.minAvailable": 2,
+    "serving.rollout.strategy": "Recreate",
+    "serving.rollout.maxSurge": 2,
+    "serving.rollout.maxUnavailable": 2,
+    "networking.service.type": "NodePort",
+    "networking.gateway": {"parentRefs": [{"name": "public"}]},
+    "networking.ingress": {"hosts": ["llm.example.com"]},
+    "networking.networkPolicy.mode": "Enabled",
+    "networking.networkPolicy.from": [{"podSelector": {}}],
+    **{f"metadata.{kind}": {"labels": {"team": "a"}} for kind in KINDS},
     "suspend": True,
     **{f"target.{path}": value for path, value in MODEL_RUN.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_RUN.items()},
@@ -122,12 +144,15 @@ NEITHER: dict[str, Any] = {
     "benchmark.maxErrorPercent": 9,
     "benchmark.timeoutSeconds": 60,
     "benchmark.run": "again",
+    "fetch.caConfigMapRef": {"name": "ca"},
+    "fetch.proxySecretRef": {"name": "proxy"},
     "build.backoffLimit": 5,
     "build.activeDeadlineSeconds": 60,
     "build.resources": {"limits": {"memory": "8Gi"}},
     "build.nodeSelector": {"zone": "a"},
     "build.tolerations": [{"operator": "Exists"}],
     "build.affinity": {"nodeAffinity": {}},
+    "build.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
     "storage.existingClaim": "other",
     "storage.size": "9Gi",
     "storage.storageClassName": "fast",
@@ -153,13 +178,28 @@ METHODS = {
 }
 
 
+# Taken as one value.
+WHOLE = (
+    Source,
+    ConfigMapKey,
+    AuthorityRef,
+    Reference,
+    SecretKey,
+    Scaling,
+    ResourceClaim,
+    Tags,
+    GatewayRoute,
+    IngressRoute,
+)
+
+
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """The paths of all fields that are not made of further fields of ours."""
     for field in model.model_fields.values():
         kinds = [field.annotation, *get_args(field.annotation)]
         inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
         path = f"{prefix}{field.alias}"
-        if inner and inner[0] not in (Source, Reference, SecretKey, ConfigMapKey):
+        if inner and inner[0] not in WHOLE:
             yield from leaves(inner[0], f"{path}.")
         else:
             yield path

@@ -25,6 +25,7 @@ _RULES: tuple[Rule, ...] = (
     runtime.storage,
     hardware.capability,
     precision.lost,
+    hardware.claims,
     hardware.paging,
     precision.attention,
     sizes.steps,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from specdec.api.gpus import gpu
 from specdec.api.matrix import at_least, support
 from specdec.api.model import Method, ModelSpec, SpeculativeModel
+from specdec.desired.pod import GPU
 from specdec.stages import backends
 from specdec.stages.progress import Words
 from specdec.stages.rules.rule import invalid
@@ -83,6 +84,19 @@ def _needs_paged(spec: ModelSpec, *, chunked: bool) -> str:
     if chunked:
         return "runtime.chunkedContext"
     return "kvCache.reuse" if spec.kv_cache.reuse else ""
+
+
+def claims(model: SpeculativeModel, _: Images) -> Words | None:
+    """GPUs are claimed or counted: a pod that does both takes them twice."""
+    spec = model.spec
+    for field, part in (("serving", spec.serving), ("build", spec.build)):
+        counted = {**part.resources.get("requests", {}), **part.resources.get("limits", {})}
+        if part.resource_claims and GPU in counted:
+            return invalid(
+                f"spec.{field} has resourceClaims, and its resources count {GPU} {counted[GPU]}: "
+                f"remove {GPU} from spec.{field}.resources, or the claims"
+            )
+    return None
 
 
 def ranks(model: SpeculativeModel, _: Images) -> Words | None:

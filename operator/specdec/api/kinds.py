@@ -1,0 +1,47 @@
+"""The kinds of objects that the operator touches, and by what name the API server knows them.
+
+A table instead of discovery: no requests at start, no cache file on a read-only root.
+"""
+
+from typing import NamedTuple
+
+from specdec.api import names
+from specdec.api.model import API_VERSION, KIND, PLURAL
+
+
+class Extra(NamedTuple):
+    """The version a kind is spoken to in, and its plural."""
+
+    version: str
+    plural: str
+
+    @property
+    def watched(self) -> tuple[str, str, str]:
+        """Group, version and plural."""
+        group, _, version = self.version.partition("/")
+        return group, version, self.plural
+
+
+# What only some resources have beside servers and Services; a cluster need not know all of them.
+EXTRAS = {
+    "HorizontalPodAutoscaler": Extra("autoscaling/v2", "horizontalpodautoscalers"),
+    "ScaledObject": Extra("keda.sh/v1alpha1", "scaledobjects"),
+    "PodDisruptionBudget": Extra("policy/v1", "poddisruptionbudgets"),
+    "HTTPRoute": Extra("gateway.networking.k8s.io/v1", "httproutes"),
+    "Ingress": Extra("networking.k8s.io/v1", "ingresses"),
+    "NetworkPolicy": Extra("networking.k8s.io/v1", "networkpolicies"),
+}
+
+PLURALS = {
+    (API_VERSION, KIND): PLURAL,
+    ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
+    ("v1", "ConfigMap"): "configmaps",
+    ("v1", "Pod"): "pods",
+    ("v1", "Secret"): "secrets",
+    ("v1", "Service"): "services",
+    ("apps/v1", "Deployment"): "deployments",
+    ("batch/v1", "Job"): "jobs",
+    (names.GROUP_API, names.GROUP_KIND): "leaderworkersets",
+    ("events.k8s.io/v1", "Event"): "events",
+    **{(extra.version, kind): extra.plural for kind, extra in EXTRAS.items()},
+}

@@ -1,0 +1,53 @@
+"""How clients reach the server, and who may."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from specdec.api.value import PodShaped, Value
+
+
+class ServiceOptions(Value):
+    """What kind of Service stands in front of the pods."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+
+
+class ParentRef(Value):
+    """A Gateway that a route is attached to; the Gateway says whose routes it takes."""
+
+    name: str
+    namespace: str | None = None
+    section_name: str | None = None
+    port: int | None = None
+
+
+class GatewayRoute(Value):
+    """An HTTPRoute of the Gateway API to the server's HTTP port."""
+
+    parent_refs: tuple[ParentRef, ...]
+    hostnames: tuple[str, ...] = ()
+
+
+class IngressRoute(Value):
+    """An Ingress to the server's HTTP port."""
+
+    hosts: tuple[str, ...]
+    class_name: str | None = None
+    tls_secret_name: str | None = None
+
+
+class ServingPolicy(Value):
+    """Who may reach serving pods: pods of the namespace, and what `from` adds."""
+
+    mode: Literal["Enabled", "Disabled"] = "Disabled"
+    from_: tuple[PodShaped, ...] = Field(default=(), alias="from")
+
+
+class Networking(Value):
+    """The Service, at most one route from outside, and the pods' NetworkPolicy."""
+
+    service: ServiceOptions = ServiceOptions()
+    gateway: GatewayRoute | None = None
+    ingress: IngressRoute | None = None
+    network_policy: ServingPolicy = ServingPolicy()

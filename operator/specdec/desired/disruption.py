@@ -1,0 +1,65 @@
+"""What a drain of nodes may take of a service at once."""
+
+from typing import Any
+
+from specdec.api import names
+from specdec.api.kinds import EXTRAS
+from specdec.api.model import SpeculativeModel
+from specdec.desired.child import metadata
+
+_KIND = "PodDisruptionBudget"
+
+
+def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
+    """A budget for each server, where a replica can be spared: one alone would block a drain."""
+    serving = model.spec.serving
+    if serving.disruption.mode == "Disabled" or model.spec.suspend or serving.replicas < 2:
+        return ()
+    if serving.nodes_per_replica > 1:
+        return (_budget(model, names.group_name(model), *_group(model)),)
+    return tuple(
+        _budget(model, names.server_name(model, role), _bounds(model), _selector(model, role))
+        for role in names.servers(model)
+    )
+
+
+def _budget(
+    model: SpeculativeModel, name: str, bounds: dict[str, int], selector: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "apiVersion": EXTRAS[_KIND].version,
+        "kind": _KIND,
+        "metadata": metadata(model, name, "disruption"),
+        "spec": {
+            **bounds,
+            "selector": selector,
+            # A pod that does not answer keeps nobody served: it must not hold up a drain.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def _bounds(model: SpeculativeModel) -> dict[str, int]:
+    asked = model.spec.serving.disruption
+    if asked.min_available is not None:
+        return {"minAvailable": asked.min_available}
+    return {"maxUnavailable": 1 if asked.max_unavailable is None else asked.max_unavailable}
+
+
+def _selector(model: SpeculativeModel, role: str) -> dict[str, Any]:
+    return {"matchLabels": names.selector(model, role)}
+
+
+def _group(model: SpeculativeModel) -> tuple[dict[str, int], dict[str, Any]]:
+    """Bounds over the pods of all groups: one evicted pod takes its whole group along.
+
+    So as many pods may go as replicas may. The API server counts only the pods of known
+    controllers by `maxUnavailable`; `minAvailable` as a number it compares itself.
+    """
+    serving, bounds = model.spec.serving, _bounds(model)
+    spared = bounds.get("maxUnavailable", serving.replicas - bounds.get("minAvailable", 0))
+    pods = serving.replicas * serving.nodes_per_replica - max(spared, 0)
+    labels = names.selector(model)
+    component = labels.pop(names.COMPONENT)
+    members = {"key": names.COMPONENT, "operator": "In", "values": [component, names.WORKER]}
+    return {"minAvailable": pods}, {"matchLabels": labels, "matchExpressions": [members]}

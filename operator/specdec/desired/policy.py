@@ -1,0 +1,51 @@
+"""Who may reach serving pods."""
+
+from typing import Any
+
+from specdec.api import names
+from specdec.api.kinds import EXTRAS
+from specdec.api.model import SpeculativeModel
+from specdec.desired.child import metadata
+from specdec.desired.serving import PORTS
+
+_KIND = "NetworkPolicy"
+
+
+def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
+    """One policy for all serving pods of a resource that asks for it.
+
+    Only what comes in: pods reach their volume, and whatever a server's plugins call, as before.
+    The node of a pod always reaches it, so probes and `kubectl port-forward` go on.
+    """
+    asked, name = model.spec.networking.network_policy, model.metadata.name
+    if asked.mode == "Disabled":
+        return ()
+    pods = _pods(model)
+    clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]
+    ingress: list[dict[str, Any]] = [
+        {"from": clients, "ports": _ports("http", "grpc")},
+        # A scraper is in another namespace as a rule, and counters are no secret.
+        {"ports": _ports("metrics")},
+    ]
+    if model.spec.serving.nodes_per_replica > 1:
+        # MPI chooses its ports as it likes.
+        ingress.append({"from": [{"podSelector": pods}]})
+    body = {
+        "apiVersion": EXTRAS[_KIND].version,
+        "kind": _KIND,
+        "metadata": metadata(model, name, "policy"),
+        "spec": {"podSelector": pods, "policyTypes": ["Ingress"], "ingress": ingress},
+    }
+    return (body,)
+
+
+def _pods(model: SpeculativeModel) -> dict[str, Any]:
+    labels = names.selector(model)
+    del labels[names.COMPONENT]
+    servers = [*names.SERVERS.values(), names.WORKER]
+    members = {"key": names.COMPONENT, "operator": "In", "values": servers}
+    return {"matchLabels": labels, "matchExpressions": [members]}
+
+
+def _ports(*which: str) -> list[dict[str, Any]]:
+    return [{"port": PORTS[name], "protocol": "TCP"} for name in which]

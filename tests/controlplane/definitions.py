@@ -1,0 +1,43 @@
+"""Kinds that a cluster may have: the published definitions of KEDA and of the Gateway API."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from cluster import ClusterError, ControlPlane, binaries
+from controlplane.operating import until
+
+FILES = {
+    "github.com/kedacore/keda/v2": "config/crd/bases/keda.sh_scaledobjects.yaml",
+    "sigs.k8s.io/gateway-api": "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
+}
+
+
+def files() -> list[Path]:
+    """The definitions, of the pinned versions."""
+    return [binaries.source("definitions", module) / file for module, file in FILES.items()]
+
+
+@contextlib.contextmanager
+def installed(plane: ControlPlane) -> Iterator[None]:
+    """Have the kinds; they are taken away again."""
+    found = files()
+    names = [str(yaml.safe_load(file.read_text())["metadata"]["name"]) for file in found]
+    for file in found:
+        plane.kubectl("apply", "--server-side", "-f", str(file))
+    until(lambda: all(_served(plane, name) for name in names), f"served {names}")
+    try:
+        yield
+    finally:
+        plane.kubectl("delete", "crd", *names, "--ignore-not-found")
+        until(lambda: not any(_served(plane, name) for name in names), f"no {names}")
+
+
+def _served(plane: ControlPlane, kind: str) -> bool:
+    try:
+        plane.kubectl("get", kind, "-n", "default")
+    except ClusterError:
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""Budgets, rollouts, placement and tags, as a real API server takes and keeps them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controlplane.operating import Lab, Object, until
+from controlplane.pipeline import at_rest, serve
+from specdec.api import names
+from specdec.api.kinds import EXTRAS
+
+pytestmark = pytest.mark.controlplane
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "serving-operations" / "expected"
+TAGS = {
+    "jobs": {"labels": {"kueue.x-k8s.io/queue-name": "builds"}},
+    "jobPods": {"labels": {"team": "builders"}},
+    "servers": {"annotations": {"note": "of the servers"}},
+    "serverPods": {"labels": {"team": "search"}, "annotations": {"note": "of the pods"}},
+    "services": {"annotations": {"note": "of the services"}},
+}
+PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}
+ZONES = {
+    "maxSkew": 1,
+    "topologyKey": "topology.kubernetes.io/zone",
+    "whenUnsatisfiable": "ScheduleAnyway",
+}
+
+
+def strategy(lab: Lab) -> Object:
+    body = lab.get("deployment", "pair")
+    assert body is not None
+    found: Object = body["spec"]["strategy"]
+    return found
+
+
+def test_budget_rollout_and_tags_are_kept_as_asked(lab: Lab) -> None:
+    serving = {"replicas": 2, "topologySpreadConstraints": [ZONES]}
+    serve(lab, "pair", serving=serving, metadata=TAGS)
+
+    def spare() -> bool:
+        budget = lab.get("pdb", "pair") or {}
+        return bool(budget.get("status", {}).get("disruptionsAllowed") == 1)
+
+    until(spare, lambda: f"one pod to spare: {lab.story('pair')}")
+    for kind, tags in (("jobs", TAGS["jobs"]), ("services", TAGS["services"])):
+        for item in lab.all(kind, names.MANAGED_BY):
+            assert tags.get("labels", {}).items() <= item["metadata"]["labels"].items()
+            notes = item["metadata"].get("annotations", {})
+            assert tags.get("annotations", {}).items() <= notes.items()
+    teams = {p["metadata"]["labels"].get("team") for p in lab.all("pods", names.CLAIM)}
+    assert teams == {"search", "builders"}
+
+    writes = at_rest(lab)[1]
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    assert at_rest(lab)[1] == writes, lab.operator.words()
+
+    lab.patch("specm", "pair", {"spec": {"serving": {"rollout": {"strategy": "Recreate"}}}})
+    until(lambda: strategy(lab) == {"type": "Recreate"}, lambda: f"{strategy(lab)}")
+    rolling = {"strategy": "RollingUpdate", "maxSurge": 2, "maxUnavailable": 1}
+    lab.patch("specm", "pair", {"spec": {"serving": {"rollout": rolling}}})
+    counts = {"maxSurge": 2, "maxUnavailable": 1}
+    until(lambda: strategy(lab).get("rollingUpdate") == counts, lambda: f"{strategy(lab)}")
+
+    lab.kubectl("scale", "specm", "pair", "--replicas=1")
+    until(lambda: lab.gone("pdb", "pair"), "no budget of a pod alone")
+
+
+def test_the_api_server_knows_every_field_that_is_generated(lab: Lab) -> None:
+    bodies = []
+    for file in sorted(GOLDEN.glob("*.yaml")):
+        body = yaml.safe_load(file.read_text())
+        if file.stem == "status" or "." in body["apiVersion"].replace(".k8s.io", ""):
+            continue
+        body["metadata"]["namespace"] = lab.namespace
+        bodies.append(body)
+    kinds = {body["kind"] for body in bodies}
+    assert {"Deployment", "PodDisruptionBudget", "HorizontalPodAutoscaler"} <= kinds
+    assert kinds & EXTRAS.keys()
+    flags = ("create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
+    told = lab.kubectl(*flags, stdin=yaml.safe_dump_all(bodies))
+    assert len(told.splitlines()) == len(bodies)
+
+
+def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
+    missing = {"gateway": {"parentRefs": [{"name": "public"}]}}
+    serve(
+        lab, "pair", networking={**missing, "networkPolicy": {"mode": "Enabled", "from": [PEER]}}
+    )
+    told = lab.wait("pair", "RouteReady", "False", "GatewayApiMissing")
+    assert "install the Gateway API" in told["message"]
+    # What comes after the refused route is there all the same.
+    assert lab.get("networkpolicy", "pair")
+
+    ingress = {"hosts": ["llm.example.com"], "className": "none"}
+    change = {"gateway": None, "ingress": ingress, "service": {"type": "NodePort"}}
+    lab.patch("specm", "pair", {"spec": {"networking": change}})
+    until(lambda: lab.get("ingress", "pair"), lambda: lab.story("pair"))
+    lab.wait("pair", "RouteReady", "Unknown", "RoutePending")
+    address = json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})
+    argv = ("patch", "ingress", "pair", "--subresource=status", "--type=merge", "-p", address)
+    lab.kubectl(*argv)
+    lab.wait("pair", "RouteReady", "True", "RouteAccepted")
+
+    lab.patch("specm", "pair", {"spec": {"networking": None}})
+    until(lambda: lab.gone("ingress", "pair"), "no Ingress")
+    until(lambda: lab.gone("networkpolicy", "pair"), "no NetworkPolicy")
+    service = lab.get("service", "pair")
+    assert service is not None
+    assert service["spec"]["type"] == "ClusterIP"

@@ -1,0 +1,147 @@
+"""kubectl scale, an autoscaler and the operator on one field, and nobody takes another's back."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster import ControlPlane
+from controlplane import definitions
+from controlplane.operating import Lab, Object, Operator, until
+from controlplane.pipeline import at_rest, serve
+from controlplane.specm import Resources
+
+pytestmark = pytest.mark.controlplane
+
+PODS = {"type": "Pods", "name": "queue", "target": "2500m"}
+QUERY = {"type": "Prometheus", "query": "sum(queue)", "target": "2"}
+BY_KEDA = {
+    "driver": "KEDA",
+    "minReplicas": 0,
+    "maxReplicas": 3,
+    "metrics": [QUERY],
+    "prometheusAddress": "http://prometheus:9090",
+}
+# The operator names itself, the autoscaler's controller and kubectl do too.
+OPERATOR = "specdec"
+
+
+@pytest.fixture(scope="module")
+def kinds(operator: Operator, installed: ControlPlane) -> Iterator[None]:
+    with definitions.installed(installed):
+        yield
+    # kopf may end when a kind that it watches goes; the kubelet would start it anew.
+    operator.stop()
+    operator.start()
+
+
+@pytest.fixture
+def resources(lab: Lab) -> Iterator[Resources]:
+    found = Resources(lab.plane.kubeconfig, lab.namespace)
+    yield found
+    found.close()
+
+
+def serving(**scaling: Any) -> Object:
+    """The serving block of a pair with an autoscaler."""
+    return {"drain": {"timeoutSeconds": 5}, "scaling": {"metrics": [PODS], **scaling}}
+
+
+def replicas(lab: Lab, kind: str = "deployment") -> int:
+    body = lab.get(kind, "pair")
+    assert body is not None
+    spec = body["spec"] if kind == "deployment" else body["spec"]["serving"]
+    return int(spec["replicas"])
+
+
+def followed(lab: Lab, count: int) -> None:
+    """Wait for a Deployment of so many replicas."""
+    until(lambda: replicas(lab) == count, lambda: f"{count} replicas: {lab.story('pair')}")
+
+
+def writers(body: Object) -> set[str]:
+    """Whoever has set a field of the spec."""
+    return {
+        entry["manager"]
+        for entry in body["metadata"]["managedFields"]
+        if "f:spec" in entry["fieldsV1"] and entry.get("subresource") != "status"
+    }
+
+
+def test_a_hundred_scale_changes_under_an_autoscaler_are_followed_and_never_taken_back(
+    lab: Lab, resources: Resources
+) -> None:
+    before = serve(lab, "pair", serving=serving(maxReplicas=50))
+    wanted = [1 + (7 * number) % 5 for number in range(1, 101)]
+    for number, count in enumerate(wanted, 1):
+        resources.scale("pair", count)
+        if number % 25 == 0:
+            followed(lab, count)
+    lab.wait("pair", s=120)
+    at_rest(lab)
+    assert replicas(lab) == wanted[-1]
+    after = resources.get("pair")
+    changes = sum(a != b for a, b in zip([1, *wanted], wanted, strict=False))
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] + changes
+    assert OPERATOR not in writers(after)
+    assert after["spec"]["serving"]["scaling"] == before["spec"]["serving"]["scaling"]
+
+
+def test_an_autoscaler_raises_the_replicas_of_the_resource_and_the_deployment_follows(
+    lab: Lab, resources: Resources
+) -> None:
+    serve(lab, "pair", serving=serving(minReplicas=2, maxReplicas=3))
+    until(lambda: replicas(lab, "specm") == 2, "the autoscaler's least", seconds=90)
+    until(lambda: replicas(lab) == 2, "a Deployment that follows")
+    assert OPERATOR not in writers(resources.get("pair"))
+    # Nobody serves metrics here, and the condition says so.
+    missing = lab.wait("pair", "ScalingReady", "False", "MetricMissing", s=90)
+    assert "queue" in missing["message"]
+    lab.wait("pair")
+    _, writes = at_rest(lab)
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    assert at_rest(lab)[1] == writes, "an unchanged autoscaler was written"
+
+    lab.kubectl("delete", "hpa", "pair")
+    until(lambda: lab.get("hpa", "pair"), "the autoscaler again")
+    lab.patch("specm", "pair", {"spec": {"suspend": True}})
+    until(lambda: lab.gone("hpa", "pair"), "no autoscaler of a suspended resource")
+
+
+def test_without_keda_the_condition_says_what_to_install(lab: Lab) -> None:
+    serve(lab, "pair", serving={"scaling": BY_KEDA})
+    missing = lab.wait("pair", "ScalingReady", "False", "KedaMissing")
+    assert "install KEDA" in missing["message"]
+    assert lab.condition("pair")["status"] == "True"
+
+
+def say(lab: Lab, kind: str, status: Object) -> None:
+    """Play a controller: what it says of an object."""
+    argv = ("patch", kind, "pair", "--subresource=status", "--type=merge", "-p")
+    lab.kubectl(*argv, json.dumps({"status": status}))
+
+
+def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, lab: Lab) -> None:
+    gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["llm.example.com"]}
+    serve(lab, "pair", serving={"scaling": BY_KEDA}, networking={"gateway": gateway})
+    until(lambda: lab.get("scaledobject", "pair"), lambda: lab.story("pair"))
+    until(lambda: lab.get("httproute", "pair"), lambda: lab.story("pair"))
+    lab.wait("pair", "ScalingReady", "Unknown", "ScalerStarting")
+    lab.wait("pair", "RouteReady", "Unknown", "RoutePending")
+    ready = {"type": "Ready", "status": "True", "message": "as defined"}
+    say(lab, "scaledobject", {"conditions": [ready]})
+    lab.wait("pair", "ScalingReady", "True", "ScalerActive")
+    stamp = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Any", "message": "so it is"}
+    accepted = {"type": "Accepted", "status": "True", **stamp}
+    parent = {"controllerName": "example.com/one", "parentRef": {"name": "public"}}
+    say(lab, "httproute", {"parents": [{**parent, "conditions": [accepted]}]})
+    lab.wait("pair", "RouteReady", "True", "RouteAccepted")
+
+    writes = at_rest(lab)[1]
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    assert at_rest(lab)[1] == writes, "unchanged objects were written"
+    lab.patch("specm", "pair", {"spec": {"serving": {"scaling": None}, "networking": None}})
+    until(lambda: lab.gone("scaledobject", "pair"), "no ScaledObject")
+    until(lambda: lab.gone("httproute", "pair"), "no HTTPRoute")
+    until(lambda: not lab.condition("pair", "ScalingReady"), "no word of scaling")

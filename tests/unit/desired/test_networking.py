@@ -1,0 +1,83 @@
+"""Routes from outside, and who may reach the pods."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from golden.cases import resource as case
+from golden.world import resource
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired import network, policy, routes, serving
+from specdec.desired.pod import Volume
+from specdec.desired.serving import Revision
+
+PEER = {"namespaceSelector": {"matchLabels": {"team": "web"}}}
+
+
+def model(**networking: Any) -> SpeculativeModel:
+    return SpeculativeModel.parse(resource(networking=networking))
+
+
+def spec(found: tuple[dict[str, Any], ...]) -> Any:
+    (body,) = found
+    return body["spec"]
+
+
+def test_nothing_leads_in_from_outside_unless_asked() -> None:
+    assert routes.objects(model()) == ()
+    assert policy.objects(model()) == ()
+    assert network.service(model())["spec"]["type"] == "ClusterIP"
+
+
+def test_a_route_of_a_gateway_leads_to_the_http_port() -> None:
+    parents = [{"name": "a"}, {"name": "b", "namespace": "edge", "sectionName": "s", "port": 443}]
+    route = spec(routes.objects(model(gateway={"parentRefs": parents})))
+    assert route["parentRefs"] == parents
+    assert "hostnames" not in route
+    assert route["rules"] == [{"backendRefs": [{"name": "pair", "port": 8000}]}]
+
+
+@pytest.mark.parametrize("tls", [None, "certificate"])
+def test_an_ingress_leads_every_host_to_the_http_port(tls: str | None) -> None:
+    asked = {"hosts": ["a.example.com", "b.example.com"], "className": "nginx"}
+    found = spec(routes.objects(model(ingress=asked | ({"tlsSecretName": tls} if tls else {}))))
+    assert [rule["host"] for rule in found["rules"]] == asked["hosts"]
+    for rule in found["rules"]:
+        (path,) = rule["http"]["paths"]
+        assert path["backend"]["service"] == {"name": "pair", "port": {"number": 8000}}
+    wanted = [{"hosts": asked["hosts"], "secretName": tls}] if tls else None
+    assert found.get("tls") == wanted
+
+
+def takes(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    (member,) = selector["matchExpressions"]
+    return (
+        selector["matchLabels"].items() <= labels.items()
+        and labels[member["key"]] in member["values"]
+    )
+
+
+def test_a_policy_is_about_all_serving_pods_and_no_job() -> None:
+    found = model(networkPolicy={"mode": "Enabled", "from": [PEER]})
+    body = spec(policy.objects(found))
+    volume = Volume("models", "uid", single_node=False)
+    made = serving.deployment(found, Revision("r" * 64, "image"), volume, 1)
+    assert takes(body["podSelector"], made["spec"]["template"]["metadata"]["labels"])
+    for component in names.SERVERS.values():
+        assert takes(body["podSelector"], names.labels(found, component))
+    assert not takes(body["podSelector"], names.labels(found, "fetch"))
+    assert body["policyTypes"] == ["Ingress"]
+    clients, metrics = body["ingress"]
+    assert clients["from"] == [{"podSelector": {}}, PEER]
+    assert [one["port"] for one in clients["ports"]] == [8000, 8001]
+    assert [one["port"] for one in metrics["ports"]] == [8002]
+    assert "from" not in metrics
+
+
+def test_ranks_of_a_group_reach_each_other_on_any_port() -> None:
+    cr = copy.deepcopy(case("tensorrt-405b-two-nodes"))
+    cr["spec"]["networking"] = {"networkPolicy": {"mode": "Enabled"}}
+    body = spec(policy.objects(SpeculativeModel.parse(cr)))
+    assert body["ingress"][2] == {"from": [{"podSelector": body["podSelector"]}]}

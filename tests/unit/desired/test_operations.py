@@ -1,0 +1,210 @@
+"""Budgets, rollouts, placement and the labels that a resource gives its children."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from golden.cases import resource as case
+from golden.world import IMAGES, World, resource
+from specdec.act import membership
+from specdec.api import names
+from specdec.api.model import SpeculativeModel
+from specdec.desired import disruption, engine, pod, serving
+from specdec.desired.engine import Needs
+from specdec.desired.pod import Volume
+from specdec.desired.serving import Revision
+from specdec.stages import rules
+from specdec.triton.ranks import PLAIN
+
+VOLUME = Volume("models", "uid", single_node=False)
+TAG = {"labels": {"team": "search"}, "annotations": {"note": "kept"}}
+CLAIM = {"name": "gpus", "resourceClaimTemplateName": "two"}
+
+
+def model(cr: dict[str, Any] | None = None, **spec: Any) -> SpeculativeModel:
+    return SpeculativeModel.parse(resource(**spec) if cr is None else cr)
+
+
+def on_gpus(name: str = "tensorrt-baseline", **served: Any) -> SpeculativeModel:
+    """A sample of the engine backend with other serving options."""
+    cr = copy.deepcopy(case(name))
+    cr["spec"].setdefault("serving", {}).update(served)
+    return SpeculativeModel.parse(cr)
+
+
+def budgets(found: SpeculativeModel) -> dict[str, Any]:
+    return {body["metadata"]["name"]: body["spec"] for body in disruption.objects(found)}
+
+
+@pytest.mark.parametrize(
+    ("options", "bounds"),
+    [
+        ({}, {"maxUnavailable": 1}),
+        ({"maxUnavailable": 2}, {"maxUnavailable": 2}),
+        ({"maxUnavailable": 0}, {"maxUnavailable": 0}),
+        ({"minAvailable": 2}, {"minAvailable": 2}),
+    ],
+)
+def test_a_drain_takes_what_the_budget_lets_it(
+    options: dict[str, int], bounds: dict[str, int]
+) -> None:
+    found = budgets(model(serving={"replicas": 3, "disruption": options}))
+    assert {k: v for k, v in found["pair"].items() if k.endswith("vailable")} == bounds
+    assert found["pair"]["selector"] == {"matchLabels": names.selector(model())}
+
+
+def test_one_replica_has_no_budget_and_two_servers_have_one_each() -> None:
+    assert budgets(model()) == {}
+    assert budgets(model(serving={"replicas": 3, "disruption": {"mode": "Disabled"}})) == {}
+    assert budgets(model(serving={"replicas": 3}, suspend=True)) == {}
+    name = "tensorrt-two-servers"
+    both = budgets(on_gpus(name, replicas=2))
+    assert set(both) == {name, f"{name}-draft"}
+    assert both[f"{name}-draft"]["selector"]["matchLabels"][names.COMPONENT] == "draft-server"
+
+
+@pytest.mark.parametrize(
+    ("options", "least"),
+    # Three groups of two pods: one evicted pod is one group that does not serve.
+    [({}, 5), ({"maxUnavailable": 2}, 4), ({"minAvailable": 2}, 5), ({"minAvailable": 5}, 6)],
+)
+def test_of_groups_as_many_pods_may_go_as_replicas(options: dict[str, int], least: int) -> None:
+    name = "tensorrt-405b-two-nodes"
+    (budget,) = budgets(on_gpus(name, replicas=3, disruption=options)).values()
+    assert budget["minAvailable"] == least
+    assert "maxUnavailable" not in budget
+    members = budget["selector"]["matchExpressions"][0]["values"]
+    assert members == ["server", "worker"]
+
+
+@pytest.mark.parametrize(
+    ("options", "surge", "gone"),
+    [
+        ({}, (1, 0), (0, 1)),
+        ({"maxSurge": 2}, (2, 0), (2, 0)),
+        ({"maxSurge": 0}, (0, 1), (0, 1)),
+        ({"maxUnavailable": 2}, (0, 2), (0, 2)),
+        ({"maxUnavailable": 0}, (1, 0), (1, 0)),
+        ({"maxSurge": 3, "maxUnavailable": 2}, (3, 2), (3, 2)),
+    ],
+)
+def test_only_where_pods_take_gpus_an_old_pod_goes_first(
+    options: dict[str, int], surge: tuple[int, int], gone: tuple[int, int]
+) -> None:
+    for found, wanted in (
+        (model(serving={"rollout": options}), surge),
+        (on_gpus(rollout=options), gone),
+    ):
+        counts = serving.strategy(found)["rollingUpdate"]
+        assert (counts["maxSurge"], counts["maxUnavailable"]) == wanted
+
+
+def test_recreate_ends_all_pods_first() -> None:
+    found = serving.strategy(model(serving={"rollout": {"strategy": "Recreate"}}))
+    assert found == {"type": "Recreate"}
+
+
+def test_pods_spread_by_their_own_server_unless_told_otherwise() -> None:
+    own = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    other = {**own, "labelSelector": {"matchLabels": {"tier": "chat"}}}
+    found = model(serving={"topologySpreadConstraints": [own, other]})
+    body = serving.deployment(found, Revision("r" * 64, "image"), VOLUME, 1)
+    first, second = body["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    selected = first.pop("labelSelector")["matchLabels"]
+    labels = body["spec"]["template"]["metadata"]["labels"]
+    assert first == own
+    assert selected.items() <= labels.items()
+    assert second == other
+
+
+def test_claims_stand_in_place_of_counted_gpus_and_keep_the_product() -> None:
+    found = on_gpus(resourceClaims=[{**CLAIM, "request": "both"}])
+    revision = Revision("r" * 64, "image", gpus=4, product="NVIDIA-L4")
+    for wanted in (revision, Revision("r" * 64, "image", gpus=0, product="NVIDIA-L4")):
+        spec = serving.deployment(found, wanted, VOLUME, 1)["spec"]["template"]["spec"]
+        assert spec["resourceClaims"] == [CLAIM]
+        resources = spec["containers"][0]["resources"]
+        assert resources["claims"] == [{"name": "gpus", "request": "both"}]
+        assert pod.GPU not in resources.get("limits", {})
+        assert spec["nodeSelector"][names.GPU_PRODUCT] == "NVIDIA-L4"
+
+
+def test_a_build_may_claim_its_gpus_too() -> None:
+    plan = {"key": "k" * 64}
+    cr = case("tensorrt-baseline")
+    found = model({**cr, "spec": {**cr["spec"], "build": {"resourceClaims": [CLAIM]}}})
+    spec = engine.job(found, plan, VOLUME, "image", Needs(4))["spec"]["template"]["spec"]
+    assert spec["resourceClaims"] == [CLAIM]
+    assert "limits" not in spec["containers"][0]["resources"]
+
+
+@pytest.mark.parametrize("part", ["serving", "build"])
+def test_gpus_are_not_claimed_and_counted_at_once(part: str) -> None:
+    cr = copy.deepcopy(case("tensorrt-baseline"))
+    counted = {"limits": {"nvidia.com/gpu": 4}}
+    cr["spec"][part] = {"resources": counted, "resourceClaims": [CLAIM]}
+    words = rules.first_problem(model(cr), IMAGES)
+    assert words is not None
+    assert words.reason == "InvalidSpec"
+    assert f"remove nvidia.com/gpu from spec.{part}.resources" in words.message
+
+
+KINDS = ("jobs", "jobPods", "servers", "serverPods", "services")
+
+
+def tagged(*kinds: str) -> set[tuple[str, str]]:
+    """Kind and part (object or pod) of everything that carries the tag."""
+    world = World(resource(metadata=dict.fromkeys(kinds, TAG)))
+    world.settle()
+    parts = {
+        (kind, part): meta
+        for (kind, _), body in world.ever_applied.items()
+        for part, meta in (
+            ("object", body["metadata"]),
+            ("pod", body.get("spec", {}).get("template", {}).get("metadata", {})),
+        )
+    }
+    found = set()
+    for key, meta in parts.items():
+        label, note = meta.get("labels", {}).get("team"), meta.get("annotations", {}).get("note")
+        assert (label is None) == (note is None)
+        if label:
+            found.add(key)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("jobs", ("Job", "object")),
+        ("jobPods", ("Job", "pod")),
+        ("servers", ("Deployment", "object")),
+        ("serverPods", ("Deployment", "pod")),
+        ("services", ("Service", "object")),
+    ],
+)
+def test_tags_reach_children_of_their_kind_alone(kind: str, where: tuple[str, str]) -> None:
+    assert tagged(kind) == {where}
+
+
+def test_every_job_is_tagged_and_joining_one_takes_no_tag_along() -> None:
+    world = World(resource(metadata={"jobs": TAG}))
+    world.settle()
+    labels = [job["metadata"]["labels"] for job in world.jobs.values()]
+    assert len(labels) == 4
+    assert all(one["team"] == "search" for one in labels)
+    for job in world.jobs.values():
+        kept = membership(job)["metadata"]
+        assert "team" not in kept["labels"]
+        assert "annotations" not in kept
+        assert names.MANAGED_BY in kept["labels"]
+
+
+def test_no_tag_can_stand_in_for_a_label_of_ours() -> None:
+    theirs = {"labels": {names.COMPONENT: "x", names.MODEL: "x", names.REPOSITORY: "x"}}
+    found = model(metadata=dict.fromkeys(KINDS, theirs))
+    body = serving.deployment(found, Revision("r" * 64, "image", launch=PLAIN), VOLUME, 1)
+    for meta in (body["metadata"], body["spec"]["template"]["metadata"]):
+        assert meta["labels"][names.COMPONENT] == "server"
+        assert meta["labels"][names.MODEL] == "pair"

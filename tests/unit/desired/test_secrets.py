@@ -1,0 +1,70 @@
+"""A secret is in the one container that needs it, by reference, and nowhere else."""
+
+import json
+from typing import Any
+
+from golden.world import World, fetched, resource
+from specdec.api.model import SpeculativeModel
+from specdec.desired import fetch
+from specdec.desired.pod import Volume
+
+VOLUME = Volume("models", "uid", single_node=False)
+REACH = {
+    "caConfigMapRef": {"name": "corporate-ca", "key": "bundle.pem"},
+    "proxySecretRef": {"name": "proxy"},
+}
+HUB = {"huggingFace": {"repo": "example/big", "tokenSecretRef": {"name": "hub", "key": "t"}}}
+
+
+def world(**spec: Any) -> World:
+    cr = resource("None", **spec)
+    cr["spec"]["target"]["source"] = HUB
+    found = World(cr)
+    told = fetched()
+    told["models"] = {"target": told["models"]["target"]}
+    found.settle(lambda component: told if component == "fetch" else {})
+    return found
+
+
+def job(**spec: Any) -> Any:
+    cr = resource("None", **spec)
+    return fetch.job(SpeculativeModel.parse(cr), VOLUME, "image")
+
+
+def test_only_the_fetch_job_sees_a_token_a_proxy_or_an_authority() -> None:
+    found = world(fetch=REACH)
+    seen = {
+        (body["kind"], name.split("-")[1] if "-" in name else name)
+        for (_, name), body in found.ever_applied.items()
+        if any(word in json.dumps(body) for word in ('"hub"', '"proxy"', '"corporate-ca"'))
+    }
+    assert seen == {("Job", "fetch")}
+    assert "secretKeyRef" not in json.dumps(found.cr["status"])
+
+
+def test_proxies_are_references_and_only_the_first_is_required() -> None:
+    (container,) = job(fetch=REACH)["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one for one in container["env"]}
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
+        assert "value" not in env[name]
+        reference = env[name]["valueFrom"]["secretKeyRef"]
+        assert (reference["name"], reference["key"]) == ("proxy", name)
+        assert reference.get("optional", False) is (name != "HTTPS_PROXY")
+
+
+def test_the_authorities_are_a_file_that_the_program_is_told_of() -> None:
+    spec = job(fetch=REACH)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "authorities"]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == "authorities"]
+    assert mount["readOnly"] is True
+    items = [{"key": "bundle.pem", "path": "ca.crt"}]
+    assert volume["configMap"] == {"name": "corporate-ca", "items": items}
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env["SSL_CERT_FILE"] == f"{mount['mountPath']}/ca.crt"
+
+
+def test_another_way_is_another_job_and_none_changes_no_name() -> None:
+    usual = job()["metadata"]["name"]
+    assert job(fetch={})["metadata"]["name"] == usual
+    assert job(fetch=REACH)["metadata"]["name"] != usual

@@ -1,0 +1,125 @@
+"""The variables of a fetch Job decide whom its client trusts and through whom it asks."""
+
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore import exceptions
+from obstore.store import S3Store
+from typing_extensions import override
+
+from specdec.jobs import web
+from specdec.jobs.result import JobError
+from specdec.jobs.web import Web
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers with the very line it was asked by: a proxy is asked for whole addresses."""
+
+    def do_GET(self) -> None:
+        body = self.path.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        # A store says when a file was written, and which version of it there is.
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.send_header("ETag", '"1"')
+        self.end_headers()
+        self.wfile.write(body)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=found.serve_forever)
+    thread.start()
+    yield found
+    found.shutdown()
+    thread.join()
+    found.server_close()
+
+
+@dataclass(frozen=True)
+class Authority:
+    """An authority's certificate, and that of a server with its key."""
+
+    file: str
+    server: str
+    key: str
+
+
+def openssl(*argv: str) -> None:
+    subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    folder = tmp_path_factory.mktemp("authority")
+    made = Authority(*(str(folder / name) for name in ("ca.pem", "server.pem", "server.key")))
+    fresh = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    key, request, rest = (str(folder / name) for name in ("ca.key", "server.csr", "extensions"))
+    Path(rest).write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    days = ("-days", "1")
+    openssl("req", "-x509", *fresh, "-keyout", key, "-out", made.file, *days, "-subj", "/CN=ca")
+    openssl("req", *fresh, "-keyout", made.key, "-out", request, "-subj", "/CN=server")
+    signed = ("-CA", made.file, "-CAkey", key, "-CAcreateserial", "-extfile", rest)
+    openssl("x509", "-req", "-in", request, *signed, "-out", made.server, *days)
+    return made
+
+
+@pytest.fixture
+def encrypted(server: ThreadingHTTPServer, authority: Authority) -> str:
+    """The server's address, once it speaks TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.server, authority.key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    return f"https://127.0.0.1:{server.server_port}"
+
+
+def ask(url: str) -> str:
+    """As registries and catalogues are asked."""
+    with web.client() as client:
+        return Web(client, "the store", "").ask(f"{url}/bucket/file").text
+
+
+def get(url: str) -> str:
+    """As buckets are read."""
+    store = S3Store(
+        "bucket",
+        endpoint=url,
+        region="any",
+        skip_signature=True,
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+    return bytes(obstore.get(store, "file").bytes()).decode()
+
+
+@pytest.mark.parametrize("way", [ask, get])
+def test_a_private_authority_is_trusted_where_the_variable_names_it(
+    way: Callable[[str], str],
+    encrypted: str,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises((JobError, exceptions.GenericError)):
+        way(encrypted)
+    monkeypatch.setenv("SSL_CERT_FILE", authority.file)
+    assert way(encrypted) == "/bucket/file"
+
+
+@pytest.mark.parametrize("way", [ask, get])
+def test_a_proxy_is_asked_where_the_variable_names_it(
+    way: Callable[[str], str], server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.server_port}")
+    assert way("http://store.invalid") == "http://store.invalid/bucket/file"
