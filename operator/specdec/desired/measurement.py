@@ -167,7 +167,7 @@ def _job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(model, name, component),
+        "metadata": metadata(model, name, component, tags=model.spec.metadata.jobs),
         "spec": own_job(model, container, volume, component, _volumes(prompts), deadline),
     }
 

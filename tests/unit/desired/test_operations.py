@@ -192,7 +192,7 @@ def test_every_job_is_tagged_and_joining_one_takes_no_tag_along() -> None:
     world = World(resource(metadata={"jobs": TAG}))
     world.settle()
     labels = [job["metadata"]["labels"] for job in world.jobs.values()]
-    assert len(labels) == 4
+    assert len(labels) == 5
     assert all(one["team"] == "search" for one in labels)
     for job in world.jobs.values():
         kept = membership(job)["metadata"]
