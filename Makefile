@@ -13,7 +13,7 @@ CLUSTER ?= node
 NAME ?= demo
 LAYERS := tests/unit tests/golden tests/triton tests/controlplane
 
-.PHONY: help setup fmt lint test unit golden chart demo demo-down cluster-up cluster-down e2e bench
+.PHONY: help setup fmt lint test unit golden chart demo demo-down cluster-up cluster-down e2e bench campaign
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,11 @@ bench: setup ## measure against the goals: NAME=reference, bls, operator, plan o
 	  echo "make: no benchmark $(NAME); set NAME to one of:" \
 	       "$(basename $(notdir $(filter-out %/report.py,$(wildcard tests/bench/*.py))))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
+
+campaign: setup ## prove correctness at length: NAME=sampling, equivalence or serving
+	@test -f tests/campaigns/$(NAME).py || { \
+	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence or serving" >&2; exit 2; }
+	$(BIN)/python -m campaigns.$(NAME)
 
 # `python -m demo` and `python -m cluster` live under tests/.
 export PYTHONPATH := $(CURDIR)/tests

@@ -118,25 +118,27 @@ def test_lookahead_gives_the_same_text(
     assert _in_parallel(answer, prompts) == plain_texts
 
 
-def test_sampled_text_depends_on_the_seed_alone(server: Server, prompts: list[str]) -> None:
-    def sample(prompt: str, length: int, seed: int) -> str:
+def test_sampled_text_follows_from_the_seed(server: Server, prompts: list[str]) -> None:
+    def sample(prompt: str, seed: int, model: str = "tensorrt_llm_bls", **more: int) -> str:
         parts = ask(
             server.url,
-            "tensorrt_llm_bls",
+            model,
             text_input=prompt,
             max_tokens=NEW_TOKENS,
-            num_draft_tokens=length,
             temperature=1.0,
             top_k=20,
             random_seed=seed,
             exclude_input_in_output=True,
+            **more,
         )
         return text(parts)
 
     for prompt in prompts[:5]:
-        plain = sample(prompt, 0, 7)
-        assert sample(prompt, 4, 7) == plain
-        assert sample(prompt, 4, 8) != plain
+        # The target alone draws what it draws for the ensemble.
+        assert sample(prompt, 7, num_draft_tokens=0) == sample(prompt, 7, "ensemble")
+        speculative = sample(prompt, 7, num_draft_tokens=4)
+        assert sample(prompt, 7, num_draft_tokens=4) == speculative
+        assert sample(prompt, 8, num_draft_tokens=4) != speculative
 
 
 def _plain(server: Server, ids: list[int]) -> list[int]:

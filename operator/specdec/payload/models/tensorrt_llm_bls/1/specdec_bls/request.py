@@ -21,9 +21,10 @@ _SAMPLING = {
     "repetition_penalty": "repetition_penalty",
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
-    "random_seed": "random_seed",
-    "seed": "seed",
 }
+_SEED_NAMES = ("random_seed", "seed")
+# Without any of these the engines take the likeliest token and draw nothing.
+_DRAWS = ("top_k", "top_p", "temperature", *_SEED_NAMES)
 # Values only the target can honour: client's name -> (engine's name, reason of the fallback).
 _TARGET_ONLY = {
     "prompt_embedding_table": ("prompt_embedding_table", "prompt_table"),
@@ -66,6 +67,11 @@ class Server:
     use_draft_logits: bool
     min_name: str
     passed_on: tuple[str, ...]
+
+    @property
+    def seed_name(self) -> str:
+        """How this release spells the seed; both names changed in the same one."""
+        return "seed" if self.min_name == "min_tokens" else "random_seed"
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,8 @@ class _Row:
             input_count=self._flag("return_num_input_tokens"),
             output_count=self._flag("return_num_output_tokens"),
             common=self._common(stop),
+            seed=self._seed(),
+            seed_name=self._server.seed_name,
             plain=self._plain(),
             outputs=self._outputs(),
             min_name=self._server.min_name,
@@ -224,6 +232,12 @@ class _Row:
             words = self._strings("embedding_bias_words")
             common["embedding_bias"] = self._tokenizer.bias(words, weights.tolist())[None]
         return common
+
+    def _seed(self) -> int | None:
+        if not any(name in self._given for name in _DRAWS):
+            return None
+        # The engines take 0 where none is given.
+        return max(self._number(name, 0) for name in _SEED_NAMES)
 
     def _plain(self) -> dict[str, NDArray[Any]]:
         plain = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +24,7 @@ from specdec_bls.task import (
     token_log_probs,
 )
 
+_LONGEST_PART = 8
 _OUTPUTS = ("output_ids", "sequence_length")
 
 
@@ -68,6 +68,7 @@ class Generation:
         self.task = task
         self.tokens: list[int] = []
         self._prefix = Prefix(task.prompt)
+        self._part = 1
         self._target = target
         self._draft = draft
         self._longest_stop = max((len(word) for word in task.stop_words), default=0)
@@ -104,31 +105,36 @@ class Generation:
     def plain(self, tokens: int = 0) -> Generator[Chunk, None, None]:
         """So many tokens from the target alone, 0 for the rest; in parts if the task streams.
 
+        Every part is an engine call of its own, since waiting for several answers of one call can
+        lock up the whole server (ADR 0070). Parts double from one token to `_LONGEST_PART`, so
+        that the first one comes at once and a call's cost spreads over many tokens.
+
         Raises:
             EngineError: the target refused.
         """
         asked = min(tokens or self._remaining(), self._remaining())
-        if self.task.stream:
-            yield from self._plain_stream(asked)
+        if not self.task.stream or self.task.undivided:
+            yield self._plain_part(asked)
             return
+        while asked > 0:
+            part = self._plain_part(min(self._part, asked))
+            yield part
+            if part.finished:
+                return
+            asked -= len(part.tokens)
+            self._part = min(2 * self._part, _LONGEST_PART)
+
+    def _plain_part(self, asked: int) -> Chunk:
         answer = self._target.call(self._plain_inputs(asked), self._outputs())
         kept, ended = self._keep(new_tokens(answer, self._prefix.size, "tensorrt_llm"))
-        # Fewer tokens than asked for: the target has met the end.
-        finished = ended or len(kept) < asked or self._remaining() <= 0
-        yield self._plain_chunk(kept, answer, finished=finished)
-
-    def _plain_stream(self, asked: int) -> Generator[Chunk, None, None]:
-        inputs = self._plain_inputs(asked) | {"streaming": np.array([[True]])}
-        before = len(self.tokens)
-        with closing(self._target.stream(inputs, self._outputs())) as parts:
-            for answer in parts:
-                kept, ended = self._keep(new_tokens(answer, 0, "tensorrt_llm"))
-                ended = ended or self._remaining() <= 0
-                yield self._plain_chunk(kept, answer, finished=ended)
-                if ended:
-                    return
-        if len(self.tokens) - before < asked:
-            yield Chunk([], finished=True)
+        extras = {name: answer[name] for name in self.task.outputs if name in answer}
+        return Chunk(
+            kept,
+            token_log_probs(answer, len(kept)),
+            # Fewer tokens than asked for: the target has met the end.
+            finished=ended or len(kept) < asked or self._remaining() <= 0,
+            extras=extras,
+        )
 
     def _plain_inputs(self, asked: int) -> Tensors:
         inputs = self.task.inputs(self._prefix.ids, asked, min(self._remaining_minimum(), asked))
@@ -137,18 +143,15 @@ class Generation:
             inputs["return_log_probs"] = np.array([[True]])
         return inputs
 
-    def _plain_chunk(self, kept: list[int], answer: Tensors, *, finished: bool) -> Chunk:
-        extras = {name: answer[name] for name in self.task.outputs if name in answer}
-        return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
-
     def _propose(self, length: int) -> tuple[list[int], NDArray[np.generic] | None]:
-        # A minimum of `length` keeps the draft from ending early: whether the answer ends is
-        # the target's decision.
-        inputs = self.task.inputs(self._prefix.ids, length, min_tokens=length)
         outputs = _OUTPUTS
         if self.task.use_draft_logits:
-            inputs["return_generation_logits"] = np.array([[True]])
+            inputs = self._proposal_with_logits(length)
             outputs = (*_OUTPUTS, "generation_logits")
+        else:
+            # A minimum of `length` keeps the draft from ending early: whether the answer ends is
+            # the target's decision.
+            inputs = self.task.inputs(self._prefix.ids, length, min_tokens=length)
         if self._draft is None:
             raise DraftError("this server has no draft model")
         try:
@@ -157,6 +160,21 @@ class Generation:
             return proposal, self._draft_logits(answer, len(proposal))
         except EngineError as error:
             raise DraftError(str(error)) from error
+
+    def _proposal_with_logits(self, length: int) -> Tensors:
+        """Inputs of a draft call whose tokens are drawn from the very logits it returns.
+
+        Rejection sampling compares with those, so nothing may bend what is drawn: the draft may
+        propose the end like any other token, or while the user's minimum keeps the target from
+        ending as well, no proposal goes beyond that.
+        """
+        held = self._remaining_minimum()
+        most = min(length, held) if held > 0 else length
+        inputs = self.task.inputs(self._prefix.ids, most, min_tokens=min(held, most), apart=True)
+        if held <= 0:
+            inputs["end_id"] = np.array([[-1]], np.int32)
+        inputs["return_generation_logits"] = np.array([[True]])
+        return inputs
 
     def _draft_logits(self, answer: Tensors, count: int) -> NDArray[np.generic] | None:
         if not self.task.use_draft_logits or count == 0:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+_MASK = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+# What only the target takes and every call may repeat. Not so a grammar, which begins anew with
+# every call, nor logits and figures of a whole call.
+_PER_TOKEN = frozenset(
+    {
+        "lora_task_id",
+        "lora_weights",
+        "lora_config",
+        "prompt_embedding_table",
+        "prompt_vocab_size",
+    }
+)
 
 Tensors = dict[str, NDArray[Any]]
 Cancelled = Callable[[], bool]
@@ -22,13 +37,6 @@ class Engine(Protocol):
 
     def call(self, inputs: Tensors, outputs: Sequence[str]) -> Tensors:
         """One whole answer.
-
-        Raises:
-            EngineError: the model refused.
-        """
-
-    def stream(self, inputs: Tensors, outputs: Sequence[str]) -> Generator[Tensors, None, None]:
-        """Partial answers as they come; closing the iterator ends the generation.
 
         Raises:
             EngineError: the model refused.
@@ -51,6 +59,9 @@ class Task:
         stream: an answer in parts.
         exclude_input: the text of a whole answer leaves the prompt out.
         common: inputs of every call to either engine: sampling, end, words, bias.
+        seed: of a sampled answer; every call gets one of its own that follows from it. None where
+            nothing is drawn.
+        seed_name: how this release spells it.
         plain: inputs that only the plain path carries on to the target.
         input_count, output_count: every response says how many tokens the prompt has, and how
             many the response itself.
@@ -74,19 +85,54 @@ class Task:
     input_count: bool = False
     output_count: bool = False
     common: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    seed: int | None = None
+    seed_name: str = "random_seed"
     plain: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     min_name: str = "min_length"
 
-    def inputs(self, ids: NDArray[np.int32], new_tokens: int, min_tokens: int) -> Tensors:
-        """Inputs of one engine call: `ids` is the whole prefix, [1, tokens]."""
+    @property
+    def undivided(self) -> bool:
+        """Whether what is asked of the target alone has no meaning over several engine calls."""
+        return any(name not in _PER_TOKEN for name in self.plain)
+
+    def inputs(
+        self, ids: NDArray[np.int32], new_tokens: int, min_tokens: int, *, apart: bool = False
+    ) -> Tensors:
+        """Inputs of one engine call: `ids` is the whole prefix, [1, tokens].
+
+        Args:
+            apart: draw other numbers than a call that continues the same prefix.
+        """
         tensors = dict(self.common)
+        if self.seed is not None:
+            seed = call_seed(self.seed, ids.size - len(self.prompt), apart=apart)
+            tensors[self.seed_name] = np.array([[seed]], np.uint64)
         tensors["input_ids"] = ids
         tensors["input_lengths"] = np.array([[ids.size]], np.int32)
         tensors["request_output_len"] = np.array([[new_tokens]], np.int32)
         if min_tokens > 0:
             tensors[self.min_name] = np.array([[min_tokens]], np.int32)
         return tensors
+
+
+def call_seed(seed: int, generated: int, *, apart: bool) -> int:
+    """Seed of one engine call, so that no two calls of an answer draw the same numbers.
+
+    TensorRT-LLM begins its numbers anew with every request, the rounds' too. The first call keeps
+    the user's seed; the others are splitmix64 (Steele et al. 2014) of it and their place.
+
+    Args:
+        seed: the user's, 64 bits.
+        generated: tokens of the answer before this call.
+        apart: whether this is the draft's call of a round in which the target draws as well.
+    """
+    if not generated and not apart:
+        return seed
+    mixed = (seed + (2 * generated + apart) * _GOLDEN) & _MASK
+    mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
+    return mixed ^ mixed >> 31
 
 
 class Prefix:

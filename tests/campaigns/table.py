@@ -1,0 +1,95 @@
+"""The Reference engine's decoding on logits out of a table: a language whose truth is known.
+
+Requests are read, drawn, verified and answered by the engine's own code; only the network is a
+table that gives the logits behind every token. Like TensorRT-LLM, and unlike the Reference
+backend, it begins its random numbers anew with every call: it counts positions from the call's
+first token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specdec.payload.backend.tensorrtllm.reference_engine import wire
+from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
+from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer, Reservation
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
+from specdec.payload.backend.tensorrtllm.reference_engine.sequence import Sequence as Decoding
+from unit.triton.payload import load
+
+task_module = load("specdec_bls.task")
+
+Floats = npt.NDArray[np.float32]
+LONGEST = 4096
+
+
+class Table:
+    """What a decoding asks of a network: logits of [vocabulary, vocabulary], by the last token."""
+
+    noise = 0.0
+
+    def __init__(self, logits: Floats) -> None:
+        self.logits = logits
+        self.config = EngineConfig(
+            vocab_size=len(logits),
+            hidden_size=1,
+            intermediate_size=1,
+            layers=1,
+            heads=1,
+            kv_heads=1,
+            head_size=1,
+            norm_epsilon=1e-5,
+            rotary_base=1e4,
+            rotary_scaling=None,
+            max_batch_size=1,
+            max_seq_len=LONGEST,
+            max_num_tokens=LONGEST,
+            max_draft_len=16,
+            lookahead=None,
+        )
+
+    def canonical(self, tokens: npt.NDArray[np.int64]) -> Floats:
+        """Near ties do not occur: the same logits again."""
+        row: Floats = self.logits[tokens[-1]]
+        return row
+
+
+class TableEngine:
+    """An engine as the BLS calls it, answering in the caller's thread."""
+
+    def __init__(self, logits: Floats) -> None:
+        self._table = Table(logits)
+        self._buffer = KVBuffer(self._table.config, 64)
+
+    def call(self, inputs: dict[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
+        """One whole answer."""
+        try:
+            request = wire.parse_request(inputs, 0, self._table.config)
+        except RequestError as error:
+            raise task_module.EngineError(str(error)) from error
+        update = self._decode(replace(request, prompt=request.prompt[-1:]))
+        return wire.answer(request, update, 0, False)
+
+    def stream(self, inputs: dict[str, Any], outputs: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """One part, which holds the new tokens alone."""
+        answer = self.call(inputs, outputs)
+        skip = inputs["input_ids"].size
+        answer["output_ids"] = answer["output_ids"][:, :, skip:]
+        answer["sequence_length"] = answer["sequence_length"] - skip
+        yield answer
+
+    def _decode(self, request: Request) -> Update:
+        self._buffer.length = 0
+        ticket = Ticket(request, lambda update: None)
+        table: Any = self._table
+        decoding = Decoding(ticket, table, Reservation(self._buffer, 0), None)
+        while not decoding.finished:
+            rows = decoding.rows()
+            decoding.advance(rows, self._table.logits[rows.tokens[-rows.wanted :]])
+        return decoding.news()
