@@ -11,7 +11,7 @@ import pytest
 
 from specdec.bench import Measurement, Progress, Report, Settings, measure, summary
 from specdec.bench.exchange import Exchange, sample
-from specdec.bench.summary import Block
+from specdec.bench.summary import Block, Blocks
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from unit.bench.simulated import Simulated, served
@@ -59,7 +59,7 @@ def test_speedup_and_acceptance_are_those_of_the_closed_form(
     target, draft = 0.02, 0.002
     settings = Settings(requests=16, output_tokens=240, draft_tokens=[length])
     server = Simulated(acceptance, target, draft)
-    blocks = {arm: [timed(server, settings, arm)] for arm in (0, length)}
+    blocks: Blocks = {arm: [timed(server, settings, arm)] for arm in (0, length)}
     report = summary.report(
         settings,
         {1: blocks},
