@@ -42,6 +42,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
     Attributes:
         acceptance: chance that the draft agrees with the target at a token.
         target_seconds, draft_seconds: of a step.
+        sleep: spends them.
         draft_tokens: a round's where the request does not say.
         refuse: number of the request, counted from 0, from which on all are refused.
         leave: number of the request at which the server goes away.
@@ -52,6 +53,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
     acceptance: float = 0.8
     target_seconds: float = 0.0
     draft_seconds: float = 0.0
+    sleep: Callable[[float], object] = time.sleep
     draft_tokens: int = 4
     decoupled: bool = True
     refuse: int | None = None
@@ -98,12 +100,16 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
             if given is None:
                 yield service_pb2.ModelStreamInferResponse(error_message="no more of these")
                 continue
-            for new, drafted, accepted in self._rounds(given):
-                part = _response("x" * new, drafted, accepted, new)
+            for part in self.parts(given):
                 yield service_pb2.ModelStreamInferResponse(infer_response=part)
             final = service_pb2.ModelStreamInferResponse()
             final.infer_response.parameters["triton_final_response"].bool_param = True
             yield final
+
+    def parts(self, given: dict[str, Any]) -> Iterator[Any]:
+        """The messages of an answer, in their time."""
+        for new, drafted, accepted in self._rounds(given):
+            yield _response("x" * new, drafted, accepted, new)
 
     def _given(self, request: Any) -> dict[str, Any] | None:
         """The request's values, None where it is to be refused."""
@@ -128,7 +134,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         left, drafted, accepted = given["max_tokens"], 0, 0
         while left:
             offered = min(length, left - 1)
-            time.sleep(self.target_seconds + offered * self.draft_seconds)
+            self.sleep(self.target_seconds + offered * self.draft_seconds)
             agreed = 0
             while agreed < offered and chance.random() < self.acceptance:
                 agreed += 1
