@@ -67,7 +67,9 @@ def test_files_given_to_kubectl_exist(document: Path, command: list[str]) -> Non
 
 @pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "specdec"])
 def test_specdec_options_exist(document: Path, command: list[str]) -> None:
-    result = CliRunner().invoke(app, [command[1], "--help"], env={"COLUMNS": "200"})
+    # `dataset` has commands of its own.
+    names = command[1:3] if command[1] == "dataset" else command[1:2]
+    result = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, document
     for word in command[2:]:
         if word.startswith("--"):
