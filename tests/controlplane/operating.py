@@ -180,6 +180,9 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # A namespace waits for its pods, and those of unfinished Jobs never end here: until then
+        # the operator would look at its resources again and again, and never be at rest.
+        self.kubectl("delete", "specm", "--all", "--wait=false")
         self.plane.kubectl("delete", "namespace", self.namespace, "--wait=false")
 
     def kubectl(self, *args: str, stdin: str | None = None) -> str:

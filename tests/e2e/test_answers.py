@@ -39,7 +39,7 @@ def test_what_serves_is_proved_by_itself_and_a_service_without_drafts_is_not(
     # A CPU verifies five tokens in more time than one: what is slow is not judged here.
     gate = {"mode": "Gate", "maxPrompts": 8, "minSpeedupPercent": 0}
     name = world.apply(model("proved", verification=gate))
-    status = world.ready(name)["status"]
+    status = world.ready(name, 240)["status"]
     for kind in ("SpeculationActive", "OutputEquivalent", "SpeculationEffective"):
         assert world.condition(name, kind)["status"] == "True", world.condition(name, kind)
     found = status["speculation"]
@@ -53,7 +53,7 @@ def test_what_serves_is_proved_by_itself_and_a_service_without_drafts_is_not(
     assert row["ACCEPT"] == str(found["acceptancePercent"])
 
     world.patch(name, {"speculation": {"draftTokens": 0}})
-    told = world.until(name, "SpeculationActive", "NoDraftTokensObserved", 120)
+    told = world.until(name, "SpeculationActive", "NoDraftTokensObserved", 240)
     assert "draftTokens is 0" in told["message"]
     assert world.condition(name, "Ready")["status"] == "False"
     assert "acceptancePercent" not in world.get(name)["status"]["speculation"]
