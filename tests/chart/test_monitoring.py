@@ -144,6 +144,17 @@ def test_the_chart_renders_what_manifests_monitoring_holds(helm: Helm) -> None:
         assert rendered[key] == body, key
 
 
+def test_the_documented_values_bring_all_of_it(helm: Helm) -> None:
+    text = (ROOT / "docs" / "monitoring.md").read_text()
+    (values_,) = re.findall(r"```yaml\n# monitoring.yaml\n(.*?)```", text, re.DOTALL)
+    found = [body["kind"] for body in helm.template(yaml.safe_load(values_))]
+    assert [found.count(kind) for kind in ("PodMonitor", "PrometheusRule", "ConfigMap")] == [
+        2,
+        1,
+        1,
+    ]
+
+
 def test_the_chart_s_copies_are_those_of_manifests_monitoring() -> None:
     for name in ("rules.yaml", "dashboard.json"):
         copy = (CHART / "files" / name).read_bytes()
