@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +25,8 @@ from specdec_bls.task import (
 )
 
 _OUTPUTS = ("output_ids", "sequence_length")
+# Tokens of a call to the target alone when an answer comes in parts.
+_PART = 4
 
 
 class DraftError(EngineError):
@@ -104,31 +105,38 @@ class Generation:
     def plain(self, tokens: int = 0) -> Generator[Chunk, None, None]:
         """So many tokens from the target alone, 0 for the rest; in parts if the task streams.
 
+        A part is a whole call. Responses that come one by one to a call of several can stop
+        Triton 2.51's stub for good: its monitor then holds the lock that the next call needs and
+        waits for a reader that waits for Python's lock. What is drawn depends on where calls
+        begin, so a sampled answer has the same parts when it does not stream.
+
         Raises:
             EngineError: the target refused.
         """
-        asked = min(tokens or self._remaining(), self._remaining())
-        if self.task.stream:
-            yield from self._plain_stream(asked)
-            return
-        answer = self._target.call(self._plain_inputs(asked), self._outputs())
+        left = min(tokens or self._remaining(), self._remaining())
+        in_parts = self.task.divisible and (self.task.stream or self.task.seed is not None)
+        while left > 0:
+            asked = left
+            if in_parts:
+                # The first token comes as early as it can.
+                asked = min(_PART if self.tokens else 1, left)
+            chunk = self._plain_call(asked)
+            yield chunk
+            if chunk.finished:
+                return
+            left -= len(chunk.tokens)
+
+    def _plain_call(self, asked: int) -> Chunk:
+        inputs, outputs = self._plain_inputs(asked), self._outputs()
+        if self.tokens and inputs.pop("return_context_logits", None) is not None:
+            # The first part has brought them.
+            outputs = tuple(name for name in outputs if name != "context_logits")
+        answer = self._target.call(inputs, outputs)
         kept, ended = self._keep(new_tokens(answer, self._prefix.size, "tensorrt_llm"))
         # Fewer tokens than asked for: the target has met the end.
         finished = ended or len(kept) < asked or self._remaining() <= 0
-        yield self._plain_chunk(kept, answer, finished=finished)
-
-    def _plain_stream(self, asked: int) -> Generator[Chunk, None, None]:
-        inputs = self._plain_inputs(asked) | {"streaming": np.array([[True]])}
-        before = len(self.tokens)
-        with closing(self._target.stream(inputs, self._outputs())) as parts:
-            for answer in parts:
-                kept, ended = self._keep(new_tokens(answer, 0, "tensorrt_llm"))
-                ended = ended or self._remaining() <= 0
-                yield self._plain_chunk(kept, answer, finished=ended)
-                if ended:
-                    return
-        if len(self.tokens) - before < asked:
-            yield Chunk([], finished=True)
+        extras = {name: answer[name] for name in self.task.outputs if name in answer}
+        return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
 
     def _plain_inputs(self, asked: int) -> Tensors:
         inputs = self.task.inputs(self._prefix.ids, asked, min(self._remaining_minimum(), asked))
@@ -136,10 +144,6 @@ class Generation:
         if self.task.log_probs:
             inputs["return_log_probs"] = np.array([[True]])
         return inputs
-
-    def _plain_chunk(self, kept: list[int], answer: Tensors, *, finished: bool) -> Chunk:
-        extras = {name: answer[name] for name in self.task.outputs if name in answer}
-        return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
 
     def _propose(self, length: int) -> tuple[list[int], NDArray[np.generic] | None]:
         outputs = _OUTPUTS

@@ -86,6 +86,11 @@ class Task:
     outputs: tuple[str, ...] = ()
     min_name: str = "min_length"
 
+    @property
+    def divisible(self) -> bool:
+        """Whether one call can go on where another ended: all it needs besides is the prefix."""
+        return all(name.startswith("return_") for name in self.plain)
+
     def inputs(
         self, ids: NDArray[np.int32], new_tokens: int, min_tokens: int, *, apart: bool = False
     ) -> Tensors:
