@@ -53,15 +53,22 @@ class Load:
         return steps / clients / self.seconds
 
 
-def repository(pair: Pair, *, streaming: bool, loops: Sequence[int] = ()) -> dict[str, str]:
+def repository(
+    pair: Pair,
+    *,
+    streaming: bool,
+    loops: Sequence[int] = (),
+    target_ms: float = TARGET_MS,
+    draft_ms: float = DRAFT_MS,
+) -> dict[str, str]:
     """Files of the repository; sequential loops of so many processes stand beside the BLS."""
     files = render(
         RepositoryPlan(
             version="0.19.0",
             method="DraftTarget",
             tokenizer_dir=str(pair.tokenizer),
-            target=ModelPlan(str(pair.target), (0,), step_latency_ms=TARGET_MS),
-            draft=ModelPlan(str(pair.draft), (0,), step_latency_ms=DRAFT_MS),
+            target=ModelPlan(str(pair.target), (0,), step_latency_ms=target_ms),
+            draft=ModelPlan(str(pair.draft), (0,), step_latency_ms=draft_ms),
             max_batch_size=CLIENTS,
             decoupled=streaming,
             draft_tokens=LENGTH,

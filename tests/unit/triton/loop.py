@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -37,18 +36,9 @@ class Model:
         self.calls.append(inputs)
         if self.error_after is not None and len(self.calls) > self.error_after:
             raise task_module.EngineError("it broke")
-        return self._answer(inputs, whole=True)
+        return self._answer(inputs)
 
-    def stream(self, inputs: dict[str, Any], outputs: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        self.calls.append(inputs)
-        answer = self._answer(inputs, whole=False)
-        for index in range(int(answer["sequence_length"].item())):
-            yield {
-                "output_ids": answer["output_ids"][:, :, index : index + 1],
-                "sequence_length": np.array([[1]]),
-            }
-
-    def _answer(self, inputs: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+    def _answer(self, inputs: dict[str, Any]) -> dict[str, Any]:
         ids = inputs["input_ids"][0].tolist()
         drafts = inputs.get("draft_input_ids", np.empty((1, 0), int))[0].tolist()
         named = [inputs[name] for name in MIN_NAMES if name in inputs]
@@ -63,7 +53,7 @@ class Model:
             new.append(token)
             if self.verifies and drafts and (position >= len(drafts) or token != drafts[position]):
                 break
-        answered = [*ids, *new] if whole else new
+        answered = [*ids, *new]
         return {
             "output_ids": np.array([[answered]]),
             "sequence_length": np.array([[len(answered)]]),

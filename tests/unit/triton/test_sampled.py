@@ -86,8 +86,8 @@ class WithLogits(Model):
     """Gives some logits along."""
 
     @override
-    def _answer(self, inputs: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-        answer = super()._answer(inputs, whole=whole)
+    def _answer(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        answer = super()._answer(inputs)
         count = answer["sequence_length"].item() - inputs["input_ids"].size
         answer["generation_logits"] = np.ones((1, 1, count, 4), np.float32)
         return answer

@@ -189,6 +189,26 @@ def test_cancelling_ends_after_the_round() -> None:
     assert len(found) == 2
 
 
+def test_a_plain_stream_makes_calls_of_growing_length() -> None:
+    task = task_module.Task(prompt=(5,), max_tokens=30, end_id=-1, stream=True)
+    target = Model(4, verifies=True)
+    found = parts(task, target, None)
+    assert [part.tokens for part in found] == [1, 2, 4, 8, 8, 7]
+    asked = [int(call["request_output_len"].item()) for call in target.calls]
+    assert asked == [1, 2, 4, 8, 8, 7]
+    assert not any("streaming" in call for call in target.calls)
+
+
+@pytest.mark.parametrize("name", ["return_generation_logits", "guided_decoding_guide"])
+def test_what_spans_the_answer_stays_in_one_call(name: str) -> None:
+    plain_inputs = {name: np.array([[True]])}
+    task = task_module.Task(prompt=(5,), max_tokens=30, end_id=-1, stream=True, plain=plain_inputs)
+    target = Model(4, verifies=True)
+    (part,) = parts(task, target, None)
+    assert part.tokens == 30
+    assert len(target.calls) == 1
+
+
 def test_log_probs_of_the_whole_answer() -> None:
     task = task_module.Task(
         prompt=(5,), max_tokens=12, draft_tokens=3, end_id=-1, log_probs=True, exclude_input=True

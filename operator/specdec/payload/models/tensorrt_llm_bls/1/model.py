@@ -19,7 +19,7 @@ from specdec_bls.metrics import Metrics
 from specdec_bls.policy import AdaptiveLength, FixedLength, Lengths
 from specdec_bls.reply import FINAL, Reply, StreamReply, WholeReply, failure
 from specdec_bls.request import Parsed, RequestError, Server, parse
-from specdec_bls.task import Engine, EngineError, Task
+from specdec_bls.task import EngineError, Task
 from specdec_bls.watch import Watch, WatchedEngine
 from specdec_text import TextError, Tokenizer, is_true, parameter
 
@@ -163,9 +163,7 @@ class TritonPythonModel:
         return (_CANCELLED, pb_utils.TritonError.CANCELLED) if reply.cancelled() else None
 
     def _answer(self, task: Task, reply: Reply) -> Answer:
-        target: Engine = self._target
-        if not task.stream:
-            target = WatchedEngine(self._target, self._watch, reply)
+        target = WatchedEngine(self._target, self._watch, reply)
         lengths: Lengths = FixedLength(task.draft_tokens)
         if self._policy is not None and task.adaptive:
             lengths = self._policy.answer()

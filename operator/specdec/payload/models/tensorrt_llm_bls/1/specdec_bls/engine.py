@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,27 +37,6 @@ class TritonEngine:
         if not answer:
             raise EngineError(f"{self.name} ended the call without an answer: it was cancelled")
         return answer
-
-    def stream(
-        self, inputs: Tensors, outputs: Sequence[str], request_id: str = ""
-    ) -> Generator[Tensors, None, None]:
-        """Partial answers; closing the generator cancels the call in the engine."""
-        if not self._decoupled:
-            raise EngineError(f"{self.name} does not stream: deploy it decoupled")
-        identity = request_id or uuid.uuid4().hex
-        responses = self._responses(self._request(inputs, outputs, identity))
-        finished = False
-        try:
-            for response in responses:
-                answer = self._tensors(response)
-                if answer:
-                    yield answer
-            finished = True
-        finally:
-            if not finished:
-                self.stop(identity)
-                for _ in responses:
-                    pass
 
     def stop(self, request_id: str) -> None:
         """Ask the engine to end a running call: the same request id, and `stop`."""

@@ -24,9 +24,8 @@ from specdec_bls.task import (
     token_log_probs,
 )
 
+_LONGEST_PART = 8
 _OUTPUTS = ("output_ids", "sequence_length")
-# Tokens of a call to the target alone when an answer comes in parts.
-_PART = 4
 
 
 class DraftError(EngineError):
@@ -69,6 +68,7 @@ class Generation:
         self.task = task
         self.tokens: list[int] = []
         self._prefix = Prefix(task.prompt)
+        self._part = 1
         self._target = target
         self._draft = draft
         self._longest_stop = max((len(word) for word in task.stop_words), default=0)
@@ -105,38 +105,36 @@ class Generation:
     def plain(self, tokens: int = 0) -> Generator[Chunk, None, None]:
         """So many tokens from the target alone, 0 for the rest; in parts if the task streams.
 
-        A part is a whole call. Responses that come one by one to a call of several can stop
-        Triton 2.51's stub for good: its monitor then holds the lock that the next call needs and
-        waits for a reader that waits for Python's lock. What is drawn depends on where calls
-        begin, so a sampled answer has the same parts when it does not stream.
+        Every part is an engine call of its own, since waiting for several answers of one call can
+        lock up the whole server (ADR 0070). Parts double from one token to `_LONGEST_PART`, so
+        that the first one comes at once and a call's cost spreads over many tokens.
 
         Raises:
             EngineError: the target refused.
         """
-        left = min(tokens or self._remaining(), self._remaining())
-        in_parts = self.task.divisible and (self.task.stream or self.task.seed is not None)
-        while left > 0:
-            asked = left
-            if in_parts:
-                # The first token comes as early as it can.
-                asked = min(_PART if self.tokens else 1, left)
-            chunk = self._plain_call(asked)
-            yield chunk
-            if chunk.finished:
+        asked = min(tokens or self._remaining(), self._remaining())
+        if not self.task.stream or self.task.undivided:
+            yield self._plain_part(asked)
+            return
+        while asked > 0:
+            part = self._plain_part(min(self._part, asked))
+            yield part
+            if part.finished:
                 return
-            left -= len(chunk.tokens)
+            asked -= len(part.tokens)
+            self._part = min(2 * self._part, _LONGEST_PART)
 
-    def _plain_call(self, asked: int) -> Chunk:
-        inputs, outputs = self._plain_inputs(asked), self._outputs()
-        if self.tokens and inputs.pop("return_context_logits", None) is not None:
-            # The first part has brought them.
-            outputs = tuple(name for name in outputs if name != "context_logits")
-        answer = self._target.call(inputs, outputs)
+    def _plain_part(self, asked: int) -> Chunk:
+        answer = self._target.call(self._plain_inputs(asked), self._outputs())
         kept, ended = self._keep(new_tokens(answer, self._prefix.size, "tensorrt_llm"))
-        # Fewer tokens than asked for: the target has met the end.
-        finished = ended or len(kept) < asked or self._remaining() <= 0
         extras = {name: answer[name] for name in self.task.outputs if name in answer}
-        return Chunk(kept, token_log_probs(answer, len(kept)), finished=finished, extras=extras)
+        return Chunk(
+            kept,
+            token_log_probs(answer, len(kept)),
+            # Fewer tokens than asked for: the target has met the end.
+            finished=ended or len(kept) < asked or self._remaining() <= 0,
+            extras=extras,
+        )
 
     def _plain_inputs(self, asked: int) -> Tensors:
         inputs = self.task.inputs(self._prefix.ids, asked, min(self._remaining_minimum(), asked))

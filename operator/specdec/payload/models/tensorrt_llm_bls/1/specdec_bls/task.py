@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +11,18 @@ from numpy.typing import NDArray
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
+
+# What only the target takes and every call may repeat. Not so a grammar, which begins anew with
+# every call, nor logits and figures of a whole call.
+_PER_TOKEN = frozenset(
+    {
+        "lora_task_id",
+        "lora_weights",
+        "lora_config",
+        "prompt_embedding_table",
+        "prompt_vocab_size",
+    }
+)
 
 Tensors = dict[str, NDArray[Any]]
 Cancelled = Callable[[], bool]
@@ -25,13 +37,6 @@ class Engine(Protocol):
 
     def call(self, inputs: Tensors, outputs: Sequence[str]) -> Tensors:
         """One whole answer.
-
-        Raises:
-            EngineError: the model refused.
-        """
-
-    def stream(self, inputs: Tensors, outputs: Sequence[str]) -> Generator[Tensors, None, None]:
-        """Partial answers as they come; closing the iterator ends the generation.
 
         Raises:
             EngineError: the model refused.
@@ -87,9 +92,9 @@ class Task:
     min_name: str = "min_length"
 
     @property
-    def divisible(self) -> bool:
-        """Whether one call can go on where another ended: all it needs besides is the prefix."""
-        return all(name.startswith("return_") for name in self.plain)
+    def undivided(self) -> bool:
+        """Whether what is asked of the target alone has no meaning over several engine calls."""
+        return any(name not in _PER_TOKEN for name in self.plain)
 
     def inputs(
         self, ids: NDArray[np.int32], new_tokens: int, min_tokens: int, *, apart: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 from specdec_bls.engine import TritonEngine
 from specdec_bls.reply import Reply
@@ -115,7 +115,3 @@ class WatchedEngine:
             return self._engine.call(inputs, outputs, request_id)
         finally:
             self._watch.end(request_id)
-
-    def stream(self, inputs: Tensors, outputs: Sequence[str]) -> Generator[Tensors, None, None]:
-        """Partial answers; their consumer asks about cancellation itself."""
-        return self._engine.stream(inputs, outputs)
