@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from specdec.payload.backend.tensorrtllm.reference_engine import wire
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Update
 from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
 from unit.triton.payload import load
 
@@ -31,50 +31,27 @@ class InProcess:
 
     def call(self, inputs: dict[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
         """One whole answer."""
-        *_, answer = self._answers(inputs)
-        return answer
-
-    def stream(
-        self, inputs: dict[str, Any], outputs: Sequence[str]
-    ) -> Generator[dict[str, Any], None, None]:
-        """Partial answers."""
-        return self._answers(inputs)
+        try:
+            request = wire.parse_request(inputs, 0, self._config)
+            update = self._run(request)
+        except RequestError as error:
+            raise task_module.EngineError(str(error)) from error
+        return wire.answer(request, update, 0, False)
 
     def tokens(self, request: Request) -> list[int]:
         """What the engine alone answers."""
-        _, updates = self._submit(request)
-        found: list[int] = []
-        for update in updates:
-            found += update.tokens
-        return found
+        update = self._run(request)
+        return update.tokens
 
     def close(self) -> None:
         """Stop."""
         self.scheduler.close()
 
-    def _answers(self, inputs: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
-        try:
-            request = wire.parse_request(inputs, 0, self._config)
-            ticket, updates = self._submit(request)
-        except RequestError as error:
-            raise task_module.EngineError(str(error)) from error
-        try:
-            for update in updates:
-                yield wire.answer(request, update, 0, False)
-        finally:
-            ticket.cancel()
-
-    def _submit(self, request: Request) -> tuple[Ticket, Generator[Update, None, None]]:
+    def _run(self, request: Request) -> Update:
+        """The one piece of news of a request that does not stream."""
         arrived: queue.SimpleQueue[Update] = queue.SimpleQueue()
-        ticket = self.scheduler.submit(request, arrived.put)
-        return ticket, _until_finished(arrived)
-
-
-def _until_finished(arrived: queue.SimpleQueue[Update]) -> Generator[Update, None, None]:
-    while True:
+        self.scheduler.submit(request, arrived.put)
         update = arrived.get(timeout=_ANSWER_SECONDS)
         if update.error is not None:
             raise task_module.EngineError(str(update.error))
-        yield update
-        if update.finished:
-            return
+        return update

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cluster.processes import until
 from triton.asking import RefusedError, ask, stream, text
@@ -82,13 +82,21 @@ _ALONE = {"exclude_input_in_output": True}
 _COUNTS = {"return_perf_metrics": True, "return_num_output_tokens": True}
 
 
+class Addressed(Protocol):
+    """Somewhere to connect to; every request asks anew."""
+
+    @property
+    def url(self) -> str:
+        """`host:port` of the gRPC endpoint."""
+
+
 class Client:
     """One client: one request after another, of kinds drawn from a mix."""
 
     def __init__(
-        self, server: Server, baseline: Baseline, mix: dict[str, int], number: int
+        self, server: Addressed, baseline: Baseline, mix: dict[str, int], number: int
     ) -> None:
-        self._url = server.url
+        self._server = server
         self._baseline = baseline
         self._kinds = random.Random(number).choices
         self._mix = mix
@@ -117,7 +125,9 @@ class Client:
 
     def _cancel(self) -> None:
         values = {"text_input": self._numbers.choice(self._baseline.short), "stream": True}
-        with stream(self._url, BLS, max_tokens=CANCELLED_LIMIT, end_id=-1, **values) as parts:
+        with stream(
+            self._server.url, BLS, max_tokens=CANCELLED_LIMIT, end_id=-1, **values
+        ) as parts:
             next(iter(parts))
             parts.cancel()
 
@@ -125,7 +135,7 @@ class Client:
         values, words = self._numbers.choice(_BAD)
         request = {"text_input": "def f(", "max_tokens": 4, **values}
         try:
-            ask(self._url, BLS, stream=self._numbers.random() < 0.5, **request)
+            ask(self._server.url, BLS, stream=self._numbers.random() < 0.5, **request)
         except RefusedError as error:
             if words in str(error) and "Traceback" not in str(error):
                 return
@@ -137,7 +147,7 @@ class Client:
         values: dict[str, Any] = {"text_input": prompt, "max_tokens": limit, "stream": stream}
         if self._numbers.random() < 0.5:
             values["num_draft_tokens"] = self._numbers.randint(0, 8)
-        parts = ask(self._url, BLS, **values, **_ALONE, **_COUNTS)
+        parts = ask(self._server.url, BLS, **values, **_ALONE, **_COUNTS)
         found, wanted = text(parts), self._baseline.text(prompt, limit)
         if found != wanted:
             self.tally.wrong.append(f"{values} gave {found!r}, not {wanted!r}")

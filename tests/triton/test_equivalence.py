@@ -135,10 +135,12 @@ def test_sampled_text_follows_from_the_seed(server: Server, prompts: list[str]) 
         return text(parts)
 
     for prompt in prompts[:5]:
-        for length in (0, 4):
-            whole = sample(prompt, 7, length)
-            assert sample(prompt, 7, length, stream=True) == whole
-            assert sample(prompt, 8, length) != whole
+        speculative = sample(prompt, 7, 4)
+        assert sample(prompt, 7, 4, stream=True) == speculative
+        assert sample(prompt, 8, 4) != speculative
+        for stream in (False, True):
+            plain = sample(prompt, 7, 0, stream=stream)
+            assert sample(prompt, 7, 0, stream=stream) == plain
 
 
 def _plain(server: Server, ids: list[int]) -> list[int]:
