@@ -90,8 +90,8 @@ def worlds() -> Iterator[list[World]]:
             for name, tiny in (("twins", _TWINS), ("others", _OTHER_TWINS))
         ]
         found = [
-            World("pair", *pair, shared.Tokenizer(str(_PAIR / "target"))),
-            World("twins", *twins, Letters()),
+            World("pair", pair[0], pair[1], shared.Tokenizer(str(_PAIR / "target"))),
+            World("twins", twins[0], twins[1], Letters()),
         ]
         try:
             yield found

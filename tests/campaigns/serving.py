@@ -29,14 +29,16 @@ from campaigns.traffic import (
     for_seconds,
 )
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.conftest import PAIR, build
-from triton.server import Server, installed_server
+from triton.server import PAYLOAD, Server, installed_server
+from unit.engine.engines import build
 
 SECONDS = 300.0
 REQUESTS = 12_000
 GROWTH = 0.02
 _WITHOUT_CANCELS = {kind: share for kind, share in MIX.items() if kind != "cancel"}
 _KV_TOKENS = 16384
+PAIR = PAYLOAD / "pair"
+_LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ def prompts(count: int = 16) -> list[str]:
     return [str(json.loads(line)["prompt"]) for line in lines[:count]]
 
 
+def _engine(folder: Path, role: str) -> ModelPlan:
+    """Both can verify, which costs an engine that only proposes nothing."""
+    directory = build(PAIR / role, folder / role, role=role, limits=_LIMITS)
+    return ModelPlan(str(directory), (0,), max_tokens_in_paged_kv_cache=_KV_TOKENS)
+
+
 @contextmanager
 def served() -> Iterator[Server]:
     """The pair in the layout of 1.2.1, which counts tokens for its clients."""
@@ -71,20 +79,12 @@ def served() -> Iterator[Server]:
             version="1.2.1",
             method="DraftTarget",
             tokenizer_dir=str(PAIR / "target"),
-            target=ModelPlan(
-                str(build(folder, "target", "target", mode="draft_tokens_external")),
-                (0,),
-                max_tokens_in_paged_kv_cache=_KV_TOKENS,
-            ),
-            draft=ModelPlan(
-                str(build(folder, "draft", "draft", mode="none")),
-                (0,),
-                max_tokens_in_paged_kv_cache=_KV_TOKENS,
-            ),
-            max_batch_size=16,
+            target=_engine(folder, "target"),
+            draft=_engine(folder, "draft"),
+            max_batch_size=_LIMITS["maxBatchSize"],
             draft_tokens=4,
             max_draft_tokens=8,
-            max_seq_len=512,
+            max_seq_len=_LIMITS["maxSeqLen"],
         )
         with Server(installed_server(), render(plan), folder / "server") as server:
             yield server
