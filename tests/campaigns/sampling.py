@@ -98,7 +98,7 @@ def answer(case: Case, target: TableEngine, draft: TableEngine, seed: int) -> li
         if case.length:
             chunk = generation.step(case.length)
         else:
-            (chunk,) = generation.plain(STRETCH)
+            *_, chunk = generation.plain(STRETCH)
         if chunk.finished:
             break
     ended = len(generation.tokens) < ANSWER

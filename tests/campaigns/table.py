@@ -8,7 +8,7 @@ first token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,14 +75,6 @@ class TableEngine:
             raise task_module.EngineError(str(error)) from error
         update = self._decode(replace(request, prompt=request.prompt[-1:]))
         return wire.answer(request, update, 0, False)
-
-    def stream(self, inputs: dict[str, Any], outputs: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """One part, which holds the new tokens alone."""
-        answer = self.call(inputs, outputs)
-        skip = inputs["input_ids"].size
-        answer["output_ids"] = answer["output_ids"][:, :, skip:]
-        answer["sequence_length"] = answer["sequence_length"] - skip
-        yield answer
 
     def _decode(self, request: Request) -> Update:
         self._buffer.length = 0

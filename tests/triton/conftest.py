@@ -95,14 +95,18 @@ def older_server(
 
 
 @pytest.fixture(scope="session")
+def newer_plan(draft_target_plan: RepositoryPlan) -> RepositoryPlan:
+    """1.2.1, streaming, speculating by default."""
+    return replace(draft_target_plan, version="1.2.1")
+
+
+@pytest.fixture(scope="session")
 def newer_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+    executable: Path, newer_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """The draft/target pair in the layout of 1.2.1, streaming."""
     folder = tmp_path_factory.mktemp("newer")
-    with Server(
-        executable, render(replace(draft_target_plan, version="1.2.1")), folder
-    ) as running:
+    with Server(executable, render(newer_plan), folder) as running:
         yield running
 
 

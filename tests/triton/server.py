@@ -136,6 +136,24 @@ class Server:
         """This server's regions in /dev/shm."""
         return sorted(Path("/dev/shm").glob(f"{self._prefix}*"))
 
+    def processes(self) -> list[int]:
+        """Ids of the server and of every process below it."""
+        if self._process is None:
+            return []
+        found = [self._process.pid]
+        for parent in found:
+            for task in Path(f"/proc/{parent}/task").glob("*/children"):
+                found += [int(child) for child in task.read_text("ascii").split()]
+        return found
+
+    def process_of(self, model: str) -> int:
+        """Id of the process that a Python model runs in."""
+        for process in self.processes():
+            words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if any(model.encode() in word.split(b"/") for word in words[1:]):
+                return process
+        raise ServerError(f"no process of {model}")
+
     def metric(self, name: str) -> float:
         """Sum over all label sets of one metric, 0 without any."""
         lines = [line for line in self.get_metrics().splitlines() if not line.startswith("#")]

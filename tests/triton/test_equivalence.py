@@ -119,26 +119,28 @@ def test_lookahead_gives_the_same_text(
 
 
 def test_sampled_text_follows_from_the_seed(server: Server, prompts: list[str]) -> None:
-    def sample(prompt: str, seed: int, model: str = "tensorrt_llm_bls", **more: int) -> str:
+    def sample(prompt: str, seed: int, length: int, *, stream: bool = False) -> str:
         parts = ask(
             server.url,
-            model,
+            "tensorrt_llm_bls",
             text_input=prompt,
             max_tokens=NEW_TOKENS,
             temperature=1.0,
             top_k=20,
             random_seed=seed,
+            num_draft_tokens=length,
+            stream=stream,
             exclude_input_in_output=True,
-            **more,
         )
         return text(parts)
 
     for prompt in prompts[:5]:
-        # The target alone draws what it draws for the ensemble.
-        assert sample(prompt, 7, num_draft_tokens=0) == sample(prompt, 7, "ensemble")
-        speculative = sample(prompt, 7, num_draft_tokens=4)
-        assert sample(prompt, 7, num_draft_tokens=4) == speculative
-        assert sample(prompt, 8, num_draft_tokens=4) != speculative
+        speculative = sample(prompt, 7, 4)
+        assert sample(prompt, 7, 4, stream=True) == speculative
+        assert sample(prompt, 8, 4) != speculative
+        for stream in (False, True):
+            plain = sample(prompt, 7, 0, stream=stream)
+            assert sample(prompt, 7, 0, stream=stream) == plain
 
 
 def _plain(server: Server, ids: list[int]) -> list[int]:

@@ -18,7 +18,7 @@ from unit.triton.payload import MODELS, load
 request_module = load("specdec_bls.request")
 shared = load("specdec_text")
 
-DRAWS = 6000
+DRAWS = 3000
 WORD = st.integers(0, 2**64 - 1)
 
 

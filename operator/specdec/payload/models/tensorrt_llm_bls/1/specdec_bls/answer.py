@@ -169,7 +169,8 @@ class Answer:
             cut = stop.cut(piece)
             if cut is not None:
                 self._stopped = True
-                self._surplus = len(piece) - cut
+                # A character that this token begins decodes to something as well.
+                self._surplus = len(piece) - cut + self._detokenizer.held
                 return count, text + piece[:cut]
             text += piece
         return len(tokens), text

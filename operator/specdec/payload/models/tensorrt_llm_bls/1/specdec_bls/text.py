@@ -18,18 +18,23 @@ class Detokenizer:
 
     Args:
         decode: token ids to text.
+
+    Attributes:
+        held: characters at the end of the tokens' decoding that were not given out yet.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
         self._ids: list[int] = []
         self._sent = ""
+        self.held = 0
 
     def push(self, tokens: Sequence[int]) -> str:
         """Text that these tokens complete, possibly none."""
         self._ids.extend(tokens)
         text = self._decode(self._ids)
         complete = text.rstrip(_REPLACEMENT)
+        self.held = len(text) - len(complete)
         if len(complete) <= len(self._sent):
             return ""
         new = complete[len(self._sent) :]

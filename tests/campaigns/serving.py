@@ -1,0 +1,161 @@
+"""Sixty-four clients at one server: nothing is wrong, nothing lost, nothing grows.
+
+`make campaign NAME=serving` mixes streams, unary answers, long prompts, clients that go away and
+bad requests for five minutes on a real tritonserver, and compares every answer with the target's
+own. Then, without clients that go away, the server's counters must be the clients' own count; and
+10 000 requests with 1 000 cancelled and 1 000 refused ones may leave neither memory nor /dev/shm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.report import Report
+from campaigns.traffic import (
+    CANCELLED_LIMIT,
+    CLIENTS,
+    MIX,
+    Baseline,
+    Tally,
+    counts,
+    drive,
+    for_seconds,
+)
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from triton.server import PAYLOAD, Server, installed_server
+from unit.engine.engines import build
+
+SECONDS = 300.0
+REQUESTS = 12_000
+GROWTH = 0.02
+_WITHOUT_CANCELS = {kind: share for kind, share in MIX.items() if kind != "cancel"}
+_KV_TOKENS = 16384
+PAIR = PAYLOAD / "pair"
+_LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a server and its processes hold: private memory and /dev/shm, in bytes."""
+
+    memory: int
+    shared: int
+
+
+def held(server: Server) -> Held:
+    """Look now."""
+    statuses = [Path(f"/proc/{pid}/status").read_text("ascii") for pid in server.processes()]
+    lines = [line for status in statuses for line in status.splitlines()]
+    memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+    shared = sum(region.stat().st_blocks * 512 for region in server.shared_memory())
+    return Held(memory, shared)
+
+
+def prompts(count: int = 16) -> list[str]:
+    """Prompts of the pair."""
+    lines = (PAIR / "prompts.jsonl").read_text("utf-8").splitlines()
+    return [str(json.loads(line)["prompt"]) for line in lines[:count]]
+
+
+def _engine(folder: Path, role: str) -> ModelPlan:
+    """Both can verify, which costs an engine that only proposes nothing."""
+    directory = build(PAIR / role, folder / role, role=role, limits=_LIMITS)
+    return ModelPlan(str(directory), (0,), max_tokens_in_paged_kv_cache=_KV_TOKENS)
+
+
+@contextmanager
+def served() -> Iterator[Server]:
+    """The pair in the layout of 1.2.1, which counts tokens for its clients."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan = RepositoryPlan(
+            version="1.2.1",
+            method="DraftTarget",
+            tokenizer_dir=str(PAIR / "target"),
+            target=_engine(folder, "target"),
+            draft=_engine(folder, "draft"),
+            max_batch_size=_LIMITS["maxBatchSize"],
+            draft_tokens=4,
+            max_draft_tokens=8,
+            max_seq_len=_LIMITS["maxSeqLen"],
+        )
+        with Server(installed_server(), render(plan), folder / "server") as server:
+            yield server
+
+
+def mixed(server: Server, baseline: Baseline, seconds: float, report: Report) -> Tally:
+    """Everything at once for so long; counters within what cancelled answers leave open."""
+    before = counts(server)
+    tally = drive(server, baseline, for_seconds(seconds))
+    _judge("mixed", tally, report)
+    for name, value in counts(server).items():
+        surplus = value - before[name] - tally.counted[name]
+        # Nobody knows how far a cancelled answer got.
+        most = tally.did["cancel"] * CANCELLED_LIMIT * (8 if name == "drafted" else 1)
+        outside = max(-surplus, surplus - most, 0)
+        report.figure(f"serving.mixed_{name}_outside", [outside], "tokens", goal=0)
+    return tally
+
+
+def counted(server: Server, baseline: Baseline, seconds: float, report: Report) -> Tally:
+    """Without clients that go away: counters equal the clients' own count."""
+    before = counts(server)
+    tally = drive(server, baseline, for_seconds(seconds), _WITHOUT_CANCELS, first=CLIENTS)
+    _judge("counted", tally, report)
+    for name, value in counts(server).items():
+        off = abs(value - before[name] - tally.counted[name])
+        report.figure(f"serving.counted_{name}", [tally.counted[name]], "tokens")
+        report.figure(f"serving.counted_{name}_off", [off], "tokens", goal=0)
+    return tally
+
+
+def growth(server: Server, baseline: Baseline, requests: int, report: Report) -> Tally:
+    """So many requests after a warm-up; what they leave behind."""
+    each = -(-requests // CLIENTS)
+    drive(server, baseline, lambda done: done < max(each // 8, 1), first=2 * CLIENTS)
+    before = held(server)
+    tally = drive(server, baseline, lambda done: done < each, first=3 * CLIENTS)
+    after = held(server)
+    _judge("growth", tally, report)
+    report.figure("serving.memory_before", [before.memory / 1e6], "MB")
+    report.figure("serving.memory_growth", [after.memory / before.memory - 1], "", goal=GROWTH)
+    report.figure("serving.shm_before", [before.shared / 1e6], "MB")
+    report.figure("serving.shm_growth", [(after.shared - before.shared) / 1e6], "MB", goal=0)
+    return tally
+
+
+def _judge(part: str, tally: Tally, report: Report) -> None:
+    for kind, count in sorted(tally.did.items()):
+        report.figure(f"serving.{part}_{kind}", [count], "requests")
+    report.figure(f"serving.{part}_wrong_or_lost", [len(tally.wrong)], "requests", goal=0)
+    for words in tally.wrong[:20]:
+        report.note(words)
+
+
+def main() -> int:
+    """Run; 1 when anything was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.serving", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="mixed (%(default)s)")
+    parser.add_argument("--requests", type=int, default=REQUESTS, help="of all (%(default)s)")
+    options = parser.parse_args()
+    report, begun = Report(), time.monotonic()
+    with served() as server:
+        baseline = Baseline(server, prompts())
+        mixed(server, baseline, options.seconds, report)
+        counted(server, baseline, options.seconds / 5, report)
+        growth(server, baseline, options.requests, report)
+        if "Traceback" in server.log():
+            report.note("the server's log has a traceback")
+    report.figure("serving.seconds", [time.monotonic() - begun], "s")
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
