@@ -1,5 +1,6 @@
 """The plots of a report, as SVG by pygal: no script, no address, no font from elsewhere."""
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ from pygal.style import Style
 
 from specdec.bench.export import length
 from specdec.bench.report import Arm, Report
+
+# pygal's finder of map plugins speaks a protocol that Python warns of; there are no maps here.
+sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, pygal.PluginImportFixer)]
 
 # Told apart without colour vision too (Okabe & Ito, 2008).
 _COLOURS = ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
