@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from golden.world import World, measured, resource
-from unit.stages.test_verification import finish, serve
+from unit.stages.verifying import finish, serve
 
 Json = dict[str, Any]
 

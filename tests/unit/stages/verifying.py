@@ -1,0 +1,55 @@
+"""A resource whose pods serve, and a verification that ends as a test says."""
+
+import json
+from typing import Any
+
+from golden.world import World, fetched, measured, resource
+from specdec.api.conditions import VERIFIED
+
+Json = dict[str, Any]
+
+
+def serving(method: str = "DraftTarget", **spec: Any) -> World:
+    """A resource whose pods serve and whose verification Job was just created, if there is one."""
+    world = World(resource(method, **spec))
+    serve(world)
+    return world
+
+
+def serve(world: World) -> None:
+    """Let everything but measuring Jobs do well."""
+    for _ in range(8):
+        world.step()
+        if world.claim is None:
+            world.bind()
+        for name, job in list(world.jobs.items()):
+            if "status" not in job and not measured(job):
+                world.finish(name, fetched() if "-fetch-" in name else {})
+        world.serve()
+    world.step()
+
+
+def found(world: World, **changed: Any) -> Json:
+    """The result of the verification Job, of a service that does well but for what is changed."""
+    told: Json = measured(world.jobs[world.job("verify")])["verification"]
+    return {"verification": {**told, **changed}}
+
+
+def finish(world: World, **changed: Any) -> None:
+    world.finish(world.job("verify"), found(world, **changed))
+    world.step()
+
+
+def told(world: World) -> dict[str, tuple[str, str]]:
+    return {
+        kind: (world.condition(kind)["status"], world.condition(kind)["reason"])
+        for kind in map(str, VERIFIED)
+    }
+
+
+def plan(world: World) -> Json:
+    job = world.jobs[world.job("verify")]
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[:4] == ["python", "-m", "specdec.jobs.verify", "--plan"]
+    value: Json = json.loads(command[4])
+    return value
