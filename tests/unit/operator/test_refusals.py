@@ -1,0 +1,125 @@
+"""What the server refuses or does not know: said on its own condition, or tried again soon."""
+
+import logging
+
+import pytest
+
+from specdec.api import names
+from specdec.api.conditions import Condition, Type
+from specdec.api.kinds import EXTRAS
+from specdec.cluster import Missing, Rejected
+from specdec.queue import Visit
+from specdec.reconcile import EARLY_RETRY, REFUSED_RETRY, Reconciler
+from unit.operator.fakes import FakeCluster
+from unit.operator.test_reconcile import (
+    DONE,
+    IMAGES,
+    KEY,
+    Decided,
+    child,
+    resource,
+)
+
+SCALING = Condition(Type.SCALING_READY, "Unknown", "ScalerStarting", "not looked at yet")
+BUDGET = child("ConfigMap", "after", "network")
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "reason", "words"),
+    [
+        ("ScaledObject", Missing(404, "ScaledObject", "not found"), "KedaMissing", "install KEDA"),
+        (
+            "HorizontalPodAutoscaler",
+            Rejected(403, "HorizontalPodAutoscaler pair", "exceeded quota: few"),
+            "Rejected",
+            "exceeded quota: few",
+        ),
+    ],
+)
+async def test_what_the_service_does_without_is_said_and_holds_nothing_back(
+    kind: str, error: Exception, reason: str, words: str
+) -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", kind] = error
+    extra = {**child(kind, component="scaling"), "apiVersion": EXTRAS[kind].version}
+    decided = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET), requeue_after=5)
+    reconciler = Reconciler(cluster, IMAGES, decided)
+    assert await reconciler.visit(KEY) == Visit(again_after=5)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    assert by_type["ScalingReady"]["reason"] == reason
+    assert words in by_type["ScalingReady"]["message"]
+    assert by_type["Ready"]["status"] == "True"
+    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+    reconciler.decide = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET))
+    assert await reconciler.visit(KEY) == Visit(again_after=REFUSED_RETRY)
+
+
+async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", "exceeded quota: few")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    assert by_type["Available"]["reason"] == "Rejected"
+    assert "exceeded quota: few" in by_type["Available"]["message"]
+    assert by_type["Ready"]["reason"] == "Rejected"
+    assert by_type["RepositoryReady"]["status"] == "True"
+
+
+async def test_a_refused_measurement_is_not_known_and_leaves_ready_alone() -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")
+    job = child("Job", "pair-verify", "verify")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(job,))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    by_type = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+    assert by_type["SpeculationActive"] == ("Unknown", "Rejected")
+    assert by_type["Ready"] == ("True", "Valid")
+    assert status["phase"] == "Serving"
+
+
+async def test_a_definition_too_young_for_the_server_is_tried_again_soon_and_said_nowhere() -> (
+    None
+):
+    cluster = FakeCluster(resource())
+    words = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for ..."
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", words)
+    reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),)))
+    for _ in range(3):
+        assert await reconciler.visit(KEY) == Visit(again_after=EARLY_RETRY)
+    assert "status" not in cluster.objects["SpeculativeModel", "pair"]
+    cluster.fail.clear()
+    assert await reconciler.visit(KEY) == Visit()
+    assert ("Service", "pair") in cluster.objects
+
+
+async def test_the_key_of_a_group_is_drawn_once_and_never_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cluster = FakeCluster(resource())
+    secret = child("Secret", "pair-group", "server")
+    for _ in range(2):
+        await Reconciler(cluster, IMAGES, Decided(apply=(secret,))).visit(KEY)
+    key = cluster.objects["Secret", "pair-group"]["stringData"]["key"]
+    assert len(bytes.fromhex(key)) == 32
+    assert not [
+        call for call in cluster.calls if call[:2] in (("get", "Secret"), ("list", "Secret"))
+    ]
+    assert key not in caplog.text
+    assert key not in str(cluster.objects["SpeculativeModel", "pair"])
+
+
+async def test_a_cluster_without_groups_is_told_what_to_install() -> None:
+    cluster = FakeCluster(resource())
+    group = {**child(names.GROUP_KIND, "pair-group", "server"), "apiVersion": names.GROUP_API}
+    cluster.fail["apply", names.GROUP_KIND] = Missing(404, "LeaderWorkerSet", "not found")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(group,))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    available = next(c for c in found if c["type"] == "Available")
+    assert available["reason"] == "LeaderWorkerSetMissing"
+    assert "install the LeaderWorkerSet controller" in available["message"]
