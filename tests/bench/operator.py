@@ -58,10 +58,12 @@ def _running() -> Iterator[tuple[Operator, ControlPlane]]:
         rendered = plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
         objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
-        plane.kubectl(
-            *("wait", "crd/speculativemodels.specdec.dev"),
-            *("--for=condition=Established", "--timeout=60s"),
-        )
+        # kubectl wait refuses a definition that has no conditions at all yet.
+        for condition in ("jsonpath={.status.conditions}", "condition=Established"):
+            plane.kubectl(
+                *("wait", "crd/speculativemodels.specdec.dev"),
+                *(f"--for={condition}", "--timeout=60s"),
+            )
         with Operator(plane.service_account(*ACCOUNT), Path(scratch) / "operator.log") as operator:
             yield operator, plane
 

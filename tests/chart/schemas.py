@@ -12,9 +12,11 @@ from cluster import binaries
 FOREIGN = {
     "Application",
     "ApplicationSet",
+    "HTTPRoute",
     "LeaderWorkerSet",
     "PodMonitor",
     "PrometheusRule",
+    "ScaledObject",
     "ServiceMonitor",
     "SpeculativeModel",
 }

@@ -86,7 +86,10 @@ def resources() -> Iterator[Resources]:
         plane.kubectl(
             "apply", "--server-side", "-f", str(ROOT / "crds" / "speculativemodels.yaml")
         )
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{model.PLURAL}.{model.GROUP}")
+        definition = f"crd/{model.PLURAL}.{model.GROUP}"
+        # kubectl wait refuses a definition that has no conditions at all yet.
+        plane.kubectl("wait", "--for=jsonpath={.status.conditions}", definition)
+        plane.kubectl("wait", "--for=condition=Established", definition)
         name = f"hostile-{secrets.token_hex(4)}"
         plane.kubectl("create", "namespace", name)
         found = Resources(plane.kubeconfig, name)

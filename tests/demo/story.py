@@ -26,7 +26,9 @@ def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
     namespace, name = OPERATOR
     before = kubectl.get("deployment", name, "-n", namespace) if _has_namespace(kubectl) else None
     kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "install"), timeout=120)
-    kubectl("wait", "crd/speculativemodels.specdec.dev", "--for=condition=Established")
+    # kubectl wait refuses a definition that has no conditions at all yet.
+    for condition in ("jsonpath={.status.conditions}", "condition=Established"):
+        kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}")
     if before is not None:
         # The tag stays the same when the image behind it changes.
         kubectl("rollout", "restart", f"deployment/{name}", "-n", namespace)
