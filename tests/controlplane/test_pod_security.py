@@ -14,6 +14,21 @@ pytestmark = pytest.mark.controlplane
 
 NAMESPACE = "restricted"
 PROFILE = "pod-security.kubernetes.io/enforce"
+# What the golden resource with every operation names, and admission looks up.
+CLASSES: list[Object] = [
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "serving"},
+        "value": 1,
+    },
+    {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "sandboxed"},
+        "handler": "sandboxed",
+    },
+]
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +36,13 @@ def restricted(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """A namespace that refuses every pod which is not restricted."""
     meta = {"name": NAMESPACE, "labels": {PROFILE: "restricted"}}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
-    control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+    control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([body, *CLASSES]))
     account = ("get", "serviceaccount", "default", "-n", NAMESPACE, "--ignore-not-found")
     until(lambda: control_plane.kubectl(*account).strip(), "an account for the pods")
     yield control_plane
     control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    for reference in ("priorityclass/serving", "runtimeclass/sandboxed"):
+        control_plane.kubectl("delete", reference)
 
 
 def pods() -> Iterator[Object]:
