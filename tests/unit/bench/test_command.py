@@ -114,9 +114,19 @@ def test_a_server_that_goes_away_ends_with_3_and_what_there_was(
     assert "It did not complete" in html.read_text("utf-8")
 
 
+# A test run in the background has SIGINT ignored, and its children with it.
+INTERRUPTIBLE = """
+import signal
+from specdec.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
 def test_ctrl_c_keeps_what_was_measured(simulated: Simulated, url: str) -> None:
     simulated.target_seconds = 0.01
-    command = [sys.executable, "-m", "specdec.cli", "bench", "--url", url, "--json"]
+    command = [sys.executable, "-c", INTERRUPTIBLE, "bench", "--url", url, "--json"]
     with subprocess.Popen(
         [*command, "--requests", "1000", "--output-tokens", "4"],
         stdout=subprocess.PIPE,
