@@ -9,6 +9,9 @@ from specdec.desired import extras as desired
 from specdec.observed import Object, Ref
 from specdec.stages.stage import Context, Outcome
 
+# A kind that was installed while the operator ran is not always watched from then on.
+UNTOLD_RETRY = 10.0
+
 
 def extras(context: Context) -> Outcome:
     """Want what the spec asks for, take away what it asked for before."""
@@ -26,6 +29,7 @@ def extras(context: Context) -> Outcome:
         proceed=True,
         apply=wanted,
         delete=tuple(Ref(EXTRAS[kind].version, kind, name) for kind, name in sorted(old)),
+        retry_after=UNTOLD_RETRY if any(one.status == "Unknown" for one in found) else None,
     )
 
 
