@@ -25,7 +25,8 @@ def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
         sample = ROOT / "manifests" / "samples" / f"{name}.yaml"
         installed.kubectl("apply", "-n", NAMESPACE, "-f", str(sample))
     yield installed
-    installed.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    # To the end: what the operator still writes there would count for the tests that follow.
+    installed.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
 
 
 def runnable(command: list[str]) -> list[str]:

@@ -119,7 +119,7 @@ class TritonPythonModel:
         if not isinstance(parsed, Parsed):
             sender.send(parsed, flags=FINAL)
             return
-        reply = self._reply(sender, len(parsed.tasks))
+        reply = self._reply(request, sender, len(parsed.tasks))
         self._watch.add(reply)
         for row, task in enumerate(parsed.tasks):
             # Without a free slot this waits, and later requests wait in Triton's queue.
@@ -127,10 +127,13 @@ class TritonPythonModel:
             self._metrics.in_flight(1)
             self._pool.submit(self._work, reply, row, task)
 
-    def _reply(self, sender: Any, rows: int) -> Reply:
+    def _reply(self, request: Any, sender: Any, rows: int) -> Reply:
+        # Triton 2.51 throws away what nobody asked for without Python's lock, which corrupts the
+        # heap of this process (ADR 0022): such tensors are not made.
+        outputs = self._declared & set(request.requested_output_names())
         if self._decoupled:
-            return StreamReply(sender, rows, self._declared, accumulate=self._accumulate)
-        return WholeReply(sender, rows, self._declared)
+            return StreamReply(sender, rows, outputs, accumulate=self._accumulate)
+        return WholeReply(sender, rows, outputs)
 
     def _work(self, reply: Reply, row: int, task: Task) -> None:
         try:

@@ -58,7 +58,8 @@ class TritonEngine:
         responses = request.exec(decoupled=True)
         self._linger.keep((request, responses))
         for response in responses:
-            self._linger.keep(response)
+            arrays = [tensor.as_numpy() for tensor in response.output_tensors()]
+            self._linger.keep(response, arrays)
             yield response
 
     def _request(self, inputs: Tensors, outputs: Sequence[str], request_id: str) -> Any:

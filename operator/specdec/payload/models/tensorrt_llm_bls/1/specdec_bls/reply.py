@@ -23,13 +23,13 @@ class Reply(ABC):
     Args:
         sender: Triton's response sender of the request.
         rows: prompts that will each call `done` or `fail` once.
-        declared: outputs this release's configuration has.
+        outputs: those that this release's configuration has and the client asked for.
     """
 
-    def __init__(self, sender: Any, rows: int, declared: Collection[str]) -> None:
+    def __init__(self, sender: Any, rows: int, outputs: Collection[str]) -> None:
         self._sender = sender
         self._open = rows
-        self._declared = declared
+        self._outputs = outputs
         self._lock = threading.Lock()
         self._gone = False
         self._closed = False
@@ -80,16 +80,16 @@ class StreamReply(Reply):
     """
 
     def __init__(
-        self, sender: Any, rows: int, declared: Collection[str], *, accumulate: bool
+        self, sender: Any, rows: int, outputs: Collection[str], *, accumulate: bool
     ) -> None:
-        super().__init__(sender, rows, declared)
+        super().__init__(sender, rows, outputs)
         self._accumulate = accumulate
         self._texts = [""] * rows
 
     def part(self, row: int, task: Task, part: Part) -> None:
         """Send the part."""
         self._texts[row] = self._texts[row] + part.text if self._accumulate else part.text
-        self._sender.send(response(tensors(self._texts[row], row, task, part, self._declared)))
+        self._sender.send(response(tensors(self._texts[row], row, task, part, self._outputs)))
 
     def fail(self, message: str, code: int | None = None) -> None:
         """Send the error; other prompts go on."""
@@ -103,14 +103,14 @@ class StreamReply(Reply):
 class WholeReply(Reply):
     """Gathers all prompts into the one response that a model without streaming must send."""
 
-    def __init__(self, sender: Any, rows: int, declared: Collection[str]) -> None:
-        super().__init__(sender, rows, declared)
+    def __init__(self, sender: Any, rows: int, outputs: Collection[str]) -> None:
+        super().__init__(sender, rows, outputs)
         self._rows: list[dict[str, NDArray[Any]]] = [{} for _ in range(rows)]
         self._failure: Any = None
 
     def part(self, row: int, task: Task, part: Part) -> None:
         """Keep the part: it is the prompt's whole answer."""
-        self._rows[row] = tensors(part.text, row, task, part, self._declared)
+        self._rows[row] = tensors(part.text, row, task, part, self._outputs)
 
     def fail(self, message: str, code: int | None = None) -> None:
         """Keep the error: it takes the place of the whole response."""
@@ -136,7 +136,7 @@ def failure(message: str, code: int | None = None) -> Any:
 
 
 def tensors(
-    text: str, row: int, task: Task, part: Part, declared: Collection[str]
+    text: str, row: int, task: Task, part: Part, outputs: Collection[str]
 ) -> dict[str, NDArray[Any]]:
     """Outputs of one part, each with a leading batch dimension of one."""
     arrays: dict[str, NDArray[Any]] = dict(part.extras)
@@ -155,7 +155,7 @@ def tensors(
         arrays["num_input_tokens"] = np.array([[len(task.prompt)]], np.int32)
     if task.output_count:
         arrays["num_output_tokens"] = np.array([[part.tokens]], np.int32)
-    return {name: array for name, array in arrays.items() if name in declared}
+    return {name: array for name, array in arrays.items() if name in outputs}
 
 
 def stacked(rows: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
