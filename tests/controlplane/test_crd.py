@@ -213,6 +213,7 @@ def test_samples_are_taken_and_settle(
         "reference-baseline",
         "reference-draft-target",
         "reference-lookahead",
+        "reference-tls",
         "tensorrt-405b-two-nodes",
         "tensorrt-baseline",
         "tensorrt-draft-target-dedicated",

@@ -18,7 +18,7 @@ from typing import Self
 from cluster import folders
 from cluster.errors import ClusterError
 from cluster.processes import until
-from specdec.triton.launch import server_argv
+from specdec.triton.launch import Tls, server_argv
 
 ROOT = Path(__file__).parents[2]
 PAYLOAD = ROOT / "operator" / "specdec" / "payload"
@@ -48,6 +48,7 @@ class Server:
         repository: files of the model repository, path -> text.
         folder: an empty directory for repository and log.
         within: a command that becomes the server, given as its last arguments.
+        tls: of its gRPC endpoint.
 
     Raises:
         ServerError: it is not ready in time, or ends before; with the log's tail.
@@ -59,8 +60,10 @@ class Server:
         repository: Mapping[str, str],
         folder: Path,
         within: Sequence[str] = (),
+        tls: Tls | None = None,
     ) -> None:
         self._command = [*within, str(executable)]
+        self._tls = tls
         self._prefix = f"specdec_test_{uuid.uuid4().hex[:8]}_"
         self._log = folder / "server.log"
         self.repository = folder / "repository"
@@ -85,6 +88,7 @@ class Server:
             address="127.0.0.1",
             exit_timeout_seconds=5,
             shm_region_prefix=self._prefix,
+            tls=self._tls,
         )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

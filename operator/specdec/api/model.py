@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from specdec.api.children import ChildMetadata
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
-from specdec.api.networking import Networking
+from specdec.api.networking import Networking, Tls
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
 from specdec.api.source import Fetch, HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import (
@@ -180,6 +180,7 @@ class Serving(Value):
     scaling: Scaling | None = None
     disruption: Disruption = Disruption()
     rollout: Rollout = Rollout()
+    tls: Tls | None = None
 
     @property
     def enough(self) -> int:

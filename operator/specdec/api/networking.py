@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from specdec.api.source import AuthorityRef
 from specdec.api.value import PodShaped, Value
 
 
@@ -42,6 +43,18 @@ class ServingPolicy(Value):
 
     mode: Literal["Enabled", "Disabled"] = "Disabled"
     from_: tuple[PodShaped, ...] = Field(default=(), alias="from")
+
+
+class Tls(Value):
+    """The certificate of the gRPC endpoint, from a Secret of type `kubernetes.io/tls`.
+
+    Its `ca.crt`, if it has one, is whom the operator's own clients trust. With `clientCA` the
+    server takes clients with a certificate alone, and `clientSecretName` has that of those Jobs.
+    """
+
+    secret_name: str
+    client_ca: AuthorityRef | None = Field(default=None, alias="clientCA")
+    client_secret_name: str | None = None
 
 
 class Networking(Value):

@@ -8,6 +8,8 @@ from pathlib import Path
 from specdec.client.errors import BadRequestError
 
 CONNECT_SECONDS = 5.0
+# What gRPC says of somebody who is there and does not speak as the client does.
+_AT_ODDS = ("Socket closed", "Connection reset", "Broken pipe", "andshake", "erification")
 # gRPC takes lower case alone; no other character may stand in a header's name.
 _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_|~-]+")
 
@@ -49,6 +51,25 @@ class Connection:
                 raise BadRequestError(f"certificate {file} is given without TLS; add --tls")
             if not Path(file).is_file():
                 raise BadRequestError(f"certificate {file} is no file; name a PEM file")
+
+    def unanswered(self, words: str) -> str:
+        """Why a call over gRPC found nobody; `words` are the library's own."""
+        _, told, last = words.rpartition("last error: ")
+        # A call that is cut says so without that: its server was there, and went away.
+        if not told or not any(sign in last for sign in _AT_ODDS):
+            return (
+                f"nobody answers at {self.url}; check the address, "
+                "and that the server is ready and port 8001 is forwarded"
+            )
+        if not self.tls:
+            return (
+                f"{self.url} hangs up ({last}); check that it is a gRPC port, and ask with --tls "
+                "if the server wants TLS"
+            )
+        return (
+            f"no encrypted connection with {self.url} ({last}); check whom the client trusts "
+            "(--ca), its own certificate (--cert), and the names in the server's"
+        )
 
     def files(self) -> list[str]:
         """The PEM files that are named."""

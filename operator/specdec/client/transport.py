@@ -137,10 +137,7 @@ class Grpc:
         status = error.status() if isinstance(error, InferenceServerException) else None
         url = self._connection.url
         if status in _UNREACHABLE:
-            return UnreachableError(
-                f"nobody answers at {url}; check the address, "
-                "and that the server is ready and port 8001 is forwarded"
-            )
+            return UnreachableError(self._connection.unanswered(words or ""))
         return RefusedError(f"the server at {url} refused: {words}")
 
 

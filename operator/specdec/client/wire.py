@@ -71,10 +71,7 @@ class Server:
     def spoken(self, code: grpc.StatusCode, words: str | None) -> RefusedError | UnreachableError:
         """What a failed call means."""
         if code in _NOT_THERE:
-            return UnreachableError(
-                f"nobody answers at {self.url}; check the address, "
-                "and that the server is ready and port 8001 is forwarded"
-            )
+            return UnreachableError(self._connection.unanswered(words or ""))
         return RefusedError(f"the server at {self.url} refused: {words or code.name}")
 
 

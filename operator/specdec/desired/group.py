@@ -11,7 +11,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.desired import serving
+from specdec.desired import serving, tls
 from specdec.desired.child import metadata
 from specdec.desired.pod import Container, Volume
 from specdec.desired.serving import Revision
@@ -86,7 +86,12 @@ def leader_worker_set(
                 "size": len(revision.launch.slots),
                 "restartPolicy": "RecreateGroupOnPodRestart",
                 "leaderTemplate": serving.template(
-                    model, revision, volume, _leader(model, revision), component, volumes
+                    model,
+                    revision,
+                    volume,
+                    _leader(model, revision),
+                    component,
+                    [*volumes, *tls.server(model).volumes],
                 ),
                 "workerTemplate": serving.template(
                     model, revision, volume, _worker(model, revision), names.WORKER, volumes
@@ -109,15 +114,18 @@ def _leader(model: SpeculativeModel, revision: Revision) -> Container:
 
 
 def _worker(model: SpeculativeModel, revision: Revision) -> Container:
-    """A pod without a port of Triton's and without probes: its ranks answer to the leader."""
+    """A pod without a port of Triton's and without probes: its ranks answer to the leader.
+
+    Whatever comes with a port, such as a certificate, is the leader's alone.
+    """
     server = serving.container(model, revision)
     return Container(
         name=serving.CONTAINER,
         image=server.image,
         pull_policy=server.pull_policy,
         command=["python3", f"{_PROGRAM}/{AGENT}", "serve"],
-        env=server.env,
-        mounts=[*server.mounts, *_mounts()],
+        env=serving.variables(revision),
+        mounts=[serving.SHARED_MEMORY, *_mounts()],
         resources=server.resources,
         models_read_only=True,
     )

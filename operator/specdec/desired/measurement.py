@@ -9,6 +9,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Method, SpeculativeModel, Topology
+from specdec.desired import tls
 from specdec.desired.child import given, metadata
 from specdec.desired.fetch import own_job
 from specdec.desired.pod import Container, Volume
@@ -46,7 +47,7 @@ def verification_hash(model: SpeculativeModel, repository: str, image: str) -> s
     """What a verification is of: what serves, and how it is asked."""
     spec = model.spec.verification
     asked = {"maxPrompts": spec.max_prompts, "maxTokens": spec.max_tokens, "run": spec.run}
-    return _hash(repository, image, spec.prompts_config_map_ref, asked)
+    return _hash(model, repository, image, spec.prompts_config_map_ref, asked)
 
 
 def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
@@ -59,14 +60,19 @@ def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
         "maxErrorPercent": spec.max_error_percent,
         "run": spec.run,
     }
-    return _hash(repository, image, spec.prompts_config_map_ref, asked)
+    return _hash(model, repository, image, spec.prompts_config_map_ref, asked)
 
 
 def _hash(
-    repository: str, image: str, prompts: ConfigMapKey | None, asked: Mapping[str, Any]
+    model: SpeculativeModel,
+    repository: str,
+    image: str,
+    prompts: ConfigMapKey | None,
+    asked: Mapping[str, Any],
 ) -> str:
-    named = prompts.model_dump() if prompts else None
+    named, secure = prompts.model_dump() if prompts else None, model.spec.serving.tls
     serves = {"repository": repository, "image": image}
+    serves |= given(tls=secure.model_dump() if secure else None)
     return names.digest({**serves, "prompts": named, **asked})[:16]
 
 
@@ -120,6 +126,7 @@ def _plan(
         "server": _address(model, "target"),
         "draftTokens": draft_tokens,
         **given(
+            tls=tls.plan(model),
             draftServer=_address(model, "draft") if "draft" in roles else None,
             prompts=f"{PROMPTS}/{_FILE}" if prompts else None,
             promptsName=f"ConfigMap {prompts.name}, key {prompts.key}" if prompts else None,
@@ -154,21 +161,23 @@ def _job(
     deadline: int,
 ) -> dict[str, Any]:
     mounts = {"name": "prompts", "mountPath": PROMPTS, "readOnly": True}
+    secure = tls.client(model)
     container = Container(
         name=component,
         image=image,
         pull_policy="IfNotPresent",
         command=["python", "-m", f"specdec.jobs.{component}", "--plan", names.canonical(plan)],
         env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
-        mounts=[mounts] if prompts else [],
+        mounts=[*([mounts] if prompts else []), *secure.mounts],
         resources=resources,
     )
+    volumes = [*_volumes(prompts), *secure.volumes]
     name = names.job_name(model, component, plan["planHash"])
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": metadata(model, name, component, tags=model.spec.metadata.jobs),
-        "spec": own_job(model, container, volume, component, _volumes(prompts), deadline),
+        "spec": own_job(model, container, volume, component, volumes, deadline),
     }
 
 

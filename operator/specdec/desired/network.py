@@ -13,10 +13,6 @@ def service(
     model: SpeculativeModel, role: str = "target", annotations: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """A Service with the ports of a tritonserver by name; `role` is whose server."""
-    ports = [
-        {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
-        for name, port in PORTS.items()
-    ]
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -30,11 +26,26 @@ def service(
         "spec": {
             "type": model.spec.networking.service.type,
             "selector": names.selector(model, role),
-            "ports": ports,
+            "ports": _ports(model),
         },
     }
 
 
+def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
+    """All of them, or with TLS those that have anything to say to a client."""
+    ports: list[dict[str, Any]] = [
+        {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
+        for name, port in PORTS.items()
+    ]
+    if model.spec.serving.tls is None:
+        return ports
+    # A mesh takes a port called grpc for one in the clear, unless it is told. Not "https": some
+    # load balancers would then ask it for a web page to see whether it is well.
+    encrypted = {"grpc": {"appProtocol": "tls"}}
+    return [port | encrypted.get(port["name"], {}) for port in ports if port["name"] != "http"]
+
+
 def url(model: SpeculativeModel) -> str:
-    """Where clients inside the cluster reach the HTTP endpoint."""
-    return f"http://{model.metadata.name}.{model.metadata.namespace}.svc:{PORTS['http']}"
+    """Where clients inside the cluster reach it: over HTTP, or with TLS over gRPC."""
+    scheme, port = ("http", "http") if model.spec.serving.tls is None else ("grpcs", "grpc")
+    return f"{scheme}://{model.metadata.name}.{model.metadata.namespace}.svc:{PORTS[port]}"

@@ -22,8 +22,10 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
         return ()
     pods = _pods(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]
+    # With TLS nothing but probes, which come from the node, has business in the clear.
+    endpoints = ("http", "grpc") if model.spec.serving.tls is None else ("grpc",)
     ingress: list[dict[str, Any]] = [
-        {"from": clients, "ports": _ports("http", "grpc")},
+        {"from": clients, "ports": _ports(*endpoints)},
         # A scraper is in another namespace as a rule, and counters are no secret.
         {"ports": _ports("metrics")},
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.desired import pod
+from specdec.desired import pod, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Placement, Volume
 from specdec.triton import launch
@@ -15,6 +15,7 @@ from specdec.triton.ranks import PLAIN, Launch
 
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 CONTAINER = "server"
+SHARED_MEMORY = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
 _PERIOD = 5
 # A start is looked at more often than a running server: a small model is ready in seconds.
 _STARTUP_PERIOD = 2
@@ -87,7 +88,14 @@ def deployment(
             "progressDeadlineSeconds": budget + 300,
             "selector": {"matchLabels": names.selector(model, revision.role)},
             "strategy": strategy(model),
-            "template": template(model, revision, volume, container(model, revision), component),
+            "template": template(
+                model,
+                revision,
+                volume,
+                container(model, revision),
+                component,
+                tls.server(model).volumes,
+            ),
         },
     }
 
@@ -161,8 +169,13 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     serving = model.spec.serving
     budget = serving.probes.startup_budget_seconds
     drain = serving.drain.timeout_seconds
-    command = launch.command(revision.launch, revision.directory, exit_timeout_seconds=drain)
-    variables = launch.environment(revision.launch)
+    command = launch.command(
+        revision.launch,
+        revision.directory,
+        exit_timeout_seconds=drain,
+        tls=tls.files(model),
+    )
+    secure = tls.server(model)
     # The hook ends before the grace period does, even when the server does not.
     stop = launch.pre_stop(
         revision.launch, linger_seconds=_LINGER, exit_timeout_seconds=drain + _MARGIN - _PERIOD
@@ -172,8 +185,8 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         image=revision.image,
         pull_policy=model.spec.runtime.pull_policy,
         command=command,
-        env=[{"name": name, "value": value} for name, value in variables.items()],
-        mounts=[{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+        env=[*variables(revision), *secure.env],
+        mounts=[SHARED_MEMORY, *secure.mounts],
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,
         extra={
@@ -187,6 +200,12 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
+
+
+def variables(revision: Revision) -> list[dict[str, str]]:
+    """Environment of every container with ranks of the server."""
+    found = launch.environment(revision.launch)
+    return [{"name": name, "value": value} for name, value in found.items()]
 
 
 def _probe(what: str, failures: int, period: int = _PERIOD) -> dict[str, Any]:

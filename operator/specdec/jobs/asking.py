@@ -1,8 +1,10 @@
 """What the measuring Jobs share: prompts, patience, and how a client's error ends a Job."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from specdec.client import dataset
+from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 from specdec.jobs.result import JobError
@@ -10,6 +12,36 @@ from specdec.jobs.result import JobError
 UNREACHABLE = "ServerUnreachable"
 # One answer may take so long.
 SECONDS = 120.0
+
+
+def connection(server: str, tls: Mapping[str, str] | None) -> Connection:
+    """The way to a server's gRPC endpoint (`host:port`); `tls` is as `desired.tls.plan` writes it.
+
+    A Secret without an authority is that of a public one.
+
+    Raises:
+        JobError: SecretMissing, where servers want a client's certificate and there is none.
+    """
+    if not tls:
+        return Connection(server, SECONDS)
+    own = [Path(tls[name]) for name in ("certificate", "key") if name in tls]
+    missing = [file.name for file in own if not file.is_file()]
+    if missing:
+        raise JobError(
+            "SecretMissing",
+            f"Secret {tls['clientSecret']} with {' and '.join(missing)} is not there: create it, "
+            "or correct spec.serving.tls.clientSecretName",
+        )
+    authority = Path(tls["authority"])
+    known = authority.is_file() and authority.stat().st_size > 0
+    return Connection(
+        server,
+        SECONDS,
+        tls=True,
+        root_certificates=str(authority) if known else None,
+        certificate_chain=tls.get("certificate"),
+        private_key=tls.get("key"),
+    )
 
 
 def prompts(file: Path | None, name: str, count: int, field: str) -> list[Entry]:

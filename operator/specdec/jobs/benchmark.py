@@ -15,7 +15,6 @@ from typing import Any
 
 from specdec.api import names
 from specdec.bench import Arm, Level, Progress, Report, Settings, measure
-from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
 from specdec.jobs import asking, result, volume
 from specdec.jobs.result import JobError, progress
@@ -39,8 +38,8 @@ def benchmark(plan: Json, root: Path) -> Json:
     """Measure, write the report below `root`, and return the fields of `status.benchmark`.
 
     Raises:
-        JobError: ErrorRateHigh with the summary beside it, ServerUnreachable, PromptsInvalid or
-            BenchmarkFailed.
+        JobError: ErrorRateHigh with the summary beside it, ServerUnreachable, PromptsInvalid,
+            SecretMissing or BenchmarkFailed.
     """
     file = Path(plan["prompts"]) if "prompts" in plan else None
     texts = asking.prompts(file, plan.get("promptsName", ""), plan["requests"], "benchmark")
@@ -51,10 +50,9 @@ def benchmark(plan: Json, root: Path) -> Json:
         output_tokens=plan["outputTokens"],
         error_limit_percent=plan["maxErrorPercent"],
     )
+    server = asking.connection(plan["server"], plan.get("tls"))
     try:
-        report = asyncio.run(
-            measure(Connection(plan["server"], asking.SECONDS), settings, tell=_Teller())
-        )
+        report = asyncio.run(measure(server, settings, tell=_Teller()))
     except ClientError as error:
         raise asking.job_error(error, FAILED) from error
     write(root / plan["report"], report)

@@ -19,7 +19,6 @@ from typing import Any
 from specdec.client import metrics as counters
 from specdec.client import tokens
 from specdec.client.arms import Arm, ClientLoop, EngineModel, TextModel
-from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.infer import Inference, infer
@@ -53,6 +52,7 @@ class Plan:
         draft_tokens: of a round, where the client drafts.
         prompts: a file, None for those that ship with the operator; `prompts_name` is for people.
         max_prompts, max_tokens: at most.
+        tls: how servers are spoken to, as `asking.connection` takes it; None is in the clear.
     """
 
     plan_hash: str
@@ -65,6 +65,7 @@ class Plan:
     prompts_name: str
     max_prompts: int
     max_tokens: int
+    tls: Mapping[str, str] | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Plan":
@@ -81,6 +82,7 @@ class Plan:
             prompts_name=given.get("promptsName", ""),
             max_prompts=given["maxPrompts"],
             max_tokens=given["maxTokens"],
+            tls=given.get("tls"),
         )
 
 
@@ -96,7 +98,7 @@ async def measured(plan: Plan) -> Json:
     """What the service shows, in the fields of `status.speculation`.
 
     Raises:
-        JobError: ServerUnreachable, PromptsInvalid or VerificationFailed.
+        JobError: ServerUnreachable, PromptsInvalid, SecretMissing or VerificationFailed.
     """
     entries = asking.prompts(plan.prompts, plan.prompts_name, plan.max_prompts, "verification")
     try:
@@ -110,8 +112,8 @@ async def measured(plan: Plan) -> Json:
 
 async def _compared(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Answers with drafts against those of the target alone, then how long both take."""
-    server = Connection(plan.server, asking.SECONDS)
-    draft = Connection(plan.draft_server, asking.SECONDS) if plan.draft_server else None
+    server = asking.connection(plan.server, plan.tls)
+    draft = asking.connection(plan.draft_server, plan.tls) if plan.draft_server else None
     loop = plan.way == "Loop"
     options = Options(
         max_tokens=plan.max_tokens,
@@ -224,7 +226,7 @@ async def _speed(plain: Arm, fast: Arm, entries: Sequence[Entry], max_tokens: in
 
 async def _steps(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Tokens and steps of an engine that drafts by itself: its stream has a response a step."""
-    connection = Connection(plan.server, asking.SECONDS)
+    connection = asking.connection(plan.server, plan.tls)
     grown = steps = answered = 0
     failures: list[str] = []
     async with Server(connection) as server:

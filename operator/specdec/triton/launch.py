@@ -8,6 +8,7 @@ the agent that starts a worker's share (`payload/serving/agent.py`) knows the po
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -25,6 +26,20 @@ _CLOSED = "specdec-closed=no\nvalue"
 # Reading is fine (health, metadata, configuration, statistics); these change the server, attach
 # memory of the host, or make it write files.
 _RESTRICTED = "shared-memory,model-repository,trace,logging"
+# What is left of an endpoint besides health.
+_ASKED = "inference,metadata,model-config,statistics"
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files of a gRPC endpoint; with `client_ca` it takes clients with a certificate alone.
+
+    Triton reads them once, at its start, and has no TLS for its HTTP endpoint.
+    """
+
+    certificate: str
+    key: str
+    client_ca: str | None = None
 
 
 def server_argv(
@@ -37,6 +52,7 @@ def server_argv(
     exit_timeout_seconds: int = 120,
     shm_region_prefix: str = f"{_PREFIX}0_",
     log_verbose: int = 0,
+    tls: Tls | None = None,
 ) -> list[str]:
     """Arguments of a single-rank server; the first is the executable's name.
 
@@ -48,7 +64,9 @@ def server_argv(
         shm_region_prefix: names this server's regions in /dev/shm; must differ between servers
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
+        tls: of the gRPC endpoint. HTTP, which stays in the clear, then tells its health alone.
     """
+    closed = _RESTRICTED if tls is None else f"{_RESTRICTED},{_ASKED}"
     argv = [
         "tritonserver",
         f"--model-repository={repository_dir}",
@@ -61,7 +79,7 @@ def server_argv(
         f"--http-port={http_port}",
         f"--grpc-port={grpc_port}",
         f"--metrics-port={metrics_port}",
-        f"--http-restricted-api={_RESTRICTED}:{_CLOSED}",
+        f"--http-restricted-api={closed}:{_CLOSED}",
         f"--grpc-restricted-protocol={_RESTRICTED}:{_CLOSED}",
         f"--exit-timeout-secs={exit_timeout_seconds}",
         _mark(shm_region_prefix),
@@ -70,7 +88,16 @@ def server_argv(
         argv += [f"--{listener}-address={address}" for listener in ("http", "grpc", "metrics")]
     if log_verbose:
         argv.append(f"--log-verbose={log_verbose}")
-    return argv
+    return [*argv, *_encrypted(tls)] if tls else argv
+
+
+def _encrypted(tls: Tls) -> Iterator[str]:
+    yield "--grpc-use-ssl=true"
+    yield f"--grpc-server-cert={tls.certificate}"
+    yield f"--grpc-server-key={tls.key}"
+    if tls.client_ca is not None:
+        yield "--grpc-use-ssl-mutual=true"
+        yield f"--grpc-root-cert={tls.client_ca}"
 
 
 def command(
@@ -79,6 +106,7 @@ def command(
     *,
     exit_timeout_seconds: int = 120,
     shm_region_prefix: str = _PREFIX,
+    tls: Tls | None = None,
 ) -> list[str]:
     """Arguments of a server's container, for one rank or for many.
 
@@ -87,12 +115,14 @@ def command(
         repository_dir: the model repository; rank 0 loads all of it.
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
         shm_region_prefix: what the names of all ranks' regions in /dev/shm start with.
+        tls: of rank 0, the only one with ports.
     """
     contexts = [
         server_argv(
             repository_dir,
             exit_timeout_seconds=exit_timeout_seconds,
             shm_region_prefix=f"{shm_region_prefix}{rank}_",
+            tls=tls if rank == 0 else None,
         )
         for rank in range(launch.world_size)
     ]

@@ -49,6 +49,11 @@ def crashed(seconds: int, **end: Any) -> dict[str, Any]:
     ("status", "reason", "words"),
     [
         (waiting("ErrImageNeverPull", "absent"), "ImagePullFailed", "example.com/x:1"),
+        (
+            waiting("CreateContainerConfigError", 'secret "pair-tls" not found'),
+            "SecretMissing",
+            'secret "pair-tls" not found: create it',
+        ),
         (crashed(5), "CrashLoop", "restarted 3 times; last words: failed to load model"),
         (crashed(1800), "StartupTimeout", "not ready within 1800 seconds"),
         (crashed(1800), "StartupTimeout", "failed to load model"),

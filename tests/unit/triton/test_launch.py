@@ -86,6 +86,30 @@ def test_a_pre_spawned_orchestrator_has_a_rank_for_itself() -> None:
     assert environment["TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES"] == "0"
 
 
+def test_tls_is_of_the_rank_with_ports_and_leaves_health_in_the_clear() -> None:
+    tls = launch.Tls("/tls/tls.crt", "/tls/tls.key")
+    (server,) = plan(Layout(Split(2, 2))).servers
+    plain, *others = contexts(launch.command(server.launch, REPOSITORY))
+    first, *followers = contexts(launch.command(server.launch, REPOSITORY, tls=tls))
+    assert followers == others
+    assert set(first) - set(plain) == {
+        "--grpc-use-ssl=true",
+        "--grpc-server-cert=/tls/tls.crt",
+        "--grpc-server-key=/tls/tls.key",
+        "--http-restricted-api=shared-memory,model-repository,trace,logging,inference,metadata,"
+        "model-config,statistics:specdec-closed=no\nvalue",
+    }
+    assert any(a.startswith("--grpc-restricted-protocol=") for a in set(first) & set(plain))
+
+
+def test_clients_of_an_authority_are_asked_for_their_certificate() -> None:
+    open_to_all = launch.Tls("/tls/tls.crt", "/tls/tls.key")
+    known = launch.Tls("/tls/tls.crt", "/tls/tls.key", "/clients/ca.crt")
+    both = [server_argv(REPOSITORY, tls=tls) for tls in (open_to_all, known)]
+    more = ["--grpc-use-ssl-mutual=true", "--grpc-root-cert=/clients/ca.crt"]
+    assert both[1] == both[0] + more
+
+
 def test_two_servers_are_started_apart() -> None:
     layout = Layout(Split(2), Split(), Topology.TWO_SERVERS, Placement.DEDICATED)
     target, draft = (launch.command(s.launch, REPOSITORY) for s in plan(layout).servers)

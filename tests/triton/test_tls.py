@@ -1,0 +1,197 @@
+"""A real server whose gRPC endpoint has TLS: who gets answers, and what is left in the clear."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from specdec.command import app
+from specdec.jobs.benchmark import benchmark
+from specdec.jobs.result import JobError
+from specdec.jobs.verify import Plan, measured
+from specdec.triton.launch import Tls
+from specdec.triton.repository import RepositoryPlan, render
+from triton import certificates
+from triton.certificates import Certificates, Pair
+from triton.server import Server, ServerError
+
+PROMPT = "def read_lines(path):\n"
+ASK = json.dumps({"text_input": PROMPT, "max_tokens": 4}).encode()
+GENERATE = ("generate", "--prompt", PROMPT, "--max-tokens", "8")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def encrypted(
+    executable: Path,
+    draft_target_plan: RepositoryPlan,
+    made: Certificates,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    """The pair with TLS, open to every client."""
+    tls, folder = Tls(made.server.certificate, made.server.key), tmp_path_factory.mktemp("tls")
+    with Server(executable, render(draft_target_plan), folder, tls=tls) as running:
+        yield running
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> dict[str, str]:
+    """A repository without models: whoever gets through is told so."""
+    (tmp_path / "repository").mkdir()
+    return {}
+
+
+def run(server: Server, *arguments: str) -> tuple[int, str, str]:
+    command, *rest = arguments
+    result = CliRunner().invoke(app, [command, "--url", server.url, *rest])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def verified(server: Server, tls: dict[str, str] | None, way: str = "Bls") -> dict[str, Any]:
+    plan = {
+        "planHash": "0" * 16,
+        "way": way,
+        "server": server.url,
+        "draftTokens": 4,
+        "maxPrompts": 3,
+        "maxTokens": 8,
+        "tls": tls,
+    }
+    return asyncio.run(measured(Plan.parse(json.dumps(plan))))
+
+
+def own(authority: str, pair: Pair) -> dict[str, str]:
+    """What a Job's plan says where servers want a client's certificate."""
+    files = {"certificate": pair.certificate, "key": pair.key}
+    return {"authority": authority, "clientSecret": "verifier", **files}
+
+
+def http(server: Server, path: str, body: bytes | None = None) -> int:
+    url = f"http://127.0.0.1:{server.http_port}{path}"
+    try:
+        with urllib.request.urlopen(url, data=body, timeout=20) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_clients_that_trust_the_authority_get_answers(
+    encrypted: Server, server: Server, made: Certificates
+) -> None:
+    trusted = ("--tls", "--ca", made.authority)
+    status, text, errors = run(encrypted, *GENERATE, *trusted)
+    assert status == 0, errors
+    assert text == run(server, *GENERATE)[1] != ""
+    status, told, _ = run(encrypted, "verify", "--limit", "3", "--max-tokens", "8", *trusted)
+    assert status == 0, told
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ((), "ask with --tls if the server wants TLS"),
+        (("--tls",), "check whom the client trusts (--ca)"),
+    ],
+    ids=["in-the-clear", "trusts-others"],
+)
+def test_nobody_else_does(how: tuple[str, ...], words: str, encrypted: Server) -> None:
+    status, text, errors = run(encrypted, *GENERATE, *how)
+    assert (status, text) == (3, "")
+    assert words in errors
+    status, _, errors = run(encrypted, "verify", "--limit", "1", *how)
+    assert status == 3
+    assert words in errors
+
+
+def test_http_tells_its_health_and_nothing_else(encrypted: Server) -> None:
+    for path in ("/v2/health/live", "/v2/health/ready"):
+        assert http(encrypted, path) == 200
+    for path in ("", "/models/ensemble", "/models/ensemble/config", "/models/stats", "/logging"):
+        assert http(encrypted, f"/v2{path}") == 403, path
+    for path in ("generate", "generate_stream", "infer"):
+        assert http(encrypted, f"/v2/models/ensemble/{path}", ASK) == 403, path
+
+
+def test_metrics_and_with_them_the_drain_stay_in_the_clear(encrypted: Server) -> None:
+    assert "specdec_requests_in_flight{" in encrypted.get_metrics()
+
+
+@pytest.mark.parametrize("way", ["Bls", "Loop"])
+def test_the_verification_is_such_a_client(
+    way: str, encrypted: Server, made: Certificates
+) -> None:
+    found = verified(encrypted, {"authority": made.authority}, way)
+    assert (found["prompts"], found["matched"], found["active"]) == (3, 3, True)
+
+
+def test_the_benchmark_is_such_a_client(
+    encrypted: Server, made: Certificates, tmp_path: Path
+) -> None:
+    plan = {
+        "planHash": "0" * 16,
+        "server": encrypted.url,
+        "draftTokens": 4,
+        "concurrency": [1],
+        "requests": 2,
+        "outputTokens": 8,
+        "maxErrorPercent": 0,
+        "report": "report.json",
+        "tls": {"authority": made.authority},
+    }
+    (level,) = benchmark(plan, tmp_path)["benchmark"]["levels"]
+    assert level["speculative"]["errors"] == 0
+
+
+def test_a_job_that_trusts_others_says_so(encrypted: Server, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="no encrypted connection with") as caught:
+        verified(encrypted, {"authority": str(tmp_path / "absent")})
+    assert (caught.value.reason, caught.value.permanent) == ("ServerUnreachable", False)
+
+
+def test_with_an_authority_for_clients_only_theirs_get_through(
+    executable: Path, empty: dict[str, str], made: Certificates, tmp_path: Path
+) -> None:
+    tls = Tls(made.server.certificate, made.server.key, made.authority)
+    trusted = (*GENERATE, "--tls", "--ca", made.authority)
+    with Server(executable, empty, tmp_path, tls=tls) as server:
+        assert run(server, *trusted)[0] == 3
+        for pair, words in ((made.client, "unknown model"), (made.stranger, "no encrypted")):
+            asked = (*trusted, "--cert", pair.certificate, "--key", pair.key)
+            assert words in run(server, *asked)[2]
+            with pytest.raises(JobError, match=words):
+                verified(server, own(made.authority, pair), "Engine")
+
+
+def test_where_the_authority_for_clients_is_missing_nobody_gets_through(
+    executable: Path, empty: dict[str, str], made: Certificates, tmp_path: Path
+) -> None:
+    tls = Tls(made.server.certificate, made.server.key, str(tmp_path / "absent"))
+    asked = (*GENERATE, "--tls", "--ca", made.authority)
+    with Server(executable, empty, tmp_path, tls=tls) as server:
+        own_certificate = ("--cert", made.client.certificate, "--key", made.client.key)
+        for how in ((), own_certificate):
+            assert "no encrypted connection" in run(server, *asked, *how)[2]
+
+
+def test_without_its_key_a_server_does_not_start(
+    executable: Path, empty: dict[str, str], made: Certificates, tmp_path: Path
+) -> None:
+    tls = Tls(made.server.certificate, str(tmp_path / "absent"))
+    with (
+        pytest.raises(ServerError, match="ended with 1"),
+        Server(executable, empty, tmp_path, tls=tls),
+    ):
+        pass

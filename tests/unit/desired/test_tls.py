@@ -1,0 +1,183 @@
+"""What TLS changes in the objects: who mounts what, which ports are left, and who speaks how."""
+
+import json
+from typing import Any
+
+import pytest
+
+from golden.world import World, resource
+from specdec.api.model import SpeculativeModel
+from specdec.desired import measurement, network, policy
+from unit.stages.test_group import served
+from unit.stages.test_two_servers import two_servers
+
+OPEN: dict[str, Any] = {"tls": {"secretName": "pair-tls"}}
+KNOWN: dict[str, Any] = {
+    "tls": {
+        "secretName": "pair-tls",
+        "clientCA": {"name": "clients", "key": "bundle.pem"},
+        "clientSecretName": "verifier",
+    }
+}
+Json = dict[str, Any]
+
+
+def model(serving: Json, **spec: Any) -> SpeculativeModel:
+    return SpeculativeModel.parse(resource(serving=serving, **spec))
+
+
+def settled(serving: Json) -> World:
+    world = World(resource(serving=serving))
+    world.settle()
+    return world
+
+
+def pod(body: Json) -> Json:
+    found: Json = body["spec"]["template"]["spec"]
+    return found
+
+
+def parts(spec: Json, name: str) -> tuple[Json, Json]:
+    """The mount and the volume of a name, which is read-only where it is mounted."""
+    (container,) = spec["containers"]
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == name]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == name]
+    assert mount["readOnly"] is True
+    return mount, volume
+
+
+def keys(volume: Json) -> dict[str, str]:
+    source = volume.get("secret") or volume["configMap"]
+    return {item["key"]: item["path"] for item in source["items"]}
+
+
+def job(world: World, component: str = "verify") -> Json:
+    found: Json = world.ever_applied["Job", world.job(component)]
+    return found
+
+
+def plan(body: Json) -> Json:
+    (container,) = pod(body)["containers"]
+    found: Json = json.loads(container["command"][-1])
+    return found
+
+
+def test_a_server_mounts_what_its_arguments_name() -> None:
+    world = settled(KNOWN)
+    assert world.deployment is not None
+    spec = pod(world.deployment)
+    (container,) = spec["containers"]
+    given = dict(a.split("=", 1) for a in container["command"] if a.startswith("--grpc-"))
+    mount, volume = parts(spec, "tls")
+    clients_mount, clients = parts(spec, "clients")
+    named = {
+        f"{at['mountPath']}/{path}"
+        for at, one in ((mount, volume), (clients_mount, clients))
+        for path in keys(one).values()
+    }
+    files = ("--grpc-server-cert", "--grpc-server-key", "--grpc-root-cert")
+    assert {given[file] for file in files} == named
+    assert (volume["secret"]["secretName"], clients["configMap"]["name"]) == (
+        "pair-tls",
+        "clients",
+    )
+    assert clients["configMap"]["items"] == [{"key": "bundle.pem", "path": "ca.crt"}]
+    # The key may be read by the pod's own group, and by no other.
+    assert volume["secret"]["defaultMode"] == 0o440
+
+
+def test_a_missing_secret_is_seen_in_the_status_of_the_pod() -> None:
+    """A variable that must be there, of the public part; the volume waits for nobody."""
+    world = settled(OPEN)
+    assert world.deployment is not None
+    spec = pod(world.deployment)
+    (env,) = [one for one in spec["containers"][0]["env"] if "valueFrom" in one]
+    assert env["valueFrom"] == {"secretKeyRef": {"name": "pair-tls", "key": "tls.crt"}}
+    assert parts(spec, "tls")[1]["secret"]["optional"] is True
+
+
+def test_jobs_that_ask_see_the_public_part_alone() -> None:
+    body = job(settled(OPEN))
+    mount, volume = parts(pod(body), "tls")
+    assert (volume["secret"]["secretName"], keys(volume)) == ("pair-tls", {"ca.crt": "ca.crt"})
+    assert plan(body)["tls"] == {"authority": f"{mount['mountPath']}/ca.crt"}
+    assert "tls.key" not in json.dumps(body)
+
+
+def test_jobs_that_ask_known_clients_servers_have_a_certificate_of_their_own() -> None:
+    body = job(settled(KNOWN))
+    assert keys(parts(pod(body), "tls")[1]) == {"ca.crt": "ca.crt"}
+    mount, volume = parts(pod(body), "client")
+    assert volume["secret"]["secretName"] == "verifier"
+    assert keys(volume) == {"tls.crt": "tls.crt", "tls.key": "tls.key"}
+    told = plan(body)["tls"]
+    assert told["clientSecret"] == "verifier"
+    assert (told["certificate"], told["key"]) == tuple(
+        f"{mount['mountPath']}/{file}" for file in ("tls.crt", "tls.key")
+    )
+
+
+def test_nobody_else_sees_the_secrets() -> None:
+    world = settled(KNOWN)
+    seen = {
+        kind if kind != "Job" else body["metadata"]["labels"]["app.kubernetes.io/component"]
+        for (kind, _), body in world.ever_applied.items()
+        if any(f'"{name}"' in json.dumps(body) for name in ("pair-tls", "verifier", "clients"))
+    }
+    assert seen == {"Deployment", "verify"}
+    assert "pair-tls" not in json.dumps(world.cr["status"])
+
+
+def test_clients_find_the_encrypted_port_alone() -> None:
+    assert network.url(model({})) == "http://pair.demo.svc:8000"
+    assert network.url(model(OPEN)) == "grpcs://pair.demo.svc:8001"
+    plain = {port["name"]: port for port in network.service(model({}))["spec"]["ports"]}
+    ports = {port["name"]: port for port in network.service(model(OPEN))["spec"]["ports"]}
+    assert ports == {
+        "grpc": {**plain["grpc"], "appProtocol": "tls"},
+        "metrics": plain["metrics"],
+    }
+    networking = {"networkPolicy": {"mode": "Enabled"}}
+    (body,) = policy.objects(model(OPEN, networking=networking))
+    allowed = [[port["port"] for port in rule["ports"]] for rule in body["spec"]["ingress"]]
+    assert allowed == [[8001], [8002]]
+
+
+def test_both_of_two_servers_have_it() -> None:
+    world = World(two_servers(**OPEN))
+    world.settle()
+    for name in ("pair", "pair-draft"):
+        spec = pod(world.deployments[name])
+        (container,) = spec["containers"]
+        assert "--grpc-use-ssl=true" in container["command"]
+        assert keys(parts(spec, "tls")[1]) == {"tls.crt": "tls.crt", "tls.key": "tls.key"}
+        (port,) = [p for p in world.services[name]["spec"]["ports"] if p["name"] == "grpc"]
+        assert port["appProtocol"] == "tls"
+
+
+def test_in_a_group_only_the_leader_has_it() -> None:
+    group = served(**KNOWN).group
+    assert group is not None
+    made = group["spec"]["leaderWorkerTemplate"]
+    leader, worker = (made[f"{part}Template"]["spec"] for part in ("leader", "worker"))
+    (container,) = leader["containers"]
+    assert container["command"].count("--grpc-use-ssl=true") == 1
+    parts(leader, "tls")
+    parts(leader, "clients")
+    assert "pair-tls" not in json.dumps(worker)
+    assert '"clients"' not in json.dumps(worker)
+    # What every rank needs is still there.
+    assert {one["name"] for one in worker["containers"][0]["env"]} >= {"PMIX_MCA_gds"}
+    assert "shm" in {one["name"] for one in worker["containers"][0]["volumeMounts"]}
+
+
+@pytest.mark.parametrize("which", ["verification_hash", "benchmark_hash"])
+def test_a_changed_way_to_the_server_is_measured_anew(which: str) -> None:
+    digest = getattr(measurement, which)
+    hashes = {digest(model(serving), "repository", "image") for serving in ({}, OPEN, KNOWN)}
+    assert len(hashes) == 3
+
+
+def test_what_is_in_the_clear_has_nothing_of_it() -> None:
+    world = settled({})
+    assert not [body for body in world.ever_applied.values() if "tls" in json.dumps(body)]
