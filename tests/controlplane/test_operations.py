@@ -36,8 +36,16 @@ def strategy(lab: Lab) -> Object:
     return found
 
 
+def ports(lab: Lab) -> dict[str, str | None]:
+    """Name and protocol of the Service's ports."""
+    body = lab.get("service", "pair")
+    assert body is not None
+    return {port["name"]: port.get("appProtocol") for port in body["spec"]["ports"]}
+
+
 def test_budget_rollout_and_tags_are_kept_as_asked(lab: Lab) -> None:
-    serving = {"replicas": 2, "topologySpreadConstraints": [ZONES]}
+    tls = {"secretName": "pair-tls", "clientCA": {"name": "ca"}, "clientSecretName": "verifier"}
+    serving = {"replicas": 2, "topologySpreadConstraints": [ZONES], "tls": tls}
     serve(lab, "pair", serving=serving, metadata=TAGS)
 
     def spare() -> bool:
@@ -53,9 +61,20 @@ def test_budget_rollout_and_tags_are_kept_as_asked(lab: Lab) -> None:
     teams = {p["metadata"]["labels"].get("team") for p in lab.all("pods", names.CLAIM)}
     assert teams == {"search", "builders"}
 
+    # How a renewed certificate is taken up: the operator leaves it alone.
+    lab.kubectl("rollout", "restart", "deployment/pair")
     writes = at_rest(lab)[1]
     lab.kubectl("annotate", "specm", "pair", "test/touched=1")
     assert at_rest(lab)[1] == writes, lab.operator.words()
+    live = lab.get("deployment", "pair")
+    assert live is not None
+    notes = live["spec"]["template"]["metadata"]["annotations"]
+    assert "kubectl.kubernetes.io/restartedAt" in notes
+
+    assert ports(lab) == {"grpc": "tls", "metrics": None}
+    lab.patch("specm", "pair", {"spec": {"serving": {"tls": None}}})
+    plain = {"http": None, "grpc": None, "metrics": None}
+    until(lambda: ports(lab) == plain, lambda: f"{ports(lab)}")
 
     lab.patch("specm", "pair", {"spec": {"serving": {"rollout": {"strategy": "Recreate"}}}})
     until(lambda: strategy(lab) == {"type": "Recreate"}, lambda: f"{strategy(lab)}")
