@@ -14,7 +14,7 @@ from golden.world import source
 from specdec.api.children import Tags
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Source, Spec, SpeculativeModel
-from specdec.api.networking import GatewayRoute, IngressRoute
+from specdec.api.networking import GatewayRoute, IngressRoute, Tls
 from specdec.api.operations import ResourceClaim, Scaling
 from specdec.api.source import AuthorityRef
 from specdec.api.value import Reference, SecretKey
@@ -108,6 +108,7 @@ RUN: dict[str, Any] = {
     "serving.rollout.strategy": "Recreate",
     "serving.rollout.maxSurge": 2,
     "serving.rollout.maxUnavailable": 2,
+    "serving.tls": {"secretName": "pair-tls"},
     "networking.service.type": "NodePort",
     "networking.gateway": {"parentRefs": [{"name": "public"}]},
     "networking.ingress": {"hosts": ["llm.example.com"]},
@@ -187,6 +188,7 @@ WHOLE = (
     SecretKey,
     Scaling,
     ResourceClaim,
+    Tls,
     Tags,
     GatewayRoute,
     IngressRoute,
