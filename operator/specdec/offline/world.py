@@ -40,6 +40,8 @@ class World:
         self.services: dict[str, Json] = {}
         self.group: Json | None = None
         self.extras: dict[tuple[str, str], Json] = {}
+        # The resource of a route's split does well, as everything here does.
+        self.peer: Json | None = resting("Ready", "Available")
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -72,6 +74,7 @@ class World:
             self.services,
             group=self.group,
             extras=self.extras,
+            peer=self.peer,
         )
 
     def step(self) -> Decision:
@@ -205,6 +208,12 @@ class World:
         if live is not None and "status" in live:
             obj["status"] = live["status"]
         self.deployments[name] = obj
+
+
+def resting(*true: str) -> Json:
+    """Another resource that says of itself only what is true."""
+    said = [{"type": kind, "status": "True", "reason": "Serving"} for kind in true]
+    return {"metadata": {"name": "peer"}, "status": {"conditions": said}}
 
 
 def merge(live: Json, intent: Json) -> None:
