@@ -41,7 +41,7 @@ class World:
         self.group: Json | None = None
         self.extras: dict[tuple[str, str], Json] = {}
         # The resource of a route's split does well, as everything here does.
-        self.peer: Json | None = resting("Ready", "Available")
+        self.peer: Json | None = other(ready=True)
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -210,10 +210,11 @@ class World:
         self.deployments[name] = obj
 
 
-def resting(*true: str) -> Json:
-    """Another resource that says of itself only what is true."""
-    said = [{"type": kind, "status": "True", "reason": "Serving"} for kind in true]
-    return {"metadata": {"name": "peer"}, "status": {"conditions": said}}
+def other(*, ready: bool, pods: int = 1) -> Json:
+    """Another resource: whether it is Ready, and how many of its pods are."""
+    said = {"type": "Ready", "status": str(ready), "reason": "Serving" if ready else "Building"}
+    status = {"conditions": [{**said, "observedGeneration": 1}], "readyReplicas": pods}
+    return {"metadata": {"name": "other", "generation": 1}, "spec": {}, "status": status}
 
 
 def merge(live: Json, intent: Json) -> None:

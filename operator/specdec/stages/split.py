@@ -6,6 +6,7 @@ deleted. A Gateway would answer errors for the share of a Service that has no po
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specdec.api.conditions import Condition, Type
 from specdec.api.networking import RouteSplit
@@ -57,17 +58,28 @@ def _held(context: Context, split: RouteSplit) -> Words | None:
     if peer is None or peer["metadata"].get("deletionTimestamp"):
         why = f"SpeculativeModel {other} of networking.gateway.split does not exist"
         return Words("SplitTargetMissing", f"{why}: every request goes to {own}")
-    said = _conditions(peer)
-    if said.get(Type.READY, {}).get("status") == "True":
-        return None
     live = context.observed.extras.get(("HTTPRoute", own), {})
-    # To begin with it has to be Ready, verified if its Gate asks for that. Later a change of it
-    # that is being built is no reason to turn away from what it still serves.
-    if routes.sends_to(live, other) and said.get(Type.AVAILABLE, {}).get("status") == "True":
+    # To begin with it has to be Ready, verified if its Gate asks for that. Later neither a change
+    # of it nor the loss of a pod is a reason to turn away from those that answer.
+    if _ready(peer) or (routes.sends_to(live, other) and _answers(peer)):
         return None
-    reason = said.get(Type.READY, {}).get("reason", "not looked at yet")
+    reason = _summary(peer).get("reason", "not looked at yet")
     return Words("SplitWaits", f"{other} is not Ready ({reason}): every request goes to {own}")
 
 
-def _conditions(body: Object) -> dict[str, Mapping[str, str]]:
-    return {str(c["type"]): c for c in body.get("status", {}).get("conditions", [])}
+def _ready(body: Object) -> bool:
+    """Whether it says so of the spec that it has now."""
+    said = _summary(body)
+    fresh = said.get("observedGeneration") == body["metadata"].get("generation")
+    return fresh and said.get("status") == "True"
+
+
+def _answers(body: Object) -> bool:
+    """Whether some of its pods do, and are to go on doing so."""
+    going = body.get("spec", {}).get("suspend", False)
+    return not going and body.get("status", {}).get("readyReplicas", 0) > 0
+
+
+def _summary(body: Object) -> Mapping[str, Any]:
+    conditions = body.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == Type.READY), {})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from golden.world import World, resource
-from specdec.offline.world import resting
+from specdec.offline.world import other
 
 TAKEN = {"conditions": [{"type": "Accepted", "status": "True"}]}
 REFUSED = {"conditions": [{"type": "Accepted", "status": "False", "message": "no such listener"}]}
@@ -42,7 +42,8 @@ def told(world: World) -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
-SERVES, BUILDS = resting("Ready", "Available"), resting("Available")
+SERVES, BUILDS = other(ready=True), other(ready=False)
+CHANGED = {**SERVES, "metadata": {"name": "next", "generation": 2}}
 ALL, PARTS = {"pair": None}, {"pair": 90, "next": 10}
 
 
@@ -60,7 +61,9 @@ def test_who_is_ready_gets_its_share_and_the_route_says_so() -> None:
         (None, "SplitTargetMissing", "SpeculativeModel next of networking.gateway.split does not"),
         ({"metadata": {"name": "next"}}, "SplitWaits", "next is not Ready (not looked at yet)"),
         # It answers, but its Gate is not passed: nobody is sent there to begin with.
-        (BUILDS, "SplitWaits", "next is not Ready"),
+        (BUILDS, "SplitWaits", "next is not Ready (Building)"),
+        # Nor while what it says is of the spec that it had before.
+        (CHANGED, "SplitWaits", "next is not Ready"),
         (
             {**SERVES, "metadata": {"name": "next", "deletionTimestamp": "2026-01-02T03:04:05Z"}},
             "SplitTargetMissing",
@@ -87,15 +90,18 @@ def test_a_share_begins_when_the_other_becomes_ready() -> None:
     assert told(world)[1] == "RouteAccepted"
 
 
-def test_a_share_stays_while_the_other_builds_its_next_revision_and_still_serves() -> None:
+@pytest.mark.parametrize("peer", [BUILDS, CHANGED])
+def test_a_share_stays_while_the_other_changes_and_pods_of_it_answer(peer: dict[str, Any]) -> None:
     world = routed(peer=SERVES)
-    world.peer = BUILDS
+    world.peer = peer
     look(world)
     assert shares(world) == PARTS
     assert told(world)[1] == "RouteAccepted"
 
 
-@pytest.mark.parametrize("peer", [None, resting()])
+@pytest.mark.parametrize(
+    "peer", [None, other(ready=False, pods=0), {**BUILDS, "spec": {"suspend": True}}]
+)
 def test_a_share_ends_when_the_other_serves_no_more(peer: dict[str, Any] | None) -> None:
     world = routed(peer=SERVES)
     world.peer = peer
