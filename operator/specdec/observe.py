@@ -8,7 +8,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.kinds import EXTRAS
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, ClusterError, Missing
 from specdec.desired import extras
 from specdec.observed import Object, Observed
@@ -67,6 +67,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         logs=dict(logs),
         group=group if group and belongs(group, model) else None,
         extras={(one["kind"], one["metadata"]["name"]): one for some in found for one in some},
+        peer=await _peer(cluster, model),
     )
 
 
@@ -93,6 +94,14 @@ async def _group(
     if model.spec.serving.nodes_per_replica < 2 and name not in _by_name(maps):
         return None
     return await cluster.get(names.GROUP_API, names.GROUP_KIND, namespace, name)
+
+
+async def _peer(cluster: Cluster, model: SpeculativeModel) -> Object | None:
+    """The resource that answers a share of the route's requests."""
+    split = model.spec.networking.split
+    if split is None:
+        return None
+    return await cluster.get(API_VERSION, KIND, model.metadata.namespace, split.model_ref.name)
 
 
 async def _extras(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[dict[str, Any]]:

@@ -26,7 +26,8 @@ class Observed:
 
     `deployments` is by the role whose server it is, `extras` by kind and name, every other mapping
     by name.
-    `logs` holds the last lines of running build and fetch pods, by pod name.
+    `logs` holds the last lines of running build and fetch pods, by pod name; `peer` is the
+    SpeculativeModel that the route's split names.
     """
 
     now: datetime
@@ -39,6 +40,7 @@ class Observed:
     logs: Mapping[str, str] = field(default_factory=dict)
     group: Object | None = None
     extras: Mapping[tuple[str, str], Object] = field(default_factory=dict)
+    peer: Object | None = None
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of one Job, newest first."""

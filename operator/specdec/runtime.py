@@ -12,6 +12,7 @@ from prometheus_client import start_http_server
 from specdec import metrics, probe
 from specdec.api.model import API_VERSION, KIND
 from specdec.cluster import Cluster, ClusterError, Transient, connect
+from specdec.followers import Followers
 from specdec.queue import Key, WorkQueue
 from specdec.reconcile import Reconciler
 from specdec.settings import Settings
@@ -34,6 +35,7 @@ class Runtime:
         self._tasks: list[asyncio.Task[None]] = []
         self._queue: WorkQueue | None = None
         self._reconciler: Reconciler | None = None
+        self._followers = Followers()
         self._resynced: float | None = None
         self._started = 0.0
 
@@ -79,6 +81,10 @@ class Runtime:
             self._reconciler.forget(key)
         elif not self._reconciler.is_echo(key, (meta["resourceVersion"], meta["generation"])):
             self._queue.add(key)
+        self._followers.see(key, body, deleted=deleted)
+        for follower in self._followers.of(key):
+            # Our own status write of the one is news for the other.
+            self._queue.add_after(follower, SETTLE)
 
     def child_changed(self, body: Mapping[str, Any]) -> None:
         """An event of a child: ask for a reconcile of whom it belongs to."""

@@ -9,7 +9,7 @@ import pytest
 from cluster import ControlPlane
 from controlplane import definitions
 from controlplane.operating import Lab, Object, Operator, until
-from controlplane.pipeline import at_rest, serve
+from controlplane.pipeline import at_rest, fetched, published, resource, serve
 from controlplane.specm import Resources
 
 pytestmark = pytest.mark.controlplane
@@ -122,6 +122,15 @@ def say(lab: Lab, kind: str, status: Object) -> None:
     lab.kubectl(*argv, json.dumps({"status": status}))
 
 
+# What a Gateway says of a route that it takes.
+STAMP = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Any", "message": "so it is"}
+TAKEN = {
+    "controllerName": "example.com/one",
+    "parentRef": {"name": "public"},
+    "conditions": [{"type": "Accepted", "status": "True", **STAMP}],
+}
+
+
 def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, lab: Lab) -> None:
     gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["llm.example.com"]}
     serve(lab, "pair", serving={"scaling": BY_KEDA}, networking={"gateway": gateway})
@@ -132,10 +141,7 @@ def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, la
     ready = {"type": "Ready", "status": "True", "message": "as defined"}
     say(lab, "scaledobject", {"conditions": [ready]})
     lab.wait("pair", "ScalingReady", "True", "ScalerActive")
-    stamp = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Any", "message": "so it is"}
-    accepted = {"type": "Accepted", "status": "True", **stamp}
-    parent = {"controllerName": "example.com/one", "parentRef": {"name": "public"}}
-    say(lab, "httproute", {"parents": [{**parent, "conditions": [accepted]}]})
+    say(lab, "httproute", {"parents": [TAKEN]})
     lab.wait("pair", "RouteReady", "True", "RouteAccepted")
 
     writes = at_rest(lab)[1]
@@ -145,3 +151,39 @@ def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, la
     until(lambda: lab.gone("scaledobject", "pair"), "no ScaledObject")
     until(lambda: lab.gone("httproute", "pair"), "no HTTPRoute")
     until(lambda: not lab.condition("pair", "ScalingReady"), "no word of scaling")
+
+
+def weights(lab: Lab) -> dict[str, int]:
+    """Weights of the route, by Service."""
+    route = lab.get("httproute", "pair") or {"spec": {"rules": [{"backendRefs": []}]}}
+    (rule,) = route["spec"]["rules"]
+    return {one["name"]: one["weight"] for one in rule["backendRefs"]}
+
+
+def test_a_route_in_parts_follows_what_becomes_of_the_other_resource(
+    kinds: None, lab: Lab
+) -> None:
+    shared = {"existingClaim": "pair"}
+    serve(lab, "next", storage=shared)
+    jobs = {kind: tuple(lab.jobs(kind)) for kind in ("fetch", "publish")}
+    split = {"modelRef": {"name": "next"}, "percent": 25}
+    gateway = {"parentRefs": [{"name": "public"}], "split": split}
+    off = {"mode": "Disabled"}
+    lab.apply(resource("pair", storage=shared, networking={"gateway": gateway}, verification=off))
+    fetched(lab, jobs["fetch"])
+    published(lab, jobs["publish"])
+    parts, alone = {"pair": 75, "next": 25}, {"pair": 1}
+    until(lambda: weights(lab) == parts, lambda: f"{weights(lab)}: {lab.story('pair')}")
+    # From here on the operator looks again at this route when the other resource tells it to.
+    say(lab, "httproute", {"parents": [TAKEN]})
+    lab.wait("pair", "RouteReady", "True", "RouteAccepted")
+
+    lab.patch("specm", "next", {"spec": {"suspend": True}})
+    until(lambda: weights(lab) == alone, lambda: f"{weights(lab)}: {lab.story('pair')}")
+    lab.wait("pair", "RouteReady", "Unknown", "SplitWaits")
+    lab.patch("specm", "next", {"spec": {"suspend": False}})
+    until(lambda: weights(lab) == parts, lambda: f"{weights(lab)}: {lab.story('next')}")
+    lab.wait("pair", "RouteReady", "True", "RouteAccepted")
+    lab.kubectl("delete", "specm", "next", "--wait=true")
+    until(lambda: weights(lab) == alone, lambda: f"{weights(lab)}: {lab.story('pair')}")
+    lab.wait("pair", "RouteReady", "Unknown", "SplitTargetMissing")

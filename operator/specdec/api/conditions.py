@@ -58,6 +58,7 @@ BLOCKED = frozenset(
         "SecretMissing",
         "ServerUnreachable",
         "SlowerThanBaseline",
+        "SplitTargetMissing",
         "StartupTimeout",
         "Unschedulable",
     }
@@ -140,6 +141,7 @@ PROGRESS = frozenset(
         "ScalerDisabled",
         "ScalerStarting",
         "Serving",
+        "SplitWaits",
         "Stale",
         "Starting",
         "SufficientGpuMemory",

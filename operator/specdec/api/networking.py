@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from specdec.api.source import AuthorityRef
-from specdec.api.value import PodShaped, Value
+from specdec.api.value import PodShaped, Reference, Value
 
 
 class ServiceOptions(Value):
@@ -23,11 +23,19 @@ class ParentRef(Value):
     port: int | None = None
 
 
+class RouteSplit(Value):
+    """Percent of a route's requests that another resource of the namespace answers."""
+
+    model_ref: Reference
+    percent: int
+
+
 class GatewayRoute(Value):
     """An HTTPRoute of the Gateway API to the server's HTTP port."""
 
     parent_refs: tuple[ParentRef, ...]
     hostnames: tuple[str, ...] = ()
+    split: RouteSplit | None = None
 
 
 class IngressRoute(Value):
@@ -64,3 +72,8 @@ class Networking(Value):
     gateway: GatewayRoute | None = None
     ingress: IngressRoute | None = None
     network_policy: ServingPolicy = ServingPolicy()
+
+    @property
+    def split(self) -> RouteSplit | None:
+        """The split of the route, if there is one of either."""
+        return self.gateway.split if self.gateway is not None else None

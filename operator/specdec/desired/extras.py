@@ -9,10 +9,11 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import disruption, policy, routes, scaling
 
 
-def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
-    """What the resource asks for."""
-    builders = (scaling, disruption, policy, routes)
-    return tuple(body for builder in builders for body in builder.objects(model))
+def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
+    """What the resource asks for; `share` is that of `routes.objects`."""
+    builders = (scaling, disruption, policy)
+    found = tuple(body for builder in builders for body in builder.objects(model))
+    return found + routes.objects(model, share)
 
 
 def kinds(model: SpeculativeModel) -> set[str]:

@@ -1,5 +1,6 @@
 """The way from outside to the target's server: an HTTPRoute or an Ingress, both for HTTP alone."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from specdec.api.kinds import EXTRAS
@@ -9,11 +10,14 @@ from specdec.desired.child import given, metadata
 from specdec.desired.serving import PORTS
 
 
-def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
-    """The route of a resource that asks for one; it stays while the resource is suspended."""
+def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
+    """The route of a resource that asks for one; it stays while the resource is suspended.
+
+    `share` is the percent of its requests that go to the resource of its split now.
+    """
     asked, name = model.spec.networking, model.metadata.name
     if asked.gateway is not None:
-        return (_object(model, "HTTPRoute", _http_route(asked.gateway, name)),)
+        return (_object(model, "HTTPRoute", _http_route(asked.gateway, name, share)),)
     if asked.ingress is not None:
         return (_object(model, "Ingress", _ingress(asked.ingress, name)),)
     return ()
@@ -29,7 +33,14 @@ def _object(model: SpeculativeModel, kind: str, spec: dict[str, Any]) -> dict[st
     }
 
 
-def _http_route(route: GatewayRoute, service: str) -> dict[str, Any]:
+def sends_to(route: Mapping[str, Any], name: str) -> bool:
+    """Whether a live HTTPRoute gives the Service of that name a share of its requests."""
+    rules = route.get("spec", {}).get("rules", [])
+    backends = [backend for rule in rules for backend in rule.get("backendRefs", [])]
+    return any(one["name"] == name and one.get("weight", 1) > 0 for one in backends)
+
+
+def _http_route(route: GatewayRoute, service: str, share: int) -> dict[str, Any]:
     parents = [
         given(
             name=parent.name,
@@ -39,12 +50,21 @@ def _http_route(route: GatewayRoute, service: str) -> dict[str, Any]:
         )
         for parent in route.parent_refs
     ]
-    backend = {"name": service, "port": PORTS["http"]}
     return {
         "parentRefs": parents,
         **given(hostnames=list(route.hostnames)),
-        "rules": [{"backendRefs": [backend]}],
+        "rules": [{"backendRefs": _backends(route, service, share)}],
     }
+
+
+def _backends(route: GatewayRoute, service: str, share: int) -> list[dict[str, Any]]:
+    """Services and their weights: no filters, so that every Gateway can do it."""
+    own = {"name": service, "port": PORTS["http"]}
+    if route.split is None or share == 0:
+        # A Service that gets nothing is not named: it may not exist, and the Gateway would object.
+        return [own]
+    other = {"name": route.split.model_ref.name, "port": PORTS["http"]}
+    return [{**own, "weight": 100 - share}, {**other, "weight": share}]
 
 
 def _ingress(route: IngressRoute, service: str) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class World:
         self.services: dict[str, Json] = {}
         self.group: Json | None = None
         self.extras: dict[tuple[str, str], Json] = {}
+        # The resource of a route's split does well, as everything here does.
+        self.peer: Json | None = other(ready=True)
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -72,6 +74,7 @@ class World:
             self.services,
             group=self.group,
             extras=self.extras,
+            peer=self.peer,
         )
 
     def step(self) -> Decision:
@@ -205,6 +208,13 @@ class World:
         if live is not None and "status" in live:
             obj["status"] = live["status"]
         self.deployments[name] = obj
+
+
+def other(*, ready: bool, pods: int = 1) -> Json:
+    """Another resource: whether it is Ready, and how many of its pods are."""
+    said = {"type": "Ready", "status": str(ready), "reason": "Serving" if ready else "Building"}
+    status = {"conditions": [{**said, "observedGeneration": 1}], "readyReplicas": pods}
+    return {"metadata": {"name": "other", "generation": 1}, "spec": {}, "status": status}
 
 
 def merge(live: Json, intent: Json) -> None:

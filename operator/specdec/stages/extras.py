@@ -7,6 +7,7 @@ from specdec.api.conditions import Condition, Status, Type
 from specdec.api.kinds import EXTRAS
 from specdec.desired import extras as desired
 from specdec.observed import Object, Ref
+from specdec.stages import split
 from specdec.stages.stage import Context, Outcome
 
 # A kind that was installed while the operator ran is not always watched from then on.
@@ -15,7 +16,8 @@ UNTOLD_RETRY = 10.0
 
 def extras(context: Context) -> Outcome:
     """Want what the spec asks for, take away what it asked for before."""
-    wanted = desired.objects(context.model)
+    portion = split.portion(context)
+    wanted = desired.objects(context.model, portion.percent)
     keys = [(body["kind"], body["metadata"]["name"]) for body in wanted]
     old = [key for key in context.observed.extras if key not in keys]
     found = [
@@ -24,7 +26,7 @@ def extras(context: Context) -> Outcome:
         if kind in _TOLD
     ]
     return Outcome(
-        tuple(found),
+        tuple(split.told(condition, portion) for condition in found),
         context.facts,
         proceed=True,
         apply=wanted,

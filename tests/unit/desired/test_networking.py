@@ -39,6 +39,26 @@ def test_a_route_of_a_gateway_leads_to_the_http_port() -> None:
     assert route["rules"] == [{"backendRefs": [{"name": "pair", "port": 8000}]}]
 
 
+SPLIT = {"parentRefs": [{"name": "a"}], "split": {"modelRef": {"name": "next"}, "percent": 10}}
+
+
+@pytest.mark.parametrize("share", [1, 10, 100])
+def test_a_split_gives_the_other_service_its_share(share: int) -> None:
+    (body,) = routes.objects(model(gateway=SPLIT), share)
+    own = {"name": "pair", "port": 8000, "weight": 100 - share}
+    other = {"name": "next", "port": 8000, "weight": share}
+    assert body["spec"]["rules"] == [{"backendRefs": [own, other]}]
+    assert routes.sends_to(body, "next")
+    assert routes.sends_to(body, "pair") == (share < 100)
+
+
+def test_who_gets_nothing_is_not_named() -> None:
+    (body,) = routes.objects(model(gateway=SPLIT), 0)
+    assert body["spec"]["rules"] == [{"backendRefs": [{"name": "pair", "port": 8000}]}]
+    assert not routes.sends_to(body, "next")
+    assert not routes.sends_to({}, "next")
+
+
 @pytest.mark.parametrize("tls", [None, "certificate"])
 def test_an_ingress_leads_every_host_to_the_http_port(tls: str | None) -> None:
     asked = {"hosts": ["a.example.com", "b.example.com"], "className": "nginx"}

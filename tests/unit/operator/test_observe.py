@@ -131,3 +131,13 @@ async def test_extras_are_found_by_kind_and_name() -> None:
     fake.put({"kind": "ScaledObject", "metadata": {"name": "pair", "labels": labels}})
     seen = await observe(fake, SpeculativeModel.parse(resource()))
     assert set(seen.extras) == {("ScaledObject", "pair")}
+
+
+async def test_another_resource_is_read_only_where_a_split_names_it() -> None:
+    fake = FakeCluster({"kind": "SpeculativeModel", "metadata": {"name": "next"}})
+    split = {"modelRef": {"name": "next"}, "percent": 10}
+    for gateway, found in (({}, False), ({"split": split}, True)):
+        networking = {"gateway": {"parentRefs": [{"name": "public"}], **gateway}}
+        seen = await observe(fake, SpeculativeModel.parse(resource(networking=networking)))
+        assert (seen.peer is not None) == found
+        assert (("get", "SpeculativeModel", "next") in fake.calls) == found
