@@ -12,7 +12,7 @@ from prometheus_client import start_http_server
 from specdec import metrics, probe
 from specdec.api.model import API_VERSION, KIND
 from specdec.cluster import Cluster, ClusterError, Transient
-from specdec.login import connect
+from specdec.cluster.login import connect
 from specdec.queue import Key, WorkQueue
 from specdec.reconcile import Reconciler
 from specdec.settings import Settings

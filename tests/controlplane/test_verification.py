@@ -82,21 +82,25 @@ def may(lab: Lab, user: Path, *what: str) -> bool:
     return True
 
 
+def account(lab: Lab, role: str) -> Path:
+    """The login of a new account with one of the cluster's own roles."""
+    lab.kubectl("create", "serviceaccount", role)
+    given = (f"--clusterrole={role}", f"--serviceaccount={lab.namespace}:{role}")
+    lab.kubectl("create", "rolebinding", role, *given)
+    login = lab.plane.service_account(lab.namespace, role)
+    # Rights follow a binding some moments later.
+    until(lambda: may(lab, login, "list", "pods"), f"the rights of {role}")
+    return login
+
+
 def refused_to_a_reader(lab: Lab) -> None:
     """Who may only look at a namespace is told which right is missing; an editor has that one."""
-    readers = {}
-    for role in ("view", "edit"):
-        lab.kubectl("create", "serviceaccount", role)
-        given = (f"--clusterrole={role}", f"--serviceaccount={lab.namespace}:{role}")
-        lab.kubectl("create", "rolebinding", role, *given)
-        readers[role] = lab.plane.service_account(lab.namespace, role)
-        # RBAC follows a binding some moments later.
-        until(lambda: may(lab, readers[role], "list", "pods"), f"the rights of {role}")
-    result = specdec(lab, "top", "pair", "--once", user=readers["view"])
+    viewer, editor = account(lab, "view"), account(lab, "edit")
+    result = specdec(lab, "top", "pair", "--once", user=viewer)
     assert result.exit_code == 1, result.output
     assert 'cannot get resource "pods/proxy"' in result.stderr
-    assert may(lab, readers["edit"], "get", "pods", "--subresource=proxy")
-    result = specdec(lab, "status", "pair", user=readers["view"])
+    assert may(lab, editor, "get", "pods", "--subresource=proxy")
+    result = specdec(lab, "status", "pair", user=viewer)
     assert result.exit_code == 1, result.output
     assert "speculativemodels" in result.stderr
 

@@ -7,7 +7,7 @@ from typing import Any
 from specdec.api.model import API_VERSION, KIND
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
 from specdec.cluster import Cluster, ClusterError, Missing, Transient
-from specdec.login import LoginError, Session, as_person
+from specdec.cluster.login import LoginError, Session, as_person
 from specdec.terminal import plain
 
 Json = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The API server behind a few verbs; beside `login` the only module that knows its client.
+"""The API server behind a few verbs; with `login` the only package that knows its client.
 
 Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
 is never taken on what was true a while ago.
