@@ -17,15 +17,15 @@ from specdec.live.top import FORMAT, Row
 from specdec.terminal import grid, plain, row, screen
 
 _FIGURES = (
-    ("accep-\ntance %", "acceptance_percent", "{:.1f}"),
+    ("accep-\nted %", "acceptance_percent", "{:.1f}"),
     ("tokens\n/round", "tokens_per_round", "{:.2f}"),
-    ("draft\nlength", "draft_length", "{:.0f}"),
+    ("draft\nlen", "draft_length", "{:.0f}"),
     ("in\nflight", "in_flight", "{:.0f}"),
     ("wait-\ning", "waiting", "{:.0f}"),
-    ("requests\n/s", "requests_per_second", "{:.1f}"),
+    ("asked\n/s", "requests_per_second", "{:.1f}"),
     ("tokens\n/s", "tokens_per_second", "{:.0f}"),
     ("fall-\nback", "fallbacks", "{:.0f}"),
-    ("KV\nuse %", "kv_percent", "{:.0f}"),
+    ("KV\n%", "kv_percent", "{:.0f}"),
 )
 
 
@@ -91,7 +91,7 @@ def table(rows: Sequence[Row]) -> Table:
     heads = (["namespace"] if several else []) + ["pod", "state"]
     figures = [head for head, _, _ in _FIGURES]
     # What does not fit folds the name of a pod, not a figure.
-    found = grid(*heads, *figures, whole=frozenset(figures))
+    found = grid(*heads, *figures, whole={"state", *figures})
     for column in found.columns[len(heads) :]:
         column.justify = "right"
     for one in rows:

@@ -11,6 +11,7 @@ from typing_extensions import override
 from golden.world import resource
 from specdec.api.model import SpeculativeModel
 from specdec.bench import Report
+from specdec.bench.report import Arm
 from specdec.desired import measurement
 from specdec.jobs import benchmark, verify
 from specdec.jobs.result import LIMIT_BYTES, shorten
@@ -183,6 +184,19 @@ def test_bad_prompts_end_the_job_with_what_to_correct(
     assert str(tmp_path) not in error["message"]
 
 
+def of(arm: Arm) -> dict[str, Any]:
+    """An arm of a report, in the figures of `status.benchmark`."""
+    assert arm.request_latency is not None
+    assert arm.time_to_first_token is not None
+    return {
+        "requests": arm.requests,
+        "errors": arm.errors,
+        "tokensPerSecond": f"{arm.output_token_throughput:.1f}",
+        "latencyP50Ms": f"{arm.request_latency.p50:.1f}",
+        "firstTokenP50Ms": f"{arm.time_to_first_token.p50:.1f}",
+    }
+
+
 def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path: Path) -> None:
     with served(Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)) as url:
         assert run_benchmark(url, tmp_path, outputTokens=12) == 0
@@ -195,10 +209,15 @@ def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path:
         (fast,) = level.speculative
         assert fast.speedup_percent is not None
         assert fast.acceptance_percent is not None
-        assert shown["speedupPercent"] == round(fast.speedup_percent.value) > 100
+        assert fast.tokens_per_round is not None
+        speed = fast.speedup_percent
+        assert shown["speedupPercent"] == round(speed.value) > 100
+        assert shown["speedupInterval"] == f"{speed.low:.0f}-{speed.high:.0f}"
         assert shown["acceptancePercent"] == round(fast.acceptance_percent) == 100
-        assert shown["baseline"]["requests"] == level.baseline.requests == 6
-        assert float(shown["speculative"]["tokensPerSecond"]) > 0
+        assert shown["tokensPerRound"] == f"{fast.tokens_per_round:.2f}"
+        for name, arm in (("baseline", level.baseline), ("speculative", fast)):
+            assert shown[name] == of(arm), "a number that is not the report's"
+        assert level.baseline.requests == 6
     assert "% with 1" in told["message"]
 
 

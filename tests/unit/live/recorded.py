@@ -41,7 +41,7 @@ MEASURED = {
     "planHash": "abc",
     "stale": False,
 }
-STATUS = {
+STATUS: Json = {
     "observedGeneration": 2,
     "phase": "Building",
     "url": "http://pair.lab.svc:8000",
