@@ -9,6 +9,7 @@ import pytest
 from typing_extensions import override
 
 from golden.world import resource
+from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.bench import Report
 from specdec.bench.report import Arm
@@ -76,6 +77,14 @@ def run_verify(url: str, **plan: Any) -> int:
     return verify.main(["--plan", json.dumps(wanted)])
 
 
+def judged(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """What the operator says of what one run left: status and reason by condition."""
+    found = measured.entry(told, "0" * 16)
+    assert found is not None
+    conditions = measured.conditions(SpeculativeModel.parse(resource()), found)
+    return {one.type: (one.status, one.reason) for one in conditions}
+
+
 def run_benchmark(url: str, volume: Path, **plan: Any) -> int:
     wanted = {
         "planHash": "0" * 16,
@@ -114,6 +123,7 @@ def test_a_slow_draft_is_seen_as_slower(left: Left) -> None:
     # 8 steps and 22 drafts, none accepted, against 8 steps: 6 %.
     assert told["speedupPercent"] < 50
     assert told["acceptancePercent"] == 0
+    assert judged(told)[Type.SPECULATION_EFFECTIVE] == ("False", "SlowerThanBaseline")
 
 
 def test_no_draft_tokens_are_seen_as_none(left: Left) -> None:
@@ -122,6 +132,7 @@ def test_no_draft_tokens_are_seen_as_none(left: Left) -> None:
     told = left()["verification"]
     assert (told["active"], told["draftedTokens"]) == (False, 0)
     assert "acceptancePercent" not in told
+    assert judged(told)[Type.SPECULATION_ACTIVE] == ("False", "NoDraftTokensObserved")
 
 
 def test_a_different_answer_is_shown_with_its_place(left: Left) -> None:
