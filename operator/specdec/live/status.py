@@ -1,7 +1,6 @@
 """What `specdec status` tells of a resource: its status, and what lives around it now."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +45,11 @@ async def around(cluster: Cluster, namespace: str, name: str) -> Around:
     own, shared = f"{names.MODEL}={name}", names.sharer(name)
 
     async def some(kind: tuple[str, str], selector: str) -> list[Json]:
-        return await _allowed(found, lambda: cluster.list(*kind, namespace, selector), [])
+        try:
+            return await cluster.list(*kind, namespace, selector)
+        except Rejected as error:
+            found.notes.append(str(error))
+            return []
 
     job, pod = ("batch/v1", "Job"), ("v1", "Pod")
     mine, theirs, pods = await asyncio.gather(some(job, own), some(job, shared), some(pod, own))
@@ -59,16 +62,6 @@ async def around(cluster: Cluster, namespace: str, name: str) -> Around:
     await asyncio.gather(*(_progress(cluster, found, one) for one in found.jobs))
     found.notes = sorted(set(found.notes))
     return found
-
-
-async def _allowed(
-    found: Around, ask: Callable[[], Awaitable[list[Json]]], without: list[Json]
-) -> list[Json]:
-    try:
-        return await ask()
-    except Rejected as error:
-        found.notes.append(str(error))
-        return without
 
 
 async def _progress(cluster: Cluster, found: Around, job: Json) -> None:
