@@ -86,7 +86,11 @@ class Watch:
             self.missed = str(error)
             return self._rows
         self.missed = None
-        self._rows = await asyncio.gather(*(self._row(pod) for pod in pods))
+        told = await asyncio.gather(*(self._row(pod) for pod in pods), return_exceptions=True)
+        for one in told:
+            if isinstance(one, BaseException):
+                raise one
+        self._rows = [one for one in told if isinstance(one, Row)]
         known = {pod["metadata"]["uid"] for pod in pods}
         self._last = {uid: last for uid, last in self._last.items() if uid in known}
         return self._rows

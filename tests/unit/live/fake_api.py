@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -53,15 +53,18 @@ class Api:
 
 
 @contextmanager
-def serving(api: Api) -> Iterator[str]:
+def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
     """The server's address."""
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
         def do_GET(self) -> None:
             api.tokens.add(self.headers.get("Authorization", ""))
             status, body = api.answer(self.path)
+            # Who has heard an error need not wait for the other answers.
+            with suppress(ConnectionError):
+                self.tell(status, body)
+
+        def tell(self, status: int, body: bytes) -> None:
             self.send_response(status)
             kind = "application/json" if body[:1] == b"{" else "text/plain"
             self.send_header("Content-Type", kind)
@@ -73,12 +76,12 @@ def serving(api: Api) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             """Tests say what they need."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://{host}:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
