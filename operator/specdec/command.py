@@ -73,6 +73,18 @@ COMMANDS = {
         "specdec bench --prompts-file prompts.jsonl --draft-tokens 2,4,6,8 --html report.html; "
         "specdec bench --requests 100 --metrics localhost:8002 --json",
     ),
+    "status": Command(
+        "specdec.live.command:status",
+        "Say where every stage of a resource stands, what works on it and what was measured.",
+        "Examples: specdec status; specdec status code-assistant -n models; "
+        "specdec status code-assistant --context staging --json",
+    ),
+    "top": Command(
+        "specdec.live.command:top",
+        "Show what every serving pod does now, by its own metrics.",
+        "Examples: specdec top; specdec top code-assistant --interval 10; "
+        "specdec top -A --once --json",
+    ),
     "plan": Command(
         "specdec.offline.command:plan",
         "Say what the operator would do with a resource, without a cluster.",

@@ -11,7 +11,8 @@ from prometheus_client import start_http_server
 
 from specdec import metrics, probe
 from specdec.api.model import API_VERSION, KIND
-from specdec.cluster import Cluster, ClusterError, Transient, connect
+from specdec.cluster import Cluster, ClusterError, Transient
+from specdec.cluster.login import connect
 from specdec.followers import Followers
 from specdec.queue import Key, WorkQueue
 from specdec.reconcile import Reconciler

@@ -44,6 +44,7 @@ MAY_NOT = [
     "delete pods",
     "create pods/exec",
     "get pods/exec",
+    "get pods/proxy",
     "list nodes",
     "create clusterroles.rbac.authorization.k8s.io",
     "impersonate serviceaccounts",

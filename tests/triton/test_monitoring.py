@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
+import pytest
 from prometheus_client import generate_latest
+from typer.testing import CliRunner
 
 from chart.monitoring import expressions, metrics, values
+from cluster.processes import until
 from specdec.api.conditions import Condition, Type
+from specdec.client.metrics import summed
+from specdec.command import app
 from specdec.metrics import API_REQUESTS, ERRORS, MODELS, RECONCILES
 from triton.asking import ask
 from triton.server import Server
+from unit.live.fake_api import Api, kubeconfig, pod, proxied, serving
 
 # Of the TensorRT-LLM backend and of GPUs: no CPU server has them. The TensorRT-LLM backend's own
 # documentation names family, label and values.
@@ -74,3 +82,59 @@ def test_alerts_and_dashboard_read_what_is_exported(server: Server) -> None:
     for labels in ON_GPUS.values():
         for label, wanted in labels.items():
             assert values(label) == wanted
+
+
+def test_top_reads_what_a_server_exports(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its two looks the server answers three requests, one of them without drafts."""
+    # The second page comes when the requests are answered.
+    monkeypatch.setattr("specdec.cluster.LOG_TIMEOUT", 120.0)
+    prompt = {"text_input": "def f(", "max_tokens": 16, "stream": False}
+    seen: list[dict[str, float]] = []
+
+    def page(_: str) -> str:
+        if seen:
+            for model in ("tensorrt_llm_bls", "ensemble"):
+                ask(server.url, model, **prompt)
+            ask(server.url, "tensorrt_llm_bls", **prompt, return_context_logits=True)
+        text = ""
+
+        def counted() -> bool:
+            """Triton counts an answer some moments after its client has it."""
+            nonlocal text
+            text = server.get_metrics()
+            grown = asked(text) - (seen[0]["asked"] if seen else asked(text))
+            return grown == 3 * len(seen) and summed(text)["specdec_requests_in_flight"] == 0
+
+        until(counted, 30, lambda: f"not all is counted: {text}")
+        seen.append(summed(text) | {"asked": asked(text)})
+        return text
+
+    pods = "/api/v1/namespaces/lab/pods"
+    api = Api(objects={pods: [pod("pair-0", "server")], proxied("pair-0"): page})
+    with serving(api) as address:
+        login = kubeconfig(tmp_path / "config", address)
+        arguments = ["top", "pair", "--once", "--interval", "1", "--json"]
+        result = CliRunner().invoke(app, arguments, env={"KUBECONFIG": str(login)})
+    assert result.exit_code == 0, result.output
+    [row] = json.loads(result.stdout)["pods"]
+    did = {name: value - seen[0].get(name, 0) for name, value in seen[1].items()}
+    accepted, drafted = did["specdec_accepted_tokens_total"], did["specdec_draft_tokens_total"]
+    assert accepted > 0
+    assert row["acceptance_percent"] == 100 * accepted / drafted
+    assert row["tokens_per_round"] == 1 + accepted / did["specdec_rounds_total"]
+    assert row["fallbacks"] == did["specdec_fallback_total"] == 1
+    assert (row["draft_length"], row["in_flight"], row["waiting"]) == (4, 0, 0)
+    # The engines behind answered many more requests than clients asked.
+    tokens = did["specdec_generated_tokens_total"]
+    assert row["tokens_per_second"] / row["requests_per_second"] == pytest.approx(tokens / 3)
+    assert row["kv_percent"] is None, "the Reference backend has no such metric"
+
+
+def asked(page: str) -> float:
+    """Requests of clients, by Triton's own count."""
+    models = ("tensorrt_llm_bls", "ensemble")
+    heads = tuple(f'nv_inference_request_success{{model="{model}"' for model in models)
+    found = (line for line in page.splitlines() if line.startswith(heads))
+    return sum(float(line.rpartition(" ")[2]) for line in found)

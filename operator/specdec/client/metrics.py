@@ -42,6 +42,8 @@ def read(url: str) -> Speculation:
 def totals(url: str) -> dict[str, float]:
     """Every sample of the metrics at `url` (`host:port`), summed over its label sets.
 
+    A counter is there by the server's name for it, and with `_total` behind it.
+
     Raises:
         UnreachableError: nobody answers there.
         RefusedError: what answers speaks no Prometheus text.
@@ -49,7 +51,7 @@ def totals(url: str) -> dict[str, float]:
     try:
         with urlopen(f"http://{url}/metrics", timeout=_SECONDS) as reply:
             text = reply.read().decode()
-        return _summed(text)
+        return summed(text)
     except (URLError, HTTPException, OSError) as error:
         raise UnreachableError(f"no metrics at {url} ({error}); check the address") from error
     except ValueError as error:
@@ -58,14 +60,18 @@ def totals(url: str) -> dict[str, float]:
 
 def parse(text: str) -> Speculation:
     """The totals in a Prometheus exposition; families the server lacks count as 0."""
-    return speculation(_summed(text))
+    return speculation(summed(text))
 
 
-def _summed(text: str) -> dict[str, float]:
+def summed(text: str) -> dict[str, float]:
+    """Every sample of a Prometheus exposition, as `totals` has them; raises ValueError."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             found[sample.name] = found.get(sample.name, 0.0) + sample.value
+            # The parser has `_total` behind every counter; many of Triton's own have not.
+            if family.type == "counter" and sample.name == f"{family.name}_total":
+                found[family.name] = found.get(family.name, 0.0) + sample.value
     return found
 
 

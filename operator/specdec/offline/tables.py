@@ -2,20 +2,19 @@
 
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from specdec.offline.plan import LATER, Json
+from specdec.terminal import grid, row, screen
 
 NOTES = (
     "assumed: as if every Job and pod did well; nothing was asked of a cluster",
     "names of Jobs and the hash of the repository hold the claim's uid, known in the cluster",
 )
 
-_WIDE = 160
 _CHOSEN = (
     *("backend", "version", "image", "method", "draftTokens", "maxDraftTokens", "gpuProduct"),
     *("launch", "worldSize", "nodesPerReplica", "gpusPerPod"),
@@ -26,9 +25,7 @@ _WHOLE = frozenset({"Key", "Name", "Repository file", "Stage"})
 
 def show(plan: Json) -> None:
     """Print what `plan.summary` tells: as wide as the terminal, or as a file may be."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDE
+    console = screen()
     for part in _parts(plan):
         console.print(part)
         console.print()
@@ -43,7 +40,7 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
     yield Text(f"{resource['namespace']}/{resource['name']}", style="bold")
     stages = _table("Stage", "Status", "Basis", "Message")
     for one in plan["stages"]:
-        _row(
+        row(
             stages, one["type"], f"{one['status']} ({one['reason']})", one["basis"], one["message"]
         )
     yield stages
@@ -65,12 +62,12 @@ def _work(plan: Json) -> Iterator[Table]:
     if plan["jobs"]:
         jobs = _table("Job", "Name", "GPUs", "Command")
         for one in plan["jobs"]:
-            _row(jobs, one["component"], one["name"], one["gpus"], _line(one["command"]))
+            row(jobs, one["component"], one["name"], one["gpus"], _line(one["command"]))
         yield jobs
     if plan["repository"]["files"]:
         files = _table("Repository file", "Bytes", "SHA-256")
         for one in plan["repository"]["files"]:
-            _row(files, one["path"], one["bytes"], one["sha256"][:16])
+            row(files, one["path"], one["bytes"], one["sha256"][:16])
         yield files
 
 
@@ -79,12 +76,12 @@ def _devices(plan: Json) -> Table:
     table = _table("Runtime", "")
     for name in _CHOSEN:
         if name in chosen:
-            _row(table, name, chosen[name])
+            row(table, name, chosen[name])
     ranks = chosen.get("participantIds", {})
     for role, ids in chosen["devices"].items():
-        _row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
+        row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
         if ranks.get(role):
-            _row(table, f"MPI ranks of the {role}", ", ".join(map(str, ranks[role])))
+            row(table, f"MPI ranks of the {role}", ", ".join(map(str, ranks[role])))
     return table
 
 
@@ -93,9 +90,9 @@ def _memory(memory: Json) -> Table:
     for one in memory["devices"]:
         parts = ", ".join(f"{name} {size}" for name, size in one["parts"].items())
         used = f"{one['usedMiB']} MiB ({one['percent']} %)"
-        _row(table, one["device"], f"{one['gpuMiB']} MiB", used, parts)
+        row(table, one["device"], f"{one['gpuMiB']} MiB", used, parts)
     for role, tokens in memory["kvTokens"].items():
-        _row(table, f"cache of the {role}", "", f"{tokens} tokens", "")
+        row(table, f"cache of the {role}", "", f"{tokens} tokens", "")
     return table
 
 
@@ -105,10 +102,10 @@ def _engines(plan: Json) -> Table:
         build = one["build"]
         key = one["key"][:16] + ("*" if one["basis"] == LATER else "")
         if not build:
-            _row(table, one["role"], key, one["basis"], "", "", "", "")
+            row(table, one["role"], key, one["basis"], "", "", "", "")
             continue
         limits = ", ".join(f"{name} {value}" for name, value in build["limits"].items())
-        _row(
+        row(
             table,
             one["role"],
             key,
@@ -129,11 +126,11 @@ def _dtype(build: Json) -> str:
 def _server(server: Json) -> Table:
     table = _table("Server", server["name"])
     each = f" of {server['podsPerReplica']} pods" if server["podsPerReplica"] > 1 else ""
-    _row(table, "kind", f"{server['kind']}, {server['replicas']} replicas{each}")
-    _row(table, "GPUs per pod", server["gpusPerPod"])
+    row(table, "kind", f"{server['kind']}, {server['replicas']} replicas{each}")
+    row(table, "GPUs per pod", server["gpusPerPod"])
     for name, value in server["env"].items():
-        _row(table, f"environment {name}", value)
-    _row(table, "command", _line(server["command"]))
+        row(table, f"environment {name}", value)
+    row(table, "command", _line(server["command"]))
     return table
 
 
@@ -141,25 +138,13 @@ def _services(plan: Json) -> Table:
     table = _table("Network", "")
     for service in plan["service"]:
         ports = ", ".join(f"{port['name']} {port['port']}" for port in service["ports"])
-        _row(table, "Service", f"{service['name']}: {ports}")
-    _row(table, "address", plan["url"])
+        row(table, "Service", f"{service['name']}: {ports}")
+    row(table, "address", plan["url"])
     return table
 
 
 def _table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold", no_wrap=head in _WHOLE)
-    return table
-
-
-def _row(table: Table, *cells: Any) -> None:
-    """Plain text: nothing in a resource is markup, or a command to the terminal."""
-    table.add_row(*(Text(_plain(str(cell))) for cell in cells))
-
-
-def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+    return grid(*heads, whole=_WHOLE)
 
 
 def _line(command: list[str]) -> str:

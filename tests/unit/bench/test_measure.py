@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from specdec.bench import Measurement, Progress, Report, Settings, measure, summary
 from specdec.bench.exchange import Exchange, sample
 from specdec.bench.summary import Block, Blocks
+from specdec.client import metrics
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from unit.bench.simulated import Simulated, served
@@ -85,6 +87,31 @@ def test_speedup_and_acceptance_are_those_of_the_closed_form(
     assert plain.inter_token_latency.p99 == pytest.approx(1000 * target)
     assert plain.output_token_throughput == pytest.approx(1 / target)
     assert arm.output_token_throughput == pytest.approx(bound / 100 / target, rel=0.05)
+
+
+def test_energy_is_what_every_turn_of_an_arm_took() -> None:
+    settings = Settings(requests=2, output_tokens=8, draft_tokens=[4])
+    server = Simulated(0.8, 0.02, 0.002)
+
+    def turn(arm: int, begin: float, end: float) -> Block:
+        page = '# TYPE nv_energy_consumption counter\nnv_energy_consumption{{gpu_uuid="a"}} {}\n'
+        before, after = (metrics.summed(page.format(joules)) for joules in (begin, end))
+        return replace(timed(server, settings, arm), before=before, after=after)
+
+    blocks: Blocks = {0: [turn(0, 100, 130), turn(0, 150, 160)], 4: [turn(4, 130, 150)]}
+    report = summary.report(
+        settings,
+        {1: blocks},
+        url="simulated:1",
+        started=datetime.now(UTC),
+        seconds=0,
+        ended="completed",
+        message="",
+        streamed=True,
+    )
+    [level] = report.levels
+    assert level.baseline.energy_joules == 40
+    assert level.speculative[0].energy_joules == 20
 
 
 def test_speedup_is_seen_over_the_wire() -> None:

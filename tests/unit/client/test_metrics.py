@@ -22,6 +22,9 @@ specdec_draft_tokens_total{model="tensorrt_llm_bls",instance="1"} 18
 specdec_accepted_tokens_total 20
 # TYPE nv_inference_count counter
 nv_inference_count{model="ensemble"} 4
+# TYPE nv_energy_consumption counter
+nv_energy_consumption{gpu_uuid="GPU-1"} 1000.25
+nv_energy_consumption{gpu_uuid="GPU-2"} 500.25
 """
 
 
@@ -51,6 +54,12 @@ def url() -> Iterator[str]:
 
 def test_samples_of_a_family_add_up_and_absent_families_are_zero(url: str) -> None:
     assert metrics.read(url) == Speculation(rounds=12, drafted=48, accepted=20, generated=0)
+
+
+def test_counters_are_found_by_the_names_that_triton_gives_them(url: str) -> None:
+    found = metrics.totals(url)
+    assert found["nv_energy_consumption"] == 1500.5
+    assert found["specdec_draft_tokens_total"] == 48
 
 
 def test_difference_is_what_happened_between() -> None:

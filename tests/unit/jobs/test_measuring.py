@@ -9,8 +9,10 @@ import pytest
 from typing_extensions import override
 
 from golden.world import resource
+from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.bench import Report
+from specdec.bench.report import Arm
 from specdec.desired import measurement
 from specdec.jobs import benchmark, verify
 from specdec.jobs.result import LIMIT_BYTES, shorten
@@ -75,6 +77,14 @@ def run_verify(url: str, **plan: Any) -> int:
     return verify.main(["--plan", json.dumps(wanted)])
 
 
+def judged(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """What the operator says of what one run left: status and reason by condition."""
+    found = measured.entry(told, "0" * 16)
+    assert found is not None
+    conditions = measured.conditions(SpeculativeModel.parse(resource()), found)
+    return {one.type: (one.status, one.reason) for one in conditions}
+
+
 def run_benchmark(url: str, volume: Path, **plan: Any) -> int:
     wanted = {
         "planHash": "0" * 16,
@@ -113,6 +123,7 @@ def test_a_slow_draft_is_seen_as_slower(left: Left) -> None:
     # 8 steps and 22 drafts, none accepted, against 8 steps: 6 %.
     assert told["speedupPercent"] < 50
     assert told["acceptancePercent"] == 0
+    assert judged(told)[Type.SPECULATION_EFFECTIVE] == ("False", "SlowerThanBaseline")
 
 
 def test_no_draft_tokens_are_seen_as_none(left: Left) -> None:
@@ -121,6 +132,7 @@ def test_no_draft_tokens_are_seen_as_none(left: Left) -> None:
     told = left()["verification"]
     assert (told["active"], told["draftedTokens"]) == (False, 0)
     assert "acceptancePercent" not in told
+    assert judged(told)[Type.SPECULATION_ACTIVE] == ("False", "NoDraftTokensObserved")
 
 
 def test_a_different_answer_is_shown_with_its_place(left: Left) -> None:
@@ -183,6 +195,19 @@ def test_bad_prompts_end_the_job_with_what_to_correct(
     assert str(tmp_path) not in error["message"]
 
 
+def of(arm: Arm) -> dict[str, Any]:
+    """An arm of a report, in the figures of `status.benchmark`."""
+    assert arm.request_latency is not None
+    assert arm.time_to_first_token is not None
+    return {
+        "requests": arm.requests,
+        "errors": arm.errors,
+        "tokensPerSecond": f"{arm.output_token_throughput:.1f}",
+        "latencyP50Ms": f"{arm.request_latency.p50:.1f}",
+        "firstTokenP50Ms": f"{arm.time_to_first_token.p50:.1f}",
+    }
+
+
 def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path: Path) -> None:
     with served(Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)) as url:
         assert run_benchmark(url, tmp_path, outputTokens=12) == 0
@@ -195,10 +220,15 @@ def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path:
         (fast,) = level.speculative
         assert fast.speedup_percent is not None
         assert fast.acceptance_percent is not None
-        assert shown["speedupPercent"] == round(fast.speedup_percent.value) > 100
+        assert fast.tokens_per_round is not None
+        speed = fast.speedup_percent
+        assert shown["speedupPercent"] == round(speed.value) > 100
+        assert shown["speedupInterval"] == f"{speed.low:.0f}-{speed.high:.0f}"
         assert shown["acceptancePercent"] == round(fast.acceptance_percent) == 100
-        assert shown["baseline"]["requests"] == level.baseline.requests == 6
-        assert float(shown["speculative"]["tokensPerSecond"]) > 0
+        assert shown["tokensPerRound"] == f"{fast.tokens_per_round:.2f}"
+        for name, arm in (("baseline", level.baseline), ("speculative", fast)):
+            assert shown[name] == of(arm), "a number that is not the report's"
+        assert level.baseline.requests == 6
     assert "% with 1" in told["message"]
 
 

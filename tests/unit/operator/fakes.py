@@ -23,6 +23,7 @@ class FakeCluster(Cluster):
         self.events: list[Transition] = []
         self.fail: dict[tuple[str, str], Exception] = {}
         self.logs: dict[str, str] = {}
+        self.pages: dict[str, str] = {}
         self._version = itertools.count(1)
         for item in objects:
             self.put(item)
@@ -67,6 +68,11 @@ class FakeCluster(Cluster):
     async def log(self, namespace: str, pod: str, lines: int) -> str:
         self._note("log", "Pod", pod)
         return self.logs[pod]
+
+    @override
+    async def metrics_of(self, namespace: str, pod: str, port: int) -> str:
+        self._note("proxy", "Pod", pod)
+        return self.pages[pod]
 
     @override
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:

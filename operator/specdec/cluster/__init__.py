@@ -1,4 +1,4 @@
-"""The API server behind eight verbs; the only module that knows the Kubernetes client.
+"""The API server behind a few verbs; with `login` the only package that knows its client.
 
 Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
 is never taken on what was true a while ago.
@@ -12,9 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
-from kubernetes.aio import config
 from kubernetes.aio.client.api_client import ApiClient
-from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.dynamic import DynamicClient
 
@@ -99,7 +97,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, log, apply, create, delete, apply_status and record_event on one API server."""
+    """Get, list, log, metrics_of, apply, create, delete, apply_status and record_event."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -149,6 +147,15 @@ class Cluster:
         query = [("tailLines", str(lines))]
         url = f"{path('v1', 'Pod', namespace, pod)}/log"
         async with self._asked("log", url, f"Pod {pod}", LOG_TIMEOUT, query_params=query) as found:
+            return str(await found.text(errors="replace"))
+
+    async def metrics_of(self, namespace: str, pod: str, port: int) -> str:
+        """What a pod answers at /metrics, by way of the API server: needs `get pods/proxy`.
+
+        For a person's tools; the operator has no such right.
+        """
+        url = f"{path('v1', 'Pod', namespace, f'{pod}:{port}')}/proxy/metrics"
+        async with self._asked("proxy", url, f"Pod {pod}", LOG_TIMEOUT) as found:
             return str(await found.text(errors="replace"))
 
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
@@ -240,6 +247,7 @@ METHODS = {
     "get": "get",
     "list": "get",
     "log": "get",
+    "proxy": "get",
     "apply": "patch",
     "apply_status": "patch",
     "delete": "delete",
@@ -261,25 +269,3 @@ def identity(body: Mapping[str, Any]) -> Json:
         "namespace": body["metadata"]["namespace"],
         "name": body["metadata"]["name"],
     }
-
-
-@asynccontextmanager
-async def connect() -> AsyncIterator[Cluster]:
-    """A Cluster logged in as the pod's service account, else by KUBECONFIG or ~/.kube/config."""
-    settings = Configuration()
-    try:
-        config.load_incluster_config(settings)  # type: ignore[no-untyped-call]
-    except config.ConfigException:
-        await _load_kubeconfig(settings)
-    settings.retries = None  # the queue backs off; a second layer would only hide trouble
-    async with ApiClient(settings) as client:
-        yield Cluster(client)
-
-
-async def _load_kubeconfig(settings: Configuration) -> None:
-    try:
-        await config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
-    except config.ConfigException as error:
-        raise ClusterError(
-            f"no login to a cluster: neither a service account of a pod nor a kubeconfig ({error})"
-        ) from error

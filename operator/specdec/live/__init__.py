@@ -1,0 +1,1 @@
+"""What a person asks of a running cluster (extra `client`): `specdec status`, `specdec top`."""

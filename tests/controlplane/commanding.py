@@ -1,0 +1,69 @@
+"""The command line on a real API server: what it shows of a resource, and to whom."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from cluster import ClusterError
+from controlplane.operating import Lab, until
+from specdec.command import app
+
+
+def specdec(lab: Lab, *arguments: str, user: Path | None = None) -> Result:
+    """The command line with a kubeconfig, the administrator's or another's."""
+    login = {"KUBECONFIG": str(user or lab.plane.kubeconfig)}
+    return CliRunner().invoke(app, [*arguments, "-n", lab.namespace], env=login)
+
+
+def shown_by_the_command(lab: Lab) -> None:
+    """`specdec status` of a resource that serves has what the API server has of it."""
+    result = specdec(lab, "status", "pair", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    live = (lab.get("specm", "pair") or {})["status"]
+    for part in ("conditions", "engines", "plan", "speculation", "url"):
+        assert told[part] == live[part], part
+    assert {(one["component"], one["state"]) for one in told["jobs"]} == {
+        (component, "Complete") for component in ("fetch", "engine", "publish", "verify")
+    }
+    assert len([one for one in told["jobs"] if one["component"] == "engine"]) == 2
+    assert [(one["component"], one["ready"]) for one in told["pods"]] == [("server", True)]
+    tree = specdec(lab, "status", "pair").stdout
+    assert f"{lab.namespace}/pair  {live['phase']}" in tree
+    for word in ("SpeculationActive", "DraftTokensObserved", "50 %", "150 %", told["url"]):
+        assert word in tree
+    assert "pair" in specdec(lab, "status").stdout
+    missing = specdec(lab, "status", "pear")
+    assert (missing.exit_code, "it has pair" in missing.stderr) == (2, True), missing.output
+
+
+def may(lab: Lab, user: Path, *what: str) -> bool:
+    try:
+        lab.plane.kubectl("auth", "can-i", "--quiet", "-n", lab.namespace, *what, user=user)
+    except ClusterError:
+        return False
+    return True
+
+
+def account(lab: Lab, role: str) -> Path:
+    """The login of a new account with one of the cluster's own roles."""
+    lab.kubectl("create", "serviceaccount", role)
+    given = (f"--clusterrole={role}", f"--serviceaccount={lab.namespace}:{role}")
+    lab.kubectl("create", "rolebinding", role, *given)
+    login = lab.plane.service_account(lab.namespace, role)
+    # Rights follow a binding some moments later.
+    until(lambda: may(lab, login, "list", "pods"), f"the rights of {role}")
+    return login
+
+
+def refused_to_a_reader(lab: Lab) -> None:
+    """Who may only look at a namespace is told which right is missing; an editor has that one."""
+    viewer, editor = account(lab, "view"), account(lab, "edit")
+    result = specdec(lab, "top", "pair", "--once", user=viewer)
+    assert result.exit_code == 1, result.output
+    assert 'cannot get resource "pods/proxy"' in result.stderr
+    assert may(lab, editor, "get", "pods", "--subresource=proxy")
+    result = specdec(lab, "status", "pair", user=viewer)
+    assert result.exit_code == 1, result.output
+    assert "speculativemodels" in result.stderr

@@ -1,0 +1,72 @@
+"""`specdec top` by way of a real API server, from a page that somebody really serves."""
+
+import json
+import socket
+from typing import Any
+
+import pytest
+import yaml
+
+from controlplane.commanding import specdec
+from controlplane.operating import Lab, until
+from specdec.live import top
+from unit.live.fake_api import Api, pages, serving
+from unit.live.test_top import LATER, page
+
+pytestmark = pytest.mark.controlplane
+
+
+def own_address() -> str:
+    """An address of this machine that an API server hands requests on to: not a loopback's."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent
+        except OSError:
+            pytest.skip("this machine has no address but the loopback's")
+        address: str = probe.getsockname()[0]
+    if address.startswith("127."):
+        pytest.skip("this machine has no address but the loopback's")
+    return address
+
+
+def server_pod() -> dict[str, Any]:
+    """A pod that looks as if a resource had it serve."""
+    labels = {
+        "app.kubernetes.io/managed-by": "specdec",
+        "app.kubernetes.io/component": "server",
+        "specdec.dev/model": "pair",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pair-0", "labels": labels},
+        "spec": {"containers": [{"name": "server", "image": "example.com/server"}]},
+    }
+
+
+def test_top_reads_pods_through_the_api_server(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.kubectl("create", "-f", "-", stdin=yaml.safe_dump(server_pod()))
+
+    def ready() -> bool:
+        conditions = (lab.get("pod", "pair-0") or {})["status"].get("conditions", [])
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    until(ready, "a ready pod")
+    address = own_address()
+    monkeypatch.setattr("specdec.cluster.LOG_TIMEOUT", 60.0)
+    with serving(Api(objects={"/metrics": pages(page(), page(**LATER))}), address) as url:
+        monkeypatch.setattr(top, "METRICS_PORT", int(url.rpartition(":")[2]))
+        place = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+        change = ("pair-0", "--subresource=status", "--type=merge", "-p", json.dumps(place))
+        lab.kubectl("patch", "pod", *change)
+        result = specdec(lab, "top", "--once", "--interval", "1", "--json")
+    assert result.exit_code == 0, result.output
+    [row] = json.loads(result.stdout)["pods"]
+    assert (row["pod"], row["model"], row["state"]) == ("pair-0", "pair", "Ready")
+    assert (row["acceptance_percent"], row["tokens_per_round"]) == (75.0, 4.0)
+    assert row["in_flight"] == 3
+
+    monkeypatch.setattr(top, "METRICS_PORT", 9)  # where nobody listens
+    gone = specdec(lab, "top", "--once", "--interval", "1")
+    assert gone.exit_code == 3, gone.output
+    assert "about Pod pair-0: " in gone.stderr

@@ -1,0 +1,136 @@
+"""An API server that answers reads from a table, and a kubeconfig that leads to it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+from typing_extensions import override
+
+Json = dict[str, Any]
+MODELS = "/apis/specdec.dev/v1alpha1"
+
+
+@dataclass
+class Api:
+    """See the module.
+
+    Attributes:
+        objects: answers by path; a list is one of items, a text is text, a function is asked.
+        errors: status and the server's words by path.
+        seen: path and label selector of every request.
+    """
+
+    objects: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, tuple[int, str]] = field(default_factory=dict)
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    tokens: set[str] = field(default_factory=set)
+
+    def answer(self, address: str) -> tuple[int, bytes]:
+        parts = urlsplit(address)
+        selector = parse_qs(parts.query).get("labelSelector", [""])[0]
+        self.seen.append((parts.path, selector))
+        if parts.path in self.errors:
+            code, words = self.errors[parts.path]
+            return code, json.dumps({"kind": "Status", "message": words}).encode()
+        found = self.objects.get(parts.path)
+        if callable(found):
+            found = found(selector)
+        if found is None:
+            return 404, json.dumps({"kind": "Status", "message": "not found"}).encode()
+        if isinstance(found, str):
+            return 200, found.encode()
+        body = {"items": found, "metadata": {}} if isinstance(found, list) else found
+        return 200, json.dumps(body).encode()
+
+
+@contextmanager
+def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
+    """The server's address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            api.tokens.add(self.headers.get("Authorization", ""))
+            status, body = api.answer(self.path)
+            # Who has heard an error need not wait for the other answers.
+            with suppress(ConnectionError):
+                self.tell(status, body)
+
+        def tell(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            kind = "application/json" if body[:1] == b"{" else "text/plain"
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Tests say what they need."""
+
+    server = ThreadingHTTPServer((host, 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://{host}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def kubeconfig(file: Path, server: str, namespace: str | None = "lab", **user: Any) -> Path:
+    """A file with the one context `here`; its user has a token unless said otherwise."""
+    context = {"cluster": "one", "user": "me"} | ({"namespace": namespace} if namespace else {})
+    body = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": context}],
+        "clusters": [{"name": "one", "cluster": {"server": server}}],
+        "users": [{"name": "me", "user": user or {"token": "hush"}}],
+    }
+    file.write_text(yaml.safe_dump(body))
+    return file
+
+
+def pod(name: str, component: str, phase: str = "Running", **changes: Any) -> Json:
+    """A pod of the resource `pair`; a running one is ready."""
+    labels = {
+        "app.kubernetes.io/managed-by": "specdec",
+        "app.kubernetes.io/component": component,
+        "specdec.dev/model": "pair",
+        **changes.pop("labels", {}),
+    }
+    ready = "True" if phase == "Running" else "False"
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "lab",
+            "uid": f"uid-{name}",
+            "labels": labels,
+            "creationTimestamp": "2026-01-02T03:00:00Z",
+        },
+        "spec": {"nodeName": "node-1"},
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}], **changes},
+    }
+
+
+def proxied(pod: str) -> str:
+    """The path by which the API server hands on a pod's metrics."""
+    return f"/api/v1/namespaces/lab/pods/{pod}:8002/proxy/metrics"
+
+
+def pages(*texts: str) -> Callable[[str], str]:
+    """Answers that follow one another; the last one stays."""
+    left = list(texts)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
