@@ -19,6 +19,7 @@ class Service:
     def __init__(self, endpoint: int) -> None:
         self.endpoint = endpoint
         self.connections = 0
+        self._server: asyncio.Server
         self._port = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -30,8 +31,8 @@ class Service:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        server = self._run(asyncio.start_server(self._lead, "127.0.0.1", 0))
-        self._port = server.sockets[0].getsockname()[1]
+        self._server = self._run(asyncio.start_server(self._lead, "127.0.0.1", 0))
+        self._port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(
@@ -40,13 +41,20 @@ class Service:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._run(_end_others())
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    async def _end(self) -> None:
+        self._server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -69,10 +77,3 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         pass
     finally:
         sink.close()
-
-
-async def _end_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
