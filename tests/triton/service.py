@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -64,7 +65,8 @@ class Service:
             # Nobody listens there: the client sees that its connection ends.
             writer.close()
             return
-        await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
