@@ -1,29 +1,12 @@
 """One node for the whole layer: images, operator, the model pair and a claim to share."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from cluster import binaries
-from cluster.handle import Node
-from demo import story
-from demo.kubectl import Kubectl
-from demo.machine import IMAGES
-from e2e.world import SHARED, World, model
-
-_CLAIM = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": SHARED},
-    "spec": {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1Gi"}},
-        "storageClassName": "",
-    },
-}
+from e2e.world import World, model, up
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,18 +25,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def world() -> Iterator[World]:
     """The node with the operator; SPECDEC_E2E_KEEP=1 leaves it up for the next run."""
     keep = os.environ.get("SPECDEC_E2E_KEEP") == "1"
-    with Node("specdec-e2e", keep=keep) as node:
-        for target, tag in IMAGES.items():
-            node.load(target, tag)
-        environment = {
-            "KUBECONFIG": str(node.kubeconfig),
-            "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
-        }
-        kubectl = Kubectl(str(binaries.path("kubectl")), environment)
-        story.install(kubectl)
-        story.seed_pair(kubectl)
-        kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
-        yield World(node, kubectl)
+    with up("specdec-e2e", keep=keep) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

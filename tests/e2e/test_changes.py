@@ -41,17 +41,6 @@ def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     assert world.text("two", "def f(", max_tokens=4)
 
 
-def test_draft_tokens_build_nothing(world: World, served: str) -> None:
-    name, first = served, world.get(served)
-    jobs = world.build_jobs()
-    world.patch(name, {"speculation": {"draftTokens": 2}})
-    second = world.ready(name)
-    assert world.build_jobs() == jobs
-    assert second["status"]["plan"]["draftTokens"] == 2
-    assert second["status"]["repository"]["hash"] != first["status"]["repository"]["hash"]
-    assert second["status"]["plan"]["engineKeys"] == first["status"]["plan"]["engineKeys"]
-
-
 def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
     name = world.apply(model("grown"))
     first = world.ready(name)

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster import binaries
 from cluster.handle import Node
+from demo import story
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
+from demo.machine import IMAGES
 from demo.progress import why_not
 from specdec.client import Client, ClientError, Request
 
@@ -20,6 +23,16 @@ Object = dict[str, Any]
 
 PAIR = "reference-pair"
 SHARED = "models"
+_CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": SHARED},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+    },
+}
 
 
 def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
@@ -146,6 +159,15 @@ class World:
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
+    def left(self, name: str, count: int, seconds: float = 120.0) -> None:
+        """Wait until only so many serving pods of a resource exist; one that ends counts too."""
+        selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
+        self.wait(
+            lambda: len(self.listed("pods", selector)) == count,
+            seconds,
+            lambda: f"{name} does not come to {count} pods",
+        )
+
     def replaced(self, name: str, uid: str, seconds: float = 90.0) -> None:
         """Wait until another pod than the one with this uid answers its probes."""
 
@@ -216,6 +238,23 @@ class World:
             return []
 
         return _repeating(ask)
+
+
+@contextmanager
+def up(name: str, *, keep: bool = False) -> Iterator[World]:
+    """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it."""
+    with Node(name, keep=keep) as node:
+        for target, tag in IMAGES.items():
+            node.load(target, tag)
+        environment = {
+            "KUBECONFIG": str(node.kubeconfig),
+            "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
+        }
+        kubectl = Kubectl(str(binaries.path("kubectl")), environment)
+        story.install(kubectl)
+        story.seed_pair(kubectl)
+        kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
+        yield World(node, kubectl)
 
 
 def _whole(kind: str, folder: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import Self
 from cluster import folders
 from cluster.errors import ClusterError
 from cluster.processes import until
-from specdec.triton.launch import Tls, server_argv
+from specdec.triton.launch import CONNECTION_AGE, Tls, server_argv
 
 ROOT = Path(__file__).parents[2]
 PAYLOAD = ROOT / "operator" / "specdec" / "payload"
@@ -49,6 +49,7 @@ class Server:
         folder: an empty directory for repository and log.
         within: a command that becomes the server, given as its last arguments.
         tls: of its gRPC endpoint.
+        connection_age: seconds after which a gRPC client is asked to connect anew.
 
     Raises:
         ServerError: it is not ready in time, or ends before; with the log's tail.
@@ -61,7 +62,9 @@ class Server:
         folder: Path,
         within: Sequence[str] = (),
         tls: Tls | None = None,
+        connection_age: int = CONNECTION_AGE,
     ) -> None:
+        self._age = connection_age
         self._command = [*within, str(executable)]
         self._tls = tls
         self._prefix = f"specdec_test_{uuid.uuid4().hex[:8]}_"
@@ -87,6 +90,7 @@ class Server:
             metrics_port=self.metrics_port,
             address="127.0.0.1",
             exit_timeout_seconds=5,
+            connection_age_seconds=self._age,
             shm_region_prefix=self._prefix,
             tls=self._tls,
         )

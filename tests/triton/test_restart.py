@@ -1,4 +1,4 @@
-"""A rolling restart under load: clients that connect anew for each request lose none."""
+"""A rolling restart under load: who keeps a channel open all the time loses no request."""
 
 from __future__ import annotations
 
@@ -16,51 +16,43 @@ from specdec.triton import launch
 from specdec.triton.ranks import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
 from triton.server import Server
+from triton.service import Service
 
 CLIENTS = 6
-# A client that chose its endpoint just before connects within it, on a crowded machine too.
-LINGER_SECONDS = 3
+# gRPC leads all clients of one address in a process over one connection, which never ends by
+# itself while they ask: only its age does that.
+AGE_SECONDS = 2
 MIX = {"stream": 3, "unary": 2, "long": 1}
 
 
-class Service:
-    """As a Kubernetes Service: a new connection goes to the endpoint that is ready."""
-
-    def __init__(self, server: Server) -> None:
-        self.endpoint = server
-        self.asked = 0
-
-    @property
-    def url(self) -> str:
-        self.asked += 1
-        return self.endpoint.url
-
-
 @contextmanager
-def load(service: Service, baseline: Baseline) -> Iterator[Tally]:
-    """Clients that ask all the time; their numbers are whole at the end."""
-    total, over = Tally(), threading.Event()
+def load(service: Service, baseline: Baseline) -> Iterator[list[Tally]]:
+    """Clients that ask all the time; each adds up for itself."""
+    clients = [Client(service, baseline, MIX, number) for number in range(CLIENTS)]
+    over = threading.Event()
 
-    def one(number: int) -> Tally:
-        client = Client(service, baseline, MIX, number)
+    def ask(client: Client) -> None:
         while not over.is_set():
             client.request()
-        return client.tally
 
     with ThreadPoolExecutor(CLIENTS) as pool:
-        running = [pool.submit(one, number) for number in range(CLIENTS)]
+        running = [pool.submit(ask, client) for client in clients]
         try:
-            yield total
+            yield [client.tally for client in clients]
         finally:
             over.set()
-        for tally in running:
-            total.add(tally.result())
+        for one in running:
+            one.result()
 
 
-def answered(service: Service, more: int) -> None:
+def answered(tallies: list[Tally], more: int) -> None:
     """Wait until so many further requests were begun."""
-    goal = service.asked + more
-    until(lambda: service.asked >= goal, 120, lambda: "clients get no answers")
+
+    def asked() -> int:
+        return sum(tally.did.total() for tally in tallies)
+
+    goal = asked() + more
+    until(lambda: asked() >= goal, 120, lambda: "clients get no answers")
 
 
 def test_a_rolling_restart_loses_no_request(
@@ -68,23 +60,26 @@ def test_a_rolling_restart_loses_no_request(
 ) -> None:
     files = render(newer_plan)
     with (
-        Server(executable, files, tmp_path / "old") as old,
-        Server(executable, files, tmp_path / "new") as new,
+        Server(executable, files, tmp_path / "old", connection_age=AGE_SECONDS) as old,
+        Server(executable, files, tmp_path / "new", connection_age=AGE_SECONDS) as new,
+        Service(old.grpc_port) as service,
     ):
-        service = Service(old)
         baseline = Baseline(old, prompts[:16])
-        with load(service, baseline) as tally:
-            answered(service, 3 * CLIENTS)
+        with load(service, baseline) as tallies:
+            answered(tallies, 3 * CLIENTS)
+            before = service.connections
             # As a Deployment with maxSurge 1: the new pod is ready, the old one is told.
-            service.endpoint = new
+            service.endpoint = new.grpc_port
             hook = launch.pre_stop(
                 PLAIN,
-                linger_seconds=LINGER_SECONDS,
+                linger_seconds=0,
+                moving_seconds=60,
                 exit_timeout_seconds=60,
                 metrics_port=old.metrics_port,
+                client_ports=(old.http_port, old.grpc_port),
             )
-            subprocess.run([sys.executable, *hook[1:]], check=True, timeout=120)
+            subprocess.run([sys.executable, *hook[1:]], check=True, timeout=150)
+            assert service.connections > before, "the old server went while clients were with it"
             assert old.stop() == 0
-            answered(service, 3 * CLIENTS)
-    assert tally.wrong == []
-    assert sum(tally.did.values()) >= 6 * CLIENTS
+            answered(tallies, 3 * CLIENTS)
+    assert [words for tally in tallies for words in tally.wrong] == []

@@ -22,6 +22,8 @@ _STARTUP_PERIOD = 2
 # Endpoints are removed while the server still answers: a client in between loses nothing.
 _LINGER = 5
 _MARGIN = 15
+# The age of a connection is meant give or take a tenth; and who has left is watched for a moment.
+_MOVED = 5
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,9 @@ def template(
         Placement(nodes, serving.tolerations, serving.affinity),
         [{"name": "shm", "emptyDir": memory}, *volumes],
         model.spec.metadata.server_pods,
-        terminationGracePeriodSeconds=serving.drain.timeout_seconds + _LINGER + _MARGIN,
+        terminationGracePeriodSeconds=(
+            _LINGER + moving_seconds(model) + serving.drain.timeout_seconds + _MARGIN
+        ),
         **pod.resource_claims(claims),
         **given(
             imagePullSecrets=pod.pull_secrets(model),
@@ -155,6 +159,19 @@ def template(
     known = made["metadata"].get("annotations", {})
     made["metadata"]["annotations"] = {**known, names.REPOSITORY: revision.repository}
     return made
+
+
+def connection_age_seconds(model: SpeculativeModel) -> int:
+    """How long a client may keep one connection of gRPC: no longer than a server may drain."""
+    drain = model.spec.serving.drain.timeout_seconds
+    return min(launch.CONNECTION_AGE, drain) if drain else launch.CONNECTION_AGE
+
+
+def moving_seconds(model: SpeculativeModel) -> int:
+    """How long a server that is to end waits for its clients to close their connections."""
+    if not model.spec.serving.drain.timeout_seconds:
+        return 0
+    return math.ceil(connection_age_seconds(model) * 1.1) + _MOVED
 
 
 def _spread(model: SpeculativeModel, component: str) -> list[dict[str, Any]]:
@@ -173,12 +190,18 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         revision.launch,
         revision.directory,
         exit_timeout_seconds=drain,
+        connection_age_seconds=connection_age_seconds(model),
         tls=tls.files(model),
     )
     secure = tls.server(model)
     # The hook ends before the grace period does, even when the server does not.
     stop = launch.pre_stop(
-        revision.launch, linger_seconds=_LINGER, exit_timeout_seconds=drain + _MARGIN - _PERIOD
+        revision.launch,
+        linger_seconds=_LINGER,
+        moving_seconds=moving_seconds(model),
+        exit_timeout_seconds=drain + _MARGIN - _PERIOD,
+        metrics_port=PORTS["metrics"],
+        client_ports=(PORTS["http"], PORTS["grpc"]),
     )
     return Container(
         name=CONTAINER,

@@ -19,6 +19,10 @@ _TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 # mpirun takes this name for its own machine and starts nothing to reach it.
 _LEADER, _WORKER = "localhost", "worker"
 
+# Seconds. A client that keeps a connection stays with its pod whatever the Service says: an age
+# moves it to another one, and spreads clients over pods that were added.
+CONNECTION_AGE = 30
+
 # Restricted endpoints ask for this value in a header. A header cannot hold a line break, so
 # nobody can send it: the endpoints are closed, and there is no secret to keep.
 _CLOSED = "specdec-closed=no\nvalue"
@@ -50,6 +54,7 @@ def server_argv(
     metrics_port: int = 8002,
     address: str | None = None,
     exit_timeout_seconds: int = 120,
+    connection_age_seconds: int = CONNECTION_AGE,
     shm_region_prefix: str = f"{_PREFIX}0_",
     log_verbose: int = 0,
     tls: Tls | None = None,
@@ -61,6 +66,8 @@ def server_argv(
         http_port, grpc_port, metrics_port: listening ports.
         address: address of all three listeners; None is every interface.
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
+        connection_age_seconds: a gRPC client is asked to connect anew after that, give or take a
+            tenth; what it has begun goes on.
         shm_region_prefix: names this server's regions in /dev/shm; must differ between servers
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
@@ -82,6 +89,7 @@ def server_argv(
         f"--http-restricted-api={closed}:{_CLOSED}",
         f"--grpc-restricted-protocol={_RESTRICTED}:{_CLOSED}",
         f"--exit-timeout-secs={exit_timeout_seconds}",
+        f"--grpc-max-connection-age={connection_age_seconds * 1000}",
         _mark(shm_region_prefix),
     ]
     if address is not None:
@@ -105,6 +113,7 @@ def command(
     repository_dir: str,
     *,
     exit_timeout_seconds: int = 120,
+    connection_age_seconds: int = CONNECTION_AGE,
     shm_region_prefix: str = _PREFIX,
     tls: Tls | None = None,
 ) -> list[str]:
@@ -114,6 +123,7 @@ def command(
         launch: of `ranks.plan`.
         repository_dir: the model repository; rank 0 loads all of it.
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
+        connection_age_seconds: that of `server_argv`.
         shm_region_prefix: what the names of all ranks' regions in /dev/shm start with.
         tls: of rank 0, the only one with ports.
     """
@@ -121,6 +131,7 @@ def command(
         server_argv(
             repository_dir,
             exit_timeout_seconds=exit_timeout_seconds,
+            connection_age_seconds=connection_age_seconds,
             shm_region_prefix=f"{shm_region_prefix}{rank}_",
             tls=tls if rank == 0 else None,
         )
@@ -197,7 +208,9 @@ def pre_stop(
     *,
     linger_seconds: int,
     exit_timeout_seconds: int,
+    moving_seconds: int = 0,
     metrics_port: int = 8002,
+    client_ports: Sequence[int] = (8000, 8001),
     shm_region_prefix: str = _PREFIX,
 ) -> list[str]:
     """Arguments of the hook that runs before the container's first process gets SIGTERM.
@@ -206,11 +219,14 @@ def pre_stop(
         launch: of `ranks.plan`.
         linger_seconds: how long to go on serving while endpoints are removed.
         exit_timeout_seconds: how long running requests may take to finish after that.
+        moving_seconds: how long to wait between the two for clients to close their connections.
         metrics_port: of the server; its metrics say when no answer is in flight.
+        client_ports: the listeners whose connections are waited for.
         shm_region_prefix: that of `command`.
     """
-    numbers = (linger_seconds, exit_timeout_seconds, metrics_port)
-    hook = ["python3", "-c", _drain(), *(str(number) for number in numbers)]
+    numbers = (linger_seconds, moving_seconds, exit_timeout_seconds, metrics_port)
+    ports = ",".join(str(port) for port in client_ports)
+    hook = ["python3", "-c", _drain(), *(str(number) for number in numbers), ports]
     return hook if launch.mode is Mode.PLAIN else [*hook, _mark(f"{shm_region_prefix}0_")]
 
 

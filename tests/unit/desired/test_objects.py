@@ -153,7 +153,23 @@ def test_pods_live_longer_than_they_drain() -> None:
     deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
     template = deployment["spec"]["template"]["spec"]
     assert "--exit-timeout-secs=77" in template["containers"][0]["command"]
-    assert template["terminationGracePeriodSeconds"] > 77 + 5
+    assert "--grpc-max-connection-age=30000" in template["containers"][0]["command"]
+    stop = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    linger, moving, timeout = (int(word) for word in stop[3:6])
+    assert moving > 1.1 * 30, "a connection's age is meant give or take a tenth"
+    assert timeout > 77
+    assert template["terminationGracePeriodSeconds"] > linger + moving + timeout
+
+
+@pytest.mark.parametrize(("drain", "age"), [(0, 30000), (7, 7000), (3600, 30000)])
+def test_clients_move_away_in_no_more_time_than_a_server_may_drain(drain: int, age: int) -> None:
+    revision = serving.Revision("f" * 64, "image")
+    spec = {"drain": {"timeoutSeconds": drain}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    template = deployment["spec"]["template"]["spec"]
+    assert f"--grpc-max-connection-age={age}" in template["containers"][0]["command"]
+    stop = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert (int(stop[4]) > 1.1 * age / 1000) == bool(drain)
 
 
 def test_a_server_of_several_ranks_drains_before_mpirun_is_told() -> None:
@@ -166,10 +182,11 @@ def test_a_server_of_several_ranks_drains_before_mpirun_is_told() -> None:
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "5"
     assert container["command"][0] == "mpirun"
     assert {"name": "TRTLLM_ORCHESTRATOR", "value": "1"} in container["env"]
-    _, _, script, linger, timeout, _, mark = container["lifecycle"]["preStop"]["exec"]["command"]
+    _, _, script, *numbers, _, mark = container["lifecycle"]["preStop"]["exec"]["command"]
+    linger, moving, timeout, _ = (int(number) for number in numbers)
     assert "os.kill" in script
     assert mark in container["command"]
-    assert 77 < int(timeout) < template["terminationGracePeriodSeconds"] - int(linger)
+    assert 77 < timeout < template["terminationGracePeriodSeconds"] - linger - moving
     # Scaling takes the ranks from the live Deployment, also while another revision is built.
     world = World(resource())
     world.deployments = {"pair": {**deployment, "metadata": {"annotations": {}}}}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,7 +59,7 @@ def test_one_rank_needs_no_mpirun(layout: Layout) -> None:
     assert argv == server_argv(REPOSITORY, exit_timeout_seconds=7)
     assert launch.environment(server.launch) == {}
     stop = launch.pre_stop(server.launch, linger_seconds=5, exit_timeout_seconds=7)
-    assert (stop[0], *stop[3:]) == ("python3", "5", "7", "8002")
+    assert (stop[0], *stop[3:]) == ("python3", "5", "0", "7", "8002", "8000,8001")
 
 
 def test_leader_mode_starts_a_server_for_each_rank() -> None:
@@ -144,7 +145,7 @@ def test_an_unknown_command_is_one_rank() -> None:
 
 
 # Port 9 of the loopback is nobody's: these servers have no metrics.
-NOWHERE: dict[str, int] = {"linger_seconds": 0, "metrics_port": 9}
+NOWHERE: dict[str, Any] = {"linger_seconds": 0, "metrics_port": 9}
 
 
 @contextmanager

@@ -1,16 +1,20 @@
 """The preStop hook of a server: what it accepted is answered before anything is told to end.
 
 A server that gets SIGTERM refuses every call from then on, also those that its own BLS makes for
-an answer it has begun. So the hook waits until no answer is in flight; by then, endpoints have
-forgotten the pod.
+an answer it has begun, and those that come over a connection from before. So the hook serves on
+until endpoints have forgotten the pod, then until the last client has closed its connection, and
+then until no answer is in flight. A connection of gRPC ends by itself: the server gives each an
+age and tells its client to open another, which the Service leads to another pod. Nothing tells a
+client that keeps one of HTTP, so the wait for connections is bounded.
 
 With several ranks, mpirun is the container's first process. On SIGTERM it passes the signal on and
 kills its ranks shortly after, which would cut the server's own drain. So rank 0 is told before
 mpirun is: when it ends, the other ranks end by themselves, and mpirun after them.
 
-Arguments: seconds to go on serving while clients move away, seconds for all that follows, the port
-of the metrics, and with several ranks the one argument by which the server of rank 0 is known. A
-server that is gone already is drained.
+Arguments: seconds to go on serving while endpoints are removed, seconds for connections to end,
+seconds for all that follows, the port of the metrics, the ports of clients with commas between,
+and with several ranks the one argument by which the server of rank 0 is known. A server that is
+gone already is drained.
 """
 
 import http.client
@@ -18,9 +22,13 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 _POLL = 0.2
+# Clients that connect for each request have none open now and then.
+_QUIET = 2.0
+_ESTABLISHED = "01"
 
 
 def servers(mark: str, proc: Path = Path("/proc")) -> list[int]:
@@ -36,6 +44,30 @@ def servers(mark: str, proc: Path = Path("/proc")) -> list[int]:
         if words[0].endswith(b"tritonserver") and mark.encode() in words:
             found.append(int(folder.name))
     return found
+
+
+def connections(ports: Collection[int], net: Path = Path("/proc/net")) -> int:
+    """Open connections to the server, of this network namespace; 0 where nobody can say."""
+    count = 0
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = (net / table).read_text().splitlines()[1:]
+        except OSError:
+            # A kernel without IPv6 has one table.
+            continue
+        for line in lines:
+            _, local, _, state, *_ = line.split()
+            count += state == _ESTABLISHED and int(local.rpartition(":")[2], 16) in ports
+    return count
+
+
+def leave(ports: Collection[int], deadline: float) -> None:
+    """Wait until no client has been connected for a moment, or the deadline has passed."""
+    last = time.monotonic()
+    while (now := time.monotonic()) < min(deadline, last + _QUIET):
+        if connections(ports):
+            last = now
+        time.sleep(_POLL)
 
 
 def in_flight(page: str) -> float:
@@ -66,9 +98,21 @@ def _page(port: int) -> str:
         connection.close()
 
 
-def drain(linger: float, timeout: float, port: int, mark: str = "") -> bool:
-    """Let answers finish, then end the server of rank 0; whether it was gone in time."""
+def drain(
+    linger: float,
+    moving: float,
+    timeout: float,
+    port: int,
+    clients: Collection[int],
+    mark: str = "",
+) -> bool:
+    """Let clients leave and answers finish, then end the server of rank 0.
+
+    Returns:
+        Whether it was gone in time.
+    """
     time.sleep(linger)
+    leave(clients, time.monotonic() + moving)
     deadline = time.monotonic() + timeout
     finish(port, deadline)
     if not mark:
@@ -83,5 +127,7 @@ def drain(linger: float, timeout: float, port: int, mark: str = "") -> bool:
 
 
 if __name__ == "__main__":
-    seconds, limit, port, *mark = sys.argv[1:]
-    sys.exit(0 if drain(float(seconds), float(limit), int(port), *mark) else 1)
+    lingering, moving_away, limit, page, ports, own = [*sys.argv[1:], ""][:6]
+    served = {int(number) for number in ports.split(",")}
+    in_time = drain(float(lingering), float(moving_away), float(limit), int(page), served, own)
+    sys.exit(0 if in_time else 1)

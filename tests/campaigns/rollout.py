@@ -1,0 +1,108 @@
+"""Pods are replaced under load on a real node, again and again: no client loses a request.
+
+`make campaign NAME=rollout` needs Linux and root. Eight clients, half of them streaming, half of
+them over channels of gRPC that live as long as they do, ask all the time and never try twice.
+Meanwhile, in every round: a rolling restart of two replicas, another number of draft tokens, and
+a revision that cannot start, which the old one has to outlast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from bench.report import Report
+from e2e.traffic import Seen, asking
+from e2e.world import World, model, up
+
+NAME = "rolled"
+ROUNDS = 3
+REPLICAS = 2
+
+
+def restarted(world: World) -> None:
+    """Every pod is replaced by its like."""
+    before = _uids(world)
+    world.kubectl("rollout", "restart", f"deployment/{NAME}")
+    _replaced(world, before)
+
+
+def changed(world: World) -> None:
+    """Another number of draft tokens is another repository, and so other pods."""
+    before, now = _uids(world), world.get(NAME)["spec"]["speculation"]["draftTokens"]
+    world.patch(NAME, {"speculation": {"draftTokens": 3 if now == 4 else 4}})
+    _replaced(world, before)
+
+
+def broken(world: World) -> None:
+    """A server that cannot start: the resource says so, and nothing that serves is touched."""
+    before = _uids(world)
+    world.patch(NAME, {"serving": {"sharedMemory": "1Ki"}})
+    told = world.until(NAME, "Available", "CrashLoop", 240)
+    if f"{REPLICAS} of {REPLICAS} pods answer meanwhile" not in told["message"]:
+        raise AssertionError(told["message"])
+    world.patch(NAME, {"serving": {"sharedMemory": "256Mi"}})
+    world.ready(NAME, 240)
+    if _uids(world) != before:
+        raise AssertionError("a pod that served was replaced")
+
+
+PARTS: dict[str, Callable[[World], None]] = {
+    "restart": restarted,
+    "change": changed,
+    "broken": broken,
+}
+
+
+def one(world: World, part: str, report: Report) -> None:
+    """One part under load, in figures."""
+    begun = time.monotonic()
+    with asking(world, NAME) as seen:
+        PARTS[part](world)
+        seen.more(world)
+    _judge(part, seen, time.monotonic() - begun, report)
+
+
+def _judge(part: str, seen: Seen, seconds: float, report: Report) -> None:
+    for kind, count in sorted(seen.answers.items()):
+        report.figure(f"rollout.{part}_{kind.replace(' ', '_')}", [count], "answers")
+    report.figure(f"rollout.{part}_seconds", [seconds], "s")
+    report.figure(f"rollout.{part}_failed", [len(seen.failures)], "requests", goal=0)
+    for words in seen.failures[:20]:
+        report.note(words)
+
+
+def _uids(world: World) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in world.pods(NAME)}
+
+
+def _replaced(world: World, before: set[str]) -> None:
+    world.wait(
+        lambda: len(_uids(world) - before) == REPLICAS,
+        240,
+        lambda: f"the pods of {NAME} are not replaced",
+    )
+    world.left(NAME, REPLICAS, 240)
+    world.ready(NAME, 240)
+
+
+def main() -> int:
+    """Run; 1 when a request failed."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.rollout", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of all parts (%(default)s)")
+    parser.add_argument("--parts", nargs="*", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--keep", action="store_true", help="leave the node up for the next run")
+    options = parser.parse_args()
+    report = Report()
+    with up("specdec-rollout", keep=options.keep) as world:
+        world.apply(model(NAME, serving={"replicas": REPLICAS}), keep=True)
+        world.ready(NAME, 240)
+        for _ in range(options.rounds):
+            for part in options.parts:
+                one(world, part, report)
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

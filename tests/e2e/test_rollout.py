@@ -1,0 +1,39 @@
+"""Pods are replaced while clients ask all the time: no request fails, and what is broken waits."""
+
+from e2e.traffic import asking
+from e2e.world import World
+
+
+def test_another_draft_length_builds_nothing_and_loses_no_request(
+    world: World, served: str
+) -> None:
+    name, first = served, world.get(served)
+    jobs = world.build_jobs()
+    with asking(world, name) as seen:
+        # Another number of draft tokens is another repository, and so another pod.
+        world.patch(name, {"speculation": {"draftTokens": 2}})
+        second = world.ready(name)
+        world.left(name, 1)
+        seen.more(world)
+    assert seen.failures == []
+    assert len(seen.answers) == 4, seen.answers
+    assert world.build_jobs() == jobs
+    assert second["status"]["plan"]["draftTokens"] == 2
+    assert second["status"]["repository"]["hash"] != first["status"]["repository"]["hash"]
+    assert second["status"]["plan"]["engineKeys"] == first["status"]["plan"]["engineKeys"]
+
+
+def test_a_broken_revision_says_so_and_the_old_one_serves(world: World, served: str) -> None:
+    name = served
+    (old,) = world.pods(name)
+    with asking(world, name) as seen:
+        # Too little for the processes of the Python models to start.
+        world.patch(name, {"serving": {"sharedMemory": "1Ki"}})
+        told = world.until(name, "Available", "CrashLoop", 120)
+        assert "1 of 1 pods answer meanwhile" in told["message"]
+        assert world.condition(name, "Ready")["reason"] == "CrashLoop"
+        seen.more(world)
+        world.patch(name, {"serving": {"sharedMemory": "256Mi"}})
+        world.ready(name)
+    assert seen.failures == []
+    assert [pod["metadata"]["uid"] for pod in world.pods(name)] == [old["metadata"]["uid"]]
