@@ -1,4 +1,4 @@
-"""The API server behind eight verbs; the only module that knows the Kubernetes client.
+"""The API server behind nine verbs; the only module that knows the Kubernetes client.
 
 Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
 is never taken on what was true a while ago.
@@ -99,7 +99,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, log, apply, create, delete, apply_status and record_event on one API server."""
+    """Get, list, log, apply, create, update, delete and two more on one API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -163,6 +163,10 @@ class Cluster:
         except Conflict:
             return False
         return True
+
+    async def update(self, body: Mapping[str, Any]) -> Json:
+        """Replace an object as it was read; raises Conflict when somebody changed it since."""
+        return await self._send("update", **identity(body), body=body)
 
     async def delete(self, target: Mapping[str, Any]) -> bool:
         """Delete an object as it was read, and in the background what it owns; False when gone.
@@ -244,6 +248,7 @@ METHODS = {
     "apply_status": "patch",
     "delete": "delete",
     "create": "post",
+    "update": "put",
 }
 
 
