@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from chart.helm import HERE, NAMESPACE, RELEASE, WAIT, Helm
+from chart.helm import NAMESPACE, Helm
 from cluster import ControlPlane, binaries
 from cluster.progress import report
 
@@ -47,10 +47,3 @@ def plane() -> Iterator[ControlPlane]:
 def live(helm: Helm, plane: ControlPlane) -> Helm:
     """Helm as the cluster's administrator."""
     return Helm(helm.home, plane.kubeconfig)
-
-
-@pytest.fixture
-def release(live: Helm) -> Iterator[Helm]:
-    """Helm; what a test leaves of the release is taken away, and the definition is kept."""
-    yield live
-    live("uninstall", RELEASE, *HERE, *WAIT, "--ignore-not-found")

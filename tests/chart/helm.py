@@ -16,8 +16,6 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "specdec-operator"
 INSTALL = ROOT / "manifests" / "install"
 RELEASE, NAMESPACE = "specdec-operator", "specdec-system"
-HERE = ("--namespace", NAMESPACE)
-WAIT = ("--wait", "--timeout=120s")
 
 Object = dict[str, Any]
 

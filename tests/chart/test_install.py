@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,10 @@ import yaml
 from chart.conftest import TEAMS
 from chart.helm import (
     CHART,
-    HERE,
     INSTALL,
     NAMESPACE,
     RELEASE,
     ROOT,
-    WAIT,
     Helm,
     Object,
     environment,
@@ -32,6 +31,15 @@ from controlplane.operating import ACCOUNT, Operator, until
 pytestmark = pytest.mark.controlplane
 
 DEFINITION = "crd/speculativemodels.specdec.dev"
+HERE = ("--namespace", NAMESPACE)
+WAIT = ("--wait", "--timeout=120s")
+
+
+@pytest.fixture
+def release(live: Helm) -> Iterator[Helm]:
+    """Helm; what a test leaves of the release is taken away, and the definition is kept."""
+    yield live
+    live("uninstall", RELEASE, *HERE, *WAIT, "--ignore-not-found")
 
 
 def model(name: str, namespace: str) -> str:
