@@ -7,6 +7,7 @@ not fence: a holder that was frozen for longer may still end a request that it h
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import random
@@ -114,11 +115,7 @@ class Lease:
         self._renewed = -math.inf
         try:
             async with asyncio.timeout(RELEASE_PATIENCE):
-                live = await self._read()
-                if live is not None and live["spec"].get("holderIdentity") == self.identity:
-                    # client-go's mark of a free lease; a duration of 0 is not allowed.
-                    gone = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _stamp()}
-                    await self._cluster.update({**live, "spec": {**live["spec"], **gone}})
+                await self._give_back()
         except (ClusterError, TimeoutError) as error:
             logger.warning(
                 "%s was not released, another operator waits %g s for it: %s",
@@ -126,6 +123,14 @@ class Lease:
                 self._seconds,
                 str(error) or "no answer",
             )
+
+    async def _give_back(self) -> None:
+        while (live := await self._read()) is not None and self._holder() == self.identity:
+            # client-go's mark of a free lease; a duration of 0 is not allowed.
+            gone = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _stamp()}
+            # A renewal that was broken off may still arrive.
+            with contextlib.suppress(Conflict):
+                await self._cluster.update({**live, "spec": {**live["spec"], **gone}})
 
     async def _renew(self, trouble: list[ClusterError]) -> None:
         while True:

@@ -147,6 +147,26 @@ def test_what_is_released_is_taken_within_two_seconds() -> None:
     run(scenario())
 
 
+def test_a_renewal_that_arrives_late_does_not_keep_it() -> None:
+    class Late(Server):
+        @override
+        async def get(self, *place: Any, **named: Any) -> Json | None:
+            found = await super().get(*place, **named)
+            if found is not None and self.calls.count(("get", "Lease", "operator")) == 2:
+                self.put(found)
+            return found
+
+    async def scenario() -> None:
+        server = Late()
+        lease = candidate(server, "one")
+        await lease.acquire()
+        await lease.release()
+        assert server.holder() == ""
+        assert server.calls.count(("update", "Lease", "operator")) == 2
+
+    run(scenario())
+
+
 def test_only_the_own_lease_is_released_and_failing_to_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

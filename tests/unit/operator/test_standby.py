@@ -1,14 +1,20 @@
 """A replica that stands by answers its probe, and one that loses the Lease ends."""
 
 import asyncio
+import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 from prometheus_client import REGISTRY
+from typing_extensions import override
 
-from controlplane.operating import free_port, until
+from controlplane.operating import Operator, free_port, until
 from specdec.cluster import Rejected
 from specdec.lease import Lease
 from specdec.standby import alone, identity, leading
@@ -91,6 +97,60 @@ async def test_the_only_operator_works() -> None:
     async with alone():
         assert leads()
     assert not leads()
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """An API server that serves the definition, and a Lease that another holds."""
+
+    SAYS: ClassVar[dict[str, Any]] = {
+        "/apis": {"groups": [{"name": "specdec.dev"}]},
+        "/apis/specdec.dev/v1alpha1": {"resources": [{"kind": "SpeculativeModel"}]},
+        "/apis/coordination.k8s.io/v1/namespaces/system/leases/operator": {
+            "metadata": {"name": "operator", "namespace": "system"},
+            "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600},
+        },
+    }
+    asked: ClassVar[set[str]] = set()
+
+    def do_GET(self) -> None:
+        self.asked.add(self.path)
+        text = json.dumps(self.SAYS[self.path]).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    @override
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+def test_a_standby_that_is_told_to_stop_ends_well_and_has_asked_for_nothing(
+    tmp_path: Path,
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
+        config = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        operator = Operator(
+            tmp_path / "kubeconfig", tmp_path / "log", SPECDEC_LEASE="system/operator"
+        )
+        with operator:
+            assert operator.metric("specdec_operator_leader") == 0
+            assert operator.stop() == 0
+        server.shutdown()
+    told = operator.log.read_text()
+    assert "standing by: other holds Lease system/operator" in told
+    assert "Traceback" not in told
+    assert "Unclosed" not in told
+    assert _Answers.asked == set(_Answers.SAYS)
 
 
 def test_no_two_processes_have_one_name() -> None:
