@@ -24,6 +24,7 @@ API_REQUESTS = Counter(
 )
 QUEUE_DEPTH = Gauge("specdec_queue_depth", "Resources that wait for a reconcile.")
 RESOURCES = Gauge("specdec_resources", "Resources seen by the last resync.")
+LEADER = Gauge("specdec_operator_leader", "1 where the operator works, 0 where it stands by.")
 
 # Not `namespace`: a scrape puts the operator's own into that label.
 _WHOSE = ("model_namespace", "model_name")

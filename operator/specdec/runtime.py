@@ -9,11 +9,12 @@ from typing import Any
 
 from prometheus_client import start_http_server
 
-from specdec import metrics, probe
+from specdec import metrics, probe, standby
 from specdec.api.model import API_VERSION, KIND
 from specdec.cluster import Cluster, ClusterError, Transient
 from specdec.cluster.login import connect
 from specdec.followers import Followers
+from specdec.lease import Lease
 from specdec.queue import Key, WorkQueue
 from specdec.reconcile import Reconciler
 from specdec.settings import Settings
@@ -41,27 +42,44 @@ class Runtime:
         self._started = 0.0
 
     async def start(self) -> None:
-        """Log in, start the queue, the resync and the metrics.
+        """Log in, serve metrics, wait for the Lease if there is one, start queue and resync.
 
         Raises:
             ClusterError: no login, or the definition of the resource is not installed.
-            OSError: the metrics' port is taken.
+            OSError: a port is taken.
         """
+        try:
+            await self._start()
+        except BaseException:
+            # A standby that is told to stop is cancelled here.
+            await self._exits.aclose()
+            raise
+
+    async def _start(self) -> None:
         cluster = await self._exits.enter_async_context(connect())
         await defined(cluster)
+        if self.settings.metrics_port:
+            self._exits.enter_context(_served(self.settings.metrics_port))
+        await self._exits.enter_async_context(self._leading(cluster))
         reconciler = Reconciler(cluster, self.settings.images)
         queue = WorkQueue(reconciler.visit, workers=self.settings.workers)
         self._queue, self._reconciler = queue, reconciler
         self._started = asyncio.get_running_loop().time()
         metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
-        if self.settings.metrics_port:
-            self._exits.enter_context(_served(self.settings.metrics_port))
         self._tasks = [
             asyncio.create_task(queue.run(), name="queue"),
             asyncio.create_task(self._resync(cluster, queue), name="resync"),
         ]
         for task in self._tasks:
             task.add_done_callback(_tell_end)
+
+    def _leading(self, cluster: Cluster) -> contextlib.AbstractAsyncContextManager[None]:
+        own = self.settings
+        if not own.lease:
+            return standby.alone()
+        namespace, _, name = own.lease.partition("/")
+        lease = Lease(cluster, namespace, name, standby.identity(), own.lease_seconds)
+        return standby.leading(lease, own.health_port)
 
     async def stop(self) -> None:
         """Let running reconciles end, then close every connection."""

@@ -26,6 +26,14 @@ class Settings(BaseSettings):
     resync_seconds: float = Field(default=600, ge=1)
     """How often every resource is looked at without an event, give or take a tenth."""
 
+    lease: str = Field(default="", pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$")
+    """`namespace/name` of the Lease without which this replica stands by; empty: it is the only
+    one."""
+    lease_seconds: float = Field(default=15, ge=5, le=300)
+    """How long after its last sign of life a holder of the Lease counts as gone."""
+    health_port: int = Field(default=8080, ge=0, le=65535)
+    """Where a standby answers its probe until kopf does, so that of `--liveness`; 0: nowhere."""
+
     @field_validator("namespaces", mode="before")
     @classmethod
     def _split(cls, value: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -95,6 +95,24 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
         {"rbac": {"create": False}},
         lambda o: not any("Role" in kind for kind in kinds(o)),
     ),
+    "standby": (
+        {"leaderElection": {"enabled": True, "replicas": 3, "seconds": 20}},
+        lambda o: (
+            one(o, "Deployment")["spec"]["replicas"] == 3
+            and environment(o)["SPECDEC_LEASE"] == "specdec-system/specdec-operator"
+            and environment(o)["SPECDEC_LEASE_SECONDS"] == "20"
+            and namespaces(o, "Role") == namespaces(o, "RoleBinding") == {"specdec-system"}
+            and one(o, "Role")["rules"][1]["resourceNames"] == ["specdec-operator"]
+            and one(o, "RoleBinding")["subjects"][0]["name"] == "specdec-operator"
+            and len(pod(o)["spec"]["topologySpreadConstraints"]) == 1
+        ),
+    ),
+    "standby-of-one-namespace": (
+        {"leaderElection": {"enabled": True}, "watchNamespaces": ["team-a"]},
+        lambda o: (
+            namespaces(o, "Role") == {"team-a", "specdec-system"} and "ClusterRole" not in kinds(o)
+        ),
+    ),
     "settings": (
         {"workers": 16, "resyncSeconds": 120, "extraEnv": [{"name": "HTTPS_PROXY", "value": "p"}]},
         lambda o: (
@@ -226,6 +244,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "repository": ({"image": {"repository": "op image"}}, "image/repository"),
     "pull-policy": ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
     "pull-secrets": ({"imagePullSecrets": ["registry"]}, "imagePullSecrets"),
+    "one-standby": ({"leaderElection": {"replicas": 1}}, "leaderElection/replicas"),
+    "short-lease": ({"leaderElection": {"seconds": 2}}, "leaderElection/seconds"),
+    "own-lease": ({"extraEnv": [{"name": "SPECDEC_LEASE"}]}, "extraEnv"),
     "workers": ({"workers": 100}, "workers"),
     "resync": ({"resyncSeconds": 0}, "resyncSeconds"),
     "log-format": ({"logFormat": "yaml"}, "logFormat"),

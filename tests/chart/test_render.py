@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 import yaml
 
-from chart.helm import CHART, INSTALL, ROOT, Helm, HelmError, Object, one, operator, pods
+from chart.helm import (
+    CHART,
+    INSTALL,
+    ROOT,
+    Helm,
+    HelmError,
+    Object,
+    environment,
+    one,
+    operator,
+    pods,
+)
 from chart.schemas import require_valid
 from chart.sets import REFUSED, SETS, Shows
 from cluster import binaries
@@ -97,7 +108,10 @@ def require_sound(objects: list[Object]) -> None:
     selector = deployment["spec"]["selector"]["matchLabels"]
     template = deployment["spec"]["template"]["metadata"]["labels"]
     assert selector.items() <= template.items()
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    alone = deployment["spec"]["replicas"] == 1
+    # Two at once are only allowed to agree on one of them.
+    assert alone == (deployment["spec"]["strategy"] == {"type": "Recreate"})
+    assert alone == ("SPECDEC_LEASE" not in environment(objects))
     container = operator(objects)
     jobs = next(e for e in container["env"] if e["name"] == "SPECDEC_OPERATOR_IMAGE")
     assert jobs["value"] == container["image"]
@@ -144,7 +158,7 @@ def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
     table = text.split("| Value | What it does |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 9
+    assert len(fields) == 10
     for field in fields:
         found = known
         for part in field.split("."):

@@ -90,6 +90,7 @@ class Operator:
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._kubeconfig),
+            "SPECDEC_HEALTH_PORT": str(self._health),
             "SPECDEC_METRICS_PORT": str(self._metrics),
             **self._environment,
         }
@@ -106,10 +107,15 @@ class Operator:
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> int:
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return 0
-        process.send_signal(how)
+        self._process.send_signal(how)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit status when it has ended."""
+        assert self._process is not None
+        process, self._process = self._process, None
         return process.wait(timeout=40)
 
     @property

@@ -2,12 +2,18 @@
 
 import argparse
 import sys
+from pathlib import Path
+
+from rich.console import Console
 
 from demo.errors import DemoError
 from demo.machine import machine
 from demo.screen import Screen
-from demo.story import run
+from demo.story import run, tell
 from specdec.client import ClientError
+
+# Columns of a recording: wide enough for the conditions' messages, small enough to be read.
+_WIDTH = 112
 
 
 def main() -> int:
@@ -15,14 +21,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=main.__doc__)
     parser.add_argument("--cluster", choices=("node", "kind"), default="node")
     parser.add_argument("--down", action="store_true", help="remove the cluster")
+    parser.add_argument("--record", type=Path, metavar="SVG", help="draw what the screen showed")
     options = parser.parse_args()
-    screen = Screen()
+    recorded = Console(highlight=False, soft_wrap=True, record=True, width=_WIDTH)
+    screen = Screen(recorded if options.record else None)
     place = machine(options.cluster, screen.say)
     try:
         if options.down:
             place.down()
         else:
             run(place, screen)
+            if options.record:
+                options.record.write_text(screen.picture("make demo"), encoding="utf-8")
+            tell(place, screen)
     except (DemoError, ClientError) as error:
         sys.stderr.write(f"demo: {error}\n")
         return getattr(error, "exit_status", 1)

@@ -1,5 +1,6 @@
 """What the demo prints: steps with the time since the start, and the streamed answer."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from specdec.client.metrics import Speculation
 
 _MARKS = {"True": "[green]✓[/]", "False": "[yellow]…[/]", "Unknown": "[dim]·[/]"}
 
+# The library's picture asks a server for its font; any other of equal widths does.
+_FONT = re.compile(r"@font-face \{.*?\}\n", re.DOTALL)
+
 
 class Screen:
     """A console that knows when it all began."""
@@ -20,6 +24,16 @@ class Screen:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self.began = time.monotonic()
+
+    def cut(self) -> None:
+        """A recording begins here: what was shown until now is no part of its picture."""
+        if self.console.record:
+            self.console.export_text(clear=True)
+
+    def picture(self, title: str) -> str:
+        """What was shown since the last cut, as an SVG that fetches nothing from elsewhere."""
+        svg = self.console.export_svg(title=title, unique_id="specdec", clear=False)
+        return _FONT.sub("", svg)
 
     def line(self, text: str, mark: str = " ") -> None:
         """One line of markup behind the elapsed seconds."""

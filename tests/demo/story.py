@@ -128,11 +128,12 @@ def tell(machine: Machine, screen: Screen) -> None:
 
 
 def run(machine: Machine, screen: Screen) -> None:
-    """The whole demo."""
+    """The whole demo, but for what one may do next."""
     with screen.part("Cluster"):
         machine.up()
     with screen.part("Images"):
         machine.build()
+    screen.cut()
     kubectl = machine.kubectl()
     with screen.part("Operator"):
         install(kubectl)
@@ -152,7 +153,6 @@ def run(machine: Machine, screen: Screen) -> None:
         "not that they are fast.",
         style="dim",
     )
-    tell(machine, screen)
 
 
 def _has_namespace(kubectl: Kubectl) -> bool:

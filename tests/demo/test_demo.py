@@ -1,7 +1,9 @@
 """The demo's own parts, with stand-in programs on PATH in place of a cluster."""
 
+import html
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from demo.kubectl import Kubectl, wait
 from demo.progress import Progress, is_ready, is_verified, why_not
 from demo.screen import Screen
 from demo.story import follow
+from specdec.api.conditions import Type
 from specdec.client import Answer
 from specdec.client.metrics import Speculation
 
@@ -206,3 +209,35 @@ def test_summary_is_plain_about_what_happened() -> None:
     assert "yes, byte for byte" in text
     screen.chunk("x[0] = '[bold]'", 0)
     assert "x[0] = '[bold]'" in out.getvalue()
+
+
+def written(svg: str) -> str:
+    """The text in a picture."""
+    return html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg)))
+
+
+def test_a_recording_shows_what_came_after_the_cut_and_fetches_nothing() -> None:
+    screen = Screen(Console(file=StringIO(), width=60, record=True, highlight=False))
+    screen.line("building")
+    screen.cut()
+    screen.line("[bold]serving[/] <now>")
+    svg = screen.picture("make demo")
+    shown = written(svg)
+    assert "serving" in shown
+    assert "<now>" in shown
+    assert "building" not in shown
+    assert "url(http" not in svg
+    Screen(Console(file=StringIO())).cut()
+
+
+def test_the_picture_of_the_readme_is_of_this_demo() -> None:
+    svg = (tools.ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
+    assert "url(http" not in svg
+    shown = written(svg).replace("\xa0", " ")
+    held = {str(kind) for kind in Type} - {"ScalingReady", "RouteReady", "BenchmarkCompleted"}
+    assert {kind for kind in held if kind not in shown} == set()
+    out = StringIO()
+    did = Speculation(rounds=1, drafted=1, accepted=1, generated=1)
+    Screen(Console(file=out, width=100)).summary(Answer("a", chunks=1, seconds=1.0), did, True)
+    for row in out.getvalue().splitlines():
+        assert row[:28].strip() in shown

@@ -113,13 +113,13 @@ def test_every_problem_has_a_mend() -> None:
 
 def test_conditions_stand_in_the_order_of_the_pipeline() -> None:
     types = [str(kind) for kind in conditions.Type]
-    assert table(text("README.md"), "## Status") == types
+    assert table(text("docs/concepts.md"), "## Status") == types
     headings = re.findall(r"^## (\w+)$", text("docs/conditions.md"), re.MULTILINE)
     assert headings == types
 
 
-def test_reasons_in_the_readme_are_known() -> None:
-    section = text("README.md").split("## Status", 1)[1].split("\n## ", 1)[0]
+def test_reasons_in_the_table_of_conditions_are_known() -> None:
+    section = text("docs/concepts.md").split("## Status", 1)[1].split("\n## ", 1)[0]
     cells = re.findall(r"^\| `\w+` \|[^|]*\|([^|]*)\|$", section, re.MULTILINE)
     reasons = {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}
     assert len(reasons) > 10

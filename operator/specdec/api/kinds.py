@@ -43,5 +43,6 @@ PLURALS = {
     ("batch/v1", "Job"): "jobs",
     (names.GROUP_API, names.GROUP_KIND): "leaderworkersets",
     ("events.k8s.io/v1", "Event"): "events",
+    ("coordination.k8s.io/v1", "Lease"): "leases",
     **{(extra.version, kind): extra.plural for kind, extra in EXTRAS.items()},
 }

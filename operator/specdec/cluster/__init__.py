@@ -97,7 +97,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, log, metrics_of, apply, create, delete, apply_status and record_event."""
+    """Get, list, log, metrics_of, apply, create, update, delete and two more on one API server."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -170,6 +170,10 @@ class Cluster:
         except Conflict:
             return False
         return True
+
+    async def update(self, body: Mapping[str, Any]) -> Json:
+        """Replace an object as it was read; raises Conflict when somebody changed it since."""
+        return await self._send("update", **identity(body), body=body)
 
     async def delete(self, target: Mapping[str, Any]) -> bool:
         """Delete an object as it was read, and in the background what it owns; False when gone.
@@ -252,6 +256,7 @@ METHODS = {
     "apply_status": "patch",
     "delete": "delete",
     "create": "post",
+    "update": "put",
 }
 
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from specdec.api import names
 from specdec.api.conditions import Transition
-from specdec.cluster import Cluster
+from specdec.cluster import Cluster, Conflict, Missing
 
 Json = dict[str, Any]
 
@@ -90,6 +90,17 @@ class FakeCluster(Cluster):
             return False
         self.put(body)
         return True
+
+    @override
+    async def update(self, body: Mapping[str, Any]) -> Json:
+        kind, meta = body["kind"], body["metadata"]
+        self._note("update", kind, meta["name"])
+        old = self.objects.get((kind, meta["name"]))
+        if old is None:
+            raise Missing(404, f"{kind} {meta['name']}", "not found")
+        if old["metadata"]["resourceVersion"] != meta["resourceVersion"]:
+            raise Conflict(f"{kind} {meta['name']} changed meanwhile")
+        return self.put(body)
 
     @override
     async def serves(self, api_version: str, kind: str) -> bool:

@@ -57,6 +57,12 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SPECDEC_WORKERS", "0")
     with pytest.raises(ValidationError, match="workers"):
         Settings()
+    monkeypatch.delenv("SPECDEC_WORKERS")
+    monkeypatch.setenv("SPECDEC_LEASE", "system/operator")
+    assert Settings().lease_seconds == 15
+    monkeypatch.setenv("SPECDEC_LEASE", "operator")
+    with pytest.raises(ValidationError, match="lease"):
+        Settings()
 
 
 def test_kopf_is_set_to_leave_no_trace_and_to_watch_only_ours() -> None:
