@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from chart.helm import CHART, INSTALL, NAMESPACE, RELEASE, Helm
 from cluster import binaries
 from cluster.handle import Node
+from cluster.progress import report
 from demo import story
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
@@ -50,10 +52,26 @@ def world() -> Iterator[World]:
             "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
         }
         kubectl = Kubectl(str(binaries.path("kubectl")), environment)
-        story.install(kubectl)
+        install(node, kubectl)
         story.seed_pair(kubectl)
         kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
         yield World(node, kubectl)
+
+
+def install(node: Node, kubectl: Kubectl) -> None:
+    """The operator from the chart, by Helm; the demo installs the manifests."""
+    binaries.ensure(["helm"], report)
+    kubectl("apply", "--server-side", "-f", str(INSTALL / "namespace.yaml"))
+    place = ("-n", NAMESPACE)
+    kept = kubectl.get("deployment", RELEASE, *place)
+    helm = Helm(node.state.folder / "helm", node.kubeconfig)
+    helm("upgrade", "--install", RELEASE, CHART, *place, "--wait", "--timeout=180s")
+    if kept is not None:
+        # The tag stays the same when the image behind it changes.
+        kubectl("rollout", "restart", f"deployment/{RELEASE}", *place)
+        status = ("rollout", "status", f"deployment/{RELEASE}", *place)
+        kubectl(*status, "--timeout=120s", timeout=130)
+    helm("test", RELEASE, *place, "--timeout=120s")
 
 
 @pytest.fixture(autouse=True)
