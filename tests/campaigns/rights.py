@@ -38,7 +38,7 @@ def campaign(mode: str, chosen: str, report: Report) -> None:
         live = Helm(Path(name), plane.kubeconfig)
         for namespace in (NAMESPACE, ELSEWHERE):
             plane.kubectl("create", "namespace", namespace)
-        define(plane)
+        define(live, plane)
         words = missed(live, plane, Path(name) / "whole", mode, None)
         report.note(words)
         report.figure("rights.fails_with_all", [bool(words)], "tours", goal=0)

@@ -32,8 +32,8 @@ HEALTH = {
 
 
 @pytest.fixture(scope="module")
-def kinds(plane: ControlPlane) -> None:
-    define(plane)
+def kinds(live: Helm, plane: ControlPlane) -> None:
+    define(live, plane)
 
 
 @pytest.fixture(scope="module", params=MODES)

@@ -8,10 +8,10 @@ from pathlib import Path
 import yaml
 
 from chart.helm import CHART, NAMESPACE, RELEASE, Helm, Object, environment, scope
-from cluster import ControlPlane
+from cluster import ClusterError, ControlPlane
 from controlplane import definitions, lws
 from controlplane.audit import Log, Right, granted, without
-from controlplane.operating import ACCOUNT, Lab, Operator
+from controlplane.operating import ACCOUNT, Lab, Operator, until
 from controlplane.tour import Tour, resource
 
 USER = f"system:serviceaccount:{':'.join(ACCOUNT)}"
@@ -53,10 +53,28 @@ def unused(given: list[Object], used: set[Right]) -> set[Right]:
     return granted(given) - used - {OWNING}
 
 
-def define(plane: ControlPlane) -> None:
-    """The kinds that a cluster need not have; they stay as long as it does."""
+def define(live: Helm, plane: ControlPlane) -> None:
+    """Install every definition; those of kinds that a cluster need not have stay as long as it.
+
+    Before anything else: admission that checks owner references looks at the definitions when it
+    is first asked, and then twice a minute.
+    """
     for file in (*definitions.files(), lws.definition()):
         plane.kubectl("apply", "--server-side", "-f", str(file))
+    (own,) = [o for o in live.template() if o["kind"] == "CustomResourceDefinition"]
+    owner = {"release-name": RELEASE, "release-namespace": NAMESPACE}
+    own["metadata"]["annotations"] |= {f"meta.helm.sh/{key}": v for key, v in owner.items()}
+    plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(own))
+    until(lambda: served(plane, "specm"), "a known definition")
+
+
+def served(plane: ControlPlane, kind: str) -> bool:
+    """Whether the API server answers about a kind."""
+    try:
+        plane.kubectl("get", kind, "-n", NAMESPACE)
+    except ClusterError:
+        return False
+    return True
 
 
 @contextmanager

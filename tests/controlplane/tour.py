@@ -5,7 +5,7 @@ it, a group of pods over two nodes, one whose download fails, and one that finds
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,13 @@ from controlplane.audit import Log, Right
 from controlplane.operating import POD_JOB, Lab, Object, until
 from controlplane.pipeline import FACTS, LIMITS, claim
 from specdec.api import names
+from specdec.api.kinds import PLURALS
 from specdec.api.model import API_VERSION, PLURAL
+from specdec.cluster import path
 from specdec.offline.world import measured
+
+# What has to come true, one after the other.
+Way = Iterator[Callable[[], bool]]
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 PAIR, RICH, BIG, BROKEN, VAST, LATE = "two", "rich", "big", "broken", "vast", "late"
@@ -30,6 +35,7 @@ PHASES = {
     "publish": {"Publishing"},
     "verify": {"Verifying", "Serving"},
 }
+VERSIONS = {kind: version for version, kind in PLURALS}
 PROGRESS = Right("get", "", "pods/log")
 POLICY = {"mode": "Enabled", "from": [{"podSelector": {}}]}
 BY_HPA = {
@@ -102,30 +108,54 @@ class Tour:
         self._api = Api(self.lab.plane.kubeconfig)
 
     def go(self) -> None:
-        """The whole tour."""
-        lab = self.lab
-        lab.apply(claim("source"), pair(), rich(), big(), resource(BROKEN), resource(VAST, "9Ti"))
-        self.until(lambda: self.now(VAST) == "Pending", "a resource that waits for a volume")
-        self.until(lambda: self.now(BROKEN) == "Failed", "a failed download")
-        self._there({PAIR, RICH}, {"hpa/rich", "ingress/rich", "netpol/rich", "pdb/rich"})
-        self._there(set(), {"leaderworkerset/big-group"})
+        """The whole tour: each resource goes its way as fast as it can."""
+        bodies = (pair(), rich(), big(), resource(BROKEN), resource(VAST, "9Ti"))
+        self.lab.apply(claim("source"), *bodies)
+        ways = {PAIR: self._pair(), RICH: self._rich(), BIG: self._big(), BROKEN: self._rest()}
+        due = {name: next(way) for name, way in ways.items()}
 
-        change: Object = {"draftTarget": {"topology": "SingleServer", "placement": "Shared"}}
-        lab.patch("specm", PAIR, {"spec": {"speculation": change}})
-        networking: Object = {"ingress": None, "gateway": GATEWAY}
-        change = {"serving": {"scaling": BY_KEDA}, "networking": networking}
-        lab.patch("specm", RICH, {"spec": change})
+        def arrived() -> bool:
+            for name in [name for name, check in due.items() if check()]:
+                following = next(ways[name], None)
+                if following is None:
+                    del due[name]
+                else:
+                    due[name] = following
+            return not due
+
+        self.until(arrived, lambda: f"{sorted(due)} at the end")
+
+    def _pair(self) -> Way:
+        yield lambda: self.now(PAIR) == "Serving" and self.there(Service="two-draft")
+        one: Object = {"draftTarget": {"topology": "SingleServer", "placement": "Shared"}}
+        change = {"speculation": one, "verification": {"mode": "Report"}}
+        self.lab.patch("specm", PAIR, {"spec": change})
+        yield lambda: self.without(Deployment="two-draft", Service="two-draft")
+        self.lab.patch("specm", PAIR, {"spec": {"suspend": True}})
+        yield lambda: self.now(PAIR) == "Suspended"
+
+    def _rich(self) -> Way:
+        around = ("PodDisruptionBudget", "NetworkPolicy")
+        first, second = ("HorizontalPodAutoscaler", "Ingress"), ("ScaledObject", "HTTPRoute")
+        kinds = dict.fromkeys
+        yield lambda: self.now(RICH) == "Serving" and self.there(**kinds(around + first, RICH))
+        networking = {"ingress": None, "gateway": GATEWAY}
+        change: Object = {"serving": {"scaling": BY_KEDA}, "networking": networking}
+        self.lab.patch("specm", RICH, {"spec": change})
+        yield lambda: self.there(**kinds(second, RICH)) and self.without(**kinds(first, RICH))
+        change = {"serving": {"scaling": None, "replicas": 1}, "networking": None}
+        self.lab.patch("specm", RICH, {"spec": change})
+        yield lambda: self.without(**kinds(around + second, RICH))
+
+    def _big(self) -> Way:
+        yield lambda: self.there(LeaderWorkerSet="big-group") and self.now(BIG) == "Starting"
         change = {"serving": {"nodesPerReplica": 1}, "target": {"parallelism": {"pipeline": 1}}}
-        lab.patch("specm", BIG, {"spec": change})
-        self._there({PAIR, RICH, BIG}, {"scaledobject/rich", "httproute/rich"})
-        self._gone("hpa/rich", "ingress/rich", "deployment/two-draft", "service/two-draft")
-        self._gone("leaderworkerset/big-group")
+        self.lab.patch("specm", BIG, {"spec": change})
+        yield lambda: self.now(BIG) == "Serving" and self.without(LeaderWorkerSet="big-group")
 
-        bare = {"serving": {"scaling": None, "replicas": 1}, "networking": None}
-        lab.patch("specm", RICH, {"spec": bare})
-        lab.patch("specm", PAIR, {"spec": {"suspend": True}})
-        self._gone("scaledobject/rich", "httproute/rich", "netpol/rich", "pdb/rich")
-        self.until(lambda: self.now(PAIR) == "Suspended", "a suspended resource")
+    def _rest(self) -> Way:
+        yield lambda: self.now(VAST) == "Pending"
+        yield lambda: self.now(BROKEN) == "Failed"
 
     def until(self, check: Callable[[], bool], what: str | Callable[[], str]) -> None:
         """Play on until `check`; nothing is asked that no role allows."""
@@ -155,17 +185,16 @@ class Tour:
         phases = {body["metadata"]["name"]: phase(body) for body in self.seen}
         return f"{phases} {self.lab.operator.words()}"
 
-    def _there(self, served: set[str], references: set[str]) -> None:
-        self.until(lambda: all(self.now(n) == "Serving" for n in served), f"{served} that serve")
-        for reference in sorted(references):
-            self.until(lambda r=reference: not self._is_gone(r), f"{reference}")  # type: ignore[misc]
+    def there(self, **named: str) -> bool:
+        """Whether there is an object of each kind and name."""
+        return all(self._is_there(kind, name) for kind, name in named.items())
 
-    def _gone(self, *references: str) -> None:
-        for reference in references:
-            self.until(lambda r=reference: self._is_gone(r), f"no {reference}")  # type: ignore[misc]
+    def without(self, **named: str) -> bool:
+        """Whether there is none of these."""
+        return not any(self._is_there(kind, name) for kind, name in named.items())
 
-    def _is_gone(self, reference: str) -> bool:
-        return self.lab.gone(*reference.split("/"))
+    def _is_there(self, kind: str, name: str) -> bool:
+        return self._api.exists(path(VERSIONS[kind], kind, self.lab.namespace, name))
 
     def _look(self) -> None:
         """Keep new statuses, and end the Jobs whose time has come."""
