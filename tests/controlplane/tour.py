@@ -169,7 +169,7 @@ class Tour:
         def missing() -> str:
             return f"{what if isinstance(what, str) else what()}: {self.told()}"
 
-        until(looked, missing, seconds=120)
+        until(looked, missing, seconds=300)
 
     def phases(self, name: str) -> set[str]:
         """The phases that a resource was seen in."""
