@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from chart.helm import NAMESPACE, Helm
+from chart.touring import USER, uninstall
 from cluster import ControlPlane, binaries
 from cluster.progress import report
 
@@ -33,7 +34,8 @@ def plane() -> Iterator[ControlPlane]:
         }
         for name in (NAMESPACE, *TEAMS)
     ]
-    with ControlPlane(f"pytest-chart-{os.getpid()}", hold_jobs=True) as plane:
+    name = f"pytest-chart-{os.getpid()}"
+    with ControlPlane(name, hold_jobs=True, nodes=4, audited=USER) as plane:
         plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
         for kind in ("podmonitors", "prometheusrules", "servicemonitors"):
             # The definitions of the Prometheus operator, of the pinned version.
@@ -47,3 +49,10 @@ def plane() -> Iterator[ControlPlane]:
 def live(helm: Helm, plane: ControlPlane) -> Helm:
     """Helm as the cluster's administrator."""
     return Helm(helm.home, plane.kubeconfig)
+
+
+@pytest.fixture
+def release(live: Helm) -> Iterator[Helm]:
+    """Helm; what a test leaves of the release is taken away, and the definition is kept."""
+    yield live
+    uninstall(live)

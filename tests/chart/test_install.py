@@ -1,45 +1,21 @@
-"""The chart on a real API server: installed, upgraded, rolled back, uninstalled, and at work."""
+"""The chart on a real API server: installed, upgraded, rolled back and uninstalled."""
 
-import functools
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from chart.conftest import TEAMS
-from chart.helm import (
-    CHART,
-    INSTALL,
-    NAMESPACE,
-    RELEASE,
-    ROOT,
-    Helm,
-    Object,
-    environment,
-    one,
-    scope,
-)
+from chart.helm import CHART, INSTALL, NAMESPACE, RELEASE, ROOT, Helm, Object
 from chart.sets import SETS
+from chart.touring import HERE, USER, WAIT
 from cluster import ControlPlane
-from controlplane.operating import ACCOUNT, Operator, until
+from controlplane.operating import until
 
 pytestmark = pytest.mark.controlplane
 
 DEFINITION = "crd/speculativemodels.specdec.dev"
-HERE = ("--namespace", NAMESPACE)
-WAIT = ("--wait", "--timeout=120s")
-
-
-@pytest.fixture
-def release(live: Helm) -> Iterator[Helm]:
-    """Helm; what a test leaves of the release is taken away, and the definition is kept."""
-    yield live
-    live("uninstall", RELEASE, *HERE, *WAIT, "--ignore-not-found")
 
 
 def model(name: str, namespace: str) -> str:
@@ -94,12 +70,12 @@ def trial(deployment: Object, number: int) -> Object:
 
 def rights(plane: ControlPlane, namespace: str) -> list[list[str]]:
     """What the operator's account may do in a namespace, as the API server tells it."""
-    account = f"--as=system:serviceaccount:{':'.join(ACCOUNT)}"
-    told = plane.kubectl("auth", "can-i", "--list", "--no-headers", "-n", namespace, account)
+    argv = ("auth", "can-i", "--list", "--no-headers", "-n", namespace, f"--as={USER}")
+    told = plane.kubectl(*argv)
     return sorted(re.split(r"\s{2,}", line.strip()) for line in told.splitlines())
 
 
-def granted(plane: ControlPlane, objects: list[Object], namespace: str) -> list[list[str]]:
+def rights_by(plane: ControlPlane, objects: list[Object], namespace: str) -> list[list[str]]:
     """What the operator's account may do while these objects' roles are there."""
     roles = [o for o in objects if "Role" in o["kind"] or o["kind"] == "ServiceAccount"]
     text = yaml.safe_dump_all(roles)
@@ -112,63 +88,16 @@ def granted(plane: ControlPlane, objects: list[Object], namespace: str) -> list[
 
 def test_both_ways_to_install_give_the_same_rights(helm: Helm, plane: ControlPlane) -> None:
     nobody = rights(plane, "team-b")
-    by_chart = granted(plane, helm.template(), "team-b")
+    by_chart = rights_by(plane, helm.template(), "team-b")
     manifests = list(yaml.safe_load_all((INSTALL / "rbac.yaml").read_text()))
-    assert by_chart == granted(plane, manifests, "team-b")
+    assert by_chart == rights_by(plane, manifests, "team-b")
     assert len(by_chart) > len(nobody) + 10
 
     one_team = helm.template({"watchNamespaces": ["team-a"]})
-    assert granted(plane, one_team, "team-b") == nobody, "rights where it was not told to watch"
-    there = granted(plane, one_team, "team-a")
+    assert rights_by(plane, one_team, "team-b") == nobody, "rights where it was not told to watch"
+    there = rights_by(plane, one_team, "team-a")
     beyond = [line[0] for line in by_chart if line not in there]
     assert beyond == ["customresourcedefinitions.apiextensions.k8s.io"]
-
-
-@pytest.mark.parametrize("watched", [(), ("team-a",)], ids=["everywhere", "one-namespace"])
-def test_the_operator_works_with_what_the_chart_gives_it(
-    release: Helm, plane: ControlPlane, tmp_path: Path, watched: tuple[str, ...]
-) -> None:
-    # The admission plugin for owner references learns of a new definition within 30 s, and
-    # refuses children until then: the operator tries again before anything else would move it.
-    name = f"work-{len(watched)}"
-    values = {"watchNamespaces": list(watched)}
-    release("install", RELEASE, CHART, *HERE, *WAIT, values=values)
-    objects = release.template(values)
-    variables = {k: v for k, v in environment(objects).items() if k.startswith("SPECDEC_")}
-    account = plane.service_account(*ACCOUNT)
-    with Operator(account, tmp_path / "log", scope=scope(objects), **variables) as operator:
-        for team in TEAMS:
-            plane.kubectl("apply", "-f", "-", stdin=model(name, team))
-        seen = watched or TEAMS
-        for team in seen:
-            looked = functools.partial(looked_at, plane, team, name)
-            until(looked, lambda: f"a status: {operator.words()}")
-            assert plane.get("pvc", f"{name}-models", "-n", team)
-        for team in set(TEAMS) - set(seen):
-            assert not looked_at(plane, team, name)
-        told = operator.log.read_text()
-        # The words in which the API server refuses what no role allows.
-        assert not re.search(r"cannot \w+ resource", told)
-        assert "(Rejected)" not in told
-        require_hook(one(objects, "Pod"), operator.metrics_url)
-
-
-def looked_at(plane: ControlPlane, namespace: str, name: str) -> bool:
-    status = plane.get("specm", name, "-n", namespace).get("status", {})
-    reasons = {c["type"]: c["reason"] for c in status.get("conditions", [])}
-    return reasons.get("StorageReady") in ("Bound", "ClaimPending")
-
-
-def require_hook(pod: Object, url: str) -> None:
-    """The program of `helm test` says yes to a running operator, and no to anything else."""
-    (container,) = pod["spec"]["containers"]
-    program, address = container["args"]
-    assert address == f"http://{RELEASE}.{NAMESPACE}.svc:9090/metrics"
-    argv = [sys.executable, "-c", program]
-    done = subprocess.run([*argv, url], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout[:17]) == (0, "the operator runs"), done.stderr
-    closed = subprocess.run([*argv, "http://127.0.0.1:9/"], capture_output=True, check=False)
-    assert closed.returncode != 0
 
 
 def test_the_notes_say_the_next_command(live: Helm) -> None:

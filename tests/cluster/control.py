@@ -1,10 +1,11 @@
 """The control plane: etcd, API server, controller-manager, scheduler, and kwok."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
-from cluster import binaries, objects, processes
+from cluster import binaries, folders, objects, processes
 from cluster.api import Api
 from cluster.errors import ClusterError
 from cluster.network import enter
@@ -145,7 +146,26 @@ def _apiserver(state: State) -> list[str]:
         # Some clusters have it, and then blockOwnerDeletion needs a right of its own.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged=true",
+        *_audit(state),
     ]
+
+
+def _audit(state: State) -> list[str]:
+    """Flags to log what one user asks, each request when it is answered and without bodies."""
+    if not state.options.audited:
+        return []
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "Metadata", "users": [state.options.audited]},
+            {"level": "None"},
+        ],
+    }
+    file = folders.write(state.folder / "audit.json", json.dumps(policy))
+    log = state.folder / "logs" / "audit.log"
+    return [f"--audit-policy-file={file}", f"--audit-log-path={log}"]
 
 
 def _controller_manager(state: State) -> list[str]:

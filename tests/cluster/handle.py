@@ -65,6 +65,11 @@ class Cluster:
         """The folder with one log for each program."""
         return self.state.folder / "logs"
 
+    @property
+    def audit_log(self) -> Path:
+        """What the user asked whom the option `audited` names: one JSON object a line."""
+        return self.logs / "audit.log"
+
     def user(self, name: str) -> Path:
         """Return the kubeconfig of a user who was named at the start."""
         file = self.state.user(name)

@@ -37,6 +37,8 @@ class Options:
     nodes: int = 2
     volumes: int = 20
     users: tuple[User, ...] = ()
+    # The user whose requests the API server writes to logs/audit.log; empty: nobody's.
+    audited: str = ""
 
 
 @dataclass(frozen=True)

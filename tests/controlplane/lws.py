@@ -24,14 +24,18 @@ def sources() -> Path:
     return binaries.source("lws", MODULE) / "config"
 
 
+def definition() -> Path:
+    """The definition of its kind."""
+    return sources() / "crd" / "bases" / "leaderworkerset.x-k8s.io_leaderworkersets.yaml"
+
+
 @contextlib.contextmanager
 def manager(plane: ControlPlane, folder: Path) -> Iterator[None]:
     """The definition, the webhooks and the manager; all of it is taken away again."""
     binaries.ensure(["lws", "keys"], report)
     port, health = free_port(), free_port()
     authority = _keys(folder)
-    bases = sources() / "crd" / "bases" / "leaderworkerset.x-k8s.io_leaderworkersets.yaml"
-    plane.kubectl("apply", "--server-side", "-f", str(bases))
+    plane.kubectl("apply", "--server-side", "-f", str(definition()))
     until(lambda: _served(plane), "a served LeaderWorkerSet")
     hooks = list(_webhooks(port, authority))
     process = _start(plane, folder, port, health)

@@ -169,12 +169,12 @@ class Operator:
 
 
 class Lab:
-    """A namespace; Jobs and pods in it do what a test says."""
+    """A namespace; Jobs and pods in it do what a test says. Entered, it is made and removed."""
 
-    def __init__(self, plane: ControlPlane, operator: Operator) -> None:
+    def __init__(self, plane: ControlPlane, operator: Operator, namespace: str = "") -> None:
         self.plane = plane
         self.operator = operator
-        self.namespace = f"lab-{secrets.token_hex(4)}"
+        self.namespace = namespace or f"lab-{secrets.token_hex(4)}"
 
     def __enter__(self) -> Self:
         self.plane.kubectl("create", "namespace", self.namespace)

@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from cluster import ControlPlane
+from cluster.api import MERGE_PATCH, Api
 from controlplane import definitions
 from controlplane.operating import Lab, Object, Operator, until
 from controlplane.pipeline import at_rest, fetched, published, resource, serve
 from controlplane.specm import Resources
+from specdec.api.model import API_VERSION, PLURAL
 
 pytestmark = pytest.mark.controlplane
 
@@ -25,6 +28,7 @@ BY_KEDA = {
 }
 # The operator names itself, the autoscaler's controller and kubectl do too.
 OPERATOR = "specdec"
+AUTOSCALER = "kube-controller-manager"
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +73,37 @@ def writers(body: Object) -> set[str]:
     }
 
 
-def test_a_hundred_scale_changes_under_an_autoscaler_are_followed_and_never_taken_back(
+def touch(lab: Lab, api: Api, name: str, number: int) -> None:
+    """Give the operator something to look at."""
+    path = f"/apis/{API_VERSION}/namespaces/{lab.namespace}/{PLURAL}/{name}"
+    change = {"metadata": {"annotations": {"test/touched": str(number)}}}
+    api.call("PATCH", path, change, MERGE_PATCH)
+
+
+def test_a_hundred_scale_changes_under_load_are_followed_and_never_taken_back(
     lab: Lab, resources: Resources
 ) -> None:
-    before = serve(lab, "pair", serving=serving(maxReplicas=50))
-    wanted = [1 + (7 * number) % 5 for number in range(1, 101)]
-    for number, count in enumerate(wanted, 1):
+    """By people who go too far once, so that the autoscaler writes too, on a busy operator."""
+    before = serve(lab, "pair", serving=serving(maxReplicas=8))
+    lab.apply(resource("busy", storage={"existingClaim": "nowhere"}))
+    api = Api(lab.plane.kubeconfig)
+    written = [1]
+    for number in range(1, 101):
+        count = 12 if number == 50 else 1 + (7 * number) % 5
         resources.scale("pair", count)
+        touch(lab, api, "busy", number)
+        written.append(count)
+        if number == 50:
+            until(lambda: replicas(lab, "specm") == 8, lambda: f"most: {lab.story('pair')}")
+            assert AUTOSCALER in writers(resources.get("pair"))
+            written.append(8)
         if number % 25 == 0:
-            followed(lab, count)
+            followed(lab, written[-1])
     lab.wait("pair", s=120)
     at_rest(lab)
-    assert replicas(lab) == wanted[-1]
+    assert replicas(lab) == written[-1]
     after = resources.get("pair")
-    changes = sum(a != b for a, b in zip([1, *wanted], wanted, strict=False))
+    changes = sum(a != b for a, b in pairwise(written))
     assert after["metadata"]["generation"] == before["metadata"]["generation"] + changes
     assert OPERATOR not in writers(after)
     assert after["spec"]["serving"]["scaling"] == before["spec"]["serving"]["scaling"]

@@ -6,6 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from chart.helm import CHART, INSTALL, NAMESPACE, RELEASE, Helm
+from cluster import binaries
+from cluster.handle import Node
+from cluster.progress import report
+from demo.kubectl import Kubectl
 from e2e.world import World, model, up
 
 
@@ -25,8 +30,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def world() -> Iterator[World]:
     """The node with the operator; SPECDEC_E2E_KEEP=1 leaves it up for the next run."""
     keep = os.environ.get("SPECDEC_E2E_KEEP") == "1"
-    with up("specdec-e2e", keep=keep) as made:
+    with up("specdec-e2e", install, keep=keep) as made:
         yield made
+
+
+def install(node: Node, kubectl: Kubectl) -> None:
+    """The operator from the chart, by Helm; the demo installs the manifests."""
+    binaries.ensure(["helm"], report)
+    kubectl("apply", "--server-side", "-f", str(INSTALL / "namespace.yaml"))
+    place = ("-n", NAMESPACE)
+    kept = kubectl.get("deployment", RELEASE, *place)
+    helm = Helm(node.state.folder / "helm", node.kubeconfig)
+    helm("upgrade", "--install", RELEASE, CHART, *place, "--wait", "--timeout=180s")
+    if kept is not None:
+        # The tag stays the same when the image behind it changes.
+        kubectl("rollout", "restart", f"deployment/{RELEASE}", *place)
+        status = ("rollout", "status", f"deployment/{RELEASE}", *place)
+        kubectl(*status, "--timeout=120s", timeout=130)
+    helm("test", RELEASE, *place, "--timeout=120s")
 
 
 @pytest.fixture(autouse=True)

@@ -240,8 +240,14 @@ class World:
         return _repeating(ask)
 
 
+def _manifests(_: Node, kubectl: Kubectl) -> None:
+    story.install(kubectl)
+
+
 @contextmanager
-def up(name: str, *, keep: bool = False) -> Iterator[World]:
+def up(
+    name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
+) -> Iterator[World]:
     """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it."""
     with Node(name, keep=keep) as node:
         for target, tag in IMAGES.items():
@@ -251,7 +257,7 @@ def up(name: str, *, keep: bool = False) -> Iterator[World]:
             "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
         }
         kubectl = Kubectl(str(binaries.path("kubectl")), environment)
-        story.install(kubectl)
+        install(node, kubectl)
         story.seed_pair(kubectl)
         kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
         yield World(node, kubectl)

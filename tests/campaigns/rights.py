@@ -1,0 +1,70 @@
+"""Each right of the operator's role is taken away in turn, and every time a tour misses it.
+
+`make campaign NAME=rights` installs the chart on a local control plane, once as it is and once for
+each right without it; with the role as it is the tour has to succeed, and without any one right it
+has to fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from bench.report import Report
+from chart.helm import NAMESPACE, Helm
+from chart.touring import ELSEWHERE, MODES, USER, define, roles, toured
+from cluster import ClusterError, ControlPlane, binaries
+from cluster.progress import report as say
+from controlplane.audit import Right, granted
+
+
+def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Right | None) -> str:
+    """What a tour without this right ran into; empty when it succeeded."""
+    folder.mkdir()
+    try:
+        with toured(live, plane, folder, mode, taken=right):
+            return ""
+    except (AssertionError, ClusterError) as error:
+        return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def campaign(mode: str, chosen: str, report: Report) -> None:
+    """All rights of one mode of the chart whose words hold `chosen`."""
+    binaries.ensure(["helm", "kubectl"], say)
+    cluster = ControlPlane("rights", hold_jobs=True, nodes=4, volumes=60, audited=USER)
+    with cluster as plane, tempfile.TemporaryDirectory() as name:
+        live = Helm(Path(name), plane.kubeconfig)
+        for namespace in (NAMESPACE, ELSEWHERE):
+            plane.kubectl("create", "namespace", namespace)
+        define(live, plane)
+        words = missed(live, plane, Path(name) / "whole", mode, None)
+        report.note(words)
+        report.figure("rights.fails_with_all", [bool(words)], "tours", goal=0)
+        values = {"watchNamespaces": [] if mode == "everywhere" else ["any"]}
+        rights = sorted(granted(roles(live.template(values))))
+        unnoticed = 0
+        taken = [right for right in rights if chosen in str(right)]
+        for number, right in enumerate(taken):
+            words = missed(live, plane, Path(name) / f"without-{number}", mode, right)
+            report.note(f"without {right}: {words or 'nothing was missed'}")
+            unnoticed += not words
+        report.figure("rights.taken_away", [len(taken)], "rights")
+        report.figure("rights.unnoticed", [unnoticed], "rights", goal=0)
+
+
+def main() -> int:
+    """Run; 1 when a right was not missed."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.rights", description=__doc__)
+    parser.add_argument("--mode", choices=MODES, default=MODES[0], help="(%(default)s)")
+    parser.add_argument("--only", default="", help="rights that hold this, such as 'delete jobs'")
+    options = parser.parse_args()
+    report, begun = Report(), time.monotonic()
+    campaign(options.mode, options.only, report)
+    report.figure("rights.seconds", [time.monotonic() - begun], "s")
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

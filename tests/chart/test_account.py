@@ -1,0 +1,127 @@
+"""What the chart allows the operator, against what a tour through all that it does really asks.
+
+The API server's audit log tells the latter: a right that is missing shows as a refusal, and one
+that nothing needs as never asked for. `make campaign NAME=rights` takes each away in turn.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from chart.helm import NAMESPACE, RELEASE, Helm, Object, one
+from chart.lua import health
+from chart.touring import ELSEWHERE, MODES, OWNING, USER, Toured, define, take, toured, unused
+from cluster import ClusterError, ControlPlane
+from controlplane import tour
+from controlplane.audit import UNOWNED, granted
+from controlplane.operating import Lab, until
+
+pytestmark = pytest.mark.controlplane
+
+# Of a resource that is on its way, in the order of the pipeline.
+MOVING = ("Pending", "Fetching", "Building", "Publishing", "Starting", "Verifying")
+HEALTH = {
+    **dict.fromkeys(MOVING, "Progressing"),
+    "Serving": "Healthy",
+    "Suspended": "Suspended",
+    "Failed": "Degraded",
+}
+
+
+@pytest.fixture(scope="module")
+def kinds(live: Helm, plane: ControlPlane) -> None:
+    define(live, plane)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def done(
+    request: pytest.FixtureRequest,
+    kinds: None,
+    live: Helm,
+    plane: ControlPlane,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Toured]:
+    """The tour, made in one of the chart's modes, with the operator still at work."""
+    folder = tmp_path_factory.mktemp(f"tour-{request.param}")
+    with toured(live, plane, folder, request.param) as found:
+        yield found
+
+
+def test_every_right_is_needed_and_none_is_missing(done: Toured) -> None:
+    given = granted(done.roles)
+    assert done.refused == []
+    assert unused(done.roles, done.used) == set()
+    assert done.used <= given, "it was allowed something by a role that is not the chart's"
+    assert not {part for right in given for part in right if "*" in part}
+    kind = "ClusterRole" if done.everywhere else "Role"
+    assert {role["kind"] for role in done.roles} == {kind}
+    assert len(given) > 70
+
+
+def test_the_tour_passed_every_phase_and_argo_cd_judges_each_status(done: Toured) -> None:
+    """The scripts themselves, over the statuses of the running operator."""
+    seen = set()
+    for body in done.tour.seen:
+        phase = tour.phase(body)
+        wanted = HEALTH[phase] if tour.current(body) else "Progressing"
+        found, message = health(body)
+        assert (found, phase) == (wanted, phase), body["status"]
+        if tour.current(body):
+            seen.add(phase)
+            ready = body["status"]["conditions"][-1]
+            assert message == f"{ready['reason']}: {ready['message']}"
+    assert seen == set(HEALTH)
+
+
+def test_it_works_where_it_is_told_to_and_nowhere_else(done: Toured) -> None:
+    lab = done.lab
+    argv = ("get", "specm", lab.namespace, "-n", ELSEWHERE, "-o", "json")
+    assert ("status" in json.loads(lab.plane.kubectl(*argv))) == done.everywhere
+    require_hook(one(done.objects, "Pod"), lab.operator.metrics_url)
+
+
+@pytest.mark.parametrize("what", ["secret/given", "secret/big-group", "secrets"])
+def test_no_secret_is_open_to_it(done: Toured, what: str) -> None:
+    """Neither one that somebody made, nor the one that it made itself."""
+    lab = done.lab
+    made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given"}}
+    lab.apply({**made, "stringData": {"token": "hidden"}})
+    assert lab.kubectl("get", what, "-o", "name").strip(), "there is nothing to be refused"
+    with pytest.raises(ClusterError, match=r'cannot (get|list) resource "secrets"'):
+        lab.kubectl("get", what, f"--as={USER}")
+
+
+def test_a_right_that_is_taken_away_is_missed(done: Toured) -> None:
+    """The one that no request carries; the last test, for nothing works on without it."""
+    lab = done.lab
+    take(lab.plane, done.objects, OWNING)
+    until(lambda: not may_own(lab), "a role without the right")
+    lab.apply(tour.resource(tour.LATE))
+    found = lab.wait(tour.LATE, "StorageReady", "False", "Rejected")
+    assert UNOWNED in found["message"]
+    assert any(UNOWNED in line for line in done.tour.log.refused())
+
+
+def may_own(lab: Lab) -> bool:
+    kind, _, below = OWNING.resource.partition("/")
+    argv = ("auth", "can-i", OWNING.verb, f"{kind}.{OWNING.group}", f"--subresource={below}")
+    try:
+        lab.kubectl(*argv, f"--as={USER}", "--quiet")
+    except ClusterError:
+        return False
+    return True
+
+
+def require_hook(pod: Object, url: str) -> None:
+    """The program of `helm test` says yes to a running operator, and no to anything else."""
+    (container,) = pod["spec"]["containers"]
+    program, address = container["args"]
+    assert address == f"http://{RELEASE}.{NAMESPACE}.svc:9090/metrics"
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run([*argv, url], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:17]) == (0, "the operator runs"), done.stderr
+    closed = subprocess.run([*argv, "http://127.0.0.1:9/"], capture_output=True, check=False)
+    assert closed.returncode != 0

@@ -1,0 +1,135 @@
+"""A release of the chart, and the operator on its tour under the account of that release."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from chart.helm import CHART, NAMESPACE, RELEASE, Helm, Object, environment, scope
+from cluster import ClusterError, ControlPlane
+from controlplane import definitions, lws
+from controlplane.audit import Log, Right, granted, without
+from controlplane.operating import ACCOUNT, Lab, Operator, until
+from controlplane.tour import Tour, resource
+
+USER = f"system:serviceaccount:{':'.join(ACCOUNT)}"
+HERE = ("--namespace", NAMESPACE)
+WAIT = ("--wait", "--timeout=120s")
+MODES = ("everywhere", "one-namespace")
+# Where a cluster-wide operator works too, and one of another namespace does not.
+ELSEWHERE = "team-b"
+# Admission asks for it when a child is made, and no request carries it.
+OWNING = Right("update", "specdec.dev", "speculativemodels/finalizers")
+
+
+@dataclass(frozen=True)
+class Toured:
+    """What a tour has shown: `used` and `refused` are those of the whole of it."""
+
+    objects: list[Object]
+    tour: Tour
+    used: set[Right]
+    refused: list[str]
+    everywhere: bool
+
+    @property
+    def lab(self) -> Lab:
+        return self.tour.lab
+
+    @property
+    def roles(self) -> list[Object]:
+        return roles(self.objects)
+
+
+def roles(objects: list[Object]) -> list[Object]:
+    """What says what the account may do."""
+    return [body for body in objects if body["kind"] in ("Role", "ClusterRole")]
+
+
+def unused(given: list[Object], used: set[Right]) -> set[Right]:
+    """The rights of roles that were never asked for."""
+    return granted(given) - used - {OWNING}
+
+
+def define(live: Helm, plane: ControlPlane) -> None:
+    """Install every definition; those of kinds that a cluster need not have stay as long as it.
+
+    Before anything else: admission that checks owner references looks at the definitions when it
+    is first asked, and then twice a minute.
+    """
+    for file in (*definitions.files(), lws.definition()):
+        plane.kubectl("apply", "--server-side", "-f", str(file))
+    (own,) = [o for o in live.template() if o["kind"] == "CustomResourceDefinition"]
+    owner = {"release-name": RELEASE, "release-namespace": NAMESPACE}
+    own["metadata"]["annotations"] |= {f"meta.helm.sh/{key}": v for key, v in owner.items()}
+    plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(own))
+    until(lambda: served(plane, "specm"), "a known definition")
+
+
+def served(plane: ControlPlane, kind: str) -> bool:
+    """Whether the API server answers about a kind."""
+    try:
+        plane.kubectl("get", kind, "-n", NAMESPACE)
+    except ClusterError:
+        return False
+    return True
+
+
+@contextmanager
+def toured(
+    live: Helm, plane: ControlPlane, folder: Path, mode: str, *, taken: Right | None = None
+) -> Iterator[Toured]:
+    """Install in one of the chart's two modes, make the tour, and uninstall in the end.
+
+    `folder` is new and gives its name to the namespace; `taken` is a right that the account is
+    denied.
+
+    Raises:
+        AssertionError: the operator asked for what it may not, or did not do what it should.
+    """
+    namespace, everywhere = folder.name, mode == "everywhere"
+    plane.kubectl("create", "namespace", namespace)
+    values = {"watchNamespaces": [] if everywhere else [namespace]}
+    objects = live.template(values)
+    log = Log(plane.audit_log)
+    live("install", RELEASE, CHART, *HERE, *WAIT, values=values)
+    try:
+        if taken is not None:
+            take(plane, objects, taken)
+        with process(objects, plane.service_account(*ACCOUNT), folder / "log") as operator:
+            yield _travel(Tour(Lab(plane, operator, namespace), log), objects, everywhere)
+    finally:
+        uninstall(live)
+        plane.kubectl("delete", "namespace", namespace, "--wait=false")
+        plane.kubectl("delete", "specm", "-n", ELSEWHERE, "--all", "--wait=false")
+
+
+def uninstall(live: Helm) -> None:
+    """Take away what is there of the release; the definition stays."""
+    live("uninstall", RELEASE, *HERE, *WAIT, "--ignore-not-found")
+
+
+def take(plane: ControlPlane, objects: list[Object], right: Right) -> None:
+    """Take one right out of the installed role."""
+    (role,) = roles(objects)
+    plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(without(role, right)))
+
+
+def process(objects: list[Object], account: Path, log: Path) -> Operator:
+    """The operator with the settings of its Deployment, beside the cluster."""
+    variables = {k: v for k, v in environment(objects).items() if k.startswith("SPECDEC_")}
+    return Operator(account, log, scope=scope(objects), **variables)
+
+
+def _travel(tour: Tour, objects: list[Object], everywhere: bool) -> Toured:
+    lab, log, given = tour.lab, tour.log, roles(objects)
+    elsewhere = yaml.safe_dump(resource(lab.namespace))
+    lab.plane.kubectl("apply", "-n", ELSEWHERE, "-f", "-", stdin=elsewhere)
+    tour.go()
+    # What is superfluous is deleted in the background of the last steps.
+    tour.until(
+        lambda: not unused(given, log.used()), lambda: f"use of {unused(given, log.used())}"
+    )
+    return Toured(objects, tour, log.used(), log.refused(), everywhere)

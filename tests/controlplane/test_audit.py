@@ -1,0 +1,73 @@
+"""How an audit log and the rules of roles are read; the log of a real server is in tests/chart."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from controlplane.audit import UNOWNED, Log, Object, Right, granted, without
+
+GET = Right("get", "apps", "deployments")
+ROLE: Object = {
+    "kind": "Role",
+    "rules": [
+        {"apiGroups": ["apps", ""], "resources": ["deployments"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    ],
+}
+
+
+def line(verb: str, code: int = 200, message: str = "", **target: Any) -> str:
+    decision = "forbid" if "no role" in message else "allow"
+    event = {
+        "verb": verb,
+        "objectRef": {"apiVersion": "v1", **target},
+        "responseStatus": {"code": code, "message": message},
+        "annotations": {"authorization.k8s.io/decision": decision},
+    }
+    return json.dumps(event) + "\n"
+
+
+def test_what_was_asked_is_read_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "audit.log"
+    file.write_text(line("delete", resource="jobs"))
+    log = Log(file)
+    assert log.used() == set(), "what was asked before"
+    path = json.dumps({"verb": "get", "requestURI": "/apis"}) + "\n"
+    whole = line("get", resource="pods", subresource="log", code=502) + path
+    half = line("get", resource="deployments", apiGroup="apps", code=404)
+    with file.open("a") as writer:
+        writer.write(whole + half[:40])
+        writer.flush()
+        assert log.used() == {Right("get", "", "pods/log")}
+        writer.write(half[40:])
+    assert log.used() == {Right("get", "", "pods/log"), GET}
+
+
+def test_an_apply_that_makes_an_object_uses_two_rights(tmp_path: Path) -> None:
+    file = tmp_path / "audit.log"
+    file.touch()
+    log = Log(file)
+    file.write_text(line("patch", resource="jobs", apiGroup="batch", code=201))
+    assert log.used() == {Right("patch", "batch", "jobs"), Right("create", "batch", "jobs")}
+
+
+def test_a_refusal_is_no_use(tmp_path: Path) -> None:
+    file = tmp_path / "audit.log"
+    file.touch()
+    log = Log(file)
+    words = f"forbidden: {UNOWNED}: , <nil>"
+    file.write_text(
+        line("list", resource="secrets", code=403, message="no role")
+        + line("patch", resource="services", code=403, message=words)
+        + line("patch", resource="services", code=403, message="exceeded quota: none")
+    )
+    assert log.refused() == ["list secrets: no role", f"patch services: {words}"]
+    assert log.used() == {Right("patch", "", "services")}, "a quota refuses after the role"
+
+
+def test_rules_are_taken_apart_and_one_right_is_taken_out() -> None:
+    rights = granted([ROLE])
+    assert len(rights) == 5
+    assert GET in rights
+    for right in rights:
+        assert granted([without(ROLE, right)]) == rights - {right}

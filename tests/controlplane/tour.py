@@ -1,0 +1,272 @@
+"""A tour through everything that one reconcile can do, and the statuses seen on the way.
+
+Five resources at once: a pair on two servers that become one, a service with everything around
+it, a group of pods over two nodes, one whose download fails, and one that finds no volume.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster.api import Api
+from cluster.errors import RefusedError
+from controlplane.audit import Log, Right
+from controlplane.operating import POD_JOB, Lab, Object, until
+from controlplane.pipeline import FACTS, LIMITS, claim
+from specdec.api import names
+from specdec.api.kinds import PLURALS
+from specdec.api.model import API_VERSION, PLURAL
+from specdec.cluster import path
+from specdec.offline.world import measured
+
+# What has to come true, one after the other.
+Way = Iterator[Callable[[], bool]]
+
+SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
+PAIR, RICH, BIG, BROKEN, VAST, LATE = "two", "rich", "big", "broken", "vast", "late"
+# A Job ends when its resource was seen in one of these, so that none of them is passed over.
+PHASES = {
+    "fetch": {"Fetching"},
+    "engine": {"Building"},
+    "publish": {"Publishing"},
+    "verify": {"Verifying", "Serving"},
+}
+VERSIONS = {kind: version for version, kind in PLURALS}
+PROGRESS = Right("get", "", "pods/log")
+POLICY = {"mode": "Enabled", "from": [{"podSelector": {}}]}
+BY_HPA = {
+    "driver": "HPA",
+    "minReplicas": 2,
+    "maxReplicas": 3,
+    "metrics": [{"type": "Pods", "name": "queue", "target": "2"}],
+}
+BY_KEDA = {
+    "driver": "KEDA",
+    "minReplicas": 1,
+    "maxReplicas": 3,
+    "metrics": [{"type": "Prometheus", "query": "sum(queue)", "target": "2"}],
+    "prometheusAddress": "http://prometheus:9090",
+}
+INGRESS = {"hosts": ["llm.example.com"], "className": "none"}
+GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["llm.example.com"]}
+
+
+def resource(name: str, size: str = "1Gi", **spec: Any) -> Object:
+    """A target alone, from a claim with checkpoints."""
+    target = {"source": {"pvc": {"claimName": "source", "path": "target"}}, "limits": LIMITS}
+    base = {
+        "runtime": {"backend": "Reference"},
+        "target": target,
+        "speculation": {"method": "None"},
+        "storage": {"size": size, "accessMode": "ReadWriteMany"},
+    }
+    meta = {"name": name}
+    body = {"apiVersion": API_VERSION, "kind": "SpeculativeModel", "metadata": meta}
+    return {**body, "spec": {**base, **spec}}
+
+
+def pair() -> Object:
+    """The sample of two servers, with GPUs that the test's cluster has."""
+    body: Object = yaml.safe_load((SAMPLES / "tensorrt-two-servers.yaml").read_text())
+    body["metadata"]["name"] = PAIR
+    body["spec"]["storage"] = {"size": "1Gi", "accessMode": "ReadWriteMany"}
+    body["spec"]["target"]["parallelism"] = {"tensor": 2}
+    body["spec"]["serving"] = {"drain": {"timeoutSeconds": 5}}
+    body["spec"]["verification"] = {"mode": "Gate"}
+    return body
+
+
+def rich() -> Object:
+    """A service with an autoscaler, a budget, an address and a policy."""
+    serving = {"replicas": 2, "drain": {"timeoutSeconds": 5}, "scaling": BY_HPA}
+    networking = {"ingress": INGRESS, "networkPolicy": POLICY}
+    return resource(RICH, serving=serving, networking=networking)
+
+
+def big() -> Object:
+    """Every GPU of two nodes."""
+    body = resource(BIG, serving={"nodesPerReplica": 2, "drain": {"timeoutSeconds": 5}})
+    body["spec"]["runtime"] = {"backend": "TensorRT"}
+    body["spec"]["gpu"] = pair()["spec"]["gpu"]
+    body["spec"]["target"]["parallelism"] = {"tensor": 8, "pipeline": 2}
+    return body
+
+
+@dataclass
+class Tour:
+    """Plays Jobs in a namespace and keeps every status it sees there; `log` is the operator's."""
+
+    lab: Lab
+    log: Log
+    seen: list[Object] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._api = Api(self.lab.plane.kubeconfig)
+
+    def go(self) -> None:
+        """The whole tour: each resource goes its way as fast as it can."""
+        bodies = (pair(), rich(), big(), resource(BROKEN), resource(VAST, "9Ti"))
+        self.lab.apply(claim("source"), *bodies)
+        ways = {PAIR: self._pair(), RICH: self._rich(), BIG: self._big(), BROKEN: self._rest()}
+        due = {name: next(way) for name, way in ways.items()}
+
+        def arrived() -> bool:
+            for name in [name for name, check in due.items() if check()]:
+                following = next(ways[name], None)
+                if following is None:
+                    del due[name]
+                else:
+                    due[name] = following
+            return not due
+
+        self.until(arrived, lambda: f"{sorted(due)} at the end")
+
+    def _pair(self) -> Way:
+        yield lambda: self.now(PAIR) == "Serving" and self.there(Service="two-draft")
+        one: Object = {"draftTarget": {"topology": "SingleServer", "placement": "Shared"}}
+        change = {"speculation": one, "verification": {"mode": "Report"}}
+        self.lab.patch("specm", PAIR, {"spec": change})
+        yield lambda: self.without(Deployment="two-draft", Service="two-draft")
+        self.lab.patch("specm", PAIR, {"spec": {"suspend": True}})
+        yield lambda: self.now(PAIR) == "Suspended"
+
+    def _rich(self) -> Way:
+        around = ("PodDisruptionBudget", "NetworkPolicy")
+        first, second = ("HorizontalPodAutoscaler", "Ingress"), ("ScaledObject", "HTTPRoute")
+        kinds = dict.fromkeys
+        yield lambda: self.now(RICH) == "Serving" and self.there(**kinds(around + first, RICH))
+        networking = {"ingress": None, "gateway": GATEWAY}
+        change: Object = {"serving": {"scaling": BY_KEDA}, "networking": networking}
+        self.lab.patch("specm", RICH, {"spec": change})
+        yield lambda: self.there(**kinds(second, RICH)) and self.without(**kinds(first, RICH))
+        change = {"serving": {"scaling": None, "replicas": 1}, "networking": None}
+        self.lab.patch("specm", RICH, {"spec": change})
+        yield lambda: self.without(**kinds(around + second, RICH))
+
+    def _big(self) -> Way:
+        yield lambda: self.there(LeaderWorkerSet="big-group") and self.now(BIG) == "Starting"
+        change = {"serving": {"nodesPerReplica": 1}, "target": {"parallelism": {"pipeline": 1}}}
+        self.lab.patch("specm", BIG, {"spec": change})
+        yield lambda: self.now(BIG) == "Serving" and self.without(LeaderWorkerSet="big-group")
+
+    def _rest(self) -> Way:
+        yield lambda: self.now(VAST) == "Pending"
+        yield lambda: self.now(BROKEN) == "Failed"
+
+    def until(self, check: Callable[[], bool], what: str | Callable[[], str]) -> None:
+        """Play on until `check`; nothing is asked that no role allows."""
+
+        def looked() -> bool:
+            self._look()
+            refused = self.log.refused()
+            assert not refused, refused
+            return check()
+
+        def missing() -> str:
+            return f"{what if isinstance(what, str) else what()}: {self.told()}"
+
+        until(looked, missing, seconds=300)
+
+    def phases(self, name: str) -> set[str]:
+        """The phases that a resource was seen in."""
+        return {phase(body) for body in self.seen if body["metadata"]["name"] == name}
+
+    def now(self, name: str) -> str:
+        """The phase a resource was last seen in, of the newest spec; empty until it has one."""
+        newest = [body for body in self.seen if body["metadata"]["name"] == name][-1:]
+        return "".join(phase(body) for body in newest if current(body))
+
+    def told(self) -> str:
+        """What went on, for a failed test."""
+        phases = {body["metadata"]["name"]: phase(body) for body in self.seen}
+        return f"{phases} {self.lab.operator.words()}"
+
+    def there(self, **named: str) -> bool:
+        """Whether there is an object of each kind and name."""
+        return all(self._is_there(kind, name) for kind, name in named.items())
+
+    def without(self, **named: str) -> bool:
+        """Whether there is none of these."""
+        return not any(self._is_there(kind, name) for kind, name in named.items())
+
+    def _is_there(self, kind: str, name: str) -> bool:
+        return self._api.exists(path(VERSIONS[kind], kind, self.lab.namespace, name))
+
+    def _look(self) -> None:
+        """Keep new statuses, and end the Jobs whose time has come."""
+        newest = {body["metadata"]["name"]: mark(body) for body in self.seen}
+        for body in self._list(f"/apis/{API_VERSION}", PLURAL):
+            if "status" in body and newest.get(body["metadata"]["name"]) != mark(body):
+                self.seen.append(body)
+        jobs = {job["metadata"]["name"]: job for job in self._list("/apis/batch/v1", "jobs")}
+        for pod in self._list("/api/v1", "pods"):
+            job = jobs.get(pod["metadata"].get("labels", {}).get(POD_JOB, ""))
+            if job is not None and pod["status"].get("phase") == "Running" and self._due(job):
+                self._end(job, pod["metadata"]["name"])
+
+    def _list(self, root: str, plural: str) -> list[Object]:
+        found = self._api.call("GET", f"{root}/namespaces/{self.lab.namespace}/{plural}")
+        items: list[Object] = found["items"]
+        return items
+
+    def _due(self, job: Object) -> bool:
+        component, owner = whose(job)
+        if owner == BROKEN and PROGRESS not in self.log.used():
+            return False  # how far it is has been asked once, then it may fail
+        return bool(PHASES[component] & self.phases(owner))
+
+    def _end(self, job: Object, pod: str) -> None:
+        component, owner = whose(job)
+        told, code = result(component, owner) or measured(job), 0
+        if owner == BROKEN:
+            told = {"error": {"reason": "AuthFailed", "message": "the hub wants a token"}}
+            code = 2
+        try:
+            self.lab.plane.finish(
+                self.lab.namespace, pod, message=json.dumps(told), exit_code=code
+            )
+        except RefusedError as error:
+            if error.code != 404:  # its Job was superseded meanwhile
+                raise
+
+
+def whose(job: Object) -> tuple[str, str]:
+    """The component of a Job, and the resource it belongs to."""
+    meta = job["metadata"]
+    return meta["labels"][names.COMPONENT], meta["ownerReferences"][0]["name"]
+
+
+def result(component: str, owner: str) -> Object:
+    """What a program would have told; empty of one that measures."""
+    roles = ("target", "draft") if owner == PAIR else ("target",)
+    facts = {**FACTS, "heads": 16, "kvHeads": 16}
+    models = {
+        role: {"digest": names.digest(role), "revision": "", "bytes": 1000, "facts": facts}
+        for role in roles
+    }
+    engine = {"key": "0" * 64, "bytes": 1000, "seconds": 1.5, "maxDraftLen": 10}
+    told: dict[str, Object] = {
+        "fetch": {"models": models, "engines": []},
+        "engine": {"engine": {**engine, "vocabSize": FACTS["vocabSize"]}},
+        "publish": {"repository": {"hash": "0" * 64, "files": 20}},
+    }
+    return told.get(component, {})
+
+
+def phase(body: Object) -> str:
+    found: str = body["status"].get("phase", "")
+    return found
+
+
+def current(body: Object) -> bool:
+    """Whether a status speaks of the newest spec."""
+    return bool(body["status"].get("observedGeneration") == body["metadata"]["generation"])
+
+
+def mark(body: Object) -> tuple[int, str]:
+    """What tells a status from others of the same resource."""
+    return body["metadata"]["generation"], json.dumps(body["status"], sort_keys=True)
