@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from specdec.client import tokens
 from specdec.client.errors import RefusedError
-from specdec.client.sampling import spelled
+from specdec.client.sampling import call_seed, spelled
 from specdec.client.wire import Calls, Tensors
 
 _OUTPUTS: tuple[str, ...] = ("output_ids", "sequence_length")
@@ -32,17 +32,26 @@ class Engine:
         length: int,
         offered: Tensors,
         *,
+        generated: int = 0,
+        apart: bool = False,
         minimum: int,
         logits: bool,
     ) -> tuple[list[int], NDArray[Any] | None]:
-        """At most `length` tokens behind `ids`, and their logits [length, vocabulary] if asked."""
+        """At most `length` tokens behind `ids`, and their logits [length, vocabulary] if asked.
+
+        Args:
+            ids: prompt and answer so far.
+            offered: further inputs of this call.
+            generated: how many of `ids` are the answer's.
+            apart: draw other numbers than a call that continues the same ids.
+            minimum: tokens before the end may come.
+        """
         tensors = {**self.common, **offered, **tokens.prefix(ids, length)}
         if minimum > 0:
             name = spelled("min_tokens", self.declared, self.model)
             tensors[name] = np.array([[min(minimum, length)]], np.int32)
         if self.seed is not None:
-            # The same seed in every round would draw the same numbers at every position.
-            seed = (self.seed + len(ids)) % 2**64
+            seed = call_seed(self.seed, generated, apart=apart)
             tensors[spelled("seed", self.declared, self.model)] = np.array([[seed]], np.uint64)
         outputs = _OUTPUTS
         if logits:

@@ -35,6 +35,8 @@ _NUMBERS: tuple[tuple[str, type[np.generic]], ...] = (
     ("pad_id", np.int32),
 )
 _INT32 = 2**31
+_MASK = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
 # What a value must satisfy, and how that is said.
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "temperature": (lambda v: v >= 0, "0 or more"),
@@ -99,6 +101,11 @@ class Sampling:
         if "" in (*self.stop_words, *self.bad_words, *self.bias_words):
             raise BadRequestError("a stop, bad or bias word is empty; leave it out")
 
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn rather than the likeliest taken."""
+        return any(value is not None for value in (self.temperature, self.top_k, self.top_p))
+
     def numbers(self) -> Iterator[Field]:
         """The values that were set, each [1]."""
         for name, dtype in _NUMBERS:
@@ -122,3 +129,22 @@ def spelled(field: str, declared: Collection[str], model: str) -> str:
         if name in declared:
             return name
     raise BadRequestError(f"model {model} has no input {field}; leave it out")
+
+
+def call_seed(seed: int, generated: int, *, apart: bool) -> int:
+    """Seed of one engine call of an answer that takes many, so that no two draw the same numbers.
+
+    An engine begins its numbers anew with every request. The first call keeps the user's seed; the
+    others are splitmix64 (Steele et al. 2014) of it and their place, as the server's BLS does it.
+
+    Args:
+        seed: the user's, 64 bits.
+        generated: tokens of the answer before this call.
+        apart: whether another call draws behind the same tokens.
+    """
+    if not generated and not apart:
+        return seed
+    mixed = (seed + (2 * generated + apart) * _GOLDEN) & _MASK
+    mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
+    return mixed ^ mixed >> 31

@@ -18,7 +18,7 @@ from specdec.client.names import DRAFT, TARGET
 from specdec.client.sampling import Sampling
 from specdec.client.speculation import Loop, Round
 from specdec.client.tokens import Prepared
-from specdec.client.wire import Calls, Server
+from specdec.client.wire import Calls, Server, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,33 +226,58 @@ class _Conversation:
     async def _engine(self, calls: Calls, server: Server, prepared: Prepared) -> Engine:
         is_target = server is self._target
         model = self._options.target_model if is_target else self._draft_model
-        common = tokens.engine_inputs(self._options, prepared, await server.inputs(model), model)
-        return Engine(
-            calls, model, server.url, await server.inputs(model), common, self._options.seed
-        )
+        declared = await server.inputs(model)
+        common = tokens.engine_inputs(self._options, prepared, declared, model)
+        seed = self._options.seed
+        if seed is None and self._options.draws:
+            # An engine without a seed begins its numbers with every call as if it were 0.
+            seed = 0
+        return Engine(calls, model, server.url, declared, common, seed)
 
     async def _step(self, loop: Loop, target: Engine, draft: Engine) -> Step:
         options = self._options
-        length, ids = loop.draft_length(), loop.ids
-        proposal: list[int] = []
-        drafts = None
-        if length:
-            wanted = options.draft_logits or options.use_draft_logits
-            # A minimum of `length` keeps the draft from ending early: whether the answer ends is
-            # the target's decision.
-            proposal, drafts = await draft.new(ids, length, {}, minimum=length, logits=wanted)
+        proposal, drafts = await self._propose(loop, draft)
         offered = {"draft_input_ids": np.array([proposal], np.int32)} if proposal else {}
         if proposal and options.use_draft_logits and drafts is not None:
             offered["draft_logits"] = drafts[None, : len(proposal)]
-        minimum = (options.min_tokens or 0) - len(loop.tokens)
         verified, logits = await target.new(
-            ids, len(proposal) + 1, offered, minimum=minimum, logits=options.accepted_logits
+            loop.ids,
+            len(proposal) + 1,
+            offered,
+            generated=len(loop.tokens),
+            minimum=self._held(loop),
+            logits=options.accepted_logits,
         )
         gained = loop.advance(proposal, verified)
         return Step(
             gained,
             drafts if options.draft_logits else None,
             None if logits is None else logits[: len(gained.tokens)],
+        )
+
+    def _held(self, loop: Loop) -> int:
+        """For how many tokens more the user's minimum keeps the answer from ending."""
+        return (self._options.min_tokens or 0) - len(loop.tokens)
+
+    async def _propose(self, loop: Loop, draft: Engine) -> tuple[list[int], NDArray[Any] | None]:
+        length, generated = loop.draft_length(), len(loop.tokens)
+        if not length:
+            return [], None
+        if not self._options.use_draft_logits:
+            # A minimum of `length` keeps the draft from ending early: whether the answer ends is
+            # the target's decision.
+            logits = self._options.draft_logits
+            return await draft.new(
+                loop.ids, length, {}, generated=generated, minimum=length, logits=logits
+            )
+        # Rejection sampling compares with the logits that the tokens were drawn from, so nothing
+        # may bend what is drawn: the draft may propose the end like any other token, and while
+        # the user's minimum keeps the target from ending too, no proposal goes beyond it.
+        held = self._held(loop)
+        most = min(length, held) if held > 0 else length
+        endless: Tensors = {} if held > 0 else {"end_id": np.array([[-1]], np.int32)}
+        return await draft.new(
+            loop.ids, most, endless, generated=generated, apart=True, minimum=held, logits=True
         )
 
 

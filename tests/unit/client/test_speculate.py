@@ -67,6 +67,30 @@ def test_the_draft_may_not_end_early_and_seeds_move_on() -> None:
     assert {given["temperature"].item() for given in drafts} == {0.5}
 
 
+def test_nothing_bends_what_is_drawn_where_logits_are_compared() -> None:
+    pair = Pair()
+    with served(pair) as url:
+        run(
+            url,
+            ["a"],
+            max_tokens=9,
+            draft_tokens=3,
+            min_tokens=5,
+            temperature=0.5,
+            use_draft_logits=True,
+        )
+    drafts = [given for name, given in pair.seen if name == "tensorrt_llm_draft"]
+    targets = [given for name, given in pair.seen if name == "tensorrt_llm"]
+    seeds = [given["random_seed"].item() for given in (*drafts, *targets)]
+    assert len(set(seeds)) == len(seeds) > 2
+    for given in drafts:
+        held = given["min_length"].item() if "min_length" in given else 0
+        # Either no proposal reaches the end of the minimum, or the end is a token like any other.
+        assert held >= given["request_output_len"].item() or not held
+        assert (given["end_id"].item() == -1) == (not held)
+    assert {bool("min_length" in given) for given in drafts} == {True, False}
+
+
 def test_logits_are_given_and_handed_to_the_target() -> None:
     pair = Pair()
     with served(pair) as url:
