@@ -79,7 +79,7 @@ def test_samples_applied_again_change_nothing_and_live_is_git_with_scalar_defaul
     lab.kubectl(*apply)
     git = in_git()
     assert len(git) >= 14
-    until(lambda: seen(lab).keys() == git.keys(), lambda: f"a word on each: {seen(lab).keys()}")
+    until(lambda: seen(lab).keys() == git.keys(), lambda: f"a word on each: {seen(lab)}", 180)
 
     told = lab.kubectl(*apply).splitlines()
     assert len(told) > len(git)
