@@ -196,7 +196,9 @@ class Group:
 
     def ranks(self) -> dict[str, str]:
         """The pod of every rank that came up."""
-        return {f.name: f.read_text().split()[0] for f in self.lab.glob("rank-*")}
+        # A file that is just being written is of no rank yet.
+        written = {file.name: file.read_text().split() for file in self.lab.glob("rank-*")}
+        return {name: words[0] for name, words in written.items() if words}
 
     def pid(self, rank: int) -> int:
         return int((self.lab / f"rank-{rank}").read_text().split()[1])
