@@ -1,77 +1,17 @@
 """Who works: one holder at a time, on a clock of the test's own and an API server that fails."""
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from typing_extensions import override
 
 from specdec.cluster import Rejected, Transient
-from specdec.lease import Lease, LostError
+from specdec.lease import LostError
 from unit.operator.clock import run
-from unit.operator.fakes import FakeCluster, Json
-
-SECONDS = 15.0
-
-
-class Server(FakeCluster):
-    """Takes `takes` seconds for every answer, and writes in the middle of them."""
-
-    def __init__(self, takes: float = 0.0) -> None:
-        super().__init__()
-        self.takes = takes
-
-    async def pass_time(self) -> None:
-        await asyncio.sleep(self.takes / 2)
-
-    @override
-    async def get(
-        self, api_version: str, kind: str, namespace: str | None, name: str
-    ) -> Json | None:
-        await self.pass_time()
-        found = await super().get(api_version, kind, namespace, name)
-        await self.pass_time()
-        return found
-
-    @override
-    async def create(self, body: Mapping[str, Any]) -> bool:
-        await self.pass_time()
-        made = await super().create(body)
-        await self.pass_time()
-        return made
-
-    @override
-    async def update(self, body: Mapping[str, Any]) -> Json:
-        await self.pass_time()
-        now = await super().update(body)
-        await self.pass_time()
-        return now
-
-    @property
-    def spec(self) -> Json:
-        spec: Json = self.objects["Lease", "operator"]["spec"]
-        return spec
-
-    def holder(self) -> str:
-        return str(self.spec["holderIdentity"])
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def candidate(server: FakeCluster, name: str) -> Lease:
-    return Lease(server, "system", "operator", name, SECONDS)
-
-
-async def work(lease: Lease) -> None:
-    await lease.acquire()
-    await lease.keep()
+from unit.operator.fakes import Json
+from unit.operator.leases import Server, candidate, now, work
 
 
 def test_the_first_makes_it_and_renews_it() -> None:
@@ -305,58 +245,5 @@ def test_fields_of_others_stay() -> None:
         await candidate(server, "one").acquire()
         assert server.spec["strategy"] == "OldestEmulationVersion"
         assert server.objects["Lease", "operator"]["metadata"]["labels"] == {"mine": "yes"}
-
-    run(scenario())
-
-
-class Chaos(Server):
-    """Answers late, not at all, or does what was asked and then does not say so."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._random = random.Random(seed)
-
-    @override
-    async def pass_time(self) -> None:
-        await asyncio.sleep(self._random.choice([0, 0, 0.01, 0.3, 2, 6]))
-        if self._random.random() < 0.15:
-            raise Transient("no answer")
-
-
-async def life(lease: Lease, fate: random.Random) -> None:
-    """Work, lose it, be stopped or be killed, and come back as somebody else would."""
-    with contextlib.suppress(LostError, TimeoutError):
-        async with asyncio.timeout(fate.uniform(5, 200)):
-            await work(lease)
-    if fate.random() < 0.5:
-        await lease.release()
-
-
-@settings(max_examples=15)
-@given(seed=st.integers(min_value=0, max_value=10**6))
-def test_never_two_at_once_whatever_happens(seed: int) -> None:
-    async def scenario() -> None:
-        server, fate = Chaos(seed), random.Random(seed)
-        current: dict[int, Lease] = {}
-        held: set[str] = set()
-
-        async def slot(number: int) -> None:
-            for generation in range(1000):
-                current[number] = candidate(server, f"{number}-{generation}")
-                await life(current[number], fate)
-                # A killed process is not at work, whatever its Lease says.
-                del current[number]
-                await asyncio.sleep(fate.uniform(0, 5))
-
-        slots = [asyncio.create_task(slot(number)) for number in range(3)]
-        for _ in range(2000):
-            await asyncio.sleep(0.25)
-            working = [lease.identity for lease in current.values() if lease.held]
-            assert len(working) <= 1, working
-            held.update(working)
-        assert held, "somebody works now and then"
-        for task in slots:
-            task.cancel()
-        await asyncio.gather(*slots, return_exceptions=True)
 
     run(scenario())
