@@ -29,6 +29,7 @@ ASIDE = {
     "MetricMissing",
     "RouteNotAccepted",
     "ScalerFailed",
+    "SplitTargetMissing",
 }
 
 
