@@ -142,3 +142,22 @@ def at_rest(lab: Lab) -> tuple[float, float]:
         return last[0] if len(last) == 20 and len(set(last)) == 1 else None
 
     return until(still, lambda: f"an operator at rest: {seen[-3:]} {lab.operator.words()}")
+
+
+def unwritten(lab: Lab, name: str) -> None:
+    """Touch an unchanged resource: the operator looks at it and writes nothing.
+
+    Something else may be due in between, so one clean look of three is enough: who writes without
+    a reason does so at every look.
+    """
+    for _ in range(3):
+        before = at_rest(lab)
+        _touch(lab, name, before[0])
+        if at_rest(lab)[1] == before[1]:
+            return
+    raise AssertionError(f"an unchanged resource was written: {lab.operator.words()}")
+
+
+def _touch(lab: Lab, name: str, reconciles: float) -> None:
+    lab.kubectl("annotate", "--overwrite", "specm", name, f"test/touched={reconciles:g}")
+    until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")

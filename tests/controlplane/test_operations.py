@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from controlplane.operating import Lab, Object, until
-from controlplane.pipeline import at_rest, serve
+from controlplane.pipeline import serve, unwritten
 from specdec.api import names
 from specdec.api.kinds import EXTRAS
 
@@ -63,9 +63,7 @@ def test_budget_rollout_and_tags_are_kept_as_asked(lab: Lab) -> None:
 
     # How a renewed certificate is taken up: the operator leaves it alone.
     lab.kubectl("rollout", "restart", "deployment/pair")
-    writes = at_rest(lab)[1]
-    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
-    assert at_rest(lab)[1] == writes, lab.operator.words()
+    unwritten(lab, "pair")
     live = lab.get("deployment", "pair")
     assert live is not None
     notes = live["spec"]["template"]["metadata"]["annotations"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from controlplane.operating import Lab, until
-from controlplane.pipeline import at_rest, claim, resource, serve
+from controlplane.pipeline import at_rest, claim, resource, serve, unwritten
 from specdec.api import names
 
 pytestmark = pytest.mark.controlplane
@@ -30,10 +30,7 @@ def test_a_resource_becomes_ready_and_an_unchanged_one_is_not_written_again(lab:
     scale = json.loads(lab.kubectl("get", "specm", "pair", "--subresource=scale", "-o", "json"))
     assert scale["status"]["replicas"] == 1
 
-    reconciles, writes = at_rest(lab)
-    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
-    until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")
-    assert at_rest(lab)[1] == writes, f"an unchanged resource was written: {lab.operator.words()}"
+    unwritten(lab, "pair")
 
     events = lab.all("events.events.k8s.io")
     told = [e for e in events if e.get("reportingController") == "specdec.dev/operator"]

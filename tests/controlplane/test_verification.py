@@ -7,13 +7,13 @@ import pytest
 from controlplane.commanding import refused_to_a_reader, shown_by_the_command
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import (
-    at_rest,
     built,
     claim,
     fetched,
     published,
     resource,
     serve,
+    unwritten,
     verified,
 )
 from specdec.offline.world import measured
@@ -80,10 +80,7 @@ def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
     until(lambda: first not in lab.jobs("verify"), "no Job of what served before")
     until(lambda: {"Diverged", "SlowerThanBaseline"} <= reasons(lab), "events of what is bad")
 
-    reconciles, writes = at_rest(lab)
-    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
-    until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")
-    assert at_rest(lab)[1] == writes, f"an unchanged resource was written: {lab.operator.words()}"
+    unwritten(lab, "pair")
 
 
 def test_a_gate_is_closed_until_it_went_well(lab: Lab) -> None:
