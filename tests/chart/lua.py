@@ -11,7 +11,9 @@ from chart.helm import ROOT, Object
 ARGOCD = ROOT / "manifests" / "argocd"
 KIND = "specdec.dev_SpeculativeModel"
 # Argo CD opens no more than some of the base library, and no files, programs or modules.
-_LIBRARIES = "{ipairs = ipairs, pairs = pairs, tostring = tostring, type = type}"
+_LIBRARIES = (
+    "{ipairs = ipairs, pairs = pairs, tonumber = tonumber, tostring = tostring, type = type}"
+)
 
 
 @cache

@@ -131,6 +131,21 @@ def test_the_actions_change_suspend_alone() -> None:
     assert act("resume", paused) == {**cr, "spec": {**cr["spec"], "suspend": False}}
 
 
+def test_verify_now_asks_for_another_run_and_for_nothing_else() -> None:
+    cr = resource()
+    assert not actions(cr)["verify"]["disabled"]
+    asked = {**cr["spec"].get("verification", {}), "run": "1"}
+    once = act("verify", cr)
+    assert once == {**cr, "spec": {**cr["spec"], "verification": asked}}
+    assert act("verify", once)["spec"]["verification"]["run"] == "2"
+    named = {**cr, "spec": {**cr["spec"], "verification": {"mode": "Gate", "run": "after lunch"}}}
+    assert act("verify", named)["spec"]["verification"] == {"mode": "Gate", "run": "1"}
+
+    for changed in ({"verification": {"mode": "Disabled"}}, {"speculation": {"method": "None"}}):
+        assert actions({**cr, "spec": {**cr["spec"], **changed}})["verify"]["disabled"]
+    assert actions(act("suspend", cr))["verify"]["disabled"]
+
+
 def test_an_applications_health_is_its_own() -> None:
     kind = "argoproj.io_Application"
     assert health({"metadata": {}}, kind)[0] == "Progressing"
@@ -160,5 +175,5 @@ def test_models_come_after_the_operator_and_leave_fields_to_others() -> None:
     assert (ignored["group"], ignored["kind"]) == ("specdec.dev", "SpeculativeModel")
     crd = (ROOT / "crds" / "speculativemodels.yaml").read_text()
     for pointer in ignored["jsonPointers"]:
-        assert re.search(rf"^ +{pointer.rsplit('/', 1)[1]}:$", crd, re.MULTILINE), pointer
+        assert re.search(rf"^ +{pointer.rsplit('/', 1)[1]}:( &run)?$", crd, re.MULTILINE), pointer
     assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]
