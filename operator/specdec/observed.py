@@ -69,6 +69,12 @@ def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "F
     return "Running"
 
 
+def pod_ready(pod: Object) -> bool:
+    """Whether a pod answers, by its own word."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
 def last_words(pod: Object) -> str:
     """The newest termination message of a pod's containers, or an empty string."""
     statuses = [

@@ -70,12 +70,8 @@ class Service:
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    try:
+    # Where one side is gone, the other one is told by the end of its connection.
+    with contextlib.closing(sink), contextlib.suppress(ConnectionError):
         while data := await source.read(1 << 16):
             sink.write(data)
             await sink.drain()
-    except ConnectionError:
-        # One side is gone: the other one is told by the end of its connection.
-        pass
-    finally:
-        sink.close()

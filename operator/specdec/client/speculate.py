@@ -153,6 +153,7 @@ class _Run:
     async def all(
         self, prompts: Sequence[str], concurrency: int, tell: Callable[[Result], None]
     ) -> list[Result]:
+        """The results in the order of the prompts, so many prompts at a time."""
         waiting = iter(enumerate(prompts))
         results: dict[int, Result] = {}
 
@@ -203,6 +204,7 @@ class _Conversation:
         self._draft_model = options.draft_model or DRAFT
 
     async def answer(self, prompt: str, two: bool) -> str:
+        """The text; with an error the rounds so far stay in `loop` and `steps`."""
         async with Calls(self._target) as target, Calls(self._draft) as draft:
             prepared = await tokens.prepare(target, prompt, self._options)
             if two and self._options.check_vocabulary:

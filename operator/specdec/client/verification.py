@@ -132,6 +132,7 @@ class _Run:
         concurrency: int,
         tell: Callable[[Comparison], None],
     ) -> None:
+        """Fill in `outcomes`, so many prompts at a time."""
         waiting = iter(enumerate(entries))
 
         async def work() -> None:

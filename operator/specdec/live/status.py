@@ -8,7 +8,7 @@ from specdec.api import names
 from specdec.cluster import Cluster, ClusterError, Missing, Rejected
 from specdec.live import session
 from specdec.observe import LINES, POD_JOB
-from specdec.observed import job_state
+from specdec.observed import job_state, pod_ready
 from specdec.stages.progress import Progress, blocked, told
 
 Json = dict[str, Any]
@@ -144,18 +144,12 @@ def _pod(pod: Json) -> Json:
         "name": meta["name"],
         "component": meta.get("labels", {}).get(names.COMPONENT, ""),
         "phase": "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
-        "ready": ready(pod),
+        "ready": pod_ready(pod),
         "restarts": sum(one.get("restartCount", 0) for one in statuses),
         "node": pod.get("spec", {}).get("nodeName", ""),
         "createdAt": meta["creationTimestamp"],
         "trouble": trouble(pod),
     }
-
-
-def ready(pod: Json) -> bool:
-    """Whether a pod answers, by its own word."""
-    found = pod.get("status", {}).get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
 
 
 def trouble(pod: Json) -> str:

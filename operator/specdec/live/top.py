@@ -11,7 +11,8 @@ from specdec.cluster import Cluster, ClusterError, Missing, Transient
 from specdec.desired.serving import PORTS
 from specdec.live import session
 from specdec.live.figures import Figures, Reading, figures, reading
-from specdec.live.status import ready, trouble
+from specdec.live.status import trouble
+from specdec.observed import pod_ready
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/top/v1"
@@ -139,7 +140,7 @@ def _words(error: ClusterError | RefusedError, pod: str) -> ClientError:
 def _state(pod: Json) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
-    if ready(pod):
+    if pod_ready(pod):
         return "Ready"
     phase = str(pod.get("status", {}).get("phase", "Pending"))
     return trouble(pod).partition(":")[0] or ("Starting" if phase == "Running" else phase)

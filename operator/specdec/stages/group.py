@@ -8,7 +8,7 @@ from specdec.desired import group as desired
 from specdec.desired import serving as server
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
-from specdec.observed import Object, Observed
+from specdec.observed import Object, Observed, pod_ready
 from specdec.stages import progress
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
@@ -120,7 +120,7 @@ def _trouble(context: Context, live: Revision) -> Words:
         words = progress.blocked(pod) or progress.crashed(pod, budget)
         if words:
             return words
-    waiting = sorted(pod["metadata"]["name"] for pod in pods if not _ready(pod))
+    waiting = sorted(pod["metadata"]["name"] for pod in pods if not pod_ready(pod))
     if waiting:
         return Words("Starting", f"{', '.join(waiting)} of its group: not ready yet")
     return Words("Starting", f"{names.GROUP_KIND} {names.group_name(context.model)} starts pods")
@@ -140,11 +140,6 @@ def _pods(context: Context) -> list[Object]:
 def _of_revision(pod: Object, revision: Revision) -> bool:
     label = pod["metadata"].get("labels", {}).get(names.REPOSITORY)
     return bool(label == revision.repository[:16])
-
-
-def _ready(pod: Object) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def _still(context: Context) -> str:

@@ -8,7 +8,7 @@ from specdec.api.conditions import FAILED, Condition, Type
 from specdec.desired import serving as desired
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
-from specdec.observed import Object, Observed, Ref
+from specdec.observed import Object, Observed, Ref, pod_ready
 from specdec.stages import backends, progress
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
@@ -134,7 +134,7 @@ def _trouble(context: Context, live: Revision) -> Words:
         if condition.get("reason") == "ProgressDeadlineExceeded":
             message = f"Deployment {name} makes no progress"
             return Words("RolloutStuck", f"{message}: {condition.get('message', '')}")
-    waiting = [p["metadata"]["name"] for p in pods if not _ready(p)]
+    waiting = [p["metadata"]["name"] for p in pods if not pod_ready(p)]
     if waiting:
         verb = "loads its" if len(waiting) == 1 else "load their"
         return Words("Starting", f"{', '.join(sorted(waiting))} {verb} models")
@@ -145,11 +145,6 @@ def _of_revision(pod: Object, revision: Revision) -> bool:
     label = pod["metadata"].get("labels", {}).get(names.REPOSITORY)
     gone = pod["metadata"].get("deletionTimestamp")
     return label == revision.repository[:16] and not gone
-
-
-def _ready(pod: Object) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def _rank(condition: Condition) -> int:

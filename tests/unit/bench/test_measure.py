@@ -54,15 +54,8 @@ def timed(server: Simulated, settings: Settings, length: int) -> Block:
     return Block(clock - began, samples, {}, {})
 
 
-@pytest.mark.parametrize(("acceptance", "length"), [(0.5, 2), (0.7, 6), (0.8, 4)])
-def test_speedup_and_acceptance_are_those_of_the_closed_form(
-    acceptance: float, length: int
-) -> None:
-    target, draft = 0.02, 0.002
-    settings = Settings(requests=16, output_tokens=240, draft_tokens=[length])
-    server = Simulated(acceptance, target, draft)
-    blocks: Blocks = {arm: [timed(server, settings, arm)] for arm in (0, length)}
-    report = summary.report(
+def reported(settings: Settings, blocks: Blocks) -> Report:
+    return summary.report(
         settings,
         {1: blocks},
         url="simulated:1",
@@ -72,6 +65,17 @@ def test_speedup_and_acceptance_are_those_of_the_closed_form(
         message="",
         streamed=True,
     )
+
+
+@pytest.mark.parametrize(("acceptance", "length"), [(0.5, 2), (0.7, 6), (0.8, 4)])
+def test_speedup_and_acceptance_are_those_of_the_closed_form(
+    acceptance: float, length: int
+) -> None:
+    target, draft = 0.02, 0.002
+    settings = Settings(requests=16, output_tokens=240, draft_tokens=[length])
+    server = Simulated(acceptance, target, draft)
+    blocks: Blocks = {arm: [timed(server, settings, arm)] for arm in (0, length)}
+    report = reported(settings, blocks)
     [arm] = report.levels[0].speculative
     expected = tokens_per_round(acceptance, length)
     assert arm.tokens_per_round == pytest.approx(expected, rel=0.05)
@@ -99,16 +103,7 @@ def test_energy_is_what_every_turn_of_an_arm_took() -> None:
         return replace(timed(server, settings, arm), before=before, after=after)
 
     blocks: Blocks = {0: [turn(0, 100, 130), turn(0, 150, 160)], 4: [turn(4, 130, 150)]}
-    report = summary.report(
-        settings,
-        {1: blocks},
-        url="simulated:1",
-        started=datetime.now(UTC),
-        seconds=0,
-        ended="completed",
-        message="",
-        streamed=True,
-    )
+    report = reported(settings, blocks)
     [level] = report.levels
     assert level.baseline.energy_joules == 40
     assert level.speculative[0].energy_joules == 20

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from typer.testing import CliRunner
 
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
+from specdec.client.sampling import call_seed
 from specdec.client.speculate import Options, Result, speculate
 from specdec.command import app
 from unit.client.fake_pair import END, VOCABULARY, Pair, careless, counting, served
+from unit.triton.payload import load
 
 PROMPTS = ["a", "abcdef", "x", "mn"]
 
@@ -227,3 +230,12 @@ def test_a_line_that_is_no_prompt_is_named_by_its_number(line: str, tmp_path: Pa
     result = CliRunner().invoke(app, ["speculate", "--prompts-file", str(file)])
     assert result.exit_code == 2
     assert "line 2" in result.stderr
+
+
+def test_calls_draw_the_numbers_that_the_servers_own_loop_draws() -> None:
+    # The BLS cannot import the package, so the function stands there too.
+    served_seed = load("specdec_bls.task").call_seed
+    cases = product([0, 7, 2**64 - 1], range(5), [True, False])
+    for seed, generated, apart in cases:
+        own = call_seed(seed, generated, apart=apart)
+        assert own == served_seed(seed, generated, apart=apart)

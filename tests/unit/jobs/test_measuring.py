@@ -110,8 +110,8 @@ def test_what_a_service_shows_fits_the_status(left: Left) -> None:
     assert (told["acceptancePercent"], told["active"]) == (100, True)
     assert 4 < float(told["tokensPerRound"]) <= 5
     # 24 tokens: 24 steps of 20 ms against 5 of 20 ms and 19 drafts of 0.5 ms; 438 % on a machine
-    # with time for it, and nothing sure above 100 on a busy one.
-    assert told["speedupPercent"] > 100
+    # with time for it; 659 was seen on a very busy one.
+    assert 200 < told["speedupPercent"] < 1000
     found = measured.entry(told, "0" * 16)
     assert found is not None
     assert found.keys() - {"stale"} == told.keys(), "nothing is lost on the way to the status"

@@ -29,11 +29,14 @@ class TritonEngine:
         """One whole answer; raises `EngineError` with the model's own sentence."""
         request = self._request(inputs, outputs, request_id)
         if not self._decoupled:
-            return self._tensors(request.exec())
+            response = request.exec()
+            self._check(response)
+            return _arrays(response)
         answer: Tensors = {}
         # Every response is taken, the empty final one too: abandoned ones stay in shared memory.
-        for response in self._responses(request):
-            answer = self._tensors(response) or answer
+        for response, arrays in self._responses(request):
+            self._check(response)
+            answer = arrays or answer
         if not answer:
             raise EngineError(f"{self.name} ended the call without an answer: it was cancelled")
         return answer
@@ -54,13 +57,13 @@ class TritonEngine:
         else:
             request.exec()
 
-    def _responses(self, request: Any) -> Iterator[Any]:
+    def _responses(self, request: Any) -> Iterator[tuple[Any, Tensors]]:
         responses = request.exec(decoupled=True)
         self._linger.keep((request, responses))
         for response in responses:
-            arrays = [tensor.as_numpy() for tensor in response.output_tensors()]
-            self._linger.keep(response, arrays)
-            yield response
+            arrays = _arrays(response)
+            self._linger.keep(response, arrays.values())
+            yield response, arrays
 
     def _request(self, inputs: Tensors, outputs: Sequence[str], request_id: str) -> Any:
         return pb_utils.InferenceRequest(
@@ -72,10 +75,13 @@ class TritonEngine:
             preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
         )
 
-    def _tensors(self, response: Any) -> Tensors:
+    def _check(self, response: Any) -> None:
         if response.has_error():
             words = response.error().message().strip().splitlines()
             reason = words[0] if words else "refused without a reason"
             named = reason.startswith(f"{self.name}:")
             raise EngineError(reason if named else f"{self.name}: {reason}")
-        return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+
+
+def _arrays(response: Any) -> Tensors:
+    return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
