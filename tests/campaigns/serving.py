@@ -84,6 +84,7 @@ def served() -> Iterator[Server]:
             max_batch_size=_LIMITS["maxBatchSize"],
             draft_tokens=4,
             max_draft_tokens=8,
+            draft_ahead=4,
             max_seq_len=_LIMITS["maxSeqLen"],
         )
         with Server(installed_server(), render(plan), folder / "server") as server:

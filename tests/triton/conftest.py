@@ -66,6 +66,7 @@ def draft_target_plan(engines: Engines) -> RepositoryPlan:
         max_batch_size=16,
         draft_tokens=4,
         max_draft_tokens=MAX_DRAFT_TOKENS,
+        draft_ahead=2,
         max_seq_len=_LIMITS["maxSeqLen"],
     )
 

@@ -62,7 +62,8 @@ class DraftTarget(Value):
     """A small model proposes, the target verifies.
 
     `draftLengthCeiling` is the longest draft (tokens) a request may ask for; it defaults to
-    `maxDraftTokens`, which is built in.
+    `maxDraftTokens`, which is built in. `draftAhead` is the number of answers for which the draft
+    goes on while the target verifies.
     """
 
     draft: ModelSpec
@@ -71,6 +72,7 @@ class DraftTarget(Value):
     acceptance: Acceptance = Acceptance.TOKENS
     fast_logits: bool = False
     draft_length_ceiling: int | None = None
+    draft_ahead: int | None = None
 
 
 Choices = tuple[tuple[int, ...], ...]

@@ -111,6 +111,7 @@ def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
         ("draft_length_policy", "Adaptive" if plan.adaptive else "Fixed"),
         ("min_draft_length", str(plan.adaptive.least) if plan.adaptive else ""),
         ("max_draft_length", str(plan.adaptive.most) if plan.adaptive else ""),
+        ("draft_ahead", str(plan.draft_ahead if plan.draft else 0)),
         ("max_seq_len", "" if plan.max_seq_len is None else str(plan.max_seq_len)),
         ("use_draft_logits", _word(plan.use_draft_logits)),
         ("max_in_flight", str(in_flight)),

@@ -73,6 +73,8 @@ def repository(
             decoupled=streaming,
             draft_tokens=LENGTH,
             max_draft_tokens=2 * LENGTH,
+            # The simulated engines are devices of their own.
+            draft_ahead=1,
             max_seq_len=4096,
         )
     )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specdec.payload.backend.tensorrtllm.reference_engine import sampling, sequence
+from specdec.payload.backend.tensorrtllm.reference_engine import scheduler as scheduling
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
@@ -245,3 +246,46 @@ def test_more_rows_than_a_pass_takes_are_shared_out(engine: Engine, start: Start
     calls: list[Call] = [ask(scheduler, prompt, 3) for prompt in prompts]
     expected = [ask(start(model), prompt, 3).tokens() for prompt in prompts]
     assert [call.tokens() for call in calls] == expected
+
+
+class Clock:
+    """Stands in for the module `time`; sleeping is what moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds
+
+
+def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(scheduling, "time", clock)
+    pace = scheduling._Pace(2.0)
+    # It took half a second to read the request, and more to compute its first step.
+    pace.start(99.5)
+    clock.now = 101.0
+    assert pace.end() == 101.5
+    pace.wait()
+    assert clock.now == 101.5
+    assert pace.end() == 103.5
+    # A step that computes longer than the device would moves the rest.
+    clock.now = 104.0
+    assert pace.end() == 105.5
+    clock.now = 108.0
+    assert pace.end() == 108.0
+    # A device is busy to the end of its last step, even for who came before that.
+    pace.start(107.0)
+    assert pace.end() == 110.0
+
+
+def test_answers_say_when_a_simulated_device_has_them(start: Start, engine: Engine) -> None:
+    call = ask(start(engine(Tiny()), step_latency=0.05), PROMPT, 3)
+    assert call.wait().due >= call.ticket.arrived + 3 * 0.05
+    assert ask(start(engine(Tiny())), PROMPT, 1).wait().due == 0.0

@@ -174,6 +174,24 @@ def test_the_length_policy_reaches_the_bls_within_the_ceiling(
     assert tuple(found[name] for name in names) == told
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "0"),
+        ({"placement": "Dedicated"}, "1"),
+        ({"placement": "Dedicated", "draftAhead": 0}, "0"),
+        ({"draftAhead": 4}, "4"),
+    ],
+)
+def test_a_draft_with_gpus_of_its_own_works_ahead_unless_told(
+    fields: dict[str, Any], told: str
+) -> None:
+    cr = tensorrt()
+    for field, value in fields.items():
+        put(cr, f"{DRAFT}.{field}", value)
+    assert parameters(plans(cr)[""], BLS)["draft_ahead"] == told
+
+
 def test_fast_logits_have_ranks_of_their_own() -> None:
     cr = put(tensorrt(), "target.parallelism.tensor", 4)
     for field, value in (

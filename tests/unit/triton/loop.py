@@ -90,6 +90,7 @@ def parts(
     meter: Meter | None = None,
     cancelled: Any = None,
     lengths: Any = None,
+    ahead: Any = None,
 ) -> list[Any]:
     answer = answer_module.Answer(
         task,
@@ -99,6 +100,7 @@ def parts(
         lengths or policy.FixedLength(task.draft_tokens),
         meter or Meter(),
         cancelled or (lambda: False),
+        ahead,
     )
     return list(answer.parts())
 

@@ -21,6 +21,7 @@ OURS = {
         "num_draft_tokens",
         "max_draft_tokens",
         "max_seq_len",
+        "draft_ahead",
         "draft_length_policy",
         "min_draft_length",
         "max_draft_length",

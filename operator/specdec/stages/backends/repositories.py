@@ -1,6 +1,7 @@
 """The model repositories of a service: the same layout whatever backend serves it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from specdec.api.model import Acceptance, Lookahead, Method, ModelSpec, SpeculativeModel
 from specdec.stages.backends.lengths import adaptive_lengths, draft_ceiling, draft_tokens
@@ -26,7 +27,8 @@ def repositories(
         for role in server.gpu_device_ids
     }
     if len(ranks.servers) == 1:
-        return {"": _together(model, facts, engines)}
+        ahead = _draft_ahead(model, ranks.servers[0])
+        return {"": replace(_together(model, facts, engines), draft_ahead=ahead)}
     # The client runs the loop: each server answers for one plain model of the usual names.
     return {role: _alone(model, facts, role, engine) for role, engine in engines.items()}
 
@@ -60,6 +62,17 @@ def _together(
         chunked_context=runtime.chunked_context,
         parameters=tuple(sorted(runtime.parameters.items())),
     )
+
+
+def _draft_ahead(model: SpeculativeModel, server: Server) -> int:
+    """Answers for which the draft works beside the target: one where it takes no GPU from it."""
+    block = model.spec.speculation.draft_target
+    if block is None:
+        return 0
+    if block.draft_ahead is not None:
+        return block.draft_ahead
+    target, draft = (set(server.gpu_device_ids.get(role, ())) for role in ("target", "draft"))
+    return int(bool(target and draft) and target.isdisjoint(draft))
 
 
 def _alone(model: SpeculativeModel, facts: Facts, role: str, engine: ModelPlan) -> RepositoryPlan:

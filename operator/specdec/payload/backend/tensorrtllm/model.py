@@ -60,6 +60,7 @@ class Conversation:
         self.request_id: str = request.request_id()
         self.wanted = set(request.requested_output_names())
         self.decoupled = decoupled
+        self.arrived = time.monotonic()
         self.tickets: list[Ticket] = []
         self.open_rows = 0
 
@@ -69,6 +70,9 @@ class Conversation:
             ticket.cancel()
 
 
+_Item = tuple[Conversation, Any, bool, float]
+
+
 class Outbox:
     """The thread that talks to Triton, since a send waits for the server to take the answer.
 
@@ -76,7 +80,7 @@ class Outbox:
     """
 
     def __init__(self, period: float) -> None:
-        self._queue: queue.SimpleQueue[tuple[Conversation, Any, bool] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._open: dict[int, Conversation] = {}
         self._lock = threading.Lock()
         self._period = period
@@ -88,9 +92,11 @@ class Outbox:
         with self._lock:
             self._open[id(conversation)] = conversation
 
-    def send(self, conversation: Conversation, response: Any, last: bool) -> None:
-        """Queue an answer; `last` ends the conversation."""
-        self._queue.put((conversation, response, last))
+    def send(
+        self, conversation: Conversation, response: Any, last: bool, due: float = 0.0
+    ) -> None:
+        """Queue an answer, which leaves at `due` at the earliest; `last` ends the conversation."""
+        self._queue.put((conversation, response, last, due))
 
     def cancel(self, request_id: str) -> int:
         """Cancel the conversations with this id; returns how many there were."""
@@ -120,7 +126,10 @@ class Outbox:
                 self._poll()
                 due = time.monotonic() + self._period
 
-    def _deliver(self, conversation: Conversation, response: Any, last: bool) -> None:
+    def _deliver(self, conversation: Conversation, response: Any, last: bool, due: float) -> None:
+        if due:
+            # Answers are queued in the order of their steps: nothing waits behind a later one.
+            time.sleep(max(due - time.monotonic(), 0.0))
         try:
             if last:
                 conversation.sender.send(response, flags=_FINAL)
@@ -216,7 +225,8 @@ class TritonPythonModel:
                 self._tell(conversation, request, update, row, exclude)
 
             try:
-                conversation.tickets.append(self._scheduler.submit(request, listener))
+                ticket = self._scheduler.submit(request, listener, conversation.arrived)
+                conversation.tickets.append(ticket)
             except RequestError as error:
                 conversation.open_rows -= len(rows) - row
                 conversation.cancel()
@@ -241,7 +251,7 @@ class TritonPythonModel:
                     if name in conversation.wanted and name in tensors
                 ]
             )
-        self._outbox.send(conversation, response, last)
+        self._outbox.send(conversation, response, last, update.due)
 
     def _cast(self, name: str, array: Any) -> Any:
         dtype = pb_utils.triton_string_to_numpy(self._outputs[name])

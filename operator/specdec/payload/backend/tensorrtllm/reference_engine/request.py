@@ -59,6 +59,7 @@ class Update:
         steps: forward passes that gave tokens so far.
         reused: tokens of the prompt that came out of the KV cache.
         error: why it ended early, on the last update; None after a whole answer.
+        due: SIMULATION: moment of the monotonic clock at which the simulated device has it.
     """
 
     tokens: list[int]
@@ -72,16 +73,22 @@ class Update:
     steps: int
     reused: int
     error: RequestError | None = None
+    due: float = 0.0
 
 
 Listener = Callable[[Update], None]
 
 
 class Ticket:
-    """A submitted request: tells its listener, and can be cancelled from any thread."""
+    """A submitted request: tells its listener, and can be cancelled from any thread.
 
-    def __init__(self, request: Request, listener: Listener) -> None:
+    Attributes:
+        arrived: on the monotonic clock.
+    """
+
+    def __init__(self, request: Request, listener: Listener, arrived: float = 0.0) -> None:
         self.request = request
+        self.arrived = arrived
         self.tell = listener
         self._cancelled = threading.Event()
 

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .config import EngineConfig, Lookahead
 from .errors import Kind, RequestError
@@ -51,18 +51,18 @@ class _Pace:
         self._seconds = seconds
         self._end = 0.0
 
-    def start(self) -> None:
-        """Work arrived at an idle device."""
-        self._end = time.monotonic()
+    def start(self, arrived: float) -> None:
+        """Work arrived at an idle device at this moment; reading it counts towards the step."""
+        self._end = max(arrived, self._end)
+
+    def end(self) -> float:
+        """When the running step ends; one that took longer already moves the rest."""
+        self._end = max(self._end + self._seconds, time.monotonic())
+        return self._end
 
     def wait(self) -> None:
-        """Sleep to the end of the running step; a step that took longer moves the rest."""
-        self._end += self._seconds
-        left = self._end - time.monotonic()
-        if left > 0:
-            time.sleep(left)
-        else:
-            self._end -= left
+        """Sleep to the end of the running step."""
+        time.sleep(max(self._end - time.monotonic(), 0.0))
 
 
 class Scheduler:
@@ -84,14 +84,14 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, listener: Listener) -> Ticket:
-        """Queue a request.
+    def submit(self, request: Request, listener: Listener, arrived: float | None = None) -> Ticket:
+        """Queue a request that arrived at this moment of the monotonic clock, by default now.
 
         Raises:
             RequestError: it can never run here, or too many are waiting.
         """
         request = self._admissible(request)
-        ticket = Ticket(request, listener)
+        ticket = Ticket(request, listener, time.monotonic() if arrived is None else arrived)
         with self._changed:
             if self._stopping:
                 raise RequestError(
@@ -177,10 +177,10 @@ class Scheduler:
                 idle = not (self._waiting or self._active)
                 while not (self._waiting or self._active or self._stopping):
                     self._changed.wait()
-                if idle:
-                    self._pace.start()
                 if self._stopping:
                     break
+                if idle:
+                    self._pace.start(self._waiting[0].arrived)
                 self._drop_cancelled()
                 self._admit()
             if self._active:
@@ -233,10 +233,13 @@ class Scheduler:
             for (sequence, rows), logits in zip(batch, results, strict=True)
             if not self._advance(sequence, rows, logits)
         }
-        if self._limits.step_latency:
-            self._pace.wait()
+        simulated = self._limits.step_latency > 0
+        # An answer is made within the simulated step too, and leaves at its end.
+        due = self._pace.end() if simulated else 0.0
         for sequence, _ in batch:
-            self._report(sequence, FAILED if id(sequence) in failed else None)
+            self._report(sequence, FAILED if id(sequence) in failed else None, due)
+        if simulated:
+            self._pace.wait()
         # Those that did not fit come first next time.
         waited = {id(sequence) for sequence, _ in batch}
         self._active.sort(key=lambda sequence: id(sequence) in waited)
@@ -249,16 +252,18 @@ class Scheduler:
             return False
         return True
 
-    def _report(self, sequence: Sequence, error: RequestError | None) -> None:
+    def _report(self, sequence: Sequence, error: RequestError | None, due: float) -> None:
         if error is not None or sequence.finished:
-            self._end(sequence, error)
+            self._end(sequence, error, due)
         elif sequence.has_news:
-            sequence.ticket.tell(sequence.news())
+            sequence.ticket.tell(replace(sequence.news(), due=due))
 
-    def _end(self, sequence: Sequence, error: RequestError | None = None) -> None:
+    def _end(
+        self, sequence: Sequence, error: RequestError | None = None, due: float = 0.0
+    ) -> None:
         self._active.remove(sequence)
         self._pool.release(sequence.buffer, keep=error is None)
-        sequence.ticket.tell(sequence.news(error))
+        sequence.ticket.tell(replace(sequence.news(error), due=due))
 
 
 def _refusal(error: RequestError) -> Update:

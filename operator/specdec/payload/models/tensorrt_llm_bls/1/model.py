@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
+from specdec_bls.ahead import DraftAhead
 from specdec_bls.answer import Answer
 from specdec_bls.engine import TritonEngine
 from specdec_bls.metrics import Metrics
@@ -55,6 +56,8 @@ class TritonPythonModel:
         self._metrics = Metrics(labels, self._server.draft_tokens)
         self._policy = self._adaptive(config)
         workers = int(parameter(config, "max_in_flight", "16"))
+        ahead = int(parameter(config, "draft_ahead", "0"))
+        self._ahead = DraftAhead(ahead) if ahead and draft else None
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="answer")
         self._slots = threading.BoundedSemaphore(workers)
         self._watch = Watch()
@@ -71,6 +74,8 @@ class TritonPythonModel:
     def finalize(self) -> None:
         """Let running answers end, then stop the threads."""
         self._pool.shutdown(wait=True)
+        if self._ahead is not None:
+            self._ahead.close()
         self._watch.close()
 
     def _offer(self, config: dict[str, Any], *, has_draft: bool) -> Server:
@@ -171,7 +176,14 @@ class TritonPythonModel:
         if self._policy is not None and task.adaptive:
             lengths = self._policy.answer()
         return Answer(
-            task, target, self._draft, self._tokenizer, lengths, self._metrics, reply.cancelled
+            task,
+            target,
+            self._draft,
+            self._tokenizer,
+            lengths,
+            self._metrics,
+            reply.cancelled,
+            self._ahead,
         )
 
     def _log_failure(self) -> None:

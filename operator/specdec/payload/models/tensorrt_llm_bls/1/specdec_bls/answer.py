@@ -10,6 +10,7 @@ from typing import Protocol
 
 from specdec_text import Tokenizer
 
+from specdec_bls.ahead import DraftAhead
 from specdec_bls.policy import FixedLength, Lengths
 from specdec_bls.speculation import Chunk, DraftError, Generation
 from specdec_bls.task import Cancelled, Engine, Task, Tensors
@@ -60,6 +61,7 @@ class Answer:
         lengths: how many draft tokens each round proposes.
         meter: counts rounds and fallbacks.
         cancelled: asked once a round; true ends the answer.
+        ahead: lets the draft propose while the target verifies, None never does.
     """
 
     def __init__(
@@ -71,9 +73,10 @@ class Answer:
         lengths: Lengths,
         meter: Meter,
         cancelled: Cancelled,
+        ahead: DraftAhead | None = None,
     ) -> None:
         self._task = task
-        self._generation = Generation(task, target, draft)
+        self._generation = Generation(task, target, draft, ahead)
         self._tokenizer = tokenizer
         self._lengths = lengths
         self._meter = meter

@@ -22,6 +22,7 @@ _COUNTERS = {
     "specdec_draft_tokens_total": "Draft tokens offered to the target",
     "specdec_accepted_tokens_total": "Draft tokens the target accepted",
     "specdec_rounds_total": "Rounds: one draft call and one verification",
+    "specdec_early_rounds_total": "Rounds whose draft tokens were there before they began",
     "specdec_generated_tokens_total": "Tokens of answers, speculative or not",
 }
 
@@ -77,6 +78,7 @@ class Metrics:
             self._pending["specdec_draft_tokens_total"] += chunk.drafted
             self._pending["specdec_accepted_tokens_total"] += chunk.accepted
             self._pending["specdec_rounds_total"] += chunk.rounds
+            self._pending["specdec_early_rounds_total"] += chunk.early
             self._pending["specdec_generated_tokens_total"] += len(chunk.tokens)
             due = time.monotonic() - self._flushed > _FLUSH_SECONDS
         if due:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specdec_bls.ahead import DraftAhead, Early
 from specdec_bls.task import (
     Engine,
     EngineError,
@@ -41,6 +43,7 @@ class Chunk:
         log_probs: one for each token, or none.
         drafted, accepted: draft tokens offered to and accepted by the target.
         rounds: verification steps, 0 on the plain path.
+        early: whether the proposal was there before the round began.
         draft_seconds, verify_seconds: how long the two calls of a round took.
         finished: nothing follows.
         extras: further tensors of the target, on the plain path.
@@ -51,6 +54,7 @@ class Chunk:
     drafted: int = 0
     accepted: int = 0
     rounds: int = 0
+    early: bool = False
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     finished: bool = False
@@ -64,8 +68,13 @@ class Generation:
         tokens: generated so far.
     """
 
-    def __init__(self, task: Task, target: Engine, draft: Engine | None) -> None:
+    def __init__(
+        self, task: Task, target: Engine, draft: Engine | None, ahead: DraftAhead | None = None
+    ) -> None:
         self.task = task
+        # A sampled answer shall follow from its seed alone, not from what was ready in time.
+        self._ahead = ahead if task.seed is None and not task.use_draft_logits else None
+        self._coming: Future[Early] | None = None
         self.tokens: list[int] = []
         self._prefix = Prefix(task.prompt)
         self._part = 1
@@ -82,21 +91,29 @@ class Generation:
         """
         # The target always adds one token, so drafting the last one would be wasted.
         length = min(draft_tokens, self._remaining() - 1)
+        early = self._early() if length > 0 else None
         begun = time.perf_counter()
-        proposal, logits = self._propose(length) if length > 0 else ([], None)
+        if early is not None:
+            proposal, logits = early.tokens[:length], None
+        else:
+            proposal, logits = self._propose(length) if length > 0 else ([], None)
         drafted = time.perf_counter()
+        coming = self._draft_ahead(proposal)
         answer = self._verify(proposal, logits)
         verified = time.perf_counter()
         new = new_tokens(answer, self._prefix.size, "tensorrt_llm")[: len(proposal) + 1]
         agreed = _common_prefix(proposal, new)
         kept, ended = self._keep(new)
+        # What was drafted ahead took for granted that the whole proposal would be accepted.
+        self._coming = coming if agreed == len(proposal) < len(kept) else None
         return Chunk(
             tokens=kept,
             log_probs=token_log_probs(answer, len(kept)),
             drafted=len(proposal),
             accepted=min(agreed, len(kept)),
             rounds=1,
-            draft_seconds=drafted - begun,
+            early=early is not None,
+            draft_seconds=drafted - begun if early is None else early.seconds,
             verify_seconds=verified - drafted,
             # Without a token of its own behind the agreed ones the target has met the end.
             finished=ended or len(new) <= agreed or self._remaining() <= 0,
@@ -125,6 +142,7 @@ class Generation:
             self._part = min(2 * self._part, _LONGEST_PART)
 
     def _plain_part(self, asked: int) -> Chunk:
+        self._coming = None
         answer = self._target.call(self._plain_inputs(asked), self._outputs())
         kept, ended = self._keep(new_tokens(answer, self._prefix.size, "tensorrt_llm"))
         extras = {name: answer[name] for name in self.task.outputs if name in answer}
@@ -142,6 +160,41 @@ class Generation:
         if self.task.log_probs:
             inputs["return_log_probs"] = np.array([[True]])
         return inputs
+
+    def _early(self) -> Early | None:
+        """The proposal that was made while the target verified the last one, if it fits.
+
+        Waits for the draft: it is nearer to its end than a new call would be.
+        """
+        coming, self._coming = self._coming, None
+        if coming is None:
+            return None
+        try:
+            early = coming.result()
+        except EngineError:
+            # The round's own call finds out whether the draft still answers.
+            return None
+        return early if early.tokens and early.guess == self.tokens[-1] else None
+
+    def _draft_ahead(self, proposal: list[int]) -> Future[Early] | None:
+        """Let the draft go on behind its proposal: a guess at the target's token, then more."""
+        # At least the guess, a draft token and the target's own have to fit behind it.
+        room = self._remaining() - len(proposal) - 2
+        if self._ahead is None or self._draft is None or not proposal or room < 1:
+            return None
+        draft = self._draft
+        ids = np.concatenate([self._prefix.ids, np.array([proposal], np.int32)], axis=1)
+        length = min(len(proposal), room) + 1
+
+        def propose() -> list[int]:
+            inputs = self.task.inputs(ids, length, min_tokens=length)
+            answer = draft.call(inputs, _OUTPUTS)
+            tokens = new_tokens(answer, ids.shape[1], "tensorrt_llm_draft")[:length]
+            if not tokens:
+                raise DraftError("tensorrt_llm_draft proposed nothing")
+            return tokens
+
+        return self._ahead.start(propose)
 
     def _propose(self, length: int) -> tuple[list[int], NDArray[np.generic] | None]:
         outputs = _OUTPUTS
