@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from unit.triton.loop import END, Meter, Model, parts, plain, task_module
 from unit.triton.payload import load
@@ -36,6 +37,7 @@ class Counted(Meter):
         super().__init__()
         self.early = 0
 
+    @override
     def chunk(self, chunk: Any) -> None:
         super().chunk(chunk)
         self.early += chunk.early
@@ -97,6 +99,7 @@ class Together(Model):
         self.drafting = drafting
         self.waited: list[bool] = []
 
+    @override
     def call(self, inputs: dict[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
         if int(inputs["request_output_len"].item()) == 4 and len(self.waited) < 3:
             self.waited.append(self.drafting.wait(SECONDS))
@@ -111,6 +114,7 @@ class Telling(Model):
         super().__init__(seed, verifies=False)
         self.drafting = drafting
 
+    @override
     def call(self, inputs: dict[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
         if int(inputs["request_output_len"].item()) == 4:
             self.drafting.set()
