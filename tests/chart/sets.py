@@ -95,6 +95,19 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
         {"rbac": {"create": False}},
         lambda o: not any("Role" in kind for kind in kinds(o)),
     ),
+    "no-rights-of-people": (
+        {"rbac": {"aggregate": {"enabled": False}}},
+        lambda o: one(o, "ClusterRole")["metadata"]["name"] == helm.RELEASE,
+    ),
+    "top-for-view": (
+        {"rbac": {"aggregate": {"top": True}}},
+        lambda o: any(
+            rule["resources"] == ["pods/proxy"]
+            for role in o
+            if role["metadata"]["name"] == f"{helm.RELEASE}-view"
+            for rule in role["rules"]
+        ),
+    ),
     "standby": (
         {"leaderElection": {"enabled": True, "replicas": 3, "seconds": 20}},
         lambda o: (
@@ -244,6 +257,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "repository": ({"image": {"repository": "op image"}}, "image/repository"),
     "pull-policy": ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
     "pull-secrets": ({"imagePullSecrets": ["registry"]}, "imagePullSecrets"),
+    "aggregate": ({"rbac": {"aggregate": True}}, "rbac/aggregate"),
     "one-standby": ({"leaderElection": {"replicas": 1}}, "leaderElection/replicas"),
     "short-lease": ({"leaderElection": {"seconds": 2}}, "leaderElection/seconds"),
     "own-lease": ({"extraEnv": [{"name": "SPECDEC_LEASE"}]}, "extraEnv"),

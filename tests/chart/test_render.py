@@ -78,7 +78,7 @@ def test_manifests_install_is_what_the_chart_renders(helm: Helm) -> None:
     kustomized = plain(list(yaml.safe_load_all(done.stdout)))
     rendered = plain(helm.template())
     assert sorted(rendered) == sorted(kustomized)
-    assert len(rendered) == 7
+    assert len(rendered) == 9
     for key, body in rendered.items():
         assert body == kustomized[key], key
 
@@ -158,7 +158,7 @@ def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
     table = text.split("| Value | What it does |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 10
+    assert len(fields) == 11
     for field in fields:
         found = known
         for part in field.split("."):
