@@ -19,8 +19,9 @@ from chart.helm import (
     operator,
     pods,
 )
+from chart.refused import REFUSED
 from chart.schemas import require_valid
-from chart.sets import REFUSED, SETS, Shows
+from chart.sets import SETS, Shows
 from cluster import binaries
 from specdec import __version__
 
@@ -52,6 +53,8 @@ def test_every_value_is_explained_and_in_the_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
     assert set(schema) - {"global"} == set(values)
+    rows = re.findall(r"^\| (`.*?) \|", (CHART / "README.md").read_text(), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(values)
     # Values of one paragraph share its comment.
     unexplained = re.findall(r"(?:^|\n\n)(\w+):", (CHART / "values.yaml").read_text())
     assert unexplained == []
