@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from bench.report import Report
@@ -18,6 +19,9 @@ from chart.touring import ELSEWHERE, MODES, OWNING, USER, define, roles, toured
 from cluster import ClusterError, ControlPlane, binaries
 from cluster.progress import report as say
 from controlplane.audit import UNOWNED, Right, granted
+from controlplane.operating import until
+
+UNTRACKED = '{"metadata": {"finalizers": null}}'
 
 
 def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Right | None) -> str:
@@ -28,6 +32,23 @@ def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Righ
             return ""
     except (AssertionError, ClusterError) as error:
         return " ".join(str(error).split())[:300] or type(error).__name__
+    finally:
+        until(lambda: _gone(plane, folder.name), f"an end of namespace {folder.name}", 120)
+
+
+def _gone(plane: ControlPlane, namespace: str) -> bool:
+    """Whether nothing of a tour is left that takes volumes and GPUs from the next one.
+
+    Of a Job that goes while its pod runs the finalizer may stay on the pod, and with it the claim.
+    """
+    left = [*plane.get("pods", "-n", namespace)["items"]]
+    left += plane.get("pods", "-n", ELSEWHERE)["items"]
+    for meta in (pod["metadata"] for pod in left):
+        if "deletionTimestamp" in meta and meta.get("finalizers"):
+            which = ("pod", meta["name"], "-n", meta["namespace"])
+            with suppress(ClusterError):  # it went meanwhile
+                plane.kubectl("patch", *which, "--type=merge", "-p", UNTRACKED)
+    return not left and not plane.kubectl("get", "ns", namespace, "--ignore-not-found").strip()
 
 
 def told(right: Right, words: str) -> bool:

@@ -70,7 +70,9 @@ def test_an_apply_that_may_patch_and_not_create_was_refused(tmp_path: Path) -> N
     file = tmp_path / "audit.log"
     file.touch()
     log = Log(file)
-    words = 'jobs.batch "a" is forbidden: User "b" cannot create resource "jobs" in API group "batch"'
+    words = (
+        'jobs.batch "a" is forbidden: User "b" cannot create resource "jobs" in API group "batch"'
+    )
     file.write_text(line("patch", resource="jobs", apiGroup="batch", code=403, message=words))
     assert log.refused() == [f"create jobs.batch: {words}"]
     assert log.used() == set()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from controlplane.commanding import shown_to_a_reader, shown_by_the_command
+from controlplane.commanding import shown_by_the_command, shown_to_a_reader
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import (
     built,

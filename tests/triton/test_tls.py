@@ -191,7 +191,11 @@ def test_a_renewed_certificate_takes_another_server_and_is_said_to(
     own = Pair(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
     shutil.copy(made.server.certificate, own.certificate)
     shutil.copy(made.server.key, own.key)
-    memory, files, tls = tmp_path / "memory", [Path(own.certificate)], Tls(own.certificate, own.key)
+    memory, files, tls = (
+        tmp_path / "memory",
+        [Path(own.certificate)],
+        Tls(own.certificate, own.key),
+    )
     with Server(executable, empty, tmp_path, tls=tls) as first:
         last = renewal.look(memory, files, "")
         assert served(first) == Path(made.server.certificate).read_text()
