@@ -16,7 +16,7 @@ from unit.quickstarts import typed
 GIVEN = MODEL_CHART / "ci" / "reference-values.yaml"
 SAMPLES = ("reference-draft-target", "tensorrt-two-servers", "tensorrt-eagle", "reference-tls")
 HERE = ("--namespace", "models")
-SPEC: Object = dict.fromkeys(("runtime", "target", "speculation", "storage"), {})
+SPEC: Object = {field: {} for field in ("runtime", "target", "speculation", "storage")}
 # (values, the field's name as Helm writes it)
 REFUSED: dict[str, tuple[Object, str]] = {
     "no-values": ({}, "storage"),

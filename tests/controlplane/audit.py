@@ -12,8 +12,8 @@ Object = dict[str, Any]
 
 # The words of admission that checks owner references: it asks for a right in place of a request.
 UNOWNED = "you can't set finalizers on"
-# The API server asks for `create` once it has found that what is applied is not there: a patch that
-# the audit log has as allowed, and that was refused all the same. A quota says it otherwise.
+# The API server asks for `create` once it has found that what is applied is not there: a patch
+# that the audit log has as allowed, and that was refused all the same. A quota says it otherwise.
 _LACKING = re.compile(r'cannot (?P<verb>\w+) resource "')
 
 

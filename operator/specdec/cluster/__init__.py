@@ -143,7 +143,7 @@ class Cluster:
                 return found
 
     async def log(self, namespace: str, pod: str, lines: int, container: str = "") -> str:
-        """The last lines of a container of a pod; its name may be empty where it is the only one."""
+        """The last lines of a pod's container; its name may be empty where it is the only one."""
         query = [("tailLines", str(lines)), *([("container", container)] if container else [])]
         url = f"{path('v1', 'Pod', namespace, pod)}/log"
         async with self._asked("log", url, f"Pod {pod}", LOG_TIMEOUT, query_params=query) as found:

@@ -1,8 +1,8 @@
 """TLS of the gRPC endpoint: what a server mounts, and what the operator's own clients do.
 
-The kubelet alone reads the Secrets. The server's container sees certificate and key, the one beside it the
-certificate, a Job that asks it the authority's certificate and, where servers want one, a client's
-certificate and key.
+The kubelet alone reads the Secrets. The server's container sees certificate and key, the one
+beside it the certificate, a Job that asks it the authority's certificate and, where servers want
+one, a client's certificate and key.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 _SERVER, _CLIENTS, _CLIENT = "/specdec/tls", "/specdec/clients", "/specdec/client"
 # A volume cannot be seen by others of the node, and the pod's group may read it.
 _MODE = 0o440
-# The container that says when certificates were renewed, and what it remembers while its pod lives.
+# The container that says when certificates were renewed, and what it keeps while its pod lives.
 WATCHER = "certificate"
 _MEMORY = "/tmp/specdec-certificate"  # noqa: S108
 # As much at least as at most: a pod whose resources are guaranteed stays one.

@@ -37,7 +37,7 @@ def serving(context: Context) -> Outcome:
 
 
 def held(context: Context, volume: Volume) -> tuple[Object, ...]:
-    """The live revisions with other replicas, or of a renewed certificate: none waits for a build."""
+    """The live revisions with other replicas or a renewed certificate: none waits for a build."""
     model, replicas = context.model, _replicas(context)
     deployments = context.observed.deployments
     return tuple(

@@ -1,8 +1,8 @@
 """Says when the files that a server read at its start have changed; runs beside it, in its pod.
 
-Triton reads certificates once. The kubelet changes the files of a mounted Secret, and nobody tells
-the operator, which may not read Secrets: it reads the last line of this program's log, and replaces
-the pods as it does for any change.
+Triton reads certificates once. The kubelet changes the files of a mounted Secret, and nobody
+tells the operator, which may not read Secrets: it reads the last line of this program's log, and
+replaces the pods as it does for any change.
 
     renewal.py MEMORY FILE ...   MEMORY outlives a restart of this container, not the pod
 
