@@ -33,22 +33,21 @@ def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Righ
     except (AssertionError, ClusterError) as error:
         return " ".join(str(error).split())[:300] or type(error).__name__
     finally:
-        until(lambda: _gone(plane, folder.name), f"an end of namespace {folder.name}", 120)
+        until(lambda: _left(plane, folder.name), f"an end of the pods of {folder.name}", 120)
 
 
-def _gone(plane: ControlPlane, namespace: str) -> bool:
-    """Whether nothing of a tour is left that takes volumes and GPUs from the next one.
+def _left(plane: ControlPlane, namespace: str) -> bool:
+    """Whether no pod of a tour is left that takes volumes and GPUs from the next one.
 
     Of a Job that goes while its pod runs the finalizer may stay on the pod, and with it the claim.
     """
-    left = [*plane.get("pods", "-n", namespace)["items"]]
-    left += plane.get("pods", "-n", ELSEWHERE)["items"]
-    for meta in (pod["metadata"] for pod in left):
+    found = [one for at in (namespace, ELSEWHERE) for one in plane.get("pods", "-n", at)["items"]]
+    for meta in (pod["metadata"] for pod in found):
         if "deletionTimestamp" in meta and meta.get("finalizers"):
             which = ("pod", meta["name"], "-n", meta["namespace"])
             with suppress(ClusterError):  # it went meanwhile
                 plane.kubectl("patch", *which, "--type=merge", "-p", UNTRACKED)
-    return not left and not plane.kubectl("get", "ns", namespace, "--ignore-not-found").strip()
+    return not found
 
 
 def told(right: Right, words: str) -> bool:
