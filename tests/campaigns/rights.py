@@ -33,10 +33,10 @@ def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Righ
     except (AssertionError, ClusterError) as error:
         return " ".join(str(error).split())[:300] or type(error).__name__
     finally:
-        until(lambda: _left(plane, folder.name), f"an end of the pods of {folder.name}", 120)
+        until(lambda: _cleared(plane, folder.name), f"an end of the pods of {folder.name}", 120)
 
 
-def _left(plane: ControlPlane, namespace: str) -> bool:
+def _cleared(plane: ControlPlane, namespace: str) -> bool:
     """Whether no pod of a tour is left that takes volumes and GPUs from the next one.
 
     Of a Job that goes while its pod runs the finalizer may stay on the pod, and with it the claim.
