@@ -55,30 +55,42 @@ def told(right: Right, words: str) -> bool:
     return f"{right}:" in words or (right == OWNING and UNOWNED in words)
 
 
-def campaign(mode: str, chosen: str, report: Report) -> None:
-    """All rights of one mode of the chart whose words hold `chosen`."""
+def chosen(helm: Helm, mode: str, only: str, after: str) -> list[Right]:
+    """The rights of a mode, in order: those that hold `only`, and that follow `after`.
+
+    Raises:
+        ValueError: there is no such right to follow.
+    """
+    values = {"watchNamespaces": [] if mode == "everywhere" else ["any"]}
+    rights = sorted(granted(roles(helm.template(values))))
+    known = [str(right) for right in rights]
+    first = known.index(after) + 1 if after else 0
+    return [right for right in rights[first:] if only in str(right)]
+
+
+def campaign(mode: str, only: str, after: str, report: Report) -> None:
+    """Each of these rights taken away, behind a tour that has all of them."""
     binaries.ensure(["helm", "kubectl"], say)
-    cluster = ControlPlane(f"rights-{mode}", hold_jobs=True, nodes=4, volumes=60, audited=USER)
-    with cluster as plane, tempfile.TemporaryDirectory() as name:
-        live = Helm(Path(name), plane.kubeconfig)
-        for namespace in (NAMESPACE, ELSEWHERE):
-            plane.kubectl("create", "namespace", namespace)
-        define(live, plane)
-        words = missed(live, plane, Path(name) / "whole", mode, None)
-        report.note(words)
-        report.figure("rights.fails_with_all", [bool(words)], "tours", goal=0)
-        values = {"watchNamespaces": [] if mode == "everywhere" else ["any"]}
-        rights = sorted(granted(roles(live.template(values))))
-        unnoticed = otherwise = 0
-        taken = [right for right in rights if chosen in str(right)]
-        for number, right in enumerate(taken):
-            words = missed(live, plane, Path(name) / f"without-{number}", mode, right)
-            report.note(f"without {right}: {words or 'nothing was missed'}")
-            unnoticed += not words
-            otherwise += bool(words) and not told(right, words)
-        report.figure("rights.taken_away", [len(taken)], "rights")
-        report.figure("rights.unnoticed", [unnoticed], "rights", goal=0)
-        report.figure("rights.noticed_by_something_else", [otherwise], "rights", goal=0)
+    with tempfile.TemporaryDirectory() as name:
+        taken = chosen(Helm(Path(name)), mode, only, after)
+        cluster = ControlPlane(f"rights-{mode}", hold_jobs=True, nodes=4, volumes=60, audited=USER)
+        with cluster as plane:
+            live = Helm(Path(name), plane.kubeconfig)
+            for namespace in (NAMESPACE, ELSEWHERE):
+                plane.kubectl("create", "namespace", namespace)
+            define(live, plane)
+            words = missed(live, plane, Path(name) / "whole", mode, None)
+            report.note(words)
+            report.figure("rights.fails_with_all", [bool(words)], "tours", goal=0)
+            unnoticed = otherwise = 0
+            for number, right in enumerate(taken):
+                words = missed(live, plane, Path(name) / f"without-{number}", mode, right)
+                report.note(f"without {right}: {words or 'nothing was missed'}")
+                unnoticed += not words
+                otherwise += bool(words) and not told(right, words)
+    report.figure("rights.taken_away", [len(taken)], "rights")
+    report.figure("rights.unnoticed", [unnoticed], "rights", goal=0)
+    report.figure("rights.noticed_by_something_else", [otherwise], "rights", goal=0)
 
 
 def main() -> int:
@@ -86,9 +98,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m campaigns.rights", description=__doc__)
     parser.add_argument("--mode", choices=MODES, default=MODES[0], help="(%(default)s)")
     parser.add_argument("--only", default="", help="rights that hold this, such as 'delete jobs'")
+    parser.add_argument("--after", default="", help="go on behind this right, as a note names it")
     options = parser.parse_args()
     report, begun = Report(), time.monotonic()
-    campaign(options.mode, options.only, report)
+    campaign(options.mode, options.only, options.after, report)
     report.figure("rights.seconds", [time.monotonic() - begun], "s")
     return report.exit_status()
 

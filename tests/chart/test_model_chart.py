@@ -15,6 +15,7 @@ from unit.quickstarts import typed
 
 GIVEN = MODEL_CHART / "ci" / "reference-values.yaml"
 SAMPLES = ("reference-draft-target", "tensorrt-two-servers", "tensorrt-eagle", "reference-tls")
+VERSION = f"--kube-version={binaries.KUBERNETES}"
 HERE = ("--namespace", "models")
 SPEC: Object = {field: {} for field in ("runtime", "target", "speculation", "storage")}
 # (values, the field's name as Helm writes it)
@@ -34,15 +35,15 @@ def read(path: Path) -> Object:
 
 
 def rendered(helm: Helm, values: Object) -> Object:
-    body: Object = yaml.safe_load(helm("template", "tiny", MODEL_CHART, *HERE, values=values))
+    argv = ("template", "tiny", MODEL_CHART, *HERE, VERSION)
+    body: Object = yaml.safe_load(helm(*argv, values=values))
     return body
 
 
 def test_it_stays_small_and_helm_finds_no_fault(helm: Helm) -> None:
     files = [path for path in MODEL_CHART.rglob("*") if path.is_file()]
     assert sum(len(path.read_text().splitlines()) for path in files) < 100
-    version = f"--kube-version={binaries.KUBERNETES}"
-    told = helm("lint", "--strict", version, MODEL_CHART, f"--values={GIVEN}")
+    told = helm("lint", "--strict", VERSION, MODEL_CHART, f"--values={GIVEN}")
     assert "0 chart(s) failed" in told
     chart = read(MODEL_CHART / "Chart.yaml")
     assert chart["version"] == chart["appVersion"] == __version__
