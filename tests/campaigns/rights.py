@@ -81,27 +81,28 @@ def campaign(mode: str, only: str, after: str, report: Report) -> None:
             define(live, plane)
             words = missed(live, plane, Path(name) / "whole", mode, None)
             report.note(words)
-            report.figure("rights.fails_with_all", [bool(words)], "tours", goal=0)
+            report.figure(f"rights.{mode}_fails_with_all", [bool(words)], "tours", goal=0)
             unnoticed = otherwise = 0
             for number, right in enumerate(taken):
                 words = missed(live, plane, Path(name) / f"without-{number}", mode, right)
                 report.note(f"without {right}: {words or 'nothing was missed'}")
                 unnoticed += not words
                 otherwise += bool(words) and not told(right, words)
-    report.figure("rights.taken_away", [len(taken)], "rights")
-    report.figure("rights.unnoticed", [unnoticed], "rights", goal=0)
-    report.figure("rights.noticed_by_something_else", [otherwise], "rights", goal=0)
+    report.figure(f"rights.{mode}_taken_away", [len(taken)], "rights")
+    report.figure(f"rights.{mode}_unnoticed", [unnoticed], "rights", goal=0)
+    report.figure(f"rights.{mode}_noticed_by_something_else", [otherwise], "rights", goal=0)
 
 
 def main() -> int:
     """Run; 1 when a right was not missed."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.rights", description=__doc__)
-    parser.add_argument("--mode", choices=MODES, default=MODES[0], help="(%(default)s)")
+    parser.add_argument("--mode", choices=MODES, help="of the chart (both)")
     parser.add_argument("--only", default="", help="rights that hold this, such as 'delete jobs'")
     parser.add_argument("--after", default="", help="go on behind this right, as a note names it")
     options = parser.parse_args()
     report, begun = Report(), time.monotonic()
-    campaign(options.mode, options.only, options.after, report)
+    for mode in [options.mode] if options.mode else MODES:
+        campaign(mode, options.only, options.after, report)
     report.figure("rights.seconds", [time.monotonic() - begun], "s")
     return report.exit_status()
 
