@@ -10,7 +10,7 @@ from specdec.api import names
 from specdec.api.kinds import EXTRAS
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, ClusterError, Missing
-from specdec.desired import extras
+from specdec.desired import extras, tls
 from specdec.observed import Object, Observed
 
 logger = logging.getLogger(__name__)
@@ -123,16 +123,23 @@ async def _pods_of(
 
 
 def _tells(pod: Object) -> bool:
-    """Whether a pod is one that runs and says how far it is."""
+    """Whether a pod is one that runs and says how far it is, or what certificate it has."""
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    return component in TALKATIVE and pod.get("status", {}).get("phase") == "Running"
+    talks = component in TALKATIVE or _watcher(pod)
+    return bool(talks) and pod.get("status", {}).get("phase") == "Running"
+
+
+def _watcher(pod: Object) -> str:
+    """The container of a pod that is to be asked where there are several; else empty."""
+    containers = [one["name"] for one in pod.get("spec", {}).get("containers", [])]
+    return tls.WATCHER if tls.WATCHER in containers else ""
 
 
 async def _log(cluster: Cluster, pod: Object) -> tuple[str, str]:
     """A pod's name and its last lines; progress is a comfort, so a failure only costs the text."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     try:
-        return name, await cluster.log(namespace, name, LINES)
+        return name, await cluster.log(namespace, name, LINES, _watcher(pod))
     except ClusterError as error:
         # As often as the pod is looked at, for hours: the metrics count what failed.
         logger.debug("no log of pod %s: %s", name, error)

@@ -14,6 +14,7 @@ from cluster import binaries
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "specdec-operator"
+MODEL_CHART = ROOT / "charts" / "specdec-model"
 INSTALL = ROOT / "manifests" / "install"
 RELEASE, NAMESPACE = "specdec-operator", "specdec-system"
 

@@ -20,11 +20,19 @@ _AFFINITY = {
     }
 }
 
+_CHOSEN = {"whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "x"}}}
+
 
 def pod(objects: list[Object]) -> Object:
     """The operator's pod template."""
     template: Object = one(objects, "Deployment")["spec"]["template"]
     return template
+
+
+def spread(objects: list[Object]) -> list[Object]:
+    """How the operator's pods are spread."""
+    found: list[Object] = pod(objects)["spec"]["topologySpreadConstraints"]
+    return found
 
 
 def policy(objects: list[Object]) -> Object:
@@ -95,6 +103,19 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
         {"rbac": {"create": False}},
         lambda o: not any("Role" in kind for kind in kinds(o)),
     ),
+    "no-rights-of-people": (
+        {"rbac": {"aggregate": {"enabled": False}}},
+        lambda o: one(o, "ClusterRole")["metadata"]["name"] == helm.RELEASE,
+    ),
+    "top-for-view": (
+        {"rbac": {"aggregate": {"top": True}}},
+        lambda o: any(
+            rule["resources"] == ["pods/proxy"]
+            for role in o
+            if role["metadata"]["name"] == f"{helm.RELEASE}-view"
+            for rule in role["rules"]
+        ),
+    ),
     "standby": (
         {"leaderElection": {"enabled": True, "replicas": 3, "seconds": 20}},
         lambda o: (
@@ -139,6 +160,40 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             pod(o)["spec"]["affinity"] == _AFFINITY
             and pod(o)["spec"]["tolerations"][0]["key"] == "infra"
             and pod(o)["spec"]["priorityClassName"] == "system-cluster-critical"
+        ),
+    ),
+    "spread": (
+        {
+            "leaderElection": {"enabled": True},
+            "topologySpreadConstraints": [
+                {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
+                {**_CHOSEN, "topologyKey": "rack", "maxSkew": 1},
+            ],
+        },
+        lambda o: (
+            [c["topologyKey"] for c in spread(o)] == ["zone", "rack"]
+            and spread(o)[0]["labelSelector"] == one(o, "Deployment")["spec"]["selector"]
+            and spread(o)[1]["labelSelector"] == _CHOSEN["labelSelector"]
+        ),
+    ),
+    "own-name": (
+        {"fullnameOverride": "speculation", "leaderElection": {"enabled": True}},
+        lambda o: (
+            one(o, "Deployment")["metadata"]["name"] == "speculation"
+            and environment(o)["SPECDEC_LEASE"].endswith("/speculation")
+            and one(o, "ClusterRoleBinding")["roleRef"]["name"] == "speculation"
+        ),
+    ),
+    "deployment": (
+        {
+            "revisionHistoryLimit": 5,
+            "deploymentAnnotations": {"example.com/reload": "true"},
+            "extraArgs": ["--verbose"],
+        },
+        lambda o: (
+            one(o, "Deployment")["spec"]["revisionHistoryLimit"] == 5
+            and one(o, "Deployment")["metadata"]["annotations"] == {"example.com/reload": "true"}
+            and operator(o)["command"][-1] == "--verbose"
         ),
     ),
     "resources": (
@@ -232,38 +287,4 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             and json.loads(one(o, "ConfigMap")["data"]["specdec.json"])["uid"] == "specdec"
         ),
     ),
-}
-# (values, the field's name as Helm writes it)
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown-field": ({"replicas": 2}, "replicas"),
-    "unknown-nested-field": ({"crds": {"enabled": True}}, "enabled"),
-    "namespace": ({"watchNamespaces": ["Team_A"]}, "watchNamespaces"),
-    "namespace-flag": ({"watchNamespaces": ["a --verbose"]}, "watchNamespaces"),
-    "twice-the-same": ({"watchNamespaces": ["a", "a"]}, "watchNamespaces"),
-    "digest": ({"image": {"digest": "latest"}}, "image/digest"),
-    "repository": ({"image": {"repository": "op image"}}, "image/repository"),
-    "pull-policy": ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
-    "pull-secrets": ({"imagePullSecrets": ["registry"]}, "imagePullSecrets"),
-    "one-standby": ({"leaderElection": {"replicas": 1}}, "leaderElection/replicas"),
-    "short-lease": ({"leaderElection": {"seconds": 2}}, "leaderElection/seconds"),
-    "own-lease": ({"extraEnv": [{"name": "SPECDEC_LEASE"}]}, "extraEnv"),
-    "workers": ({"workers": 100}, "workers"),
-    "resync": ({"resyncSeconds": 0}, "resyncSeconds"),
-    "log-format": ({"logFormat": "yaml"}, "logFormat"),
-    "own-variable": ({"extraEnv": [{"name": "SPECDEC_NAMESPACES"}]}, "extraEnv"),
-    "root": ({"podSecurityContext": {"runAsNonRoot": False}}, "runAsNonRoot"),
-    "root-user": ({"podSecurityContext": {"runAsUser": 0}}, "runAsUser"),
-    "seccomp": ({"podSecurityContext": {"seccompProfile": {"type": "Unconfined"}}}, "type"),
-    "escalation": ({"securityContext": {"allowPrivilegeEscalation": True}}, "allowPrivilege"),
-    "capabilities": ({"securityContext": {"capabilities": {"drop": []}}}, "capabilities"),
-    "added-capability": ({"securityContext": {"capabilities": {"add": ["X"]}}}, "add"),
-    "writable-root": ({"securityContext": {"readOnlyRootFilesystem": False}}, "readOnlyRoot"),
-    "port": ({"networkPolicy": {"apiServer": {"ports": [0]}}}, "ports"),
-    "no-port": ({"networkPolicy": {"apiServer": {"ports": []}}}, "ports"),
-    "cidr": ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "cidrs"),
-    "interval": ({"metrics": {"podMonitor": {"interval": "often"}}}, "interval"),
-    "label": ({"commonLabels": {"cost": 42}}, "commonLabels"),
-    "models-interval": ({"metrics": {"models": {"interval": 15}}}, "models/interval"),
-    "rules-field": ({"metrics": {"rules": {"interval": "1m"}}}, "interval"),
-    "dashboard-label": ({"metrics": {"dashboard": {"labels": {"a": 1}}}}, "dashboard/labels"),
 }

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from chart.helm import NAMESPACE, RELEASE, Helm, Object, one
 from chart.lua import health
@@ -17,6 +18,7 @@ from chart.touring import ELSEWHERE, MODES, OWNING, USER, Toured, define, take, 
 from cluster import ClusterError, ControlPlane
 from controlplane import tour
 from controlplane.audit import UNOWNED, granted
+from controlplane.commanding import account, may, specdec
 from controlplane.operating import Lab, until
 
 pytestmark = pytest.mark.controlplane
@@ -84,6 +86,32 @@ def test_it_works_where_it_is_told_to_and_nowhere_else(done: Toured) -> None:
     argv = ("get", "specm", lab.namespace, "-n", ELSEWHERE, "-o", "json")
     assert ("status" in json.loads(lab.plane.kubectl(*argv))) == done.everywhere
     require_hook(one(done.objects, "Pod"), lab.operator.metrics_url)
+
+
+def test_the_clusters_own_roles_are_of_speculative_models_too(done: Toured, live: Helm) -> None:
+    """By ClusterRoles, and so not where the chart makes none."""
+    lab = done.lab
+    viewer, editor = account(lab, "view"), account(lab, "edit")
+    if done.everywhere:
+        until(lambda: may(lab, viewer, "list", "specm"), "an aggregated role")
+        until(lambda: may(lab, editor, "create", "specm"), "an aggregated role")
+    shown = specdec(lab, "status", tour.RICH, user=viewer)
+    assert (shown.exit_code == 0) == done.everywhere, shown.output
+    assert (f"{lab.namespace}/{tour.RICH}" in shown.stdout) == done.everywhere
+    assert ('cannot get resource "speculativemodels"' in shown.stderr) != done.everywhere
+    for verb in ("create", "update", "patch", "delete", "deletecollection"):
+        assert may(lab, editor, verb, "specm") == done.everywhere, verb
+        assert not may(lab, viewer, verb, "specm"), verb
+    scale, proxy = ("specm", "--subresource=scale"), ("pods", "--subresource=proxy")
+    assert may(lab, editor, "patch", *scale) == may(lab, viewer, "get", *scale) == done.everywhere
+    assert not may(lab, viewer, "patch", *scale)
+    assert not may(lab, editor, "patch", "specm", "--subresource=status"), "the operator's alone"
+    assert not may(lab, viewer, "get", *proxy)
+    if done.everywhere:
+        wider = live.template({"rbac": {"aggregate": {"top": True}}})
+        people = [o for o in wider if o["metadata"]["name"] == f"{RELEASE}-view"]
+        lab.plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(people))
+        until(lambda: may(lab, viewer, "get", *proxy), "the right that top takes")
 
 
 @pytest.mark.parametrize("what", ["secret/given", "secret/big-group", "secrets"])

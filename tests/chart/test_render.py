@@ -19,8 +19,9 @@ from chart.helm import (
     operator,
     pods,
 )
+from chart.refused import REFUSED
 from chart.schemas import require_valid
-from chart.sets import REFUSED, SETS, Shows
+from chart.sets import SETS, Shows
 from cluster import binaries
 from specdec import __version__
 
@@ -52,6 +53,8 @@ def test_every_value_is_explained_and_in_the_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
     assert set(schema) - {"global"} == set(values)
+    rows = re.findall(r"^\| (`.*?) \|", (CHART / "README.md").read_text(), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(values)
     # Values of one paragraph share its comment.
     unexplained = re.findall(r"(?:^|\n\n)(\w+):", (CHART / "values.yaml").read_text())
     assert unexplained == []
@@ -78,7 +81,7 @@ def test_manifests_install_is_what_the_chart_renders(helm: Helm) -> None:
     kustomized = plain(list(yaml.safe_load_all(done.stdout)))
     rendered = plain(helm.template())
     assert sorted(rendered) == sorted(kustomized)
-    assert len(rendered) == 7
+    assert len(rendered) == 9
     for key, body in rendered.items():
         assert body == kustomized[key], key
 
@@ -158,7 +161,7 @@ def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
     table = text.split("| Value | What it does |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 10
+    assert len(fields) == 11
     for field in fields:
         found = known
         for part in field.split("."):

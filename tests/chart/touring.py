@@ -44,8 +44,10 @@ class Toured:
 
 
 def roles(objects: list[Object]) -> list[Object]:
-    """What says what the account may do."""
-    return [body for body in objects if body["kind"] in ("Role", "ClusterRole")]
+    """What says what the account may do: the roles that something binds it to."""
+    bound = {body["roleRef"]["name"] for body in objects if body["kind"].endswith("RoleBinding")}
+    kinds = ("Role", "ClusterRole")
+    return [o for o in objects if o["kind"] in kinds and o["metadata"]["name"] in bound]
 
 
 def unused(given: list[Object], used: set[Right]) -> set[Right]:

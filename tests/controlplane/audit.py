@@ -1,6 +1,7 @@
 """What an account may ask of the API server, and by the server's audit log really asks."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ Object = dict[str, Any]
 
 # The words of admission that checks owner references: it asks for a right in place of a request.
 UNOWNED = "you can't set finalizers on"
+# The API server asks for `create` once it has found that what is applied is not there: a patch
+# that the audit log has as allowed, and that was refused all the same. A quota says it otherwise.
+_LACKING = re.compile(r'cannot (?P<verb>\w+) resource "')
 
 
 class Right(NamedTuple):
@@ -54,8 +58,11 @@ class Log:
             status = event.get("responseStatus", {})
             notes = event.get("annotations", {})
             allowed = notes.get("authorization.k8s.io/decision") == "allow"
-            if not allowed or UNOWNED in status.get("message", ""):
-                self._refused.append(f"{right}: {status.get('message', '')}")
+            words = status.get("message", "")
+            lacking = _LACKING.search(words)
+            if not allowed or lacking or UNOWNED in words:
+                verb = lacking["verb"] if lacking else right.verb
+                self._refused.append(f"{right._replace(verb=verb)}: {words}")
                 continue
             self._used.add(right)
             if right.verb == "patch" and status.get("code") == 201:

@@ -65,6 +65,19 @@ def test_a_refusal_is_no_use(tmp_path: Path) -> None:
     assert log.used() == {Right("patch", "", "services")}, "a quota refuses after the role"
 
 
+def test_an_apply_that_may_patch_and_not_create_was_refused(tmp_path: Path) -> None:
+    """In the words of a real server, whose log has the patch as allowed."""
+    file = tmp_path / "audit.log"
+    file.touch()
+    log = Log(file)
+    words = (
+        'jobs.batch "a" is forbidden: User "b" cannot create resource "jobs" in API group "batch"'
+    )
+    file.write_text(line("patch", resource="jobs", apiGroup="batch", code=403, message=words))
+    assert log.refused() == [f"create jobs.batch: {words}"]
+    assert log.used() == set()
+
+
 def test_rules_are_taken_apart_and_one_right_is_taken_out() -> None:
     rights = granted([ROLE])
     assert len(rights) == 5

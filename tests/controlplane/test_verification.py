@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from controlplane.commanding import refused_to_a_reader, shown_by_the_command
+from controlplane.commanding import shown_by_the_command, shown_to_a_reader
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import (
     built,
@@ -63,7 +63,7 @@ def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
     assert status(lab)["speculation"]["planHash"]
     assert {"DraftTokensObserved", "Equivalent", "Effective"} <= reasons(lab)
     shown_by_the_command(lab)
-    refused_to_a_reader(lab)
+    shown_to_a_reader(lab)
 
     publish = lab.job("publish")
     lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": 6}}})

@@ -163,7 +163,7 @@ class Tour:
         def looked() -> bool:
             self._look()
             refused = self.log.refused()
-            assert not refused, refused
+            assert not refused, "; ".join(refused)
             return check()
 
         def missing() -> str:

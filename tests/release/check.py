@@ -12,12 +12,9 @@ _VERSION = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
 )
 _DATE = r"\d{4}-\d{2}-\d{2}"
+CHARTS = ("charts/specdec-operator/Chart.yaml", "charts/specdec-model/Chart.yaml")
 # Where the check looks.
-ROOT_FILES = (
-    "operator/specdec/__init__.py",
-    "charts/specdec-operator/Chart.yaml",
-    "CHANGELOG.md",
-)
+ROOT_FILES = ("operator/specdec/__init__.py", *CHARTS, "CHANGELOG.md")
 
 
 def version(root: Path) -> str:
@@ -39,18 +36,17 @@ def problems(root: Path, tag: str = "") -> Iterator[str]:
         yield f"operator/specdec/__init__.py: __version__ is {ours!r}: make it X.Y.Z"
     if tag and tag != f"v{ours}":
         yield f"the tag is {tag} and the version {ours}: tag v{ours}, or change __version__"
-    yield from _chart(root, ours)
+    for chart in CHARTS:
+        yield from _chart(root, chart, ours)
     yield from _changelog(root, ours)
     yield from _git(root, ours, tag)
 
 
-def _chart(root: Path, ours: str) -> Iterator[str]:
-    chart = yaml.safe_load((root / "charts/specdec-operator/Chart.yaml").read_text("utf-8"))
+def _chart(root: Path, name: str, ours: str) -> Iterator[str]:
+    chart = yaml.safe_load((root / name).read_text("utf-8"))
     for field in ("version", "appVersion"):
         if chart[field] != ours:
-            yield (
-                f"charts/specdec-operator/Chart.yaml: {field} is {chart[field]}: set it to {ours}"
-            )
+            yield f"{name}: {field} is {chart[field]}: set it to {ours}"
 
 
 def _changelog(root: Path, ours: str) -> Iterator[str]:

@@ -66,6 +66,7 @@ def test_a_tree_that_is_right_passes(tree: Path) -> None:
         (ROOT_FILES[0], '"0.', '"v0.', "make it X.Y.Z"),
         (ROOT_FILES[1], "\nversion: 0.", "\nversion: 9.", "version is 9."),
         (ROOT_FILES[1], "appVersion: 0.", "appVersion: 9.", "appVersion is 9."),
+        (ROOT_FILES[2], "\nversion: 0.", "\nversion: 9.", "version is 9."),
         ("CHANGELOG.md", "## Unreleased\n", "## Unreleased\n\n- news\n", "Unreleased has lines"),
         ("CHANGELOG.md", " - 2026-11-21", "", "no section '## "),
     ],

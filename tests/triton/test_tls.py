@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import socket
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +20,7 @@ from specdec.command import app
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
+from specdec.payload.serving import renewal
 from specdec.triton.launch import Tls
 from specdec.triton.repository import RepositoryPlan, render
 from triton import certificates
@@ -159,6 +163,51 @@ def test_a_job_that_trusts_others_says_so(encrypted: Server, tmp_path: Path) -> 
     with pytest.raises(JobError, match="no encrypted connection with") as caught:
         verified(encrypted, {"authority": str(tmp_path / "absent")})
     assert (caught.value.reason, caught.value.permanent) == ("ServerUnreachable", False)
+
+
+def served(server: Server) -> str:
+    """The certificate that a server shows, as PEM."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    host, _, port = server.url.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as plain,
+        context.wrap_socket(plain) as secure,
+    ):
+        return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"")
+
+
+def test_a_renewed_certificate_takes_another_server_and_is_said_to(
+    executable: Path,
+    empty: dict[str, str],
+    made: Certificates,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What runs beside a server says so; the operator replaces the pod for it."""
+    (tmp_path / "certificates").mkdir()
+    renewed = certificates.make(tmp_path / "certificates").server
+    own = Pair(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    shutil.copy(made.server.certificate, own.certificate)
+    shutil.copy(made.server.key, own.key)
+    memory, files, tls = (
+        tmp_path / "memory",
+        [Path(own.certificate)],
+        Tls(own.certificate, own.key),
+    )
+    with Server(executable, empty, tmp_path, tls=tls) as first:
+        last = renewal.look(memory, files, "")
+        assert served(first) == Path(made.server.certificate).read_text()
+        shutil.copy(renewed.certificate, own.certificate)
+        shutil.copy(renewed.key, own.key)
+        renewal.look(memory, files, last)
+        told = json.loads(capsys.readouterr().out.splitlines()[-1])["certificate"]
+        assert told["started"] != told["now"]
+        assert served(first) == Path(made.server.certificate).read_text(), "it is read once"
+    (tmp_path / "again" / "repository").mkdir(parents=True)
+    with Server(executable, empty, tmp_path / "again", tls=tls) as second:
+        assert served(second) == Path(renewed.certificate).read_text()
 
 
 def test_with_an_authority_for_clients_only_theirs_get_through(

@@ -23,6 +23,7 @@ RUN_BY = {
     ("make", "demo-down"): "tests/demo/test_demo.py",
     ("make", "test"): ".ci/run",
     ("docker", "build"): "tests/e2e/world.py",
+    # Of the operator; the guide to GitOps has one of a model: tests/chart/test_model_chart.py.
     ("helm", "upgrade"): "tests/chart/test_install.py",
     ("helm", "rollback"): "tests/chart/test_install.py",
     ("kubectl", "apply"): ON_A_SERVER,

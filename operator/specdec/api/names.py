@@ -15,6 +15,7 @@ MODEL = f"{GROUP}/model"
 ENGINE = f"{GROUP}/engine"
 CLAIM = f"{GROUP}/claim"
 REPOSITORY = f"{GROUP}/repository"
+CERTIFICATE = f"{GROUP}/certificate"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
 # On a Service: which kinds of EXTRAS the resource has, or may have left.

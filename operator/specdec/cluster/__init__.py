@@ -142,9 +142,9 @@ class Cluster:
             if not token:
                 return found
 
-    async def log(self, namespace: str, pod: str, lines: int) -> str:
-        """The last lines of a pod's one container."""
-        query = [("tailLines", str(lines))]
+    async def log(self, namespace: str, pod: str, lines: int, container: str = "") -> str:
+        """The last lines of a pod's container; its name may be empty where it is the only one."""
+        query = [("tailLines", str(lines)), *([("container", container)] if container else [])]
         url = f"{path('v1', 'Pod', namespace, pod)}/log"
         async with self._asked("log", url, f"Pod {pod}", LOG_TIMEOUT, query_params=query) as found:
             return str(await found.text(errors="replace"))

@@ -92,6 +92,7 @@ def leader_worker_set(
                     _leader(model, revision),
                     component,
                     [*volumes, *tls.server(model).volumes],
+                    tls.watchers(model, revision.image),
                 ),
                 "workerTemplate": serving.template(
                     model, revision, volume, _worker(model, revision), names.WORKER, volumes

@@ -33,7 +33,7 @@ class Volume:
 
 @dataclass(frozen=True)
 class Container:
-    """The one container of a pod; `mounts` are those beside the volume and /tmp."""
+    """A container of a pod; `mounts` are those beside the volume and /tmp."""
 
     name: str
     image: str
@@ -69,11 +69,13 @@ def template(
     placement: Placement = Placement(),
     volumes: Sequence[Mapping[str, Any]] = (),
     tags: Tags = NO_TAGS,
+    beside: Sequence[Container] = (),
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod template under the restricted profile; `spec` adds or overrides pod fields.
 
-    Without a volume the pod sees no models, and may run on any node.
+    Without a volume the pod sees no models, and may run on any node. Containers `beside` the first
+    see none either.
     """
     return {
         "metadata": {
@@ -84,7 +86,10 @@ def template(
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": _pod_security(),
-            "containers": [_container(container, with_models=volume is not None)],
+            "containers": [
+                _container(container, with_models=volume is not None),
+                *(_container(one, with_models=False) for one in beside),
+            ],
             "volumes": [
                 *_claim(container, volume),
                 {"name": _TMP, "emptyDir": {}},

@@ -31,7 +31,8 @@ class Revision:
     """What a server runs: a published repository (hash) by an image, on how many GPUs and ranks.
 
     `role` is whose server it is, and `folder` the part of the repository that it serves; one
-    server for all models serves all of it. `product` is the GPU that its engines are for.
+    server for all models serves all of it. `product` is the GPU that its engines are for, and
+    `certificate` the mark of the renewed files that pods were last replaced for.
     """
 
     repository: str
@@ -41,6 +42,7 @@ class Revision:
     role: str = "target"
     folder: str = ""
     product: str | None = None
+    certificate: str = ""
 
     @property
     def directory(self) -> str:
@@ -64,6 +66,7 @@ def read(live: Mapping[str, Any], template_: Mapping[str, Any], role: str = "tar
         role,
         launch.repository(command).partition(f"/{repository}/")[2] if repository else "",
         spec.get("nodeSelector", {}).get(names.GPU_PRODUCT),
+        template_["metadata"].get("annotations", {}).get(names.CERTIFICATE, ""),
     )
 
 
@@ -97,6 +100,7 @@ def deployment(
                 container(model, revision),
                 component,
                 tls.server(model).volumes,
+                tls.watchers(model, revision.image),
             ),
         },
     }
@@ -129,6 +133,7 @@ def template(
     server: Container,
     component: str,
     volumes: Sequence[Mapping[str, Any]] = (),
+    beside: Sequence[Container] = (),
 ) -> dict[str, Any]:
     """The template of a serving pod around its container."""
     serving = model.spec.serving
@@ -145,6 +150,7 @@ def template(
         Placement(nodes, serving.tolerations, serving.affinity),
         [{"name": "shm", "emptyDir": memory}, *volumes],
         model.spec.metadata.server_pods,
+        beside,
         terminationGracePeriodSeconds=(
             _LINGER + moving_seconds(model) + serving.drain.timeout_seconds + _MARGIN
         ),
@@ -157,7 +163,11 @@ def template(
         ),
     )
     known = made["metadata"].get("annotations", {})
-    made["metadata"]["annotations"] = {**known, names.REPOSITORY: revision.repository}
+    made["metadata"]["annotations"] = {
+        **known,
+        names.REPOSITORY: revision.repository,
+        **given(**{names.CERTIFICATE: revision.certificate if serving.tls else ""}),
+    }
     return made
 
 

@@ -1,14 +1,18 @@
 """TLS of the gRPC endpoint: what a server mounts, and what the operator's own clients do.
 
-The kubelet alone reads the Secrets. The server's container sees certificate and key, a Job that
-asks it the authority's certificate and, where servers want one, a client's certificate and key.
+The kubelet alone reads the Secrets. The server's container sees certificate and key, the one
+beside it the certificate, a Job that asks it the authority's certificate and, where servers want
+one, a client's certificate and key.
 """
 
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import given
+from specdec.desired.pod import Container
 from specdec.triton import launch
 
 # What the kubelet calls the files of a Secret of type kubernetes.io/tls.
@@ -16,6 +20,11 @@ CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 _SERVER, _CLIENTS, _CLIENT = "/specdec/tls", "/specdec/clients", "/specdec/client"
 # A volume cannot be seen by others of the node, and the pod's group may read it.
 _MODE = 0o440
+# The container that says when certificates were renewed, and what it keeps while its pod lives.
+WATCHER = "certificate"
+_MEMORY = "/tmp/specdec-certificate"  # noqa: S108
+# As much at least as at most: a pod whose resources are guaranteed stays one.
+_SMALL = {"cpu": "20m", "memory": "64Mi"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,11 @@ def server(model: SpeculativeModel) -> Parts:
     if tls is None:
         return Parts()
     reference = {"name": tls.secret_name, "key": CERTIFICATE}
-    mounts, volumes = [_mount("tls", _SERVER)], [_secret("tls", tls.secret_name, CERTIFICATE, KEY)]
+    mounts = [_mount("tls", _SERVER)]
+    volumes = [
+        _secret("tls", tls.secret_name, CERTIFICATE, KEY),
+        _secret(WATCHER, tls.secret_name, CERTIFICATE),
+    ]
     if tls.client_ca is not None:
         items = [{"key": tls.client_ca.key, "path": AUTHORITY}]
         mounts.append(_mount("clients", _CLIENTS))
@@ -58,6 +71,27 @@ def server(model: SpeculativeModel) -> Parts:
         ({"name": "SPECDEC_TLS_CERTIFICATE", "valueFrom": {"secretKeyRef": reference}},),
         tuple(mounts),
         tuple(volumes),
+    )
+
+
+def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
+    """The container beside a server with TLS, of the server's image; it sees nothing secret."""
+    tls = model.spec.serving.tls
+    if tls is None:
+        return ()
+    paths, mounts = [f"{_SERVER}/{CERTIFICATE}"], [_mount(WATCHER, _SERVER)]
+    if tls.client_ca is not None:
+        paths.append(f"{_CLIENTS}/{AUTHORITY}")
+        mounts.append(_mount("clients", _CLIENTS))
+    return (
+        Container(
+            name=WATCHER,
+            image=image,
+            pull_policy=model.spec.runtime.pull_policy,
+            command=["python3", "-c", _renewal(), _MEMORY, *paths],
+            mounts=mounts,
+            resources={"requests": _SMALL, "limits": _SMALL},
+        ),
     )
 
 
@@ -97,3 +131,9 @@ def _secret(name: str, secret: str, *keys: str) -> dict[str, Any]:
     items = [{"key": key, "path": key} for key in keys]
     source = {"secretName": secret, "items": items, "defaultMode": _MODE, "optional": True}
     return {"name": name, "secret": source}
+
+
+@cache
+def _renewal() -> str:
+    file = resources.files("specdec").joinpath("payload", "serving", "renewal.py")
+    return file.read_text("utf-8")

@@ -281,7 +281,7 @@ def pods(server: Json) -> Json:
 def _server(name: str, server: Json) -> Json:
     group = pods(server)
     template = group.get("leaderTemplate", group)
-    (container,) = template["spec"]["containers"]
+    container = template["spec"]["containers"][0]  # what is beside it is no server
     return {
         "kind": server["kind"],
         "name": name,

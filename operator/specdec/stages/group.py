@@ -9,7 +9,7 @@ from specdec.desired import serving as server
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed, pod_ready
-from specdec.stages import progress
+from specdec.stages import progress, renewal
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
 
@@ -22,6 +22,8 @@ _PATIENCE = timedelta(minutes=1)
 def serving(context: Context, revision: Revision) -> Outcome:
     """Want the groups; old ones serve until the new revision's are ready."""
     condition = available(context, revision)
+    live = live_revision(context.observed)
+    revision = renewal.certified(context.observed, revision, live)
     wanted = desired.objects(context.model, revision, context.facts.volume, _replicas(context))
     quiet = condition.status == "True" or condition.reason in ("Suspended", "NotDeployed")
     return Outcome(

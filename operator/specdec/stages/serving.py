@@ -9,7 +9,7 @@ from specdec.desired import serving as desired
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed, Ref, pod_ready
-from specdec.stages import backends, progress
+from specdec.stages import backends, progress, renewal
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
 
@@ -17,7 +17,11 @@ from specdec.stages.stage import POLL, Context, Outcome
 def serving(context: Context) -> Outcome:
     """Want the Deployments; old pods serve until the new revision's are ready."""
     model = context.model
-    revisions = backends.served(model, context.facts)
+    live = live_revisions(context.observed)
+    revisions = [
+        renewal.certified(context.observed, revision, live.get(revision.role))
+        for revision in backends.served(model, context.facts)
+    ]
     replicas = _replicas(context)
     wanted = [desired.deployment(model, r, context.facts.volume, replicas) for r in revisions]
     condition = available(context, revisions)
@@ -33,13 +37,14 @@ def serving(context: Context) -> Outcome:
 
 
 def held(context: Context, volume: Volume) -> tuple[Object, ...]:
-    """The live revisions with other replicas: scaling and suspending do not wait for a build."""
+    """The live revisions with other replicas or a renewed certificate: none waits for a build."""
     model, replicas = context.model, _replicas(context)
     deployments = context.observed.deployments
     return tuple(
-        desired.deployment(model, live, volume, replicas)
+        desired.deployment(model, revision, volume, replicas)
         for role, live in live_revisions(context.observed).items()
-        if deployments[role]["spec"].get("replicas") != replicas
+        if (revision := renewal.certified(context.observed, live, live)) != live
+        or deployments[role]["spec"].get("replicas") != replicas
     )
 
 

@@ -37,9 +37,9 @@ def pod(body: Json) -> Json:
     return found
 
 
-def parts(spec: Json, name: str) -> tuple[Json, Json]:
-    """The mount and the volume of a name, which is read-only where it is mounted."""
-    (container,) = spec["containers"]
+def parts(spec: Json, name: str, of: int = 0) -> tuple[Json, Json]:
+    """The mount and the volume of a name, which is read-only where a container mounts it."""
+    container = spec["containers"][of]
     (mount,) = [one for one in container["volumeMounts"] if one["name"] == name]
     (volume,) = [one for one in spec["volumes"] if one["name"] == name]
     assert mount["readOnly"] is True
@@ -66,7 +66,7 @@ def test_a_server_mounts_what_its_arguments_name() -> None:
     world = settled(KNOWN)
     assert world.deployment is not None
     spec = pod(world.deployment)
-    (container,) = spec["containers"]
+    container = spec["containers"][0]
     given = dict(a.split("=", 1) for a in container["command"] if a.startswith("--grpc-"))
     mount, volume = parts(spec, "tls")
     clients_mount, clients = parts(spec, "clients")
@@ -84,6 +84,27 @@ def test_a_server_mounts_what_its_arguments_name() -> None:
     assert clients["configMap"]["items"] == [{"key": "bundle.pem", "path": "ca.crt"}]
     # The key may be read by the pod's own group, and by no other.
     assert volume["secret"]["defaultMode"] == 0o440
+
+
+def test_who_watches_the_files_sees_nothing_secret() -> None:
+    """A file of a folder that the kubelet mounts changes; one that is mounted alone never does."""
+    world = settled(KNOWN)
+    assert world.deployment is not None
+    spec = pod(world.deployment)
+    server, watcher = spec["containers"]
+    mount, volume = parts(spec, "certificate", 1)
+    clients_mount, clients = parts(spec, "clients", 1)
+    assert keys(volume) == {"tls.crt": "tls.crt"}
+    assert "subPath" not in json.dumps(watcher)
+    assert watcher["command"][-2:] == [
+        f"{mount['mountPath']}/tls.crt",
+        f"{clients_mount['mountPath']}/{keys(clients)['bundle.pem']}",
+    ]
+    assert "tls.key" not in json.dumps(watcher)
+    assert "models" not in {one["name"] for one in watcher["volumeMounts"]}
+    assert watcher["image"] == server["image"]
+    assert watcher["securityContext"] == server["securityContext"]
+    assert watcher["resources"]["requests"] == watcher["resources"]["limits"]
 
 
 def test_a_missing_secret_is_seen_in_the_status_of_the_pod() -> None:
@@ -148,8 +169,7 @@ def test_both_of_two_servers_have_it() -> None:
     world.settle()
     for name in ("pair", "pair-draft"):
         spec = pod(world.deployments[name])
-        (container,) = spec["containers"]
-        assert "--grpc-use-ssl=true" in container["command"]
+        assert "--grpc-use-ssl=true" in spec["containers"][0]["command"]
         assert keys(parts(spec, "tls")[1]) == {"tls.crt": "tls.crt", "tls.key": "tls.key"}
         (port,) = [p for p in world.services[name]["spec"]["ports"] if p["name"] == "grpc"]
         assert port["appProtocol"] == "tls"
@@ -160,8 +180,10 @@ def test_in_a_group_only_the_leader_has_it() -> None:
     assert group is not None
     made = group["spec"]["leaderWorkerTemplate"]
     leader, worker = (made[f"{part}Template"]["spec"] for part in ("leader", "worker"))
-    (container,) = leader["containers"]
+    container, watcher = leader["containers"]
     assert container["command"].count("--grpc-use-ssl=true") == 1
+    assert watcher["name"] == "certificate"
+    assert len(worker["containers"]) == 1
     parts(leader, "tls")
     parts(leader, "clients")
     assert "pair-tls" not in json.dumps(worker)

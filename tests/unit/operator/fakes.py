@@ -65,8 +65,8 @@ class FakeCluster(Cluster):
         ]
 
     @override
-    async def log(self, namespace: str, pod: str, lines: int) -> str:
-        self._note("log", "Pod", pod)
+    async def log(self, namespace: str, pod: str, lines: int, container: str = "") -> str:
+        self._note("log", "Pod", f"{pod}/{container}" if container else pod)
         return self.logs[pod]
 
     @override

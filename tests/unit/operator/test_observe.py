@@ -43,6 +43,16 @@ async def test_only_running_build_and_fetch_pods_are_asked() -> None:
     assert seen.logs == fake.logs
 
 
+async def test_a_server_s_log_is_read_where_a_container_watches_its_certificate() -> None:
+    secure = pod("secure", "server", "Running")
+    secure["spec"] = {"containers": [{"name": "server"}, {"name": "certificate"}]}
+    fake = FakeCluster(secure)
+    fake.logs = {"secure": "{}"}
+    seen = await observe(fake, SpeculativeModel.parse(resource()))
+    assert seen.logs == fake.logs
+    assert ("log", "Pod", "secure/certificate") in fake.calls
+
+
 async def test_a_log_that_does_not_come_costs_only_the_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -70,7 +80,8 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> Any:
             return response
         if request.match_info["pod"] != "building":
             return web.json_response({"message": "no such pod"}, status=404)
-        return web.Response(body=f"{request.query['tailLines']} lines \xff".encode("latin-1"))
+        of = request.query.get("container", "")
+        return web.Response(body=f"{request.query['tailLines']} lines{of} \xff".encode("latin-1"))
 
     app = web.Application()
     app.router.add_get("/api/v1/namespaces/demo/pods/{pod}/log", answer)
@@ -86,6 +97,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def test_a_log_is_text_of_so_many_lines(server: Cluster) -> None:
     assert await server.log("demo", "building", 40) == "40 lines \ufffd"
+    assert await server.log("demo", "building", 1, " of one") == "1 lines of one \ufffd"
 
 
 async def test_a_log_has_a_time_limit_and_its_errors_are_ours(server: Cluster) -> None:

@@ -1,0 +1,125 @@
+"""A certificate is renewed on a real node: pods are replaced, and no new connection fails.
+
+`make campaign NAME=renewal` needs Linux and root. In every round the Secret gets another
+certificate, and nobody touches anything else. Meanwhile somebody opens one TLS connection after
+another, and tries none of them twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.report import Report
+from e2e.world import World, model, up
+from triton.certificates import Certificates, make
+
+NAME = "renewed"
+SECRET = f"{NAME}-tls"
+REPLICAS = 2
+# In place of ten minutes; what the kubelet takes to change the files is its own.
+RESYNC = 15
+SECONDS = 420.0
+
+
+def give(world: World, made: Certificates) -> None:
+    """Put a server's certificate into the Secret, as who renews it does."""
+    files = {"tls.crt": made.server.certificate, "tls.key": made.server.key}
+    data = {
+        name: b64encode(Path(file).read_bytes()).decode()
+        for name, file in {**files, "ca.crt": made.authority}.items()
+    }
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
+    world.kubectl("apply", "-f", "-", given=json.dumps({**body, "type": "kubernetes.io/tls"}))
+
+
+def shown(address: str) -> str:
+    """The certificate that a new connection meets, PEM; raises OSError."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as plain,
+        context.wrap_socket(plain) as secure,
+    ):
+        return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"")
+
+
+@contextmanager
+def connecting(address: str) -> Iterator[list[str]]:
+    """Connect again and again; yields one entry a connection, empty or what failed."""
+    seen: list[str] = []
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(0.2):
+            try:
+                seen.append("" if shown(address) else "no certificate")
+            except OSError as error:
+                seen.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join(60)
+
+
+def one(world: World, folder: Path, report: Report) -> None:
+    """One renewal under load, in figures."""
+    before, address = {pod["metadata"]["uid"] for pod in world.pods(NAME)}, world.address(NAME)
+    folder.mkdir()
+    made, begun = make(folder), time.monotonic()
+
+    def replaced() -> bool:
+        uids = {pod["metadata"]["uid"] for pod in world.pods(NAME)}
+        return len(uids) == REPLICAS and not uids & before
+
+    with connecting(address) as seen:
+        give(world, made)
+        world.wait(replaced, SECONDS, lambda: f"the pods of {NAME} are not replaced")
+        world.left(NAME, REPLICAS, SECONDS)
+        world.ready(NAME, SECONDS)
+    failures = [words for words in seen if words]
+    report.figure("renewal.seconds", [time.monotonic() - begun], "s")
+    report.figure("renewal.connections", [len(seen)], "connections")
+    report.figure("renewal.failed", [len(failures)], "connections", goal=0)
+    old = shown(address) != Path(made.server.certificate).read_text()
+    report.figure("renewal.old_certificate", [old], "renewals", goal=0)
+    for words in failures[:20]:
+        report.note(words)
+
+
+def main() -> int:
+    """Run; 1 when a connection failed, or met the old certificate in the end."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.renewal", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=2, help="(%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="leave the node up for the next run")
+    options = parser.parse_args()
+    report = Report()
+    with up("specdec-renewal", keep=options.keep) as world, tempfile.TemporaryDirectory() as name:
+        operator = ("deployment/specdec-operator", "-n", "specdec-system")
+        world.kubectl("set", "env", *operator, f"SPECDEC_RESYNC_SECONDS={RESYNC}")
+        (Path(name) / "first").mkdir()
+        give(world, make(Path(name) / "first"))
+        world.apply(model(NAME, serving={"replicas": REPLICAS, "tls": {"secretName": SECRET}}))
+        world.ready(NAME, SECONDS)
+        for number in range(options.rounds):
+            one(world, Path(name) / str(number), report)
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,43 @@
+"""Value sets that the chart's schema must refuse."""
+
+from typing import Any
+
+# (values, the field's name as Helm writes it)
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown-field": ({"replicas": 2}, "replicas"),
+    "unknown-nested-field": ({"crds": {"enabled": True}}, "enabled"),
+    "namespace": ({"watchNamespaces": ["Team_A"]}, "watchNamespaces"),
+    "namespace-flag": ({"watchNamespaces": ["a --verbose"]}, "watchNamespaces"),
+    "twice-the-same": ({"watchNamespaces": ["a", "a"]}, "watchNamespaces"),
+    "digest": ({"image": {"digest": "latest"}}, "image/digest"),
+    "repository": ({"image": {"repository": "op image"}}, "image/repository"),
+    "pull-policy": ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
+    "pull-secrets": ({"imagePullSecrets": ["registry"]}, "imagePullSecrets"),
+    "aggregate": ({"rbac": {"aggregate": True}}, "rbac/aggregate"),
+    "one-standby": ({"leaderElection": {"replicas": 1}}, "leaderElection/replicas"),
+    "short-lease": ({"leaderElection": {"seconds": 2}}, "leaderElection/seconds"),
+    "own-lease": ({"extraEnv": [{"name": "SPECDEC_LEASE"}]}, "extraEnv"),
+    "workers": ({"workers": 100}, "workers"),
+    "resync": ({"resyncSeconds": 0}, "resyncSeconds"),
+    "log-format": ({"logFormat": "yaml"}, "logFormat"),
+    "own-variable": ({"extraEnv": [{"name": "SPECDEC_NAMESPACES"}]}, "extraEnv"),
+    "own-option": ({"extraArgs": ["--namespace=other"]}, "extraArgs"),
+    "spread": ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints"),
+    "name": ({"fullnameOverride": "a" * 54}, "fullnameOverride"),
+    "history": ({"revisionHistoryLimit": "2"}, "revisionHistoryLimit"),
+    "root": ({"podSecurityContext": {"runAsNonRoot": False}}, "runAsNonRoot"),
+    "root-user": ({"podSecurityContext": {"runAsUser": 0}}, "runAsUser"),
+    "seccomp": ({"podSecurityContext": {"seccompProfile": {"type": "Unconfined"}}}, "type"),
+    "escalation": ({"securityContext": {"allowPrivilegeEscalation": True}}, "allowPrivilege"),
+    "capabilities": ({"securityContext": {"capabilities": {"drop": []}}}, "capabilities"),
+    "added-capability": ({"securityContext": {"capabilities": {"add": ["X"]}}}, "add"),
+    "writable-root": ({"securityContext": {"readOnlyRootFilesystem": False}}, "readOnlyRoot"),
+    "port": ({"networkPolicy": {"apiServer": {"ports": [0]}}}, "ports"),
+    "no-port": ({"networkPolicy": {"apiServer": {"ports": []}}}, "ports"),
+    "cidr": ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "cidrs"),
+    "interval": ({"metrics": {"podMonitor": {"interval": "often"}}}, "interval"),
+    "label": ({"commonLabels": {"cost": 42}}, "commonLabels"),
+    "models-interval": ({"metrics": {"models": {"interval": 15}}}, "models/interval"),
+    "rules-field": ({"metrics": {"rules": {"interval": "1m"}}}, "interval"),
+    "dashboard-label": ({"metrics": {"dashboard": {"labels": {"a": 1}}}}, "dashboard/labels"),
+}

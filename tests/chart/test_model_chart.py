@@ -1,0 +1,127 @@
+"""The chart of one SpeculativeModel: rendered, refused, and installed on a real API server."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chart.helm import MODEL_CHART, ROOT, Helm, HelmError, Object
+from chart.touring import served
+from cluster import ClusterError, ControlPlane, binaries
+from controlplane.operating import until
+from specdec import __version__
+from unit.quickstarts import typed
+
+GIVEN = MODEL_CHART / "ci" / "reference-values.yaml"
+SAMPLES = ("reference-draft-target", "tensorrt-two-servers", "tensorrt-eagle", "reference-tls")
+VERSION = f"--kube-version={binaries.KUBERNETES}"
+HERE = ("--namespace", "models")
+SPEC: Object = {field: {} for field in ("runtime", "target", "speculation", "storage")}
+# (values, the field's name as Helm writes it)
+REFUSED: dict[str, tuple[Object, str]] = {
+    "no-values": ({}, "storage"),
+    "typo": ({"spec": {**SPEC, "servin": {}}}, "servin"),
+    "typo-outside": ({"spec": SPEC, "specs": {}}, "specs"),
+    "long-name": ({"spec": SPEC, "name": "a" * 41}, "name"),
+    "dotted-name": ({"spec": SPEC, "name": "llama-3.1"}, "name"),
+    "label": ({"spec": SPEC, "labels": {"cost": 42}}, "labels"),
+}
+
+
+def read(path: Path) -> Object:
+    found: Object = yaml.safe_load(path.read_text())
+    return found
+
+
+def rendered(helm: Helm, values: Object) -> Object:
+    argv = ("template", "tiny", MODEL_CHART, *HERE, VERSION)
+    body: Object = yaml.safe_load(helm(*argv, values=values))
+    return body
+
+
+def test_it_stays_small_and_helm_finds_no_fault(helm: Helm) -> None:
+    files = [path for path in MODEL_CHART.rglob("*") if path.is_file()]
+    assert sum(len(path.read_text().splitlines()) for path in files) < 100
+    told = helm("lint", "--strict", VERSION, MODEL_CHART, f"--values={GIVEN}")
+    assert "0 chart(s) failed" in told
+    chart = read(MODEL_CHART / "Chart.yaml")
+    assert chart["version"] == chart["appVersion"] == __version__
+
+
+def test_the_schema_knows_the_fields_of_a_spec() -> None:
+    schema = read(MODEL_CHART / "values.schema.json")["properties"]["spec"]
+    crd = read(ROOT / "crds" / "speculativemodels.yaml")
+    (version,) = crd["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert schema["properties"] == {k: {"type": v["type"]} for k, v in spec["properties"].items()}
+    assert schema["required"] == spec["required"]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_spec_comes_through_as_it_is(helm: Helm, name: str) -> None:
+    spec = read(ROOT / "manifests" / "samples" / f"{name}.yaml")["spec"]
+    # Above a million, where text of floating point numbers takes an exponent.
+    spec["target"]["limits"]["maxNumTokens"] = 4194304
+    marks = {"labels": {"team": "a"}, "annotations": {"example.com/note": "yes"}}
+    body = rendered(helm, {"name": "own", "spec": spec, **marks})
+    assert body["spec"] == spec
+    assert body["metadata"]["name"] == "own"
+    assert body["metadata"]["labels"]["team"] == "a"
+    assert body["metadata"]["annotations"] == marks["annotations"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_schema_refuses_with_the_fields_name(helm: Helm, name: str) -> None:
+    values, field = REFUSED[name]
+    with pytest.raises(HelmError, match="don't meet the specifications of the schema") as refused:
+        rendered(helm, values)
+    assert field in str(refused.value)
+
+
+@pytest.fixture
+def fresh(plane: ControlPlane, tmp_path: Path) -> Helm:
+    """Helm that has not seen the cluster without the definition."""
+    source = ROOT / "crds" / "speculativemodels.yaml"
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(source))
+    until(lambda: served(plane, "specm"), "a known definition")
+    return Helm(tmp_path, plane.kubeconfig)
+
+
+def documented(folder: Path) -> tuple[list[str | Path], Object]:
+    """The guide's command without its first word, with the guide's file of values, and these."""
+    guide = ROOT / "docs" / "gitops.md"
+    (text,) = re.findall(r"```yaml\n# model.yaml\n(.*?)```", guide.read_text(), re.DOTALL)
+    file = folder / "model.yaml"
+    file.write_text(text)
+    (command,) = [words for words in typed(guide) if words[0] == "helm"]
+    places = {"charts/specdec-model": MODEL_CHART, "model.yaml": file}
+    return [places.get(word, word) for word in command[1:]], yaml.safe_load(text)
+
+
+@pytest.mark.controlplane
+def test_the_guides_command_installs_it_and_it_is_changed_and_taken_away(
+    fresh: Helm, plane: ControlPlane, tmp_path: Path
+) -> None:
+    command, values = documented(tmp_path)
+    told = fresh(*command)
+    assert "kubectl -n models wait specm/code --for=condition=Ready" in told
+    first = plane.get("specm", "code", *HERE)
+    assert first["spec"]["speculation"]["draftTokens"] == 4
+
+    values["spec"]["speculation"]["draftTokens"] = 6
+    fresh("upgrade", "code", MODEL_CHART, *HERE, values=values)
+    second = plane.get("specm", "code", *HERE)
+    assert second["metadata"]["uid"] == first["metadata"]["uid"]
+    assert second["spec"]["speculation"]["draftTokens"] == 6
+
+    other = {**values, "spec": {**values["spec"], "storage": {"existingClaim": "mine"}}}
+    with pytest.raises(HelmError, match=r"storage\.existingClaim cannot change"):
+        fresh("upgrade", "code", MODEL_CHART, *HERE, values=other)
+    # Deeper down Helm lets the server drop what it does not know; the guide says what does not.
+    other = {**values, "spec": {**values["spec"], "serving": {"replica": 2}}}
+    text = yaml.safe_dump(rendered(fresh, other))
+    with pytest.raises(ClusterError, match=r'unknown field "spec\.serving\.replica"'):
+        plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)
+    fresh("uninstall", "code", *HERE)
+    assert plane.get("specm", *HERE)["items"] == []

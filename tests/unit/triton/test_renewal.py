@@ -1,0 +1,97 @@
+"""Who watches the certificate's files: what is said of them, and when."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.payload.serving import renewal
+
+
+class Mount:
+    """A folder of files as the kubelet mounts and changes it: all at once, by one link."""
+
+    def __init__(self, folder: Path, **files: str) -> None:
+        self._folder, self._number = folder, 0
+        folder.mkdir()
+        self.change(**files)
+        for name in files:
+            (folder / name).symlink_to(Path("..data", name))
+        self.files = [folder / name for name in files]
+
+    def change(self, **files: str) -> None:
+        self._number += 1
+        there, fresh = self._folder / f"..{self._number}", self._folder / "..data_tmp"
+        there.mkdir()
+        for name, text in files.items():
+            (there / name).write_text(text)
+        fresh.symlink_to(there.name)
+        fresh.rename(self._folder / "..data")
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Mount:
+    return Mount(tmp_path / "mount", crt="first", ca="authority")
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What was printed since the last time."""
+    return [json.loads(line)["certificate"] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_change_is_said_once(
+    mount: Mount, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = tmp_path / "memory"
+    last = renewal.look(memory, mount.files, "")
+    (first,) = said(capsys)
+    assert first["started"] == first["now"] == last
+    assert renewal.look(memory, mount.files, last) == last
+    assert said(capsys) == []
+
+    mount.change(crt="second", ca="authority")
+    last = renewal.look(memory, mount.files, last)
+    (second,) = said(capsys)
+    assert second["started"] == first["now"] != second["now"] == last
+    assert second["at"] >= first["at"]
+
+    # The container starts anew beside a server that goes on: it says the same.
+    renewal.look(memory, mount.files, "")
+    (again,) = said(capsys)
+    assert (again["started"], again["now"]) == (first["now"], second["now"])
+
+
+def test_every_file_counts_and_where_one_ends_too(mount: Mount) -> None:
+    marks = {renewal.mark(mount.files)}
+    for crt, ca in (("firsta", "uthority"), ("first", "another"), ("authority", "first")):
+        mount.change(crt=crt, ca=ca)
+        marks.add(renewal.mark(mount.files))
+    assert len(marks) == 4
+
+
+def test_a_file_that_is_gone_is_no_renewal(
+    mount: Mount, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = tmp_path / "memory"
+    mount.change(ca="authority")
+    assert renewal.look(memory, mount.files, "") == ""
+    assert not memory.exists(), "the server waits for it too"
+    mount.change(crt="first", ca="authority")
+    last = renewal.look(memory, mount.files, "")
+    mount.change(ca="authority")
+    assert renewal.look(memory, mount.files, last) == last
+    assert len(said(capsys)) == 1
+
+
+def test_the_process_ends_when_it_is_told_to(mount: Mount, tmp_path: Path) -> None:
+    argv = [sys.executable, renewal.__file__, str(tmp_path / "memory"), *map(str, mount.files)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+    assert told["certificate"]["now"] == renewal.mark(mount.files)
