@@ -29,8 +29,8 @@ class Service(Simulated):
     differs = False
 
     @override
-    def _rounds(self, given: Json) -> Iterator[tuple[int, int, int]]:
-        yield from super()._rounds({"random_seed": 0, **given})
+    def rounds(self, given: Json) -> Iterator[tuple[int, int, int]]:
+        yield from super().rounds({"random_seed": 0, **given})
 
     @override
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
