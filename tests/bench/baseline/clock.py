@@ -2,8 +2,8 @@
 
 `python -m bench.baseline.clock CHUNKS SECONDS` prints its ports of gRPC and of HTTP and serves
 until its stdin ends. A chunk's text is the moment at which the request came and the one at which
-the chunk left, on the clock that all processes of a Linux machine share. What the server still does
-with a chunk after that, and the kernel, count as the client's error.
+the chunk left, on the clock that all processes of a Linux machine share. What the server still
+does with a chunk after that, and the kernel, count as the client's error.
 """
 
 from __future__ import annotations
