@@ -5,6 +5,7 @@ them, only the frame of HTTP is read while clocks run, by a parser in C. Events 
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class Http:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._context = http.tls_context(connection) if connection.tls else None
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,7 +67,7 @@ class Http:
 
     def line(self, *, streamed: bool) -> Line:
         """A connection of its own."""
-        return _Line(self._connection)
+        return _Line(self._connection, self._context)
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,9 @@ class Events:
 
 
 class _Line(Line):
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, context: ssl.SSLContext | None) -> None:
         super().__init__(connection)
+        self._context = context
         self._events = Events(connection.url)
         self._link: _Link | None = None
 
@@ -134,11 +137,10 @@ class _Line(Line):
         if self._link is None or self._link.gone:
             given = self._connection
             host, _, port = given.url.rpartition(":")
-            context = http.tls_context(given) if given.tls else None
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     _, self._link = await asyncio.get_running_loop().create_connection(
-                        _Link, host.strip("[]"), int(port), ssl=context
+                        _Link, host.strip("[]"), int(port), ssl=self._context
                     )
             except OSError as error:
                 raise http.nobody(given.url, error) from error
