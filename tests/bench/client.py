@@ -1,9 +1,10 @@
 """Whether `specdec bench` tells the truth, and what it costs to ask it.
 
 `make bench NAME=client` prints one JSON line a figure and exits 1 when a goal is missed. Its clock
-is held against that of a server which stamps every chunk (`baseline/clock.py`), and its request
-rate against `hey`, a load generator in Go, which posts the same bodies to the generate endpoint of
-the same server in turns with it. Beside them stands the machine's load.
+is held against that of a server which stamps every chunk (`baseline/clock.py`), over both
+protocols: the goals are those of HTTP, the default. Its request rate is held against `hey`, a load
+generator in Go, which posts the same bodies to the generate endpoint of the same server in turns
+with it. Beside them stands the machine's load.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -33,9 +34,9 @@ from bench.report import Report
 from cluster import binaries
 from specdec.bench import Report as Answered
 from specdec.bench import Settings, measure
-from specdec.bench.exchange import Exchange, Line, sample, undisturbed
+from specdec.bench.endpoint import Protocol, endpoint
+from specdec.bench.exchange import Exchange, sample, undisturbed
 from specdec.client.connection import Connection
-from specdec.client.wire import Server, decoded, infer_request
 from triton.server import Server as Triton
 
 CLIENTS = 64
@@ -47,56 +48,61 @@ PROMPT = "1:1 "
 _CLOCK = [sys.executable, "-m", "bench.baseline.clock"]
 
 
-def clock(report: Report, runs: int) -> None:
+def clock(report: Report, runs: int, only: Sequence[Protocol] = ("http", "grpc")) -> None:
     """Print the errors of 64 clients' times against the server's, and processor time a chunk."""
-    firsts, gaps, costs = [], [], []
-    with stamping() as url:
-        for _ in range(runs):
-            exchanges, seconds = asyncio.run(load(url))
-            first, between = zip(*map(errors, exchanges), strict=True)
-            firsts.append(np.percentile(first, (50, 99)))
-            gaps.append(np.percentile(np.concatenate(between), (50, 99)))
-            costs.append(1e6 * seconds / (len(exchanges) * CHUNKS))
-    for name, values, goal in (("first_token", firsts, 1.0), ("gap", gaps, 0.3)):
-        middle, high = (list(column) for column in zip(*values, strict=True))
-        report.figure(f"client.{name}_error_p50_ms", middle, "ms")
-        report.figure(f"client.{name}_error_p99_ms", high, "ms", goal=goal)
-    report.figure("client.cpu_us_per_chunk", costs, "us", goal=40.0)
+    with stamping() as ports:
+        for protocol in only:
+            firsts, gaps, costs = [], [], []
+            for _ in range(runs):
+                exchanges, seconds = asyncio.run(load(f"127.0.0.1:{ports[protocol]}", protocol))
+                first, between = zip(*map(errors, exchanges), strict=True)
+                firsts.append(np.percentile(first, (50, 99)))
+                gaps.append(np.percentile(np.concatenate(between), (50, 99)))
+                costs.append(1e6 * seconds / (len(exchanges) * CHUNKS))
+            judged = protocol == "http"
+            for name, values, goal in (("first_token", firsts, 1.0), ("gap", gaps, 0.3)):
+                middle, high = (list(column) for column in zip(*values, strict=True))
+                full = f"client.{protocol}_{name}_error"
+                report.figure(f"{full}_p50_ms", middle, "ms")
+                report.figure(f"{full}_p99_ms", high, "ms", goal=goal if judged else None)
+            cost = f"client.{protocol}_cpu_us_per_chunk"
+            report.figure(cost, costs, "us", goal=40.0 if judged else None)
     report.figure("client.machine_load", [os.getloadavg()[0]], "processes")
 
 
 @contextmanager
-def stamping() -> Iterator[str]:
-    """The address of a server that stamps its chunks."""
+def stamping() -> Iterator[dict[Protocol, int]]:
+    """The ports of a server that stamps its chunks."""
     command = [*_CLOCK, str(CHUNKS), str(CHUNK_SECONDS)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         if process.stdout is None or process.stdin is None:
             raise RuntimeError("the stamping server has no pipes")
-        yield f"127.0.0.1:{int(process.stdout.readline())}"
+        grpc, http = map(int, process.stdout.readline().split())
+        yield {"grpc": grpc, "http": http}
         process.stdin.close()
 
 
-async def load(url: str) -> tuple[list[Exchange], float]:
+async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
     """What every client saw, and the processor time of this process meanwhile."""
-    request = infer_request(BLS, {}, ())
+    async with endpoint(Connection(url), protocol) as server:
+        request = server.message(BLS, {}, (), streamed=True)
+        lines = [server.line(streamed=True) for _ in range(CLIENTS)]
 
-    async def ask(number: int, line: Line) -> Exchange:
-        # Clients of their own do not begin at one moment; begun together, all chunks would come
-        # together, and each wait for those before it.
-        await asyncio.sleep(number * CHUNK_SECONDS / CLIENTS)
-        return await line.ask(number, request)
+        async def ask(number: int) -> Exchange:
+            # Clients of their own do not begin at one moment; begun together, all chunks would
+            # come together, and each wait for those before it.
+            await asyncio.sleep(number * CHUNK_SECONDS / CLIENTS)
+            return await lines[number].ask(number, request)
 
-    async with Server(Connection(url)) as server:
-        lines = [Line(server, streamed=True) for _ in range(CLIENTS)]
         await asyncio.gather(*(line.ask(0, request) for line in lines))
-        begun = time.process_time()
         with undisturbed():
-            exchanges = await asyncio.gather(*(ask(*one) for one in enumerate(lines)))
+            begun = time.process_time()
+            exchanges = await asyncio.gather(*map(ask, range(CLIENTS)))
         for one in exchanges:
-            if sample(one).error is not None:
-                raise RuntimeError(f"a client failed: {one.error}")
+            if (error := sample(one).error) is not None:
+                raise RuntimeError(f"a client failed: {error}")
         seconds = time.process_time() - begun
         for line in lines:
             await line.close()
@@ -107,9 +113,7 @@ def errors(exchange: Exchange) -> tuple[float, list[float]]:
     """Milliseconds by which time to first token and each gap differ from the server's."""
     seen = sample(exchange)
     stamps = [
-        tuple(map(float, decoded(message)["text_output"].item().split()))
-        for message in exchange.messages
-        if message.outputs
+        tuple(map(float, tensors["text_output"].item().split())) for _, tensors in exchange.parts()
     ]
     first = abs(seen.first - (stamps[0][1] - stamps[0][0]))
     truth = [after[1] - before[1] for before, after in pairwise(stamps)]
@@ -172,7 +176,7 @@ def ours(server: Triton, requests: int) -> Answered:
         output_tokens=TOKENS,
         draft_tokens=[LENGTH],
     )
-    found = asyncio.run(measure(Connection(server.url), settings))
+    found = asyncio.run(measure(Connection(f"127.0.0.1:{server.http_port}"), settings))
     if found.errors:
         raise RuntimeError(f"{found.errors} requests failed: {found.levels}")
     return found

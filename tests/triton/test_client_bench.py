@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bench.baseline.load import reads
+from cluster.processes import until
 from specdec.bench import Settings, measure
+from specdec.bench.endpoint import Protocol, endpoint
+from specdec.bench.exchange import OUTPUTS, sample
 from specdec.client.connection import Connection
+from specdec.client.names import BLS
+from specdec.client.sampling import strings
 from specdec.command import app
 from triton.server import Server
 
@@ -17,11 +24,28 @@ COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")
 
 
 def counts(server: Server) -> list[float]:
+    # The metrics' port opens last.
+    until(lambda: reads(server), 30, lambda: "the metrics do not answer")
     return [server.metric(f"specdec_{name}_total") for name in COUNTS]
 
 
-@pytest.mark.parametrize("fixture", ["server", "newer_server", "older_server"])
-def test_counts_are_the_servers_own(request: pytest.FixtureRequest, fixture: str) -> None:
+def address(server: Server, protocol: Protocol) -> str:
+    return f"127.0.0.1:{server.http_port if protocol == 'http' else server.grpc_port}"
+
+
+@pytest.mark.parametrize(
+    ("fixture", "protocol"),
+    [
+        ("server", "grpc"),
+        ("server", "http"),
+        ("newer_server", "http"),
+        ("older_server", "http"),
+        ("older_server", "grpc"),
+    ],
+)
+def test_counts_are_the_servers_own(
+    request: pytest.FixtureRequest, fixture: str, protocol: Protocol
+) -> None:
     server: Server = request.getfixturevalue(fixture)
     # One prompt, decoded greedily: every answer has the same rounds, those not reported too.
     settings = Settings(
@@ -32,10 +56,10 @@ def test_counts_are_the_servers_own(request: pytest.FixtureRequest, fixture: str
         draft_tokens=[4],
         warmup=0,
     )
-    where = Connection(server.url)
+    where = Connection(address(server, protocol))
     first = counts(server)
     metrics_url = f"127.0.0.1:{server.metrics_port}"
-    report = asyncio.run(measure(where, settings, metrics_url=metrics_url))
+    report = asyncio.run(measure(where, settings, metrics_url=metrics_url, protocol=protocol))
     drafted, accepted, rounds, generated = (
         after - before for before, after in zip(first, counts(server), strict=True)
     )
@@ -58,7 +82,8 @@ def test_counts_are_the_servers_own(request: pytest.FixtureRequest, fixture: str
 
 
 def test_command_on_a_real_server(server: Server) -> None:
-    arguments = ["bench", "--url", server.url, "--requests", "3", "--output-tokens", "8", "--json"]
+    url = address(server, "http")
+    arguments = ["bench", "--url", url, "--requests", "3", "--output-tokens", "8", "--json"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -66,3 +91,45 @@ def test_command_on_a_real_server(server: Server) -> None:
     refused = CliRunner().invoke(app, [*arguments, "--draft-tokens", "99"])
     assert refused.exit_code == 1
     assert "99" in refused.stderr
+
+
+@pytest.mark.parametrize("fixture", ["server", "older_server"])
+def test_answers_do_not_depend_on_the_protocol(
+    request: pytest.FixtureRequest, fixture: str
+) -> None:
+    server: Server = request.getfixturevalue(fixture)
+    tensors = {
+        "text_input": strings(["def read_lines(path):\n"]),
+        "max_tokens": np.array([24], np.int32),
+        "num_draft_tokens": np.array([4], np.int32),
+        "stream": np.array([fixture == "server"]),
+        "exclude_input_in_output": np.array([True]),
+        "return_perf_metrics": np.array([True]),
+    }
+
+    async def told(protocol: Protocol) -> list[tuple[str, list[int]]]:
+        """Text and counts of each part of an answer."""
+        async with endpoint(Connection(address(server, protocol)), protocol) as where:
+            model = await where.model(BLS)
+            sent = {name: one.reshape(1, 1) for name, one in tensors.items()}
+            sent = {name: one for name, one in sent.items() if name in model.inputs}
+            wanted = [name for name in OUTPUTS if name in model.outputs]
+            message = where.message(BLS, sent, wanted, streamed=model.streams)
+            line = where.line(streamed=model.streams)
+            exchange = await line.ask(0, message)
+            await line.close()
+        assert sample(exchange).error is None
+        parts = [parts for _, parts in exchange.parts() if parts]
+        names = [name for name in OUTPUTS[1:] if name in model.outputs]
+        texts = [part["text_output"].item() for part in parts]
+        return [
+            (
+                text.decode() if isinstance(text, bytes) else text,
+                [int(part[name].item()) for name in names if part[name].size],
+            )
+            for text, part in zip(texts, parts, strict=True)
+        ]
+
+    over_http, over_grpc = asyncio.run(told("http")), asyncio.run(told("grpc"))
+    assert over_http == over_grpc
+    assert len(over_http) > 1 or fixture == "older_server"

@@ -30,7 +30,10 @@ def bench(
     prompt: a.Prompts = None,
     prompt_file: a.PromptFile = None,
     prompts_file: a.PromptsFile = None,
-    url: Annotated[str, typer.Option(help="host:port of gRPC.")] = "localhost:8001",
+    url: a.Url = None,
+    protocol: Annotated[
+        a.Protocol, typer.Option(help="What is spoken there; http times nearer to the server's.")
+    ] = a.Protocol.HTTP,
     model: Annotated[str, typer.Option(help="Has the input num_draft_tokens.")] = BLS,
     concurrency: Annotated[
         str, typer.Option(metavar="N,N,...", help="Clients at once, a level each.")
@@ -64,7 +67,8 @@ def bench(
 ) -> None:
     """Measure a served model with and without speculation.
 
-    Both arms take turns on one connection, with the same prompts, seeds and lengths of answers.
+    Both arms take turns on the same connections, with the same prompts, seeds and lengths of
+    answers.
     Interrupted by Ctrl-C or by a server that goes away, it reports what there is.
 
     Exit status: 0 measured, 1 too many requests failed, 2 bad input, 3 nobody answers,
@@ -82,9 +86,15 @@ def _run(given: Mapping[str, Any]) -> int:
     settings = _settings(given)
     for option in ("csv", "html"):
         _writable(f"--{option}", given[option])
-    where = a.connection(given, given["url"])
+    where = a.connection(given, a.address(given))
     with _bar(shown=not given["as_json"]) as tell:
-        measurement = Measurement(where, settings, metrics_url=given["metrics"], tell=tell)
+        measurement = Measurement(
+            where,
+            settings,
+            metrics_url=given["metrics"],
+            tell=tell,
+            protocol=given["protocol"].value,
+        )
         _measure(measurement)
     report = measurement.report()
     _print(report, as_json=given["as_json"])

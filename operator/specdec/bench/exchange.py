@@ -1,20 +1,29 @@
 """One request and the moments at which its answer came; decoded when no clock runs."""
 
-import asyncio
 import gc
 import itertools
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from specdec.client.answer import Counts, chunk
-from specdec.client.errors import ClientError, RefusedError, UnreachableError
-from specdec.client.wire import Calls, Server, decoded
+from specdec.client.errors import ClientError, RefusedError
+from specdec.client.wire import Tensors, decoded
 
 _NUMBER = "num_output_tokens"
 OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens", _NUMBER)
+# When the messages of an answer came, and the messages -> when its parts came, and their tensors.
+Reading = Callable[[Sequence[float], Sequence[Any]], Iterator[tuple[float, Tensors]]]
+
+
+def read_messages(
+    arrivals: Sequence[float], messages: Sequence[Any]
+) -> Iterator[tuple[float, Tensors]]:
+    """The parts of an answer over gRPC: each message is one, or has no outputs."""
+    for arrival, message in zip(arrivals, messages, strict=True):
+        if message.outputs:
+            yield arrival, decoded(message)
 
 
 @dataclass
@@ -27,6 +36,7 @@ class Exchange:
         arrivals: of each message, the same clock.
         messages: as they came, undecoded.
         error: why there is no whole answer.
+        reading: makes parts of the messages; may raise `ClientError`.
     """
 
     index: int
@@ -34,6 +44,11 @@ class Exchange:
     arrivals: list[float] = field(default_factory=list)
     messages: list[Any] = field(default_factory=list)
     error: ClientError | None = None
+    reading: Reading = read_messages
+
+    def parts(self) -> Iterator[tuple[float, Tensors]]:
+        """When each part of the answer came, and its tensors."""
+        return self.reading(self.arrivals, self.messages)
 
 
 @dataclass(frozen=True)
@@ -74,54 +89,6 @@ class Sample:
         return tuple(b - a for a, b in itertools.pairwise(self.chunks))
 
 
-class Line:
-    """One client of the load: a stream of its own that carries request after request."""
-
-    def __init__(self, server: Server, *, streamed: bool) -> None:
-        self._server = server
-        self._streamed = streamed
-        self._calls = Calls(server)
-
-    async def close(self) -> None:
-        """End the stream."""
-        await self._calls.__aexit__(None, None, None)
-
-    async def ask(self, index: int, request: Any) -> Exchange:
-        """Send a request and note when its answer's messages come; never raises for its errors.
-
-        A line whose request failed begins a stream of its own for the next one.
-        """
-        exchange = Exchange(index, time.perf_counter())
-        try:
-            async with asyncio.timeout(self._server.timeout):
-                await self._read(exchange, request)
-        except TimeoutError:
-            exchange.error = UnreachableError(
-                f"no whole answer from {self._server.url} within {self._server.timeout:g} s; "
-                "ask for fewer tokens or give more time"
-            )
-        except ClientError as error:
-            exchange.error = error
-        if exchange.error is not None:
-            await self.close()
-            self._calls = Calls(self._server)
-        return exchange
-
-    async def _read(self, exchange: Exchange, request: Any) -> None:
-        arrived, kept, clock = exchange.arrivals.append, exchange.messages.append, _now
-        if not self._streamed:
-            kept(await self._calls.unary(request))
-            arrived(clock())
-            return
-        async with aclosing(self._calls.replies(request)) as replies:
-            async for message in replies:
-                arrived(clock())
-                kept(message)
-
-
-_now = time.perf_counter
-
-
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """No garbage is collected while clocks run: all that is kept would be walked over again."""
@@ -139,11 +106,18 @@ def sample(exchange: Exchange) -> Sample:
     """Decode what came."""
     if exchange.error is not None:
         return Sample(exchange.index, error=exchange.error)
+    try:
+        return _sample(exchange)
+    except ClientError as error:
+        return Sample(exchange.index, error=error)
+
+
+def _sample(exchange: Exchange) -> Sample:
     chunks: list[float] = []
     totals: list[Counts | None] = []
     first, tokens = 0.0, None
-    for arrival, message in zip(exchange.arrivals, exchange.messages, strict=True):
-        part = chunk(decoded(message), frozenset((_NUMBER,))) if message.outputs else None
+    for arrival, tensors in exchange.parts():
+        part = chunk(tensors, frozenset((_NUMBER,)))
         if part is None:
             continue
         elapsed = arrival - exchange.sent
@@ -155,7 +129,7 @@ def sample(exchange: Exchange) -> Sample:
         if number is not None and number.size:
             tokens = (tokens or 0) + int(number.reshape(-1)[0])
     if not chunks:
-        return Sample(exchange.index, error=RefusedError("the answer had no text_output"))
+        raise RefusedError("the answer had no text_output")
     return Sample(
         exchange.index,
         seconds=chunks[-1],

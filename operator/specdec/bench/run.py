@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.bench import summary
-from specdec.bench.exchange import OUTPUTS, Exchange, Line, sample, undisturbed
+from specdec.bench.endpoint import Endpoint, Line, Protocol, endpoint
+from specdec.bench.exchange import OUTPUTS, Exchange, sample, undisturbed
 from specdec.bench.report import Ended, Report
 from specdec.bench.settings import BLS, Settings
 from specdec.bench.summary import Block, Totals
@@ -17,7 +18,7 @@ from specdec.client import metrics
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 from specdec.client.request import Request
-from specdec.client.wire import Server, infer_request
+from specdec.client.transport import Model
 
 # Each arm's requests come in so many turns, so that a drift of the machine meets all arms.
 _TURNS = 4
@@ -44,9 +45,12 @@ async def measure(
     *,
     metrics_url: str | None = None,
     tell: Tell | None = None,
+    protocol: Protocol = "http",
 ) -> Report:
     """Run a benchmark to its end; see `Measurement`."""
-    measurement = Measurement(connection, settings, metrics_url=metrics_url, tell=tell)
+    measurement = Measurement(
+        connection, settings, metrics_url=metrics_url, tell=tell, protocol=protocol
+    )
     await measurement.run()
     return measurement.report()
 
@@ -59,11 +63,12 @@ class Measurement:
     runs, messages are only kept: they are decoded between turns.
 
     Args:
-        connection: gRPC endpoint.
+        connection: where the server is.
         settings: what to run.
         metrics_url: `host:port` of the server's metrics, for its energy, and for acceptance
             where answers do not tell it. Others who use the server are counted there too.
         tell: called after every request.
+        protocol: what is spoken there. The times of HTTP are the nearer to the server's.
     """
 
     def __init__(
@@ -73,8 +78,10 @@ class Measurement:
         *,
         metrics_url: str | None = None,
         tell: Tell | None = None,
+        protocol: Protocol = "http",
     ) -> None:
         self._connection = connection
+        self._protocol: Protocol = protocol
         self._settings = settings
         self._metrics_url = metrics_url
         self._tell = tell or (lambda _: None)
@@ -97,7 +104,7 @@ class Measurement:
             UnreachableError: nobody answers at first.
             RefusedError, BadRequestError: the first request of an arm cannot be answered.
         """
-        async with Server(self._connection) as server:
+        async with endpoint(self._connection, self._protocol) as server:
             requests = await self._prepare(server)
             try:
                 for concurrency in self._settings.concurrency:
@@ -120,13 +127,13 @@ class Measurement:
             streamed=self._streamed,
         )
 
-    async def _prepare(self, server: Server) -> "_Requests":
+    async def _prepare(self, server: Endpoint) -> "_Requests":
         if self._metrics_url is not None:
             await asyncio.to_thread(metrics.totals, self._metrics_url)
-        config = await server.config(self._settings.model)
-        self._streamed = config.model_transaction_policy.decoupled
-        requests = _Requests(self._settings, config)
-        line = Line(server, streamed=self._streamed)
+        model = await server.model(self._settings.model)
+        self._streamed = model.streams
+        requests = _Requests(self._settings, model, server)
+        line = server.line(streamed=self._streamed)
         try:
             for length in self._settings.arms:
                 exchange = await line.ask(0, requests.get(length, 0))
@@ -137,11 +144,11 @@ class Measurement:
             await line.close()
         return requests
 
-    async def _level(self, server: Server, requests: "_Requests", concurrency: int) -> None:
+    async def _level(self, server: Endpoint, requests: "_Requests", concurrency: int) -> None:
         settings = self._settings
         blocks = self._blocks[concurrency] = {arm: [] for arm in settings.arms}
         async with AsyncExitStack() as stack:
-            lines = [Line(server, streamed=self._streamed) for _ in range(concurrency)]
+            lines = [server.line(streamed=self._streamed) for _ in range(concurrency)]
             for line in lines:
                 stack.push_async_callback(line.close)
             if count := _warmup(settings, concurrency):
@@ -219,12 +226,12 @@ class _Requests:
         BadRequestError: the model lacks an input that a benchmark needs.
     """
 
-    def __init__(self, settings: Settings, config: Any) -> None:
+    def __init__(self, settings: Settings, model: Model, server: Endpoint) -> None:
         self._settings = settings
-        self._declared = frozenset(tensor.name for tensor in config.input)
-        outputs = {tensor.name for tensor in config.output}
-        self._outputs = [name for name in OUTPUTS if name in outputs]
-        self._streamed = config.model_transaction_policy.decoupled
+        self._server = server
+        self._declared = model.inputs
+        self._outputs = [name for name in OUTPUTS if name in model.outputs]
+        self._streamed = model.streams
         if "num_draft_tokens" not in self._declared:
             raise BadRequestError(
                 f"model {settings.model} has no input num_draft_tokens, so its speculation cannot "
@@ -250,7 +257,10 @@ class _Requests:
             stream=self._streamed,
             token_counts="return_num_output_tokens" in self._declared,
         )
-        return infer_request(settings.model, request.tensors(self._declared), self._outputs)
+        tensors = request.tensors(self._declared)
+        return self._server.message(
+            settings.model, tensors, self._outputs, streamed=self._streamed
+        )
 
 
 def _warmup(settings: Settings, concurrency: int) -> int:

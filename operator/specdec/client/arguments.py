@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,15 @@ import typer
 from specdec.client.connection import Connection, headers
 from specdec.client.errors import BadRequestError, ClientError
 
+
+class Protocol(StrEnum):
+    """What is spoken at an address."""
+
+    GRPC = "grpc"
+    HTTP = "http"
+
+
+Url = Annotated[str | None, typer.Option(help="host:port; default localhost:8001, 8000 for http.")]
 Prompts = Annotated[
     list[str] | None, typer.Option("--prompt", help="Text to continue; repeat for several.")
 ]
@@ -61,6 +71,12 @@ def explained() -> Iterator[None]:
     except ClientError as error:
         typer.echo(f"specdec: {error}", err=True)
         raise typer.Exit(error.exit_status) from None
+
+
+def address(given: Mapping[str, Any]) -> str:
+    """`--url`, or where a server is forwarded to for `--protocol`."""
+    standard = "localhost:8000" if given["protocol"] is Protocol.HTTP else "localhost:8001"
+    return given["url"] or standard
 
 
 def connection(given: Mapping[str, Any], url: str) -> Connection:

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,22 +21,13 @@ if TYPE_CHECKING:
 _AT_ONCE = 16
 
 
-class Protocol(StrEnum):
-    """What is spoken at the address."""
-
-    GRPC = "grpc"
-    HTTP = "http"
-
-
 def generate(
     context: typer.Context,
     prompt: a.Prompts = None,
     prompt_file: a.PromptFile = None,
     prompts_file: a.PromptsFile = None,
-    url: Annotated[
-        str | None, typer.Option(help="host:port; default localhost:8001, 8000 for http.")
-    ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="What is spoken there.")] = Protocol.GRPC,
+    url: a.Url = None,
+    protocol: Annotated[a.Protocol, typer.Option(help="What is spoken there.")] = a.Protocol.GRPC,
     model: Annotated[str, typer.Option(help=f"{BLS} speculates, ensemble does not.")] = BLS,
     max_tokens: a.MaxTokens = 64,
     draft_tokens: Annotated[
@@ -106,10 +96,7 @@ def _run(given: Mapping[str, Any]) -> None:
 def _client(given: Mapping[str, Any]) -> "Client":
     from specdec.client.generate import Client
 
-    protocol = given["protocol"]
-    standard = "localhost:8000" if protocol is Protocol.HTTP else "localhost:8001"
-    where = a.connection(given, given["url"] or standard)
-    return Client(where, protocol="http" if protocol is Protocol.HTTP else "grpc")
+    return Client(a.connection(given, a.address(given)), protocol=given["protocol"].value)
 
 
 def _several(given: Mapping[str, Any], requests: "list[Request]") -> None:

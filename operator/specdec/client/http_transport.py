@@ -15,7 +15,7 @@ from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
 from specdec.client.transport import Model, Outputs, late
 
-_EVENT = b"data:"
+EVENT = b"data:"
 
 
 class Http:
@@ -34,7 +34,7 @@ class Http:
         """What a model declares."""
         link = self._link(CONNECT_SECONDS)
         try:
-            config = _json(self._reply(link, "GET", f"{_path(name)}/config").read())
+            config = read(self._reply(link, "GET", f"{path(name)}/config").read())
         except (OSError, HTTPException) as error:
             raise self._lost(error) from error
         finally:
@@ -51,19 +51,19 @@ class Http:
         self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
     ) -> Generator[Outputs, None, None]:
         """The responses to one request; abandoning the iterator closes the connection."""
-        body = json.dumps({name: _plain(array) for name, array in tensors.items()})
+        sent = body(tensors)
         deadline = time.monotonic() + self._connection.timeout
         link = self._link(self._connection.timeout)
         try:
-            reply = self._reply(link, "POST", f"{_path(model)}/generate_stream", body)
+            reply = self._reply(link, "POST", f"{path(model)}/generate_stream", sent)
             for line in reply:
                 if time.monotonic() > deadline:
                     raise late(self._connection)
-                if line.startswith(_EVENT):
-                    event = _json(line[len(_EVENT) :])
+                if line.startswith(EVENT):
+                    event = read(line[len(EVENT) :])
                     if "error" in event:
-                        raise self._refused(event["error"])
-                    yield {name: _array(event[name]) for name in outputs if name in event}
+                        raise refused(self._connection.url, event["error"])
+                    yield arrays(event, outputs)
         except (OSError, HTTPException) as error:
             raise self._lost(error) from error
         finally:
@@ -73,15 +73,7 @@ class Http:
         given = self._connection
         if not given.tls:
             return HTTPConnection(given.url, timeout=timeout)
-        try:
-            context = ssl.create_default_context(cafile=given.root_certificates)
-            if given.certificate_chain is not None:
-                context.load_cert_chain(given.certificate_chain, given.private_key)
-        except ssl.SSLError as error:
-            raise BadRequestError(
-                f"a certificate of {', '.join(given.files())} is no PEM ({error}); name another"
-            ) from error
-        return HTTPSConnection(given.url, timeout=timeout, context=context)
+        return HTTPSConnection(given.url, timeout=timeout, context=tls_context(given))
 
     def _reply(
         self, link: HTTPConnection, method: str, path: str, body: str | None = None
@@ -90,29 +82,74 @@ class Http:
         link.request(method, path, body, headers)
         reply = link.getresponse()
         if reply.status != 200:
-            # An event stream that fails at once is still an event.
-            text = reply.read().removeprefix(_EVENT).strip()
-            told = _json(text) if text.startswith(b"{") else {}
-            raise self._refused(told.get("error", f"HTTP {reply.status} {reply.reason}"))
+            raise refused(self._connection.url, reason(reply.read(), reply.status))
         return reply
-
-    def _refused(self, words: str) -> RefusedError:
-        return RefusedError(f"the server at {self._connection.url} refused: {words}")
 
     def _lost(self, error: Exception) -> ClientError:
         if isinstance(error, TimeoutError):
             return late(self._connection)
-        return UnreachableError(
-            f"nobody answers at {self._connection.url} ({error}); check the address, "
-            "and that the server is ready and port 8000 is forwarded"
-        )
+        return nobody(self._connection.url, error)
 
 
-def _path(model: str) -> str:
+def refused(url: str, words: str) -> RefusedError:
+    """The server answered with an error; `words` are its own."""
+    return RefusedError(f"the server at {url} refused: {words}")
+
+
+def nobody(url: str, error: object) -> UnreachableError:
+    """Nothing that speaks HTTP is there, or it went away."""
+    return UnreachableError(
+        f"nobody answers at {url} ({error}); check the address, "
+        "and that the server is ready and port 8000 is forwarded"
+    )
+
+
+def tls_context(connection: Connection) -> ssl.SSLContext:
+    """What an encrypted connection is made with.
+
+    Raises:
+        BadRequestError: a file is no PEM.
+    """
+    try:
+        context = ssl.create_default_context(cafile=connection.root_certificates)
+        if connection.certificate_chain is not None:
+            context.load_cert_chain(connection.certificate_chain, connection.private_key)
+    except ssl.SSLError as error:
+        raise BadRequestError(
+            f"a certificate of {', '.join(connection.files())} is no PEM ({error}); name another"
+        ) from error
+    return context
+
+
+def path(model: str) -> str:
+    """Where a model is on its server."""
     return f"/v2/models/{quote(model, safe='')}"
 
 
-def _json(text: bytes) -> dict[str, Any]:
+def body(tensors: Mapping[str, NDArray[Any]]) -> str:
+    """A request of the generate extension; tensors have the shapes that the model declares."""
+    return json.dumps({name: _plain(array) for name, array in tensors.items()})
+
+
+def reason(text: bytes, status: int) -> str:
+    """Why a request was refused, from the body of an answer that is not 200."""
+    # An event stream that fails at once is still an event.
+    text = text.removeprefix(EVENT).strip()
+    told = read(text) if text.startswith(b"{") else {}
+    return str(told.get("error", f"HTTP {status}"))
+
+
+def arrays(event: Mapping[str, Any], outputs: Collection[str]) -> Outputs:
+    """An event's values, as far as they are wanted and there."""
+    return {name: _array(event[name]) for name in outputs if name in event}
+
+
+def read(text: bytes) -> dict[str, Any]:
+    """The JSON object that an answer or an event is.
+
+    Raises:
+        RefusedError: it is none.
+    """
     try:
         told = json.loads(text)
     except ValueError as error:

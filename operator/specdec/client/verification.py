@@ -34,6 +34,7 @@ class Options:
             None is the engine for the client's loop, whose ids it can be compared with, else the
             ensemble.
         client_loop: verify the loop of this client in place of the BLS.
+        model: Triton name of the BLS, or of a model that takes text as it does.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -43,6 +44,7 @@ class Options:
     draft_tokens: int | None = None
     against: Against | None = None
     client_loop: bool = False
+    model: str = BLS
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -50,6 +52,10 @@ class Options:
         if self.draft_tokens is not None and self.draft_tokens < 0:
             raise BadRequestError(
                 f"draft tokens is {self.draft_tokens}; set it to 0 (off) or more, or leave it out"
+            )
+        if self.client_loop and self.model != BLS:
+            raise BadRequestError(
+                f"model {self.model} is no part of the client's loop; leave out one of them"
             )
 
 
@@ -102,7 +108,7 @@ def _verified(
     options: Options, server: Server, target: Connection, draft: Connection | None
 ) -> Arm:
     if not options.client_loop:
-        return TextModel(server, BLS, options.draft_tokens)
+        return TextModel(server, options.model, options.draft_tokens)
     length = _LOOP_DRAFT_TOKENS if options.draft_tokens is None else options.draft_tokens
     return ClientLoop(server, target, draft, length)
 
@@ -111,7 +117,9 @@ def _control(options: Options, server: Server) -> Arm:
     against = options.against or ("target" if options.client_loop else "ensemble")
     if against == "target":
         return EngineModel(server)
-    return TextModel(server, BLS, 0) if against == "bls" else TextModel(server, ENSEMBLE, None)
+    if against == "bls":
+        return TextModel(server, options.model, 0)
+    return TextModel(server, ENSEMBLE, None)
 
 
 class _Run:

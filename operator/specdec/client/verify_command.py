@@ -12,6 +12,7 @@ import typer
 
 from specdec.client import arguments as a
 from specdec.client.errors import BadRequestError
+from specdec.client.names import BLS
 
 if TYPE_CHECKING:
     from specdec.client.dataset import Entry
@@ -53,6 +54,9 @@ def verify(
         str | None,
         typer.Option(help="Metrics of what is verified, where answers tell no draft tokens."),
     ] = None,
+    model: Annotated[
+        str, typer.Option(help="What is verified; takes text as the BLS does.")
+    ] = BLS,
     dataset: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt, max_tokens; - is stdin."),
@@ -103,6 +107,7 @@ def _run(given: Mapping[str, Any]) -> None:
         draft_tokens=given["draft_tokens"],
         against=None if against is None else against.value,
         client_loop=given["client_loop"],
+        model=given["model"],
     )
     others = {
         name: None if given[f"{name}_url"] is None else a.connection(given, given[f"{name}_url"])

@@ -102,6 +102,7 @@ def benchmark_job(
     spec = model.spec.benchmark
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
+        **_over_http(model),
         "concurrency": list(spec.levels),
         "requests": spec.requests,
         "outputTokens": spec.output_tokens,
@@ -143,6 +144,13 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
         return None
     told = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
     return None if _COUNTS in told else _address(model, "target", "metrics")
+
+
+def _over_http(model: SpeculativeModel) -> dict[str, Any]:
+    """Times over HTTP are the nearer to the server's; with TLS nothing is served in the clear."""
+    if model.spec.serving.tls is not None:
+        return {}
+    return {"server": _address(model, "target", "http"), "protocol": "http"}
 
 
 def _address(model: SpeculativeModel, role: str, port: str = "grpc") -> str:

@@ -15,7 +15,7 @@ SECONDS = 120.0
 
 
 def connection(server: str, tls: Mapping[str, str] | None) -> Connection:
-    """The way to a server's gRPC endpoint (`host:port`); `tls` is as `desired.tls.plan` writes it.
+    """The way to a server's endpoint (`host:port`); `tls` is as `desired.tls.plan` writes it.
 
     A Secret without an authority is that of a public one.
 

@@ -52,7 +52,9 @@ def benchmark(plan: Json, root: Path) -> Json:
     )
     server = asking.connection(plan["server"], plan.get("tls"))
     try:
-        report = asyncio.run(measure(server, settings, tell=_Teller()))
+        report = asyncio.run(
+            measure(server, settings, tell=_Teller(), protocol=plan.get("protocol", "grpc"))
+        )
     except ClientError as error:
         raise asking.job_error(error, FAILED) from error
     write(root / plan["report"], report)

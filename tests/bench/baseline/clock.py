@@ -1,20 +1,31 @@
 """A streaming server in a process of its own that stamps every chunk with its clock.
 
-`python -m bench.baseline.clock CHUNKS SECONDS` prints its port and serves until its stdin ends. A
-chunk's text is the moment at which the request came and the one at which the chunk left, on the
-clock that all processes of a Linux machine share.
+`python -m bench.baseline.clock CHUNKS SECONDS` prints its ports of gRPC and of HTTP and serves
+until its stdin ends. A chunk's text is the moment at which the request came and the one at which
+the chunk left, on the clock that all processes of a Linux machine share. What the server still
+does with a chunk after that, and the kernel, count as the client's error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
 import sys
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+from typing_extensions import override
+
+_HEAD = (
+    b"HTTP/1.1 200 OK\r\n"
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"transfer-encoding: chunked\r\n\r\n"
+)
+_LENGTH = b"content-length: "
 
 
 class Clock(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -50,13 +61,60 @@ def _chunk(text: str) -> Any:
     return answer
 
 
+class Events(asyncio.Protocol):
+    """The same over HTTP, on a socket: each request is answered with events."""
+
+    def __init__(self, chunks: int, seconds: float) -> None:
+        self._chunks = chunks
+        self._seconds = seconds
+        self._unread = b""
+        self._loop = asyncio.get_running_loop()
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        now = time.perf_counter()
+        self._unread += data
+        head, ended, body = self._unread.partition(b"\r\n\r\n")
+        length = int(head.partition(_LENGTH)[2].split(b"\r\n")[0] or 0)
+        if ended and len(body) >= length:
+            self._unread = b""
+            # The loop has the clock of `time.monotonic`.
+            self._later(1, now, self._loop.time())
+
+    def _later(self, number: int, received: float, begun: float) -> None:
+        moment = begun + number * self._seconds
+        self._loop.call_at(moment, self._send, number, received, begun)
+
+    def _send(self, number: int, received: float, begun: float) -> None:
+        if self._transport.is_closing():
+            return
+        text = f"{received!r} {time.perf_counter()!r}"
+        event = b"data: %s\n\n" % json.dumps({"text_output": text}).encode()
+        first = _HEAD if number == 1 else b""
+        last = b"0\r\n\r\n" if number == self._chunks else b""
+        self._transport.write(b"%s%x\r\n%s\r\n%s" % (first, len(event), event, last))
+        if number < self._chunks:
+            self._later(number + 1, received, begun)
+
+
 async def serve(chunks: int, seconds: float) -> None:
     """Until stdin ends, so that no server outlives its bench."""
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Clock(chunks, seconds), server)
-    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
+    loop = asyncio.get_running_loop()
+    events = await loop.create_server(lambda: Events(chunks, seconds), "127.0.0.1", 0)
+    # What is here stays, and does not stop the clock to be walked over.
+    gc.collect()
+    gc.freeze()
+    print(port, events.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
+    events.close()
     await server.stop(grace=None)
 
 

@@ -106,11 +106,12 @@ def serving(files: dict[str, str]) -> Iterator[Server]:
         Server(installed_server(), files, Path(folder)) as server,
     ):
         # The metrics' port opens last.
-        until(lambda: _reads(server), 10, lambda: "the metrics do not answer")
+        until(lambda: reads(server), 10, lambda: "the metrics do not answer")
         yield server
 
 
-def _reads(server: Server) -> bool:
+def reads(server: Server) -> bool:
+    """Whether its metrics answer."""
     try:
         return bool(server.get_metrics())
     except urllib.error.URLError:

@@ -16,7 +16,7 @@ import grpc
 import numpy as np
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
-_TYPES = {
+TYPES = {
     "max_tokens": np.int32,
     "num_draft_tokens": np.int32,
     "end_id": np.int32,
@@ -27,7 +27,7 @@ _TYPES = {
     "return_num_input_tokens": np.bool_,
     "return_num_output_tokens": np.bool_,
 }
-_OUTPUTS = (
+OUTPUTS = (
     "text_output",
     "total_draft_tokens",
     "total_accepted_draft_tokens",
@@ -78,11 +78,11 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         if request.name == "absent":
             context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'absent'")
         config = model_config_pb2.ModelConfig(name=request.name)
-        names = ["text_input", *_TYPES]
+        names = ["text_input", *TYPES]
         if request.name == "ensemble":
             names.remove("num_draft_tokens")
         config.input.extend(model_config_pb2.ModelInput(name=n) for n in names)
-        config.output.extend(model_config_pb2.ModelOutput(name=n) for n in _OUTPUTS)
+        config.output.extend(model_config_pb2.ModelOutput(name=n) for n in OUTPUTS)
         config.model_transaction_policy.decoupled = self.decoupled
         return service_pb2.ModelConfigResponse(config=config)
 
@@ -90,7 +90,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         given = self._given(request)
         if given is None:
             return context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no more of these")
-        rounds = list(self._rounds(given))
+        rounds = list(self.rounds(given))
         tokens = sum(new for new, _, _ in rounds)
         return _response("x" * tokens, *rounds[-1][1:], tokens)
 
@@ -108,15 +108,19 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
 
     def parts(self, given: dict[str, Any]) -> Iterator[Any]:
         """The messages of an answer, in their time."""
-        for new, drafted, accepted in self._rounds(given):
+        for new, drafted, accepted in self.rounds(given):
             yield _response("x" * new, drafted, accepted, new)
 
     def _given(self, request: Any) -> dict[str, Any] | None:
         """The request's values, None where it is to be refused."""
         given: dict[str, Any] = {}
         for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
-            kind = _TYPES.get(tensor.name)
+            kind = TYPES.get(tensor.name)
             given[tensor.name] = raw[4:] if kind is None else np.frombuffer(raw, kind).item()
+        return self.admitted(given)
+
+    def admitted(self, given: dict[str, Any]) -> dict[str, Any] | None:
+        """A request's values, noted; None where it is to be refused."""
         with self._lock:
             self.seen.append(given)
             count = len(self.seen)
@@ -127,7 +131,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         refused = self.refuse is not None and count > self.refuse
         return None if refused else given
 
-    def _rounds(self, given: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
+    def rounds(self, given: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
         """New tokens of each round with drafted and accepted ones so far, in their time."""
         length = given.get("num_draft_tokens", self.draft_tokens)
         chance = random.Random(given["random_seed"])

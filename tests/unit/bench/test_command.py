@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from specdec.bench import Report
 from specdec.command import app
 from unit.bench.simulated import Simulated, served
+from unit.bench.simulated_http import served_http
 
 QUICK = ["--requests", "4", "--output-tokens", "8"]
 
@@ -27,12 +28,20 @@ def simulated() -> Simulated:
 
 @pytest.fixture
 def url(simulated: Simulated) -> Iterator[str]:
-    with served(simulated) as address:
-        yield address
+    with served_http(simulated) as server:
+        yield server.url
 
 
 def bench(url: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["bench", "--url", url, *QUICK, *arguments])
+
+
+def test_grpc_is_asked_for() -> None:
+    with served(Simulated()) as url:
+        result = bench(url, "--protocol", "grpc", "--json")
+        assert result.exit_code == 0, result.output
+        # The same port does not speak the other one.
+        assert bench(url).exit_code == 3
 
 
 def test_table_and_verdict_go_to_stdout(url: str) -> None:

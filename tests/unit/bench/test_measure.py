@@ -21,7 +21,7 @@ from unit.bench.simulated import Simulated, served
 
 def run(simulated: Simulated, **values: Any) -> Report:
     with served(simulated) as url:
-        return asyncio.run(measure(Connection(url), Settings(**values)))
+        return asyncio.run(measure(Connection(url), Settings(**values), protocol="grpc"))
 
 
 def tokens_per_round(acceptance: float, length: int) -> float:
@@ -226,7 +226,7 @@ def test_the_first_refusal_ends_the_run() -> None:
 
 def test_nobody_there_is_said_so() -> None:
     with pytest.raises(UnreachableError, match="nobody answers"):
-        asyncio.run(measure(Connection("127.0.0.1:9"), Settings()))
+        asyncio.run(measure(Connection("127.0.0.1:9"), Settings(), protocol="grpc"))
 
 
 def test_a_server_that_goes_away_leaves_what_there_was() -> None:
@@ -246,7 +246,7 @@ def test_an_interrupted_run_leaves_what_there_was() -> None:
                 halfway.set()
 
         measurement = Measurement(
-            Connection(url), Settings(requests=40, output_tokens=4), tell=tell
+            Connection(url), Settings(requests=40, output_tokens=4), tell=tell, protocol="grpc"
         )
         task = asyncio.create_task(measurement.run())
         await halfway.wait()

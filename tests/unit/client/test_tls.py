@@ -11,8 +11,11 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2_grpc
 
+from specdec.bench import Settings, measure
 from specdec.client import Client, Connection, Request, UnreachableError
 from specdec.client.infer import Inference, infer
+from unit.bench.simulated import Simulated
+from unit.bench.simulated_http import served_http
 from unit.client import fake_http, fake_server
 from unit.client.fake_pair import Pair
 
@@ -90,3 +93,13 @@ def test_somebody_who_is_away_or_goes_away_is_no_matter_of_tls(tls: bool) -> Non
     for words in (away, "Socket closed", ""):
         told = Connection("h:1", tls=tls).unanswered(words)
         assert told.startswith("nobody answers at h:1")
+
+
+def test_the_benchmark_over_http(certificate: Certificate) -> None:
+    settings = Settings(requests=2, output_tokens=4, resamples=100)
+    with served_http(Simulated(), certificate.context()) as server:
+        trusted = Connection(server.url, 10, tls=True, root_certificates=certificate.file)
+        report = asyncio.run(measure(trusted, settings))
+        assert (report.ended, report.errors) == ("completed", 0)
+        with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+            asyncio.run(measure(Connection(server.url, 10, tls=True), settings))

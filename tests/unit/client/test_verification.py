@@ -57,6 +57,18 @@ def test_the_baseline_has_no_draft_and_entries_say_their_length() -> None:
     ]  # fmt: skip
 
 
+def test_another_model_is_verified_by_its_name() -> None:
+    service = Service()
+    with served(service) as url:
+        told = run(url, model="ensemble")
+        arguments = ["verify", "--url", url, "--model", "ensemble", "--limit", "2", "--json"]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert (told.matched, told.compared) == (3, "text")
+    assert {name for name, _ in service.seen} == {"ensemble"}
+    with pytest.raises(BadRequestError, match="no part of the client's loop"):
+        Options(model="other", client_loop=True)
+
+
 def test_counts_of_all_answers_make_the_shares() -> None:
     with served(Service()) as url:
         told = run(url)

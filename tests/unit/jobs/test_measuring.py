@@ -14,10 +14,12 @@ from specdec.api.model import SpeculativeModel
 from specdec.bench import Report
 from specdec.bench.report import Arm
 from specdec.desired import measurement
+from specdec.desired.pod import Volume
 from specdec.jobs import benchmark, verify
 from specdec.jobs.result import LIMIT_BYTES, shorten
 from specdec.stages import measured
 from unit.bench.simulated import Simulated, served
+from unit.bench.simulated_http import served_http
 
 Json = dict[str, Any]
 Left = Callable[[], Json]
@@ -29,8 +31,8 @@ class Service(Simulated):
     differs = False
 
     @override
-    def _rounds(self, given: Json) -> Iterator[tuple[int, int, int]]:
-        yield from super()._rounds({"random_seed": 0, **given})
+    def rounds(self, given: Json) -> Iterator[tuple[int, int, int]]:
+        yield from super().rounds({"random_seed": 0, **given})
 
     @override
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -210,8 +212,9 @@ def of(arm: Arm) -> dict[str, Any]:
 
 
 def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path: Path) -> None:
-    with served(Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)) as url:
-        assert run_benchmark(url, tmp_path, outputTokens=12) == 0
+    service = Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)
+    with served_http(service) as server:
+        assert run_benchmark(server.url, tmp_path, outputTokens=12, protocol="http") == 0
     told = left()["benchmark"]
     file = tmp_path / "reports" / "pair-demo" / "0000.json"
     report = Report.from_json(json.loads(file.read_text()))
@@ -283,3 +286,21 @@ def test_plans_are_those_that_the_operator_writes() -> None:
         max_prompts=16,
         max_tokens=32,
     )
+
+
+@pytest.mark.parametrize(
+    ("serving", "expected"),
+    [
+        ({}, ("pair.demo.svc:8000", "http")),
+        ({"tls": {"secretName": "pair-tls"}}, ("pair.demo.svc:8001", None)),
+    ],
+)
+def test_a_benchmark_asks_over_http_where_it_is_served(
+    serving: Json, expected: tuple[str, str | None]
+) -> None:
+    model = SpeculativeModel.parse(resource(serving=serving))
+    volume = Volume("volume", "uid", single_node=False)
+    job = measurement.benchmark_job(model, "0" * 16, 4, volume, "image")
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    plan = json.loads(command[-1])
+    assert (plan["server"], plan.get("protocol")) == expected

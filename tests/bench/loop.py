@@ -1,0 +1,82 @@
+"""What the client's own draft/target loop costs a round, with engines that answer at once.
+
+`make bench NAME=loop` prints one JSON line a figure and exits 1 when a goal is missed. Both
+engines are one server in a process of its own (`baseline/instant.py`), so that a round is what the
+client, gRPC and the loopback take; every draft token is right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.report import Report
+from specdec.client.connection import Connection
+from specdec.client.speculate import Options, speculate
+
+CLIENTS = 16
+LENGTH = 4
+ROUNDS = 60
+_SERVER = [sys.executable, "-m", "bench.baseline.instant"]
+
+
+def rounds(report: Report, runs: int) -> None:
+    """Print milliseconds a round of one client, and rounds a second of sixteen in one process."""
+    alone, together, costs = [], [], []
+    with serving() as url:
+        where = Connection(url)
+        asyncio.run(loop(where, CLIENTS))
+        for _ in range(runs):
+            alone.append(1000 / asyncio.run(loop(where, 1)))
+            begun = time.process_time()
+            together.append(asyncio.run(loop(where, CLIENTS)))
+            costs.append(1e6 * (time.process_time() - begun) / (CLIENTS * ROUNDS))
+    report.figure("loop.round_clients_1_ms", alone, "ms", goal=0.75)
+    report.figure(
+        f"loop.rounds_clients_{CLIENTS}_per_s", together, "rounds/s", goal=550.0, better="higher"
+    )
+    report.figure("loop.cpu_us_per_round", costs, "us")
+    report.figure("loop.machine_load", [os.getloadavg()[0]], "processes")
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """The address of a server of both engines."""
+    with subprocess.Popen(
+        _SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        if process.stdout is None or process.stdin is None:
+            raise RuntimeError("the server has no pipes")
+        yield f"127.0.0.1:{int(process.stdout.readline())}"
+        process.stdin.close()
+
+
+async def loop(where: Connection, clients: int) -> float:
+    """Rounds a second of so many clients, from the first prompt to the last answer."""
+    options = Options(max_tokens=ROUNDS * (LENGTH + 1), draft_tokens=LENGTH)
+    begun = time.perf_counter()
+    results = await speculate(["a"] * clients, options, where, concurrency=clients)
+    seconds = time.perf_counter() - begun
+    for result in results:
+        if result.error is not None or len(result.steps) != ROUNDS:
+            raise RuntimeError(f"{len(result.steps)} rounds instead of {ROUNDS}: {result.error}")
+    return clients * ROUNDS / seconds
+
+
+def main() -> int:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description="Benchmark the client's loop")
+    parser.add_argument("--runs", type=int, default=9)
+    report = Report()
+    rounds(report, parser.parse_args().runs)
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

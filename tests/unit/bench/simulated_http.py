@@ -1,0 +1,143 @@
+"""The simulated BLS at Triton's generate endpoints, connections kept as Triton keeps them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from typing_extensions import override
+
+from unit.bench.simulated import OUTPUTS, TYPES, Simulated
+
+
+class Server(ThreadingHTTPServer):
+    """Threads for connections, of which there are `connections` so far."""
+
+    daemon_threads = True
+
+    def __init__(self, simulated: Simulated) -> None:
+        self.simulated = simulated
+        self.connections: list[socket.socket] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+    @override
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self.connections.append(connection)
+        return connection, address
+
+    def hang_up(self) -> None:
+        """End every connection."""
+        for connection in self.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def leave(self) -> None:
+        """Be gone."""
+        self.shutdown()
+        self.socket.close()
+        self.hang_up()
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: clients may go away."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Server
+
+    def do_GET(self) -> None:
+        name = self.path.split("/")[3]
+        if name == "absent":
+            self._whole(400, {"error": "Request for unknown model: 'absent'"})
+            return
+        inputs = ["text_input", *TYPES]
+        if name == "ensemble":
+            inputs.remove("num_draft_tokens")
+        self._whole(
+            200,
+            {
+                "input": [{"name": one} for one in inputs],
+                "output": [{"name": one} for one in OUTPUTS],
+                "model_transaction_policy": {"decoupled": self.server.simulated.decoupled},
+            },
+        )
+
+    def do_POST(self) -> None:
+        simulated = self.server.simulated
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        given = {**body, "text_input": body["text_input"].encode()}
+        admitted = simulated.admitted(given)
+        if self.path.endswith("/generate"):
+            self._once(admitted)
+        elif admitted is None:
+            self._begin(200, "text/event-stream")
+            self._event({"error": "no more of these"})
+            self._chunk(b"")
+        else:
+            self._begin(200, "text/event-stream")
+            for number, drafted, accepted in simulated.rounds(admitted):
+                self._event(_outputs(number, drafted, accepted))
+            self._chunk(b"")
+
+    def _once(self, given: dict[str, Any] | None) -> None:
+        if given is None:
+            self._whole(400, {"error": "no more of these"})
+            return
+        rounds = list(self.server.simulated.rounds(given))
+        self._whole(200, _outputs(sum(new for new, _, _ in rounds), *rounds[-1][1:]))
+
+    def _begin(self, status: int, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+
+    def _whole(self, status: int, told: Any) -> None:
+        self._begin(status, "application/json")
+        self._chunk(json.dumps(told).encode())
+        self._chunk(b"")
+
+    def _event(self, told: Any) -> None:
+        self._chunk(b"data: " + json.dumps(told).encode() + b"\n\n")
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the tests look at what was answered."""
+
+
+def _outputs(new: int, drafted: int, accepted: int) -> dict[str, Any]:
+    values = ("x" * new, drafted, accepted, new)
+    return {"model_name": "any", **dict(zip(OUTPUTS, values, strict=True))}
+
+
+@contextmanager
+def served_http(simulated: Simulated, context: ssl.SSLContext | None = None) -> Iterator[Server]:
+    """The server while it serves; over TLS with a context."""
+    server = Server(simulated)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    simulated.go_away = server.leave
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.leave()
+        thread.join()
+        server.server_close()

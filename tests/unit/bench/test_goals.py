@@ -1,0 +1,33 @@
+"""The benches of the clients run, on a small scale; their goals are for machines without work."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bench import client, loop
+from specdec.client.connection import Connection
+
+
+def test_the_clock_is_held_against_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "CLIENTS", 2)
+    monkeypatch.setattr(client, "CHUNKS", 3)
+    monkeypatch.setattr(client, "CHUNK_SECONDS", 0.01)
+    with client.stamping() as ports:
+        for protocol in ("http", "grpc"):
+            url = f"127.0.0.1:{ports[protocol]}"
+            exchanges, _ = asyncio.run(client.load(url, protocol))
+            for first, gaps in map(client.errors, exchanges):
+                assert len(gaps) == 2
+                # Seconds of another clock, or of the first request, would be far off.
+                assert all(0 <= error < 10_000 for error in (first, *gaps))
+                assert first > 0
+
+
+def test_every_draft_token_of_the_instant_engines_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "ROUNDS", 3)
+    with loop.serving() as url:
+        assert asyncio.run(loop.loop(Connection(url), 2)) > 0

@@ -1,0 +1,189 @@
+"""The measurement over HTTP: what it finds is what it finds over gRPC, and its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from specdec.bench import Report, Settings, measure
+from specdec.bench.exchange import Exchange, Sample, sample
+from specdec.bench.over_http import Events, Http
+from specdec.client.connection import Connection
+from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
+from unit.bench.simulated import Simulated, served
+from unit.bench.simulated_http import served_http
+
+HEAD = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+ANSWER = HEAD + '1a\r\ndata: {"text_output":"a"}\n\r\n0\r\n\r\n'
+
+
+def run(simulated: Simulated, **values: Any) -> Report:
+    with served_http(simulated) as server:
+        return asyncio.run(measure(Connection(server.url), Settings(resamples=100, **values)))
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_counts_do_not_depend_on_the_protocol(decoupled: bool) -> None:
+    values: dict[str, Any] = {"concurrency": [2], "requests": 4, "draft_tokens": [4]}
+    over_http = run(Simulated(decoupled=decoupled), output_tokens=12, **values)
+    with served(Simulated(decoupled=decoupled)) as url:
+        settings = Settings(output_tokens=12, resamples=100, **values)
+        over_grpc = asyncio.run(measure(Connection(url), settings, protocol="grpc"))
+    assert over_http.errors == over_grpc.errors == 0
+    assert over_http.streamed is over_grpc.streamed is decoupled
+    for ours, theirs in zip(over_http.levels, over_grpc.levels, strict=True):
+        for mine, other in zip(ours.arms, theirs.arms, strict=True):
+            for name in (
+                "requests",
+                "output_tokens",
+                "output_tokens_counted",
+                "acceptance_percent",
+                "tokens_per_round",
+                "acceptance_by_position",
+            ):
+                assert getattr(mine, name) == getattr(other, name)
+
+
+def test_each_client_keeps_one_connection() -> None:
+    simulated = Simulated()
+    with served_http(simulated) as server:
+        settings = Settings(concurrency=[3], requests=6, output_tokens=4, resamples=100)
+        asyncio.run(measure(Connection(server.url), settings))
+        # One for the model's configuration, one for the first look.
+        assert len(server.connections) == 1 + 1 + 3
+    assert len(simulated.seen) > 2 * 6
+
+
+def test_refusals_are_errors_of_their_requests_alone() -> None:
+    for decoupled in (True, False):
+        report = run(Simulated(decoupled=decoupled, refuse=6), requests=8, output_tokens=4)
+        assert (report.ended, report.failed) == ("completed", True)
+        assert 0 < report.errors < 16
+        [first] = {arm.first_error for level in report.levels for arm in level.arms} - {None, ""}
+        assert first is not None
+        assert "refused: no more of these" in first
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "words"),
+    [
+        ("absent", RefusedError, "unknown model"),
+        ("ensemble", BadRequestError, "no input num_draft_tokens"),
+    ],
+)
+def test_models_that_cannot_be_measured(model: str, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        run(Simulated(), model=model)
+
+
+def test_nobody_there_is_said_so() -> None:
+    with pytest.raises(UnreachableError, match="nobody answers"):
+        asyncio.run(measure(Connection("127.0.0.1:9"), Settings()))
+
+
+def test_a_server_that_goes_away_leaves_what_there_was() -> None:
+    report = run(Simulated(leave=30), requests=40, output_tokens=4)
+    assert report.ended == "unreachable"
+    assert "nobody answers" in report.message
+    assert report.levels[0].baseline.request_latency is not None
+
+
+def asked(url: str, count: int = 1) -> list[Sample]:
+    """What one line makes of its requests."""
+
+    async def ask() -> list[Sample]:
+        endpoint = Http(Connection(url, timeout=60))
+        request = endpoint.message("m", {}, (), streamed=True)
+        line = endpoint.line(streamed=True)
+        told = [sample(await line.ask(number, request)) for number in range(count)]
+        await line.close()
+        return told
+
+    return asyncio.run(ask())
+
+
+@contextmanager
+def scripted(*answers: str, kept: bool = False) -> Iterator[str]:
+    """Every connection has one of the answers for its first request, and then hangs up.
+
+    One that is kept hangs up when the next request has come.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for answer in answers:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(answer.encode())
+                    if kept:
+                        connection.recv(4096)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+def test_an_idle_connection_that_ended_is_made_again() -> None:
+    with scripted(ANSWER, ANSWER, ANSWER, kept=True) as url:
+        assert [one.error for one in asked(url, 3)] == [None] * 3
+
+
+def test_an_answer_that_says_close_is_whole() -> None:
+    closing = ANSWER.replace("\r\n", "\r\nconnection: close\r\n", 1)
+    with scripted(closing, closing) as url:
+        assert [one.error for one in asked(url, 2)] == [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (ANSWER[:-5], UnreachableError, "hung up before the answer was whole"),
+        ("", UnreachableError, "hung up before the answer was whole"),
+        ("220 mail.example ESMTP\r\n", RefusedError, "speaks no HTTP"),
+        ("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", RefusedError, "refused: HTTP 503"),
+        (HEAD + "3\r\nabc\r\n0\r\n\r\n", RefusedError, "speaks no JSON"),
+        (HEAD + "0\r\n\r\n", RefusedError, "no text_output"),
+    ],
+)
+def test_what_is_no_answer_is_an_error(answer: str, kind: type[Exception], words: str) -> None:
+    with scripted(answer) as url:
+        [told] = asked(url)
+    assert isinstance(told.error, kind)
+    assert words in str(told.error)
+
+
+def test_an_answer_that_takes_too_long_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"127.0.0.1:{silent.getsockname()[1]}"
+
+        async def ask() -> Exchange:
+            endpoint = Http(Connection(url, timeout=0.1))
+            return await endpoint.line(streamed=True).ask(0, b"GET / HTTP/1.1\r\n\r\n")
+
+        error = asyncio.run(ask()).error
+        assert isinstance(error, UnreachableError)
+        assert "within 0.1 s" in str(error)
+
+
+@pytest.mark.parametrize("size", [1, 7, 60, 1000])
+def test_an_event_comes_with_its_last_byte_however_it_is_cut(size: int) -> None:
+    texts = ["a", "é\n", "c"]
+    whole = b"".join(
+        b"data: %s\n\n" % json.dumps({"text_output": text}, ensure_ascii=False).encode()
+        for text in texts
+    )
+    parts = [whole[start : start + size] for start in range(0, len(whole), size)]
+    moments = [float(number + 1) for number in range(len(parts))]
+    read = list(Events("a:1")(moments, parts))
+    assert [tensors["text_output"].item() for _, tensors in read] == texts
+    ends = [place for place in range(len(whole)) if whole[place : place + 2] == b"\n\n"]
+    assert [moment for moment, _ in read] == [1.0 + end // size for end in ends]
