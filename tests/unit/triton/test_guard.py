@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import http.server
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cluster.processes import until
@@ -193,3 +196,50 @@ def test_a_process_is_known_by_its_model_and_dead_while_nobody_looks(tmp_path: P
         listener.shutdown()
         listener.server_close()
     assert "does not answer" in alive.check(port)
+
+
+def test_who_comes_back_late_leaves_the_call_of_the_other_alone() -> None:
+    draft, target = Stuck(Model(1, verifies=False), 0), Stuck(Model(1, verifies=True), 0)
+    turn = guard_module.Turn(lambda engine: None)
+    ends: dict[str, Any] = {}
+
+    def call(name: str, engine: Stuck) -> threading.Thread:
+        def work() -> None:
+            inputs = task(stream=False).inputs(np.array([[5, 6]], np.int32), 1, 1)
+            try:
+                ends[name] = turn.call(name, engine, inputs, ())
+            except guard_module.LostError as error:
+                ends[name] = error
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert engine.waits.wait(60)
+        return thread
+
+    first = call("draft", draft)
+    assert turn.give_up("draft")
+    second = call("target", target)
+    draft.free.set()
+    first.join()
+    assert isinstance(ends["draft"], guard_module.LostError)
+    target.free.set()
+    second.join()
+    assert "output_ids" in ends["target"]
+
+
+def test_an_answer_that_has_ended_is_let_go_of_at_once() -> None:
+    """Its sender holds shared memory of Triton's, which a cycle would keep until a collection."""
+
+    class Reply:
+        turn: Any = None
+
+    reply = Reply()
+    reply.turn = guard_module.Turn(lambda engine, reply=reply: None)
+    gone = weakref.ref(reply)
+    gc.disable()
+    try:
+        reply.turn.close()
+        del reply
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -159,11 +159,11 @@ class TritonPythonModel:
             # Who drains the server reads from the metrics whether an answer is still under way.
             self._metrics.flush()
             prompt = self._prompt(reply, row, task)
+            self._guard.add(prompt.turn, [one.name for one in (self._target, self._draft) if one])
         except Exception:  # noqa: BLE001 - the client must get an end, whatever happened
             self._log_failure()
             self._close(reply, (_INTERNAL, pb_utils.TritonError.INTERNAL))
             return
-        self._guard.add(prompt.turn, [one.name for one in (self._target, self._draft) if one])
         self._end(prompt, prompt.answer.parts)
 
     def _prompt(self, reply: Reply, row: int, task: Task) -> _Prompt:
@@ -189,6 +189,7 @@ class TritonPythonModel:
         except LostError:
             return
         self._guard.remove(prompt.turn)
+        prompt.turn.close()
         self._close(prompt.reply, error)
 
     def _close(self, reply: Reply, error: tuple[str, int] | None) -> None:

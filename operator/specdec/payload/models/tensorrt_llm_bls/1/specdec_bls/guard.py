@@ -63,6 +63,13 @@ def process_of(
     return None
 
 
+class _Call:
+    """A call that is out; told from another one by being another object."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+
+
 class Turn:
     """One answer's dealings with the engines: which of them it waits for, if any.
 
@@ -72,14 +79,9 @@ class Turn:
     """
 
     def __init__(self, take_over: Callable[[str], None]) -> None:
-        self._take_over = take_over
+        self._take_over: Callable[[str], None] | None = take_over
         self._lock = threading.Lock()
-        self._engine: str | None = None
-
-    @property
-    def engine(self) -> str | None:
-        """The engine that is being waited for."""
-        return self._engine
+        self._call: _Call | None = None
 
     def call(self, name: str, engine: Engine, inputs: Tensors, outputs: Sequence[str]) -> Tensors:
         """The engine's answer, or its `EngineError`.
@@ -87,23 +89,34 @@ class Turn:
         Raises:
             LostError: the answer is another thread's by now.
         """
-        self._engine = name
+        mine = self._call = _Call(name)
         try:
             return engine.call(inputs, outputs)
         finally:
             with self._lock:
-                lost = self._engine is None
-                self._engine = None
+                # Whoever has taken over may be in a call of its own.
+                lost = self._call is not mine
+                if not lost:
+                    self._call = None
             if lost:
                 raise LostError(name)
+
+    def close(self) -> None:
+        """The answer has ended: let go of it.
+
+        What it holds of Triton's goes with the last reference, not when the collector of cycles
+        comes by: that is shared memory.
+        """
+        self._take_over = None
 
     def give_up(self, engine: str) -> bool:
         """Hand the answer on if it waits for that engine; whether it did."""
         with self._lock:
-            if self._engine != engine:
+            call, take_over = self._call, self._take_over
+            if call is None or call.engine != engine or take_over is None:
                 return False
-            self._engine = None
-        self._take_over(engine)
+            self._call = None
+        take_over(engine)
         return True
 
 
