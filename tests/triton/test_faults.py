@@ -118,6 +118,7 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
     """A call that its process had taken never returns; Triton still calls itself ready."""
+    assert draft_target_plan.draft is not None
     plan = replace(
         draft_target_plan,
         # Calls of the draft outlive the test, those of the target last a moment.

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from cluster.processes import until
 from specdec.payload.serving import alive
@@ -171,6 +172,7 @@ class _Live(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if self.path == "/v2/health/live" else 404)
         self.end_headers()
 
+    @override
     def log_message(self, format: str, *args: Any) -> None:
         """Silent."""
 
@@ -189,13 +191,13 @@ def test_a_process_is_known_by_its_model_and_dead_while_nobody_looks(tmp_path: P
             os.kill(child, signal.SIGKILL)
             until(lambda: not process.alive(), 30, lambda: "the process is not dead")
             assert guard_module.process_of("tensorrt_llm_draft", parent.pid) is None
-            assert "has died" in alive.check(port)
+            assert "has died" in str(alive.check(port))
             # Another server's is none of its business.
             assert list(alive.dead(port + 1)) == []
     finally:
         listener.shutdown()
         listener.server_close()
-    assert "does not answer" in alive.check(port)
+    assert "does not answer" in str(alive.check(port))
 
 
 def test_who_comes_back_late_leaves_the_call_of_the_other_alone() -> None:
