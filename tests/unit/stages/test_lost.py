@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from golden.world import NOW, Json, World, fetched, resource
+from golden.world import NOW, World, fetched, resource
+from specdec.offline.world import Json
 
 
 @pytest.fixture
