@@ -34,8 +34,8 @@ CHAIN: tuple[Stage, ...] = (
     verification,
     benchmark,
 )
-# Results that outlive their Jobs, and the address: kept while a stage before them is not done.
-_KEPT = ("models", "engines", "repository", "serving", "url")
+# Results that outlive their Jobs, and the addresses: kept while a stage before them is not done.
+_KEPT = ("models", "engines", "repository", "serving", "url", "endpoints")
 
 
 @dataclass(frozen=True)

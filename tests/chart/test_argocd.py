@@ -14,7 +14,9 @@ from specdec.api.conditions import BLOCKED, FAILED
 
 # What another resource of the same sync, or the cluster, may still bring.
 PATIENT = {
+    "CheckpointMissing",
     "ClaimNotFound",
+    "EngineMissing",
     "FitsWithWarnings",
     "LeaderWorkerSetMissing",
     "SecretMissing",

@@ -1,5 +1,8 @@
 """What goes wrong around the operator ends in a sentence on the right condition."""
 
+import json
+from datetime import UTC, datetime
+
 import pytest
 
 from controlplane.operating import Lab, until
@@ -10,8 +13,10 @@ from controlplane.pipeline import (
     fetched,
     published,
     resource,
+    serve,
     two,
 )
+from specdec.api import names
 
 pytestmark = pytest.mark.controlplane
 
@@ -109,3 +114,50 @@ def test_the_probe_and_the_metrics_answer(lab: Lab) -> None:
     assert lab.operator.metric("specdec_queue_depth") >= 0
     assert lab.operator.metric("specdec_reconcile_duration_seconds_count") > 0
     assert lab.operator.metric("specdec_reconcile_errors_total", kind="bug") == 0
+
+
+def crash(lab: Lab) -> str:
+    """Let the serving pod end while it loads, as one that finds no engine; returns its name."""
+    (pod,) = lab.all("pods", f"{names.COMPONENT}=server")
+    status = pod["status"]
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    end = {"exitCode": 1, "reason": "Error", "startedAt": moment, "finishedAt": moment}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    (container,) = status["containerStatuses"]
+    dead = {"ready": False, "state": waits, "lastState": {"terminated": end}, "restartCount": 1}
+    long_ago = "2026-01-01T00:00:00Z"
+    gone = {"status": "False", "lastTransitionTime": long_ago}
+    conditions = [
+        {**one, **gone} if one["type"] in ("Ready", "ContainersReady") else one
+        for one in status["conditions"]
+    ]
+    change = {"status": {"containerStatuses": [container | dead], "conditions": conditions}}
+    name = str(pod["metadata"]["name"])
+    lab.kubectl("patch", "pod", name, "--subresource=status", "-p", json.dumps(change))
+    return name
+
+
+def test_an_engine_that_was_deleted_from_the_volume_is_built_again(lab: Lab) -> None:
+    serve(lab, "pair")
+    publish, builds = lab.job("publish"), lab.jobs("engine")
+    before = lab.get("job", publish)
+    assert before is not None
+    pod = crash(lab)
+
+    def looks() -> bool:
+        job = lab.get("job", publish)
+        return job is not None and job["metadata"]["uid"] != before["metadata"]["uid"]
+
+    until(looks, lambda: f"another look at the volume: {lab.story('pair')}")
+    error = {"reason": "EngineMissing", "message": "the draft engine is not complete"}
+    lab.finish(publish, {"error": error}, exit_code=2)
+    lab.wait("pair", "EnginesReady", "False", "Building")
+    assert lab.jobs("engine") == builds
+    told = [e["reason"] for e in lab.all("events.events.k8s.io") if e["type"] == "Warning"]
+    assert "EngineMissing" in told
+    for job in builds:
+        built(lab, job)
+    published(lab)
+    lab.wait("pair", "RepositoryReady")
+    lab.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
+    lab.wait("pair")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+from cluster.processes import until
+from specdec.triton import launch
 from specdec.triton.repository import RepositoryPlan, render
-from triton.asking import ask, text
+from triton.asking import RefusedError, ask, stream, text
 from triton.server import Server
 
 BLS = "tensorrt_llm_bls"
 DRAFT = "tensorrt_llm_draft"
+TARGET = "tensorrt_llm"
 TOKENS = 40
 # Far above what the answers take on a crowded machine, far below a call that waits for nobody.
 STALL_SECONDS = 30.0
@@ -74,3 +81,69 @@ def test_answers_go_on_when_the_draft_is_killed(
             assert draft_errors(server) == times * len(PROMPTS)
         (line,) = said(server)
         assert DRAFT in line
+
+
+def probe(server: Server) -> str:
+    """What the liveness probe says; nothing of a server that is well."""
+    program = launch.alive(server.http_port)
+    done = subprocess.run(
+        [sys.executable, *program[1:]], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert bool(done.returncode) == bool(done.stderr)
+    return done.stderr.strip()
+
+
+def in_flight(server: Server, count: int) -> None:
+    def reached() -> bool:
+        return server.metric("specdec_requests_in_flight") == count
+
+    until(reached, STALL_SECONDS, lambda: f"not {count} answers are in flight")
+
+
+def doomed(server: Server, number: int, begun: threading.Barrier) -> str:
+    """A plain stream whose target dies after the first part: the words of its end."""
+    values = {"text_input": PROMPTS[number], "max_tokens": 400, "num_draft_tokens": 0}
+    with stream(server.url, BLS, stream=True, end_id=-1, **values) as answer:
+        parts = iter(answer)
+        next(parts)
+        begun.wait(STALL_SECONDS)
+        try:
+            list(parts)
+        except RefusedError as error:
+            return str(error)
+    return "it was answered"
+
+
+def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """A call that its process had taken never returns; Triton still calls itself ready."""
+    assert draft_target_plan.draft is not None
+    plan = replace(
+        draft_target_plan,
+        # Calls of the draft outlive the test, those of the target last a moment.
+        draft=replace(draft_target_plan.draft, step_latency_ms=60_000.0),
+        target=replace(draft_target_plan.target, step_latency_ms=20.0),
+    )
+    with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(5) as pool:
+        wanted = answers(server, "ensemble")
+        assert probe(server) == ""
+        speculative = pool.submit(answers, server, BLS)
+        in_flight(server, len(PROMPTS))
+        os.kill(server.process_of(DRAFT), signal.SIGKILL)
+        assert speculative.result(STALL_SECONDS) == wanted
+        assert draft_errors(server) == len(PROMPTS)
+        in_flight(server, 0)
+
+        begun = threading.Barrier(len(PROMPTS) + 1)
+        plain = [pool.submit(doomed, server, n, begun) for n in range(len(PROMPTS))]
+        begun.wait(STALL_SECONDS)
+        os.kill(server.process_of(TARGET), signal.SIGKILL)
+        words = [one.result(STALL_SECONDS) for one in plain]
+        assert all(one.startswith(f"{TARGET}: ") for one in words)
+        assert any("its process ended during the call: ask again" in one for one in words)
+        in_flight(server, 0)
+        assert probe(server).startswith("the process of a model has died")
+        assert "Traceback" not in server.log()
+        # It would wait its whole exit timeout for what never ends.
+        os.kill(server.processes()[0], signal.SIGKILL)

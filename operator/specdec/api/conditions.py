@@ -36,11 +36,13 @@ OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY})
 # Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
 BLOCKED = frozenset(
     {
+        "CheckpointMissing",
         "ClaimLost",
         "ClaimNotFound",
         "ContainerConfigError",
         "CrashLoop",
         "Diverged",
+        "EngineMissing",
         "ErrorRateHigh",
         "FitsWithWarnings",
         "GatewayApiMissing",
@@ -75,7 +77,6 @@ FAILED = frozenset(
         "ContextTooShort",
         "DeadlineExceeded",
         "EngineMismatch",
-        "EngineMissing",
         "FetchFailed",
         "HeadsCountMismatch",
         "HeadsHiddenSizeMismatch",

@@ -45,7 +45,17 @@ def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
     return [port | encrypted.get(port["name"], {}) for port in ports if port["name"] != "http"]
 
 
-def url(model: SpeculativeModel) -> str:
-    """Where clients inside the cluster reach it: over HTTP, or with TLS over gRPC."""
+def url(model: SpeculativeModel, role: str = "target") -> str:
+    """Where clients inside the cluster reach a server: over HTTP, or with TLS over gRPC."""
     scheme, port = ("http", "http") if model.spec.serving.tls is None else ("grpcs", "grpc")
-    return f"{scheme}://{model.metadata.name}.{model.metadata.namespace}.svc:{PORTS[port]}"
+    return f"{scheme}://{_host(model, role)}:{PORTS[port]}"
+
+
+def endpoint(model: SpeculativeModel, role: str) -> dict[str, str]:
+    """The entry of a server in the status."""
+    grpc = f"{_host(model, role)}:{PORTS['grpc']}"
+    return {"role": role, "url": url(model, role), "grpc": grpc}
+
+
+def _host(model: SpeculativeModel, role: str) -> str:
+    return f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"

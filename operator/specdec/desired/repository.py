@@ -44,6 +44,7 @@ def config_map(
     revision_: str,
     files: Mapping[str, str],
     engines: Sequence[Mapping[str, Any]],
+    checkpoints: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """All files of the repository and what the Job has to check.
 
@@ -51,7 +52,12 @@ def config_map(
         ValueError: the files do not fit into one ConfigMap.
     """
     digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in files.items()}
-    expectations = {"hash": revision_, "files": digests, "engines": list(engines)}
+    expectations = {
+        "hash": revision_,
+        "files": digests,
+        "engines": list(engines),
+        "checkpoints": dict(checkpoints or {}),
+    }
     data = {_key(path): text for path, text in files.items()}
     data[EXPECTATIONS_KEY] = names.canonical(expectations)
     size = sum(len(key) + len(text.encode()) for key, text in data.items())

@@ -229,7 +229,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             ],
             "startupProbe": _probe("ready", math.ceil(budget / _STARTUP_PERIOD), _STARTUP_PERIOD),
             "readinessProbe": _probe("ready", 3),
-            "livenessProbe": _probe("live", 6),
+            "livenessProbe": _alive(),
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
@@ -239,6 +239,18 @@ def variables(revision: Revision) -> list[dict[str, str]]:
     """Environment of every container with ranks of the server."""
     found = launch.environment(revision.launch)
     return [{"name": name, "value": value} for name, value in found.items()]
+
+
+def _alive() -> dict[str, Any]:
+    """Triton answers for itself alone: its models' processes are looked at beside it."""
+    return {
+        "exec": {"command": launch.alive(PORTS["http"])},
+        "periodSeconds": _PERIOD,
+        # A busy node takes its time to start a program.
+        "timeoutSeconds": 9,
+        "failureThreshold": 6,
+        "successThreshold": 1,
+    }
 
 
 def _probe(what: str, failures: int, period: int = _PERIOD) -> dict[str, Any]:

@@ -47,9 +47,10 @@ def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
     """Check the engines, then put the files under `repositories/<hash>`.
 
     Raises:
-        JobError: EngineMissing, EngineMismatch or PublishFailed.
+        JobError: CheckpointMissing, EngineMissing, EngineMismatch or PublishFailed.
     """
     expected = json.loads(expectations.read_text(encoding="utf-8"))
+    check_checkpoints(expected, root)
     check_engines(expected["engines"], root)
     progress("engines", 100)
     files: dict[str, str] = expected["files"]
@@ -61,6 +62,24 @@ def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
             _place(source, files, final)
     progress("publish", 100)
     return {"repository": {"hash": expected["hash"], "files": len(files)}}
+
+
+def check_checkpoints(expected: Mapping[str, Any], root: Path) -> None:
+    """Whether the checkpoints are there that servers read, or that lost engines are built from.
+
+    Others may be gone: who has the engines can spare the weights.
+
+    Raises:
+        JobError: CheckpointMissing, naming the role.
+    """
+    lost = {e["role"] for e in expected["engines"] if not e["prebuilt"] and not _there(e, root)}
+    for role, one in expected.get("checkpoints", {}).items():
+        used = one["served"] or role in lost or (role == "heads" and lost)
+        if used and not _folder(one, root).is_dir():
+            raise JobError(
+                "CheckpointMissing",
+                f"the checkpoint of the {role} is gone from the volume: it is fetched again",
+            )
 
 
 def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
@@ -95,16 +114,21 @@ def equal(folder: Path, files: Mapping[str, str]) -> bool:
     )
 
 
-def _folder(engine: Mapping[str, Any], root: Path) -> Path:
-    """The engine's directory on the volume, wherever that is mounted here."""
-    return root / Path(engine["path"]).relative_to(names.VOLUME)
+def _folder(one: Mapping[str, Any], root: Path) -> Path:
+    """The directory of an engine or a checkpoint, wherever the volume is mounted here."""
+    return root / Path(one["path"]).relative_to(names.VOLUME)
+
+
+def _there(engine: Mapping[str, Any], root: Path) -> bool:
+    folder = _folder(engine, root)
+    # Our own builds write the manifest last; a fetched directory is there whole or not at all.
+    last = folder / ("config.json" if engine["prebuilt"] else "manifest.json")
+    return last.is_file() and (folder / "config.json").is_file()
 
 
 def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
     folder = _folder(engine, root)
-    # Our own builds write the manifest last; a fetched directory is there whole or not at all.
-    last = folder / ("config.json" if engine["prebuilt"] else "manifest.json")
-    if not last.is_file() or not (folder / "config.json").is_file():
+    if not _there(engine, root):
         again = "fetched" if engine["prebuilt"] else "built"
         raise JobError(
             "EngineMissing",

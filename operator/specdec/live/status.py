@@ -16,7 +16,7 @@ FORMAT = "specdec.dev/status/v1"
 # Of the status, as the API has them: docs/api.md explains every field.
 _KEPT = (
     *("observedGeneration", "phase", "url", "replicas", "readyReplicas", "conditions", "models"),
-    *("engines", "repository", "plan", "speculation", "benchmark", "serving"),
+    *("engines", "repository", "plan", "speculation", "benchmark", "serving", "endpoints"),
 )
 
 

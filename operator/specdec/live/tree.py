@@ -77,8 +77,19 @@ def _parts(told: Json, now: datetime) -> Iterator[tuple[str, RenderableType]]:
         yield "benchmark", _benchmark(told["benchmark"], now)
     if told["pods"]:
         yield "pods", _pods(told["pods"], now)
-    if told.get("url"):
+    servers = told.get("endpoints", [])
+    if len(servers) > 1:
+        yield "addresses", _addresses(servers)
+    elif told.get("url"):
         yield "address", Text(plain(told["url"]))
+
+
+def _addresses(servers: Sequence[Json]) -> Table:
+    """Of a service with two servers: the client's loop asks both over gRPC."""
+    table = _grid("server", "address", "gRPC")
+    for one in servers:
+        row(table, one["role"], one.get("url", ""), one.get("grpc", ""))
+    return table
 
 
 def _stages(conditions: Sequence[Json], now: datetime) -> Table:

@@ -217,6 +217,7 @@ def summary(plan: Plan) -> Json:
             for obj in plan.of("network", "Service")
         ],
         "url": plan.status.get("url", ""),
+        "endpoints": plan.status.get("endpoints", []),
     }
 
 

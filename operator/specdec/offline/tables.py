@@ -139,7 +139,8 @@ def _services(plan: Json) -> Table:
     for service in plan["service"]:
         ports = ", ".join(f"{port['name']} {port['port']}" for port in service["ports"])
         row(table, "Service", f"{service['name']}: {ports}")
-    row(table, "address", plan["url"])
+    for server in plan["endpoints"]:
+        row(table, f"address of the {server['role']}", server["url"])
     return table
 
 

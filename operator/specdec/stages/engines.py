@@ -10,7 +10,7 @@ from typing import Any
 from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
 from specdec.desired import engine as desired
 from specdec.observed import Object, Ref, result
-from specdec.stages import backends, progress, work
+from specdec.stages import backends, lost, progress, work
 from specdec.stages.progress import Progress, Words
 from specdec.stages.stage import POLL, Context, Engine, Outcome
 
@@ -36,8 +36,8 @@ def engines(context: Context) -> Outcome:
         strategy.engine(model, context.facts.checkpoints[role], context.facts)
         for role in model.models
     ]
-    lost = _lost(context)
-    builds = [_stand(context, engine, lost=bool(lost)) for engine in wanted]
+    gone = lost.missing(context, "EngineMissing")
+    builds = [_stand(context, engine, missing=bool(gone)) for engine in wanted]
     keep = {build.job for build in builds}
     outdated = [
         work.delete(name)
@@ -51,9 +51,9 @@ def engines(context: Context) -> Outcome:
         facts,
         proceed=not waiting,
         apply=tuple(obj for b in builds for obj in b.apply),
-        delete=(*outdated, *lost, *(ref for b in builds for ref in b.delete)),
+        delete=(*outdated, *gone, *(ref for b in builds for ref in b.delete)),
         status={
-            **(_forgotten(context, wanted) if lost else {}),
+            **(_forgotten(context, wanted) if gone else {}),
             "engines": [_entry(b) for b in builds],
             "plan": {"engineKeys": {e.role: e.key for e in wanted}},
         },
@@ -66,11 +66,14 @@ def _retry(waiting: list[Words]) -> float | None:
     return POLL if any("kubectl delete job" not in words.message for words in waiting) else None
 
 
-def _stand(context: Context, engine: Engine, *, lost: bool) -> _Build:
+def _stand(context: Context, engine: Engine, *, missing: bool) -> _Build:
     if engine.checkpoint is not None:
-        gone = Words("Queued", f"{engine.role}: an engine is gone from the volume, fetched again")
-        return _Build(engine, None, gone if lost else None)
-    return _rebuild(context, engine) if lost else _build(context, engine)
+        gone = Words(
+            "EngineMissing",
+            f"{engine.role}: the engine is gone from the volume, it is fetched again",
+        )
+        return _Build(engine, None, gone if missing else None)
+    return _rebuild(context, engine) if missing else _build(context, engine)
 
 
 def _build(context: Context, engine: Engine) -> _Build:
@@ -135,19 +138,6 @@ def _remembered(context: Context, engine: Engine, job: str) -> Mapping[str, Any]
     return None
 
 
-def _lost(context: Context) -> tuple[Ref, ...]:
-    """Publish and fetch Jobs to forget when publishing found that an engine is gone."""
-    jobs = context.observed.jobs
-    for name, job in sorted(jobs.items()):
-        if not work.belongs(job, context.model):
-            continue
-        error = result(context.observed.pods_of(name)).get("error", {})
-        if isinstance(error, dict) and error.get("reason") == "EngineMissing":
-            fetch = work.of(context.observed, context.model, "fetch")
-            return tuple(work.delete(n) for n in sorted({name, *fetch}))
-    return ()
-
-
 def _forgotten(context: Context, wanted: Sequence[Engine]) -> dict[str, Any]:
     """Prebuilt engines out of the status' models: what it does not remember is fetched again."""
     gone = {f"{engine.role}-engine" for engine in wanted if engine.checkpoint is not None}
@@ -159,7 +149,7 @@ def _rebuild(context: Context, engine: Engine) -> _Build:
     """Forget what is known of an engine; the next look builds it (or finds it) again."""
     name = desired.job_name(engine.key, context.facts.volume)
     words = Words(
-        "Queued", f"{engine.role}: an engine is gone from the volume, builds start again"
+        "EngineMissing", f"{engine.role}: an engine is gone from the volume, builds start again"
     )
     gone = (work.delete(name),) if name in context.observed.jobs else ()
     return _Build(engine, name, words, delete=gone)
@@ -209,4 +199,6 @@ def _state(build: _Build) -> str:
     words = build.words
     if words is None:
         return "Built" if build.job is not None else "Prebuilt"
+    if words.reason == "EngineMissing":
+        return "Queued"
     return words.reason if words.reason in ("Building", "Queued", "Suspended") else "Failed"

@@ -10,7 +10,7 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch as desired
 from specdec.observed import Ref, result
-from specdec.stages import progress, work
+from specdec.stages import lost, progress, work
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Checkpoint, Context, Facts, Outcome
 
@@ -28,6 +28,8 @@ class _Fetched:
 def fetch(context: Context) -> Outcome:
     """Run the fetch Job unless its results are known, then judge the pair."""
     model, observed, volume = context.model, context.observed, context.facts.volume
+    if gone := lost.missing(context, "CheckpointMissing"):
+        return _gone(context, gone)
     job = work.shaped(desired.job(model, volume, context.images.operator))
     name = job["metadata"]["name"]
     state = work.look(observed, name)
@@ -47,6 +49,13 @@ def fetch(context: Context) -> Outcome:
         words = Words("Queued", f"Job {name} is created to fetch {_what(model)}")
         return _waiting(context.facts, words, apply=(job,), delete=outdated)
     return _unfinished(context.facts, state, _what(model), outdated)
+
+
+def _gone(context: Context, jobs: tuple[Ref, ...]) -> Outcome:
+    """Forget every model: the Job finds those that are there, and fetches what is not."""
+    what = _what(context.model)
+    words = Words("CheckpointMissing", f"of {what}, not all is on the volume: fetched again")
+    return replace(_waiting(context.facts, words, delete=jobs), status={"models": []})
 
 
 def _outdated(context: Context, name: str, *, known: bool) -> tuple[Ref, ...]:

@@ -36,5 +36,8 @@ def reachable(context: Context, roles: Iterable[str]) -> Outcome:
         more,
         apply=services + more.apply,
         delete=gone + more.delete,
-        status={"url": desired.url(model)},
+        status={
+            "url": desired.url(model),
+            "endpoints": [desired.endpoint(model, role) for role in wanted],
+        },
     )

@@ -145,6 +145,18 @@ def crashed(pod: Object, startup_budget: int) -> Words | None:
     return None
 
 
+def ended_loading(pod: Object) -> datetime | None:
+    """When a container of a serving pod last ended by itself before it was ever ready."""
+    for status in _statuses(pod):
+        states = (status.get("state", {}), status.get("lastState", {}))
+        end = next((s["terminated"] for s in states if "terminated" in s), None)
+        if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
+            continue
+        if end.get("finishedAt") and not _answered(pod, end):
+            return datetime.fromisoformat(end["finishedAt"])
+    return None
+
+
 def _failure(pods: list[Object], reason: str) -> Words:
     for pod in pods[:1]:
         for status in _statuses(pod):

@@ -7,9 +7,10 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
+from specdec.api.model import SpeculativeModel
 from specdec.desired import repository as desired
 from specdec.observed import Object, Ref
-from specdec.stages import backends, progress, work
+from specdec.stages import backends, lost, progress, work
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Facts, Outcome
 from specdec.triton.repository import RepositoryPlan, render
@@ -22,13 +23,17 @@ def repository(context: Context) -> Outcome:
     try:
         files = _files(strategy.repositories(model, context.facts))
         revision = desired.revision(files, _expected(context), context.facts.volume)
-        config = desired.config_map(model, revision, files, _expected(context))
+        kept = _checkpoints(context, files)
+        config = desired.config_map(model, revision, files, _expected(context), kept)
     except ValueError as error:
         return _stopped(context.facts, Words("InvalidSpec", str(error)), retry=None)
     facts = replace(context.facts, repository=revision)
     outdated = _outdated(context, desired.job_name(model, revision))
+    if (doubt := lost.doubt(context, revision)) is not None:
+        return _again(facts, model, revision, doubt, outdated)
     if model.status.get("repository", {}).get("hash") == revision:
-        return _published(facts, revision, len(files), (config,), outdated)
+        checked = model.status["repository"].get("checkedAt")
+        return _published(facts, revision, len(files), (config,), outdated, checked)
     if model.spec.suspend:
         words = Words("Suspended", "nothing is published while spec.suspend is true")
         return _stopped(facts, words, delete=outdated, retry=None)
@@ -36,7 +41,10 @@ def repository(context: Context) -> Outcome:
     job = work.shaped(desired.job(model, revision, list(files), volume, image))
     state = work.look(context.observed, job["metadata"]["name"])
     if state.state == "Complete":
-        return _published(facts, revision, len(files), (config,), outdated)
+        # Whatever ended before this look needs no other one.
+        again = "checkedAt" in model.status.get("repository", {})
+        checked = lost.stamp(context) if again else None
+        return _published(facts, revision, len(files), (config,), outdated, checked)
     if work.outdated(state, job, model):
         words = Words("Queued", f"Job {state.name} makes way for one with the changed settings")
         return _stopped(facts, words, delete=(*outdated, work.delete(state.name)))
@@ -96,6 +104,25 @@ def _expected(context: Context) -> list[dict[str, Any]]:
     ]
 
 
+def _checkpoints(context: Context, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Where each checkpoint lies, and whether servers read it too: its tokenizer."""
+    return {
+        role: {"path": one.path, "served": any(one.path in text for text in files.values())}
+        for role, one in context.facts.checkpoints.items()
+        if not role.endswith("-engine")
+    }
+
+
+def _again(
+    facts: Facts, model: SpeculativeModel, revision: str, doubt: lost.Doubt, old: tuple[Ref, ...]
+) -> Outcome:
+    """Forget that it was published: the Job looks at the volume once more."""
+    words = Words("Publishing", f"the volume is looked at once more: {doubt.words}")
+    again = work.delete(desired.job_name(model, revision))
+    outcome = _stopped(facts, words, delete=(*old, again))
+    return replace(outcome, status={"repository": {"checkedAt": doubt.at}})
+
+
 def _outdated(context: Context, current: str) -> tuple[Ref, ...]:
     """Publish Jobs and ConfigMaps that are neither wanted nor served."""
     model, observed = context.model, context.observed
@@ -121,8 +148,14 @@ def _is_mine(obj: Object, name: str) -> bool:
 
 
 def _published(
-    facts: Facts, revision: str, files: int, apply: tuple[Object, ...], delete: tuple[Ref, ...]
+    facts: Facts,
+    revision: str,
+    files: int,
+    apply: tuple[Object, ...],
+    delete: tuple[Ref, ...],
+    checked: str | None,
 ) -> Outcome:
+    at = {} if checked is None else {"checkedAt": checked}
     message = f"model repository {revision[:16]} with {files} files is on the volume"
     return Outcome(
         (Condition(Type.REPOSITORY_READY, "True", "Published", message),),
@@ -130,7 +163,7 @@ def _published(
         proceed=True,
         apply=apply,
         delete=delete,
-        status={"repository": {"hash": revision, "files": files}},
+        status={"repository": {"hash": revision, "files": files, **at}},
     )
 
 

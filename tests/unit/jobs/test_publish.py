@@ -64,6 +64,7 @@ class Mounts:
     def __init__(self, root: Path, volume: Path) -> None:
         self.root, self.volume = root, volume
         self.engines = [expectation("target"), expectation("draft")]
+        self.checkpoints: dict[str, dict[str, Any]] = {}
         world = World(resource())
         self.model = world.model()
         for role in KEYS:
@@ -71,7 +72,7 @@ class Mounts:
 
     def run(self, files: dict[str, str] | None = None, name: str = "f" * 64) -> int:
         wanted = FILES if files is None else files
-        config = desired.config_map(self.model, name, wanted, self.engines)
+        config = desired.config_map(self.model, name, wanted, self.engines, self.checkpoints)
         mount = self.root / "mount"
         for key, path in ((k, p) for p in wanted for k in config["data"] if same(config, k, p)):
             target = mount / path
@@ -285,6 +286,31 @@ def test_a_prebuilt_engine_is_a_checkpoint_without_a_manifest(mounts: Mounts, to
     error = told()["error"]
     assert error["reason"] == "EngineMissing"
     assert "it is fetched again" in error["message"]
+
+
+def test_a_checkpoint_that_is_gone_counts_where_somebody_reads_it(
+    mounts: Mounts, told: Told
+) -> None:
+    root = mounts.volume / "checkpoints"
+    mounts.checkpoints = {
+        role: {"path": f"/models/checkpoints/{role}", "served": role == "target"} for role in KEYS
+    }
+    (root / "target").mkdir(parents=True)
+    assert mounts.run() == 0, "the draft's engine needs no weights any more"
+
+    (mounts.volume / "engines" / KEYS["draft"] / "manifest.json").unlink()
+    assert mounts.run() == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "CheckpointMissing"
+    assert "checkpoint of the draft is gone" in error["message"]
+    (root / "draft").mkdir()
+    assert mounts.run() == result.PERMANENT
+    assert told()["error"]["reason"] == "EngineMissing"
+
+    engine(mounts.volume, "draft")
+    (root / "target").rmdir()
+    assert mounts.run() == result.PERMANENT
+    assert "checkpoint of the target is gone" in told()["error"]["message"]
 
 
 def test_vocabularies_may_differ_where_nobody_enforces(mounts: Mounts, told: Told) -> None:

@@ -71,6 +71,18 @@ def test_the_tree_has_all_that_kubectl_does_not_show() -> None:
     assert re.search(r"^pair-0 +server +Ready +0 ", text, re.MULTILINE)
 
 
+def test_each_of_two_servers_has_its_address(api: Api) -> None:
+    both = [
+        {"role": role, "url": f"http://{host}:8000", "grpc": f"{host}:8001"}
+        for role, host in (("target", "pair.lab.svc"), ("draft", "pair-draft.lab.svc"))
+    ]
+    with_status(api, endpoints=both)
+    text = "\n".join(lines(status("pair")))
+    pattern = r"^draft +http://pair-draft.lab.svc:8000 +pair-draft.lab.svc:8001$"
+    assert re.search(pattern, text, re.MULTILINE)
+    assert told()["endpoints"] == both
+
+
 def test_numbers_of_another_revision_are_called_stale(api: Api) -> None:
     assert "measured of a revision that does not serve" in status("pair").stdout
     assert re.search(r"Completed.*, stale", status("pair").stdout)

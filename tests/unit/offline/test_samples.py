@@ -135,6 +135,8 @@ def test_each_of_two_servers_has_its_own_command() -> None:
     ]
     assert [path.rsplit("/", 1)[1] for path in repositories] == ["target", "draft"]
     assert plan["plan"]["devices"] == {"target": FOUR, "draft": [0]}
+    hosts = [one["grpc"].partition(".")[0] for one in plan["endpoints"]]
+    assert hosts == [target["name"], draft["name"]]
 
 
 def test_a_group_spreads_its_ranks_over_two_pods() -> None:

@@ -197,7 +197,7 @@ def test_an_engine_gone_from_the_volume_is_built_again() -> None:
     world.fail(publish, error)
 
     world.step()
-    assert world.condition("EnginesReady")["status"] == "False"
+    assert world.condition("EnginesReady")["reason"] == "EngineMissing"
     assert world.named("engine") == []
     assert publish not in world.jobs
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, limits, resource, source, waiting
+from golden.world import NOW, World, limits, resource, source, waiting
 from specdec.api import names
 
 
@@ -45,6 +45,11 @@ def crashed(seconds: int, **end: Any) -> dict[str, Any]:
     return {"phase": "Running", "containerStatuses": [container]}
 
 
+def looked_at(world: World) -> None:
+    """The volume holds what pods need: the publish Job has just looked again."""
+    world.cr["status"]["repository"]["checkedAt"] = NOW.isoformat()
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "words"),
     [
@@ -63,6 +68,7 @@ def crashed(seconds: int, **end: Any) -> dict[str, Any]:
 )
 def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], reason: str, words: str) -> None:
     world = deployed()
+    looked_at(world)
     pod(world, status)
 
     decision = world.step()
@@ -76,6 +82,7 @@ def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], reason: str, w
 
 def test_a_crash_after_days_of_service_is_no_slow_start() -> None:
     world = deployed()
+    looked_at(world)
     status = crashed(1900)
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:31:40Z"}
     pod(world, {**status, "conditions": [ready]})

@@ -54,6 +54,15 @@ def test_services_reach_their_own_pods_only(world: World) -> None:
         assert not wanted <= pods[other]["labels"].items()
 
 
+def test_the_status_has_the_address_of_each_server(world: World) -> None:
+    status = world.cr["status"]
+    assert status["endpoints"] == [
+        {"role": role, "url": f"http://{name}.demo.svc:8000", "grpc": f"{name}.demo.svc:8001"}
+        for role, name in (("target", "pair"), ("draft", "pair-draft"))
+    ]
+    assert status["url"] == status["endpoints"][0]["url"]
+
+
 def test_available_waits_for_both(world: World) -> None:
     message = world.condition("Available")["message"]
     assert "1 of 1 pods of the target ready" in message
@@ -107,10 +116,13 @@ def test_the_draft_s_server_goes_when_one_server_serves(world: World) -> None:
     put(put(world.cr, f"{DRAFT}.topology", "SingleServer"), f"{DRAFT}.placement", "Shared")
     world.step()
     assert set(world.deployments) == {"pair", "pair-draft"}
+    # The old servers answer while the new revision is made.
+    assert len(world.cr["status"]["endpoints"]) == 2
 
     world.settle()
 
     assert set(world.deployments) == set(world.services) == {"pair"}
+    assert [one["role"] for one in world.cr["status"]["endpoints"]] == ["target"]
     assert world.condition("Ready")["status"] == "True"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -24,10 +24,21 @@ TASK = task_module.Task(
 
 
 @pytest.fixture
-def ahead() -> Iterator[Any]:
-    made = ahead_module.DraftAhead(1)
+def draft() -> Model:
+    return Model(3, verifies=False)
+
+
+@pytest.fixture
+def ahead(draft: Model) -> Iterator[Any]:
+    made = ahead_module.DraftAhead(1, draft)
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Threads of a test may be off the processor for long.
+    monkeypatch.setattr(load("specdec_bls.speculation"), "_PATIENCE_SECONDS", SECONDS)
 
 
 class Counted(Meter):
@@ -43,7 +54,11 @@ class Counted(Meter):
         self.early += chunk.early
 
 
-@settings(max_examples=200, deadline=None)
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     seed=st.integers(0, 10_000),
     draft_seed=st.integers(0, 2),
@@ -69,8 +84,8 @@ def test_no_token_changes(
         min_tokens=minimum,
         stop_words=(tuple(stop),) if stop else (),
     )
-    ahead, meter = ahead_module.DraftAhead(1), Counted()
     draft, target = Model(seed + draft_seed, verifies=False), Model(seed, verifies=True)
+    ahead, meter = ahead_module.DraftAhead(1, draft), Counted()
     lengths = Restless(seed) if restless else None
     found = parts(task, target, draft, meter, lengths=lengths, ahead=ahead)
     ahead.close()
@@ -81,8 +96,10 @@ def test_no_token_changes(
         assert meter.early == meter.rounds - 1 or meter.generated >= max_tokens - 1
 
 
-def test_a_draft_that_is_right_is_asked_once_in_the_way_of_the_answer(ahead: Any) -> None:
-    draft, target, meter = Model(3, verifies=False), Model(3, verifies=True), Counted()
+def test_a_draft_that_is_right_is_asked_once_in_the_way_of_the_answer(
+    ahead: Any, draft: Model
+) -> None:
+    target, meter = Model(3, verifies=True), Counted()
     task = replace(TASK, end_id=-1, min_tokens=40)
     parts(task, target, draft, meter, ahead=ahead)
     assert (meter.rounds, meter.early) == (10, 9)
@@ -121,15 +138,17 @@ class Telling(Model):
         return super().call(inputs, outputs)
 
 
-def test_draft_and_target_work_at_the_same_time(ahead: Any) -> None:
+def test_draft_and_target_work_at_the_same_time() -> None:
     drafting = threading.Event()
-    target = Together(3, drafting)
-    parts(TASK, target, Telling(3, drafting), ahead=ahead)
+    target, draft = Together(3, drafting), Telling(3, drafting)
+    ahead = ahead_module.DraftAhead(1, draft)
+    parts(TASK, target, draft, ahead=ahead)
+    ahead.close()
     assert target.waited == [True] * 3
 
 
-def test_a_draft_that_fails_ahead_costs_nothing_but_that(ahead: Any) -> None:
-    draft, meter = Model(3, verifies=False, error_after=1), Counted()
+def test_a_draft_that_fails_ahead_costs_nothing_but_that(ahead: Any, draft: Model) -> None:
+    draft.error_after, meter = 1, Counted()
     found = parts(TASK, Model(3, verifies=True), draft, meter, ahead=ahead)
     assert found[0].text == plain(TASK, 3)
     # The call in the way of the answer fails as well, and says so once.
@@ -138,13 +157,36 @@ def test_a_draft_that_fails_ahead_costs_nothing_but_that(ahead: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [{"seed": 7}, {"use_draft_logits": True}])
-def test_what_is_drawn_never_depends_on_what_was_ready(ahead: Any, change: Any) -> None:
-    draft, meter = Model(3, verifies=False), Counted()
+def test_what_is_drawn_never_depends_on_what_was_ready(
+    ahead: Any, draft: Model, change: Any
+) -> None:
+    meter = Counted()
     parts(replace(TASK, **change), Model(3, verifies=True), draft, meter, ahead=ahead)
     assert meter.early == 0
     # One token more than a round's proposal would be the guess of a call ahead.
     assert draft.calls
     assert all(call["request_output_len"].item() <= TASK.draft_tokens for call in draft.calls)
+
+
+def test_a_draft_that_died_ahead_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = threading.Event()
+
+    class Dying(Model):
+        @override
+        def call(self, inputs: dict[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
+            if int(inputs["request_output_len"].item()) > TASK.draft_tokens:
+                assert dead.wait(SECONDS)
+            return super().call(inputs, outputs)
+
+    monkeypatch.setattr(load("specdec_bls.speculation"), "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(ahead_module, "_LAST_SECONDS", 0.01)
+    draft, meter = Dying(3, verifies=False), Counted()
+    ahead = ahead_module.DraftAhead(1, draft)
+    found = parts(TASK, Model(3, verifies=True), draft, meter, ahead=ahead)
+    ahead.close()
+    assert found[0].text == plain(TASK, 3)
+    assert meter.early == 0
+    dead.set()
 
 
 def test_only_so_many_answers_at_once(ahead: Any) -> None:

@@ -9,23 +9,40 @@ from __future__ import annotations
 import json
 import threading
 import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
 from specdec_bls.ahead import DraftAhead
-from specdec_bls.answer import Answer
+from specdec_bls.answer import Answer, Part
 from specdec_bls.engine import TritonEngine
+from specdec_bls.guard import Guard, GuardedEngine, LostError, Turn
 from specdec_bls.metrics import Metrics
 from specdec_bls.policy import AdaptiveLength, FixedLength, Lengths
 from specdec_bls.reply import FINAL, Reply, StreamReply, WholeReply, failure
 from specdec_bls.request import Parsed, RequestError, Server, parse
-from specdec_bls.task import EngineError, Task
+from specdec_bls.task import Engine, EngineError, EngineGoneError, Task
 from specdec_bls.watch import Watch, WatchedEngine
 from specdec_text import TextError, Tokenizer, is_true, parameter
 
 _INTERNAL = "tensorrt_llm_bls failed on this request: the server's log has the details"
 _CANCELLED = "the request was cancelled"
+# Threads for each answer in flight. They start when they are needed; one that waits for a process
+# that died never comes back, and another answers in its place.
+_SPARE = 8
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """One prompt in flight."""
+
+    reply: Reply
+    row: int
+    task: Task
+    answer: Answer
+    turn: Turn
 
 
 class TritonPythonModel:
@@ -57,10 +74,11 @@ class TritonPythonModel:
         self._policy = self._adaptive(config)
         workers = int(parameter(config, "max_in_flight", "16"))
         ahead = int(parameter(config, "draft_ahead", "0"))
-        self._ahead = DraftAhead(ahead) if ahead and draft else None
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="answer")
+        self._ahead = DraftAhead(ahead, self._draft) if ahead and self._draft else None
+        self._pool = ThreadPoolExecutor(_SPARE * workers, thread_name_prefix="answer")
         self._slots = threading.BoundedSemaphore(workers)
         self._watch = Watch()
+        self._guard = Guard()
 
     def execute(self, requests: list[Any]) -> None:
         """Start every request and return; the answers leave from the worker threads.
@@ -73,10 +91,11 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         """Let running answers end, then stop the threads."""
-        self._pool.shutdown(wait=True)
+        self._pool.shutdown(wait=not self._guard.lost)
         if self._ahead is not None:
             self._ahead.close()
         self._watch.close()
+        self._guard.close()
 
     def _offer(self, config: dict[str, Any], *, has_draft: bool) -> Server:
         inputs = {tensor["name"] for tensor in config["input"]}
@@ -144,7 +163,42 @@ class TritonPythonModel:
         try:
             # Who drains the server reads from the metrics whether an answer is still under way.
             self._metrics.flush()
-            error = self._run(reply, row, task)
+            prompt = self._prompt(reply, row, task)
+            self._guard.add(prompt.turn, [one.name for one in (self._target, self._draft) if one])
+        except Exception:  # noqa: BLE001 - the client must get an end, whatever happened
+            self._log_failure()
+            self._close(reply, (_INTERNAL, pb_utils.TritonError.INTERNAL))
+            return
+        self._end(prompt, prompt.answer.parts)
+
+    def _prompt(self, reply: Reply, row: int, task: Task) -> _Prompt:
+        def take_over(engine: str) -> None:
+            self._pool.submit(self._end, prompt, lambda: self._rest(prompt, engine))
+
+        turn = Turn(take_over)
+        prompt = _Prompt(reply, row, task, self._answer(task, reply, turn), turn)
+        return prompt
+
+    def _rest(self, prompt: _Prompt, engine: str) -> Iterator[Part]:
+        """What is missing of an answer that waited for an engine whose process died."""
+        words = f"{engine}: its process ended during the call"
+        if self._draft is not None and engine == self._draft.name:
+            return prompt.answer.without_draft(words)
+        prompt.answer.abandon()
+        raise EngineGoneError(f"{words}: ask again when the server has started again")
+
+    def _end(self, prompt: _Prompt, parts: Callable[[], Iterator[Part]]) -> None:
+        """Send parts and the end, unless another thread has taken the answer over."""
+        try:
+            error = self._run(prompt, parts)
+        except LostError:
+            return
+        self._guard.remove(prompt.turn)
+        prompt.turn.close()
+        self._close(prompt.reply, error)
+
+    def _close(self, reply: Reply, error: tuple[str, int] | None) -> None:
+        try:
             # Before the end is sent: who has the answer finds its counts in the metrics.
             self._metrics.in_flight(-1)
             self._metrics.flush()
@@ -157,11 +211,14 @@ class TritonPythonModel:
         finally:
             self._slots.release()
 
-    def _run(self, reply: Reply, row: int, task: Task) -> tuple[str, int] | None:
+    def _run(self, prompt: _Prompt, parts: Callable[[], Iterator[Part]]) -> tuple[str, int] | None:
         """Answer one prompt; the error's words and code if it cannot be."""
+        reply = prompt.reply
         try:
-            for part in self._answer(task, reply).parts():
-                reply.part(row, task, part)
+            for part in parts():
+                reply.part(prompt.row, prompt.task, part)
+        except EngineGoneError as gone:
+            return str(gone), pb_utils.TritonError.UNAVAILABLE
         except EngineError as refused:
             if not reply.cancelled():
                 return str(refused), pb_utils.TritonError.INVALID_ARG
@@ -170,15 +227,19 @@ class TritonPythonModel:
             return _INTERNAL, pb_utils.TritonError.INTERNAL
         return (_CANCELLED, pb_utils.TritonError.CANCELLED) if reply.cancelled() else None
 
-    def _answer(self, task: Task, reply: Reply) -> Answer:
-        target = WatchedEngine(self._target, self._watch, reply)
+    def _answer(self, task: Task, reply: Reply, turn: Turn) -> Answer:
+        watched = WatchedEngine(self._target, self._watch, reply)
+        target = GuardedEngine(self._target.name, watched, turn)
+        draft: Engine | None = None
+        if self._draft is not None:
+            draft = GuardedEngine(self._draft.name, self._draft, turn)
         lengths: Lengths = FixedLength(task.draft_tokens)
         if self._policy is not None and task.adaptive:
             lengths = self._policy.answer()
         return Answer(
             task,
             target,
-            self._draft,
+            draft,
             self._tokenizer,
             lengths,
             self._metrics,

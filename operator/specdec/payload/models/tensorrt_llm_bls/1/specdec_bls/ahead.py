@@ -14,6 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from specdec_bls.task import Engine
+
+# Longer than any proposal takes.
+_LAST_SECONDS = 2.0
+
 
 @dataclass(frozen=True)
 class Early:
@@ -35,9 +40,12 @@ class DraftAhead:
 
     Args:
         answers: further ones do without, so that a loaded draft does not work in vain.
+        draft: the model that proposes.
     """
 
-    def __init__(self, answers: int) -> None:
+    def __init__(self, answers: int, draft: Engine) -> None:
+        self.draft = draft
+        self._answers = answers
         self._pool = ThreadPoolExecutor(answers, thread_name_prefix="ahead")
         self._free = threading.BoundedSemaphore(answers)
 
@@ -45,13 +53,16 @@ class DraftAhead:
         """Call the draft in another thread; None while enough such calls are under way."""
         if not self._free.acquire(blocking=False):
             return None
-        return self._pool.submit(self._draft, propose)
+        return self._pool.submit(self._propose, propose)
 
     def close(self) -> None:
-        """Let running calls end."""
-        self._pool.shutdown(wait=True)
+        """Let running calls end; those of a draft that died never do, and nobody waits for them."""
+        for _ in range(self._answers):
+            if not self._free.acquire(timeout=_LAST_SECONDS):
+                break
+        self._pool.shutdown(wait=False)
 
-    def _draft(self, propose: Callable[[], list[int]]) -> Early:
+    def _propose(self, propose: Callable[[], list[int]]) -> Early:
         begun = time.perf_counter()
         try:
             guess, *tokens = propose()

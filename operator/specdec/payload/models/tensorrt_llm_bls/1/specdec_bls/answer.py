@@ -87,6 +87,8 @@ class Answer:
         self._ended = False
         self._stopped = False
         self._surplus = 0
+        self._tokens: list[int] = []
+        self._log_probs: list[float] = []
 
     def parts(self) -> Iterator[Part]:
         """Parts in order: one per round of a stream, else exactly one; none when cancelled.
@@ -94,14 +96,12 @@ class Answer:
         Raises:
             EngineError: the target refused.
         """
-        tokens: list[int] = []
-        log_probs: list[float] = []
         with closing(self._chunks()) as chunks:
             for chunk in chunks:
                 self._meter.chunk(chunk)
                 kept = self._take(chunk)
-                tokens += chunk.tokens[:kept]
-                log_probs += chunk.log_probs[:kept]
+                self._tokens += chunk.tokens[:kept]
+                self._log_probs += chunk.log_probs[:kept]
                 if self._task.stream:
                     yield self._part
                 if self._ended:
@@ -109,10 +109,29 @@ class Answer:
         if not self._ended and self._cancelled():
             return
         if not self._task.stream:
-            yield self._whole(tokens, log_probs)
+            yield self._whole()
         elif rest := "" if self._stopped else self._detokenizer.flush():
             self._add(Chunk([]), 0, rest)
             yield self._part
+
+    def abandon(self) -> None:
+        """Leave the load: the thread of this answer waits for what never comes."""
+        self._lengths.close()
+        self._lengths = FixedLength(0)
+
+    def without_draft(self, words: str) -> Iterator[Part]:
+        """The parts that are missing, by the target alone, while a draft call does not return.
+
+        From a thread of its own: the one in that call must not go on when it comes back.
+
+        Args:
+            words: what happened to the draft.
+
+        Raises:
+            EngineError: the target refused.
+        """
+        self._rest_draft(words)
+        return self.parts()
 
     def _chunks(self) -> Generator[Chunk, None, None]:
         """Rounds and stretches of the target alone, as the policy wants them."""
@@ -128,16 +147,18 @@ class Answer:
         try:
             chunk = self._generation.step(length)
         except DraftError as error:
-            # The target alone gives the same answer, only slower.
-            self._meter.draft_failed(str(error))
-            self._lengths.close()
-            self._lengths = FixedLength(0)
+            self._rest_draft(str(error))
             return False
         self._lengths.round(
             chunk.drafted, chunk.accepted, chunk.draft_seconds, chunk.verify_seconds
         )
         yield chunk
         return chunk.finished
+
+    def _rest_draft(self, words: str) -> None:
+        """The target alone gives the same answer, only slower."""
+        self._meter.draft_failed(words)
+        self.abandon()
 
     def _stretch(self) -> Generator[Chunk, None, bool]:
         begun, tokens, finished = time.perf_counter(), 0, False
@@ -190,15 +211,15 @@ class Answer:
             extras=chunk.extras,
         )
 
-    def _whole(self, tokens: list[int], log_probs: list[float]) -> Part:
+    def _whole(self) -> Part:
         prompt = () if self._task.exclude_input else self._task.prompt
-        text = self._tokenizer.decode([*prompt, *tokens])
+        text = self._tokenizer.decode([*prompt, *self._tokens])
         part = self._part
         return Part(
             # Characters of the last token that lie behind a stop word.
             text=text[: len(text) - self._surplus],
-            tokens=len(tokens),
-            log_probs=log_probs,
+            tokens=len(self._tokens),
+            log_probs=self._log_probs,
             cum_log_prob=part.cum_log_prob,
             drafted=part.drafted,
             accepted=part.accepted,

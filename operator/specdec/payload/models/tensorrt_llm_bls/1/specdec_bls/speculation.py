@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +28,8 @@ from specdec_bls.task import (
 )
 
 _LONGEST_PART = 8
+# Longer than any proposal takes; a draft whose process died never answers.
+_PATIENCE_SECONDS = 1.0
 _OUTPUTS = ("output_ids", "sequence_length")
 
 
@@ -164,14 +167,14 @@ class Generation:
     def _early(self) -> Early | None:
         """The proposal that was made while the target verified the last one, if it fits.
 
-        Waits for the draft: it is nearer to its end than a new call would be.
+        Waits for the draft, which is nearer to its end than a new call would be, unless it died.
         """
         coming, self._coming = self._coming, None
         if coming is None:
             return None
         try:
-            early = coming.result()
-        except EngineError:
+            early = coming.result(timeout=_PATIENCE_SECONDS)
+        except (EngineError, NotYet):
             # The round's own call finds out whether the draft still answers.
             return None
         return early if early.tokens and early.guess == self.tokens[-1] else None
@@ -180,9 +183,9 @@ class Generation:
         """Let the draft go on behind its proposal: a guess at the target's token, then more."""
         # At least the guess, a draft token and the target's own have to fit behind it.
         room = self._remaining() - len(proposal) - 2
-        if self._ahead is None or self._draft is None or not proposal or room < 1:
+        if self._ahead is None or not proposal or room < 1:
             return None
-        draft = self._draft
+        draft = self._ahead.draft
         ids = np.concatenate([self._prefix.ids, np.array([proposal], np.int32)], axis=1)
         length = min(len(proposal), room) + 1
 

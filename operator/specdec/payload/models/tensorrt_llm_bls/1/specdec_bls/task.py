@@ -32,6 +32,10 @@ class EngineError(RuntimeError):
     """The draft or the target refused a call; the message is its own sentence."""
 
 
+class EngineGoneError(EngineError):
+    """The process of an engine died; the same request may succeed when the server is back."""
+
+
 class Engine(Protocol):
     """A served model: the target or the draft."""
 
