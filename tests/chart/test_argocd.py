@@ -7,20 +7,11 @@ import pytest
 import yaml
 
 from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, kinds
+from chart.judging import PATIENT
 from chart.lua import ARGOCD, act, actions, health
 from golden.cases import CASES, HERE
 from golden.world import World, fetched, resource, waiting
 from specdec.api.conditions import BLOCKED, FAILED
-
-# What another resource of the same sync, or the cluster, may still bring.
-PATIENT = {
-    "ClaimNotFound",
-    "FitsWithWarnings",
-    "LeaderWorkerSetMissing",
-    "SecretMissing",
-    "Unschedulable",
-}
-
 
 # Of conditions that Ready does not wait for, so that it never has these reasons.
 ASIDE = {
