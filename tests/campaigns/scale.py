@@ -61,12 +61,11 @@ def settled(world: World, name: str, replicas: int) -> None:
     """Wait until so many pods are ready and no others exist, and nobody wants another number."""
 
     def there() -> bool:
-        body, status = world.get(name), world.get(name)["status"]
-        return (
-            body["spec"]["serving"]["replicas"] == replicas
-            and status["observedGeneration"] == body["metadata"]["generation"]
-            and status.get("replicas") == status.get("readyReplicas") == replicas
-        )
+        body = world.get(name)
+        status = body["status"]
+        counted = {body["spec"]["serving"]["replicas"], status.get("replicas", 0)}
+        current: bool = status["observedGeneration"] == body["metadata"]["generation"]
+        return current and counted | {status.get("readyReplicas", 0)} == {replicas}
 
     world.wait(there, _SETTLES, lambda: f"{name} does not come to {replicas} replicas")
     world.left(name, replicas, _SETTLES)
