@@ -117,11 +117,12 @@ def test_the_command_passes_a_hundred_prompts_and_finds_another_checkpoint(
     assert 0 < found["accepted_tokens"] < found["draft_tokens"]
 
     world.ready(other)
-    status, told, errors = verify(world, served, "--baseline-url", world.address(other))
+    against = ("--baseline-url", world.address(other), "--limit", "12")
+    status, told, errors = verify(world, served, *against)
     assert (status, errors) == (1, "")
     first = re.search(r"^prompt (\d+) differs at token \d+, character \d+", told, re.MULTILINE)
     assert first, told
     assert f"  prompt    {built_in()[int(first[1]) - 1].prompt[:20]}" in told
     assert re.search(r"^ +\^$", told, re.MULTILINE), told
     (differ,) = re.findall(r"different answers\D+(\d+)", told)
-    assert int(differ) > 50
+    assert int(differ) > 6
