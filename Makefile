@@ -77,9 +77,9 @@ bench: setup ## measure against the goals: NAME=reference, bls, client, loop, op
 	       "$(basename $(notdir $(filter-out %/report.py,$(wildcard tests/bench/*.py))))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
 
-campaign: setup ## prove correctness at length: NAME=sampling, equivalence, serving, rights, rollout or renewal (root)
+campaign: setup ## prove correctness at length: NAME=sampling, equivalence, serving, rights, rollout, renewal or scale (root)
 	@test -f tests/campaigns/$(NAME).py || { \
-	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, rights, rollout or renewal" >&2; exit 2; }
+	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, rights, rollout, renewal or scale" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)
 
 release-check: setup ## whether this tree can be released; TAG=v1.2.3 for a tag that exists

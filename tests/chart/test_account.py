@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from chart.helm import NAMESPACE, RELEASE, Helm, Object, one
-from chart.lua import health
+from chart.judging import BRIEF, HEALTH, judged
 from chart.touring import ELSEWHERE, MODES, OWNING, USER, Toured, define, take, toured, unused
 from cluster import ClusterError, ControlPlane
 from controlplane import tour
@@ -22,18 +22,6 @@ from controlplane.commanding import account, may, specdec
 from controlplane.operating import Lab, until
 
 pytestmark = pytest.mark.controlplane
-
-# Of a resource that is on its way, in the order of the pipeline.
-MOVING = ("Pending", "Fetching", "Building", "Publishing", "Starting", "Verifying")
-# Between two reconciles of most resources, and so not seen of them.
-BRIEF = "Checking"
-HEALTH = {
-    BRIEF: "Progressing",
-    **dict.fromkeys(MOVING, "Progressing"),
-    "Serving": "Healthy",
-    "Suspended": "Suspended",
-    "Failed": "Degraded",
-}
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +56,7 @@ def test_every_right_is_needed_and_none_is_missing(done: Toured) -> None:
 
 def test_the_tour_passed_every_phase_and_argo_cd_judges_each_status(done: Toured) -> None:
     """The scripts themselves, over the statuses of the running operator."""
-    seen = set()
-    for body in done.tour.seen:
-        phase = tour.phase(body)
-        wanted = HEALTH[phase] if tour.current(body) else "Progressing"
-        found, message = health(body)
-        assert (found, phase) == (wanted, phase), body["status"]
-        if tour.current(body):
-            seen.add(phase)
-            ready = body["status"]["conditions"][-1]
-            assert message == f"{ready['reason']}: {ready['message']}"
+    seen = {phase for phase, _ in judged(done.tour.seen)}
     assert seen | {BRIEF} == set(HEALTH)
 
 

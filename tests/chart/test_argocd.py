@@ -7,22 +7,11 @@ import pytest
 import yaml
 
 from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, kinds
+from chart.judging import PATIENT, judged
 from chart.lua import ARGOCD, act, actions, health
 from golden.cases import CASES, HERE
 from golden.world import World, fetched, resource, waiting
 from specdec.api.conditions import BLOCKED, FAILED
-
-# What another resource of the same sync, or the cluster, may still bring.
-PATIENT = {
-    "CheckpointMissing",
-    "ClaimNotFound",
-    "EngineMissing",
-    "FitsWithWarnings",
-    "LeaderWorkerSetMissing",
-    "SecretMissing",
-    "Unschedulable",
-}
-
 
 # Of conditions that Ready does not wait for, so that it never has these reasons.
 ASIDE = {
@@ -112,6 +101,24 @@ def test_every_problem_is_judged(reason: str) -> None:
     phase = "Failed" if reason in FAILED else "Starting"
     wanted = "Progressing" if reason in PATIENT else "Degraded"
     assert shown(failing(reason, phase)) == (wanted, f"{reason}: why")
+
+
+def test_what_does_not_fit_its_phase_is_found_among_recorded_statuses() -> None:
+    def body(reason: str, phase: str, generation: int = 1) -> Object:
+        return {
+            "metadata": {"generation": generation},
+            "status": failing(reason, phase),
+            "spec": {},
+        }
+
+    blocked, patient = body("CrashLoop", "Starting"), body("ClaimNotFound", "Pending")
+    old = body("AuthFailed", "Failed", 2)
+    assert judged([blocked, patient, old]) == {
+        ("Starting", "Degraded"),
+        ("Pending", "Progressing"),
+    }
+    with pytest.raises(AssertionError, match="Degraded"):
+        judged([body("CrashLoop", "Serving")])
 
 
 def test_an_old_status_says_nothing_of_a_new_spec() -> None:

@@ -85,6 +85,15 @@ def _right(verb: str, target: Object) -> Right:
     return Right(verb, target.get("apiGroup", ""), f"{resource}/{below}" if below else resource)
 
 
+def writers(body: Object) -> set[str]:
+    """Whoever has set a field of an object's spec, by the name they gave themselves."""
+    return {
+        entry["manager"]
+        for entry in body["metadata"]["managedFields"]
+        if "f:spec" in entry["fieldsV1"] and entry.get("subresource") != "status"
+    }
+
+
 def granted(roles: list[Object]) -> set[Right]:
     """Every single right of the rules of these Roles and ClusterRoles."""
     rules = [rule for role in roles for rule in role["rules"]]

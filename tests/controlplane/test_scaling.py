@@ -10,6 +10,7 @@ import pytest
 from cluster import ControlPlane
 from cluster.api import MERGE_PATCH, Api
 from controlplane import definitions
+from controlplane.audit import writers
 from controlplane.operating import Lab, Object, Operator, until
 from controlplane.pipeline import at_rest, fetched, published, resource, serve, unwritten
 from controlplane.specm import Resources
@@ -61,15 +62,6 @@ def replicas(lab: Lab, kind: str = "deployment") -> int:
 def followed(lab: Lab, count: int) -> None:
     """Wait for a Deployment of so many replicas."""
     until(lambda: replicas(lab) == count, lambda: f"{count} replicas: {lab.story('pair')}")
-
-
-def writers(body: Object) -> set[str]:
-    """Whoever has set a field of the spec."""
-    return {
-        entry["manager"]
-        for entry in body["metadata"]["managedFields"]
-        if "f:spec" in entry["fieldsV1"] and entry.get("subresource") != "status"
-    }
 
 
 def touch(lab: Lab, api: Api, name: str, number: int) -> None:

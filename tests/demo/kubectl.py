@@ -14,6 +14,9 @@ from typing import Any
 from demo.errors import DemoError
 from demo.tools import end, lines_of
 
+# Seconds after which a watch that hears nothing looks whether it is over.
+_TURN = 0.5
+
 
 @dataclass(frozen=True)
 class Kubectl:
@@ -77,21 +80,24 @@ class Kubectl:
         finally:
             end(process)
 
-    def watch(self, *arguments: str, seconds: float) -> Iterator[dict[str, Any]]:
-        """The object now and after each change, until `seconds` have passed.
+    def watch(
+        self, *arguments: str, seconds: float, over: threading.Event | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Objects now and after each change, until `seconds` have passed or `over` is set.
 
         A watch that the server ends is opened again: that is its right at any time.
         """
+        over = over or threading.Event()
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not over.is_set():
             command = ("get", *arguments, "-o", "json", "--watch")
             process = self.spawn(*command, errors=subprocess.DEVNULL)
             try:
-                yield from _documents(process, deadline)
+                yield from _documents(process, deadline, over)
             finally:
                 end(process)
             # Not at once: an API server that has gone away is not asked hundreds of times.
-            threading.Event().wait(0.5)
+            over.wait(0.5)
 
 
 def wait(
@@ -109,13 +115,16 @@ def wait(
         threading.Event().wait(step)
 
 
-def _documents(process: subprocess.Popen[str], deadline: float) -> Iterator[dict[str, Any]]:
+def _documents(
+    process: subprocess.Popen[str], deadline: float, over: threading.Event
+) -> Iterator[dict[str, Any]]:
     decoder, text, lines = json.JSONDecoder(), "", lines_of(process)
-    while True:
+    while not over.is_set() and (left := deadline - time.monotonic()) > 0:
         try:
-            line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            # In turns, for nothing else would end the wait of a quiet watch.
+            line = lines.get(timeout=min(left, _TURN))
         except queue.Empty:
-            return
+            continue
         if line is None:
             return
         text += line

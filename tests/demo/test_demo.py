@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -115,6 +116,15 @@ def test_watch_gives_whole_objects_and_opens_again(program: Program, tmp_path: P
 def test_watch_ends_at_its_deadline(program: Program) -> None:
     kubectl = program("kubectl", "time.sleep(60)")
     assert list(Kubectl(str(kubectl)).watch("specm", "x", seconds=0.2)) == []
+
+
+def test_watch_ends_when_somebody_says_so(program: Program) -> None:
+    body = 'print(json.dumps({"n": 1}, indent=4), flush=True); time.sleep(60)'
+    over, seen = threading.Event(), []
+    for document in Kubectl(str(program("kubectl", body))).watch("specm", seconds=50, over=over):
+        seen.append(document["n"])
+        over.set()
+    assert seen == [1]
 
 
 def test_failing_kubectl_speaks_in_its_own_words(program: Program) -> None:

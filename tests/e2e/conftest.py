@@ -11,6 +11,8 @@ from cluster import binaries
 from cluster.handle import Node
 from cluster.progress import report
 from demo.kubectl import Kubectl
+from e2e.checkpoints import Copies, copying
+from e2e.record import Record, recording
 from e2e.world import World, model, up
 
 
@@ -50,10 +52,24 @@ def install(node: Node, kubectl: Kubectl) -> None:
     helm("test", RELEASE, *place, "--timeout=120s")
 
 
+@pytest.fixture(scope="session")
+def record(world: World) -> Iterator[Record]:
+    """What the operator said and asked since the first test began."""
+    with recording(world) as made:
+        yield made
+
+
 @pytest.fixture(autouse=True)
-def _clean(world: World) -> Iterator[None]:
+def _clean(world: World, record: Record) -> Iterator[None]:
     yield
     world.clean()
+
+
+@pytest.fixture
+def copies(world: World) -> Iterator[Copies]:
+    """Checkpoints like the pair's, to be changed; they go with the test."""
+    with copying(world) as made:
+        yield made
 
 
 @pytest.fixture

@@ -33,32 +33,6 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
     assert 0 < did.accepted <= did.drafted
 
 
-def test_what_serves_is_proved_by_itself_and_a_service_without_drafts_is_not(
-    world: World,
-) -> None:
-    # A CPU verifies five tokens in more time than one: what is slow is not judged here.
-    gate = {"mode": "Gate", "maxPrompts": 8, "minSpeedupPercent": 0}
-    name = world.apply(model("proved", verification=gate))
-    status = world.ready(name, 240)["status"]
-    for kind in ("SpeculationActive", "OutputEquivalent", "SpeculationEffective"):
-        assert world.condition(name, kind)["status"] == "True", world.condition(name, kind)
-    found = status["speculation"]
-    assert found["matched"] == found["prompts"] == 8
-    assert 0 < found["acceptedTokens"] <= found["draftedTokens"]
-    assert found["acceptancePercent"] > 0
-    assert float(found["tokensPerRound"]) > 1
-    row = dict(
-        zip(*(r.split() for r in world.kubectl("get", "specm", name).splitlines()), strict=True)
-    )
-    assert row["ACCEPT"] == str(found["acceptancePercent"])
-
-    world.patch(name, {"speculation": {"draftTokens": 0}})
-    told = world.until(name, "SpeculationActive", "NoDraftTokensObserved", 240)
-    assert "draftTokens is 0" in told["message"]
-    assert world.condition(name, "Ready")["status"] == "False"
-    assert "acceptancePercent" not in world.get(name)["status"]["speculation"]
-
-
 def test_a_stranger_is_told_what_happens(world: World, served: str) -> None:
     row = world.kubectl("get", "specm", served).splitlines()[1].split()
     assert row[:5] == [served, "DraftTarget", "Reference", "True", "Serving"]

@@ -2,40 +2,22 @@
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demo.errors import DemoError
-from e2e.world import PAIR, World, model, source
+from e2e.checkpoints import Copies
+from e2e.world import World, model, source
 
 PAUSE = "localhost/specdec-pause:1"
-
-
-@pytest.fixture
-def copies(world: World) -> Any:
-    """Makes a damaged copy of a checkpoint on the pair's claim."""
-    root = world.folder(PAIR)
-    made: list[Path] = []
-
-    def copy(role: str, name: str) -> Path:
-        folder = root / name
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(root / role, folder)
-        made.append(folder)
-        return folder
-
-    yield copy
-    for folder in made:
-        shutil.rmtree(folder)
 
 
 def with_draft(name: str, path: str) -> dict[str, Any]:
     return model(name, speculation={"draftTarget": {"draft": {"source": source(path)}}})
 
 
-def test_draft_with_another_tokenizer_never_gets_a_build_job(world: World, copies: Any) -> None:
+def test_draft_with_another_tokenizer_never_gets_a_build_job(world: World, copies: Copies) -> None:
     folder = copies("draft", "odd-draft")
     file = folder / "tokenizer.json"
     tokenizer = json.loads(file.read_text())
@@ -51,7 +33,7 @@ def test_draft_with_another_tokenizer_never_gets_a_build_job(world: World, copie
     assert world.condition(name, "Ready")["reason"] == "TokenizerMismatch"
 
 
-def test_corrupt_safetensors(world: World, copies: Any) -> None:
+def test_corrupt_safetensors(world: World, copies: Copies) -> None:
     folder = copies("draft", "cut-draft")
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1000])
@@ -66,7 +48,7 @@ def test_corrupt_safetensors(world: World, copies: Any) -> None:
     )
 
 
-def test_unsupported_architecture(world: World, copies: Any) -> None:
+def test_unsupported_architecture(world: World, copies: Copies) -> None:
     folder = copies("target", "odd-target")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["Mystery"]}))

@@ -12,6 +12,7 @@ from typing import Any
 
 from cluster import binaries
 from cluster.handle import Node
+from controlplane.operating import ACCOUNT
 from demo import story
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
@@ -248,8 +249,12 @@ def _manifests(_: Node, kubectl: Kubectl) -> None:
 def up(
     name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
 ) -> Iterator[World]:
-    """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it."""
-    with Node(name, keep=keep) as node:
+    """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it.
+
+    Its audit log tells what the operator asks.
+    """
+    account = f"system:serviceaccount:{':'.join(ACCOUNT)}"
+    with Node(name, keep=keep, audited=account) as node:
         for target, tag in IMAGES.items():
             node.load(target, tag)
         environment = {

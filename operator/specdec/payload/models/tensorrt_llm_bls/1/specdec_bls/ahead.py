@@ -56,7 +56,7 @@ class DraftAhead:
         return self._pool.submit(self._propose, propose)
 
     def close(self) -> None:
-        """Let running calls end; those of a draft that died never do, and nobody waits for them."""
+        """Let running calls end; nobody waits for those of a draft that died."""
         for _ in range(self._answers):
             if not self._free.acquire(timeout=_LAST_SECONDS):
                 break

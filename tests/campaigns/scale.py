@@ -1,0 +1,146 @@
+"""kubectl scale, an autoscaler and the operator on one field of a resource under load.
+
+`make campaign NAME=scale` needs Linux and root. A hundred changes by kubectl between one and two
+replicas on a real node, in bursts, while eight clients ask and never try twice; after each burst
+the service comes to what was said last. An autoscaler stands beside, and after each burst somebody
+asks for more than it allows: it writes the field too, and the operator follows who wrote last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+
+from bench.report import Report
+from controlplane.audit import Log, writers
+from e2e.record import written
+from e2e.traffic import Seen, asking
+from e2e.world import Object, World, model, up
+from specdec.api import names
+
+NAME = "scaled"
+CHANGES = 100
+# Odd, so that it ends with another number than it began with.
+BURST = 25
+MOST = 2
+_SETTLES = 240
+SCALING: Object = {
+    "minReplicas": 1,
+    "maxReplicas": MOST,
+    "scaleDownSeconds": 0,
+    # Nobody serves it here: all that this one enforces are its bounds.
+    "metrics": [{"type": "Pods", "name": "queue", "target": "1"}],
+}
+
+
+@dataclass
+class Writes:
+    """How often the spec was changed, and by whom."""
+
+    by_kubectl: int = 0
+    by_autoscaler: int = 0
+
+
+def scale(world: World, name: str, replicas: int) -> None:
+    """What a user types."""
+    world.kubectl("scale", "specm", name, f"--replicas={replicas}")
+
+
+def burst(world: World, name: str, replicas: int, count: int = BURST) -> int:
+    """So many changes between one and two, as fast as kubectl goes; the number said last."""
+    for _ in range(count):
+        replicas = 3 - replicas
+        scale(world, name, replicas)
+    return replicas
+
+
+def settled(world: World, name: str, replicas: int) -> None:
+    """Wait until so many pods are ready and no others exist, and nobody wants another number."""
+
+    def there() -> bool:
+        body = world.get(name)
+        status = body["status"]
+        counted = {body["spec"]["serving"]["replicas"], status.get("replicas", 0)}
+        current: bool = status["observedGeneration"] == body["metadata"]["generation"]
+        return current and counted | {status.get("readyReplicas", 0)} == {replicas}
+
+    world.wait(there, _SETTLES, lambda: f"{name} does not come to {replicas} replicas")
+    world.left(name, replicas, _SETTLES)
+
+
+def beyond(world: World, name: str) -> None:
+    """Ask for more than the autoscaler allows, and wait until it has written what it allows."""
+    scale(world, name, MOST + 1)
+    world.wait(
+        lambda: world.get(name)["spec"]["serving"]["replicas"] == MOST,
+        _SETTLES,
+        lambda: f"the autoscaler leaves {name} at {MOST + 1} replicas",
+    )
+
+
+def spec_writers(world: World, name: str) -> set[str]:
+    """Whoever has set a field of the spec that is there now."""
+    shown = world.kubectl("get", "specm", name, "-o", "json", "--show-managed-fields")
+    return writers(json.loads(shown))
+
+
+def run(world: World, changes: int, report: Report) -> None:
+    """All of it, in figures."""
+    log, before, writes = Log(world.node.audit_log), world.get(NAME), Writes()
+    begun, replicas = time.monotonic(), 1
+    with asking(world, NAME) as seen:
+        while writes.by_kubectl < changes:
+            count = min(BURST, changes - writes.by_kubectl)
+            replicas = burst(world, NAME, replicas, count)
+            writes.by_kubectl += count
+            settled(world, NAME, replicas)
+            beyond(world, NAME)
+            writes.by_autoscaler += 1
+            replicas = MOST
+            settled(world, NAME, replicas)
+        seen.more(world)
+    _tell(seen, time.monotonic() - begun, report)
+    extra = writes.by_autoscaler
+    report.figure("scale.changes", [writes.by_kubectl + extra], "writes")
+    report.figure("scale.autoscaler_writes", [extra], "writes")
+    _judge(world, before, writes, log, report)
+
+
+def _judge(world: World, before: Object, writes: Writes, log: Log, report: Report) -> None:
+    """Each write of the spec is somebody's, and none is the operator's."""
+    after = world.get(NAME)
+    known = writes.by_kubectl + 2 * writes.by_autoscaler
+    grown = after["metadata"]["generation"] - before["metadata"]["generation"]
+    report.figure("scale.unknown_spec_writes", [abs(grown - known)], "writes", goal=0)
+    wrong = [r for r in written(log) if r.resource != "speculativemodels/status"]
+    operator = len(wrong) + (names.MANAGER in spec_writers(world, NAME))
+    report.figure("scale.spec_writes_by_the_operator", [operator], "writes", goal=0)
+
+
+def _tell(seen: Seen, seconds: float, report: Report) -> None:
+    for kind, count in sorted(seen.answers.items()):
+        report.figure(f"scale.{kind.replace(' ', '_')}", [count], "answers")
+    report.figure("scale.seconds", [seconds], "s")
+    report.figure("scale.failed", [len(seen.failures)], "requests", goal=0)
+    for words in seen.failures[:20]:
+        report.note(words)
+
+
+def main() -> int:
+    """Run; 1 when a request failed, or the operator wrote what is not its own."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.scale", description=__doc__)
+    parser.add_argument("--changes", type=int, default=CHANGES, help="by kubectl (%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="leave the node up for the next run")
+    options = parser.parse_args()
+    report = Report()
+    with up("specdec-scale", keep=options.keep) as world:
+        world.apply(model(NAME, serving={"replicas": 1, "scaling": SCALING}), keep=True)
+        world.ready(NAME, 240)
+        run(world, options.changes, report)
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,68 @@
+"""Checkpoints that are made of the pair's, to be served on the node."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from e2e.world import PAIR, World
+
+# What a decoder layer adds to what it is given goes through one of these.
+_OUTPUTS = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
+_LAYERS = "model.layers."
+
+
+class Copies:
+    """Makes copies of the pair's checkpoints beside them on the claim, to be changed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._made: list[Path] = []
+
+    def __call__(self, role: str, name: str) -> Path:
+        """The folder of a new copy; `name` is also its path as a source."""
+        folder = self._root / name
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self._root / role, folder)
+        self._made.append(folder)
+        return folder
+
+    def clear(self) -> None:
+        """Remove them."""
+        while self._made:
+            shutil.rmtree(self._made.pop())
+
+
+@contextmanager
+def copying(world: World) -> Iterator[Copies]:
+    """Copies that are gone afterwards."""
+    made = Copies(world.folder(PAIR))
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+def deepen(folder: Path, layers: int) -> None:
+    """Give a checkpoint so many layers that say nothing: it answers as before, and far later.
+
+    The new layers are copies of the first one with output projections of zeros: all is computed,
+    and nothing is added.
+    """
+    file, settings = folder / "model.safetensors", folder / "config.json"
+    tensors, config = load_file(file), json.loads(settings.read_text())
+    first = f"{_LAYERS}0."
+    layer = {n.removeprefix(first): t for n, t in tensors.items() if n.startswith(first)}
+    assert set(_OUTPUTS) < set(layer), sorted(layer)
+    for index in range(config["num_hidden_layers"], layers):
+        for name, tensor in layer.items():
+            said = np.zeros_like(tensor) if name in _OUTPUTS else tensor
+            tensors[f"{_LAYERS}{index}.{name}"] = said
+    save_file(tensors, file, {"format": "pt"})
+    # The library makes files that only their owner may read, and pods run as somebody else.
+    file.chmod(0o644)
+    settings.write_text(json.dumps({**config, "num_hidden_layers": layers}))

@@ -1,0 +1,69 @@
+"""What the operator says and asks in a whole run: every status, by a watch, and every request."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from controlplane.audit import Log, Right
+from controlplane.tour import mark
+from demo.kubectl import Kubectl
+from e2e.world import Object, World
+from specdec.api.model import API_VERSION, PLURAL
+
+# Longer than any run; the watch ends with the record.
+_SECONDS = 86400.0
+_READING = {"get", "list", "watch"}
+
+
+@dataclass
+class Record:
+    """Each distinct status of each SpeculativeModel, in the order they came; `log` is of all."""
+
+    log: Log
+    statuses: list[Object] = field(default_factory=list)
+    _known: set[tuple[str, int, str]] = field(default_factory=set)
+
+    def add(self, body: Object) -> None:
+        """Keep a resource whose status was not seen before."""
+        if "status" in body and not self.has(body):
+            self._known.add(_key(body))
+            self.statuses.append(body)
+
+    def has(self, body: Object) -> bool:
+        """Whether this very status of the resource was seen."""
+        return _key(body) in self._known
+
+
+def written(log: Log) -> set[Right]:
+    """The rights by which the operator's account has changed SpeculativeModels."""
+    group = API_VERSION.partition("/")[0]
+    return {
+        right
+        for right in log.used()
+        if right.group == group
+        and right.resource.startswith(PLURAL)
+        and right.verb not in _READING
+    }
+
+
+@contextmanager
+def recording(world: World) -> Iterator[Record]:
+    """Record from here on, in all namespaces."""
+    found, over = Record(Log(world.node.audit_log)), threading.Event()
+    thread = threading.Thread(target=_follow, args=(world.kubectl, found, over))
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join(60)
+
+
+def _follow(kubectl: Kubectl, record: Record, over: threading.Event) -> None:
+    for body in kubectl.watch(PLURAL, "--all-namespaces", seconds=_SECONDS, over=over):
+        record.add(body)
+
+
+def _key(body: Object) -> tuple[str, int, str]:
+    return body["metadata"]["uid"], *mark(body)

@@ -1,0 +1,39 @@
+"""What all the tests before saw of the operator; the last file of the layer, by its name."""
+
+from pathlib import Path
+
+import pytest
+
+from chart.judging import HEALTH, MOVING, judged
+from controlplane.audit import Right
+from e2e.record import Record, written
+from e2e.world import World
+
+
+def whole(session: pytest.Session) -> bool:
+    """Whether every file of this layer took part."""
+    here = Path(__file__).parent
+    ran = {item.path for item in session.items}
+    return ran >= set(here.glob("test_*.py"))
+
+
+def test_argo_cd_judges_every_status_of_the_run(
+    world: World, served: str, record: Record, request: pytest.FixtureRequest
+) -> None:
+    world.wait(
+        lambda: record.has(world.get(served)), 60, lambda: f"the watch is behind on {served}"
+    )
+    seen = judged(record.statuses)
+    assert ("Serving", "Healthy") in seen
+    if whole(request.session):
+        phases = {phase for phase, _ in seen}
+        assert phases >= {*MOVING, "Serving", "Suspended", "Failed"}, sorted(phases)
+        assert {health for _, health in seen} == set(HEALTH.values())
+        # A pod that cannot start is not on its way, whatever the phase says.
+        assert ("Starting", "Degraded") in seen
+
+
+def test_the_operator_writes_nothing_of_a_resource_but_its_status(
+    served: str, record: Record
+) -> None:
+    assert written(record.log) == {Right("patch", "specdec.dev", "speculativemodels/status")}
