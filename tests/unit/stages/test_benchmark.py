@@ -36,7 +36,8 @@ def test_it_waits_for_the_verification_and_writes_to_the_volume() -> None:
     assert {v["name"] for v in pod["volumes"]} == {"models", "tmp"}
     assert plan(world) == {
         "planHash": plan(world)["planHash"],
-        "server": "pair.demo.svc:8001",
+        "server": "pair.demo.svc:8000",
+        "protocol": "http",
         "draftTokens": 4,
         "concurrency": [1, 4],
         "requests": 20,
