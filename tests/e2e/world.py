@@ -2,7 +2,6 @@
 
 import copy
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,8 +14,9 @@ from cluster.handle import Node
 from demo import story
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
-from demo.machine import IMAGES
 from demo.progress import why_not
+from e2e.early import load, machine
+from e2e.looking import listens, repeating, whole
 from specdec.client import Client, ClientError, Request
 
 Object = dict[str, Any]
@@ -130,8 +130,13 @@ class World:
         return self.condition(name, kind)
 
     def ready(self, name: str, seconds: float = 120.0) -> Object:
-        """Wait until a resource is served, and return it."""
+        """Wait until a resource is served, and return it.
+
+        The node knows a moment later than the API server where its Service leads.
+        """
         self.until(name, "Ready", "Serving", seconds)
+        url = self.address(name)
+        self.wait(lambda: listens(url), 30, lambda: f"{url} of {name} takes no connection")
         return self.get(name)
 
     def wait(self, true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
@@ -212,7 +217,7 @@ class World:
             str(entry)
             for kind in ("engines", "repositories", "checkpoints")
             for entry in self._entries(root / kind)
-            if not _whole(kind, entry)
+            if not whole(kind, entry)
         ]
 
     @staticmethod
@@ -223,7 +228,7 @@ class World:
 
     def watched(self, claim: str) -> AbstractContextManager[list[str]]:
         """Look for unfinished directories all the time; the list holds those found."""
-        return _repeating(lambda: self.unfinished(claim))
+        return repeating(lambda: self.unfinished(claim))
 
     def probed(self, name: str) -> AbstractContextManager[list[str]]:
         """Ask the Service all the time; the list holds what went wrong."""
@@ -237,7 +242,7 @@ class World:
                 return [f"{time.strftime('%X')} {error}"]
             return []
 
-        return _repeating(ask)
+        return repeating(ask)
 
 
 def _manifests(_: Node, kubectl: Kubectl) -> None:
@@ -249,9 +254,8 @@ def up(
     name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
 ) -> Iterator[World]:
     """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it."""
-    with Node(name, keep=keep) as node:
-        for target, tag in IMAGES.items():
-            node.load(target, tag)
+    with machine(name, keep=keep) as node:
+        load(node)
         environment = {
             "KUBECONFIG": str(node.kubeconfig),
             "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
@@ -261,29 +265,3 @@ def up(
         story.seed_pair(kubectl)
         kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
         yield World(node, kubectl)
-
-
-def _whole(kind: str, folder: Path) -> bool:
-    if kind == "engines":
-        return all((folder / name).is_file() for name in ("config.json", "manifest.json"))
-    if kind == "repositories":
-        return (folder / "tensorrt_llm_bls" / "config.pbtxt").is_file()
-    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
-
-
-@contextmanager
-def _repeating(look: Callable[[], list[str]]) -> Iterator[list[str]]:
-    found: list[str] = []
-    over = threading.Event()
-
-    def loop() -> None:
-        while not over.wait(0.1):
-            found.extend(look())
-
-    thread = threading.Thread(target=loop)
-    thread.start()
-    try:
-        yield found
-    finally:
-        over.set()
-        thread.join(60)
