@@ -173,7 +173,8 @@ class Operator:
 
     def _page(self) -> list[str]:
         with urllib.request.urlopen(self.metrics_url) as answer:
-            return answer.read().decode().splitlines()
+            lines: list[str] = answer.read().decode().splitlines()
+        return lines
 
     def resident_mib(self) -> float:
         """Resident memory of the process."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import binaries
+from cluster import ClusterError, binaries
 from cluster.handle import Node
+from controlplane.reading import Reader
 from demo import story
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
@@ -87,6 +88,9 @@ class World:
     kubectl: Kubectl
     made: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._reader = Reader(self.node.kubeconfig, "default")
+
     def apply(self, body: Object, *, keep: bool = False) -> str:
         """Apply a resource and return its name; the test's end deletes it unless kept."""
         name: str = body["metadata"]["name"]
@@ -107,7 +111,7 @@ class World:
 
     def get(self, name: str) -> Object:
         """The resource as it is."""
-        found = self.kubectl.get("specm", name)
+        found = self._reader.get("specm", name)
         assert found is not None, f"{name} is gone"
         return found
 
@@ -145,7 +149,7 @@ class World:
         def tried() -> bool:
             try:
                 return true()
-            except DemoError:
+            except (DemoError, ClusterError, OSError):
                 return False
 
         wait(tried, seconds, what)
@@ -160,7 +164,7 @@ class World:
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         return [
             pod
-            for pod in self.listed("pods", selector)
+            for pod in self._reader.all("pods", selector)
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
@@ -168,7 +172,7 @@ class World:
         """Wait until only so many serving pods of a resource exist; one that ends counts too."""
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         self.wait(
-            lambda: len(self.listed("pods", selector)) == count,
+            lambda: len(self._reader.all("pods", selector)) == count,
             seconds,
             lambda: f"{name} does not come to {count} pods",
         )
