@@ -124,7 +124,7 @@ class World:
                 return dict(condition)
         return {}
 
-    def until(self, name: str, kind: str, reason: str, seconds: float = 60.0) -> Object:
+    def until(self, name: str, kind: str, reason: str, seconds: float = 120.0) -> Object:
         """Wait for a condition to carry a reason, and return it."""
         self.wait(
             lambda: self.condition(name, kind).get("reason") == reason,
