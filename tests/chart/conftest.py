@@ -1,4 +1,4 @@
-"""Helm, and one control plane for the session whose pods are played."""
+"""Helm, and one control plane for the folder whose pods are played."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(tmp_path_factory.mktemp("helm"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane() -> Iterator[ControlPlane]:
     """A cluster with the operator's namespace, restricted, and two more to watch."""
     level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
@@ -45,7 +45,7 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def live(helm: Helm, plane: ControlPlane) -> Helm:
     """Helm as the cluster's administrator."""
     return Helm(helm.home, plane.kubeconfig)

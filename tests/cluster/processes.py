@@ -125,10 +125,19 @@ def _signal(process: Process, number: signal.Signals) -> bool:
 
 def this() -> Process:
     """Return the process that calls."""
-    started = _start_time(os.getpid())
+    return owner(os.getpid())
+
+
+def owner(pid: int) -> Process:
+    """Return the process with this pid as one that clusters can belong to.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    started = _start_time(pid)
     if started is None:
-        raise ClusterError("/proc does not show this process; the tool needs Linux with /proc.")
-    return Process("owner", os.getpid(), started)
+        raise ClusterError(f"/proc shows no process {pid}; the tool needs Linux with /proc.")
+    return Process("owner", pid, started)
 
 
 def strays(state: Path) -> Iterator[Process]:

@@ -1,4 +1,4 @@
-"""One control plane for the session, and the operator as its own process on it."""
+"""One control plane for the folder, and the operator as its own process on it."""
 
 import os
 from collections.abc import Iterator
@@ -13,15 +13,26 @@ from controlplane.operating import ACCOUNT, Lab, Operator, until
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane() -> Iterator[ControlPlane]:
     """A control plane whose pods are played; Jobs end when a test says how."""
     with ControlPlane(f"pytest-{os.getpid()}", hold_jobs=True) as plane:
-        plane.kubectl(
-            "apply", "--server-side", "-f", str(ROOT / "crds" / "speculativemodels.yaml")
-        )
-        until(lambda: known(plane), "a known definition")
+        define(plane)
         yield plane
+
+
+@pytest.fixture(scope="package")
+def bare() -> Iterator[ControlPlane]:
+    """A control plane that knows the definition, and nobody acts on what is stored there."""
+    with ControlPlane(f"bare-{os.getpid()}", kwok=False) as plane:
+        define(plane)
+        yield plane
+
+
+def define(plane: ControlPlane) -> None:
+    definition = str(ROOT / "crds" / "speculativemodels.yaml")
+    plane.kubectl("apply", "--server-side", "-f", definition)
+    until(lambda: known(plane), "a known definition")
 
 
 def known(plane: ControlPlane) -> bool:
@@ -33,7 +44,7 @@ def known(plane: ControlPlane) -> bool:
     return True
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installed(control_plane: ControlPlane) -> ControlPlane:
     """What manifests/install holds, but for the pod: the operator runs beside the cluster."""
     rendered = control_plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
@@ -42,7 +53,7 @@ def installed(control_plane: ControlPlane) -> ControlPlane:
     return control_plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def operator(
     installed: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:

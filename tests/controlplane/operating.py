@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 import yaml
 
 from cluster import ClusterError, ControlPlane, processes
+from controlplane.reading import Reader
 from specdec.api import names
 
 Object = dict[str, Any]
@@ -49,6 +50,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def total(page: list[str], name: str, wanted: Sequence[str] = ()) -> float:
+    """The sum of a metric's samples that have all of these labels."""
+    taken = [
+        line
+        for line in page
+        if line.split("{")[0].split(" ")[0] == name and all(w in line for w in wanted)
+    ]
+    return sum(float(line.rpartition(" ")[2]) for line in taken)
 
 
 class Operator:
@@ -145,21 +156,25 @@ class Operator:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have the labels."""
-        with urllib.request.urlopen(self.metrics_url) as answer:
-            lines = answer.read().decode().splitlines()
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        taken = [
-            line
-            for line in lines
-            if line.split("{")[0].split(" ")[0] == name and all(w in line for w in wanted)
-        ]
-        return sum(float(line.rpartition(" ")[2]) for line in taken)
+        return total(self._page(), name, wanted)
 
     def reconciles(self) -> float:
         return self.metric("specdec_reconciles_total")
 
     def writes(self) -> float:
-        return sum(self.metric("specdec_api_requests_total", verb=verb) for verb in WRITES)
+        return self.done()[1]
+
+    def done(self) -> tuple[float, float]:
+        """Reconciles and writes so far, of one moment."""
+        page = self._page()
+        verbs = (total(page, "specdec_api_requests_total", [f'verb="{v}"']) for v in WRITES)
+        return total(page, "specdec_reconciles_total"), sum(verbs)
+
+    def _page(self) -> list[str]:
+        with urllib.request.urlopen(self.metrics_url) as answer:
+            lines: list[str] = answer.read().decode().splitlines()
+        return lines
 
     def resident_mib(self) -> float:
         """Resident memory of the process."""
@@ -175,6 +190,7 @@ class Lab:
         self.plane = plane
         self.operator = operator
         self.namespace = namespace or f"lab-{secrets.token_hex(4)}"
+        self._reader = Reader(plane.kubeconfig, self.namespace)
 
     def __enter__(self) -> Self:
         self.plane.kubectl("create", "namespace", self.namespace)
@@ -198,18 +214,14 @@ class Lab:
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(bodies))
 
     def patch(self, kind: str, name: str, change: Object) -> None:
-        self.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(change))
+        self._reader.patch(kind, name, change)
 
     def get(self, kind: str, name: str) -> Object | None:
         """The object, or None when it does not exist."""
-        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
-        found: Object | None = json.loads(text) if text.strip() else None
-        return found
+        return self._reader.get(kind, name)
 
     def all(self, kind: str, selector: str = "") -> list[Object]:
-        text = self.kubectl("get", kind, "-o", "json", *(["-l", selector] if selector else []))
-        items: list[Object] = json.loads(text)["items"]
-        return items
+        return self._reader.all(kind, selector)
 
     def condition(self, name: str, kind: str = "Ready") -> Object:
         """One condition of a SpeculativeModel; empty when there is none yet."""

@@ -137,7 +137,7 @@ def at_rest(lab: Lab) -> tuple[float, float]:
     seen: list[tuple[float, float]] = []
 
     def still() -> tuple[float, float] | None:
-        seen.append((lab.operator.reconciles(), lab.operator.writes()))
+        seen.append(lab.operator.done())
         last = seen[-20:]  # of ten looks a second
         return last[0] if len(last) == 20 and len(set(last)) == 1 else None
 

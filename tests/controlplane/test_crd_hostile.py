@@ -1,7 +1,6 @@
 """Text that would like to be more than text: refused at its field, or kept exactly as written."""
 
 import copy
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +11,9 @@ import yaml
 
 from cluster import ControlPlane
 from controlplane.specm import Object, RefusedError, Resources
-from specdec.api import model
 
 pytestmark = pytest.mark.controlplane
 
-ROOT = Path(__file__).parents[2]
 EVERYTHING = Path(__file__).parent / "resources" / "good" / "everything.yaml"
 SOURCE = "spec.target.source"
 HARMFUL = {
@@ -81,20 +78,12 @@ MAPS = ("spec.target.engine.extraArgs", "spec.runtime.parameters")
 
 
 @pytest.fixture(scope="module")
-def resources() -> Iterator[Resources]:
-    with ControlPlane(f"hostile-{os.getpid()}", kwok=False) as plane:
-        plane.kubectl(
-            "apply", "--server-side", "-f", str(ROOT / "crds" / "speculativemodels.yaml")
-        )
-        definition = f"crd/{model.PLURAL}.{model.GROUP}"
-        # kubectl wait refuses a definition that has no conditions at all yet.
-        plane.kubectl("wait", "--for=jsonpath={.status.conditions}", definition)
-        plane.kubectl("wait", "--for=condition=Established", definition)
-        name = f"hostile-{secrets.token_hex(4)}"
-        plane.kubectl("create", "namespace", name)
-        found = Resources(plane.kubeconfig, name)
-        yield found
-        found.close()
+def resources(bare: ControlPlane) -> Iterator[Resources]:
+    name = f"hostile-{secrets.token_hex(4)}"
+    bare.kubectl("create", "namespace", name)
+    found = Resources(bare.kubeconfig, name)
+    yield found
+    found.close()
 
 
 def with_text(field: str, text: str) -> Object:

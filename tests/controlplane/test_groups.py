@@ -165,7 +165,12 @@ def test_a_new_repository_replaces_the_group(grouped: Lab) -> None:
 
     until(moved, lambda: lab.story(NAME), seconds=120)
     new = (lab.get("specm", NAME) or {})["status"]["serving"]["revision"]
-    assert {p["metadata"]["labels"][names.REPOSITORY] for p in pods(lab).values()} == {new[:16]}
+
+    def revisions() -> set[str]:
+        return {p["metadata"]["labels"][names.REPOSITORY] for p in pods(lab).values()}
+
+    # The resource names the revision of the group; the controller replaces its pods after that.
+    until(lambda: revisions() == {new[:16]}, lambda: f"{revisions()}, not {new[:16]}")
 
 
 def test_a_service_moves_from_two_nodes_to_one(grouped: Lab) -> None:

@@ -26,6 +26,10 @@ def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
         installed.kubectl("apply", "-n", NAMESPACE, "-f", str(sample))
     yield installed
     # To the end: what the operator still writes there would count for the tests that follow.
+    # With pods in it a namespace takes as long as they may, though nobody here lets them wait.
+    where = ("-n", NAMESPACE, "--all", "--timeout=120s")
+    installed.kubectl("delete", "specm,deployments,jobs", *where)
+    installed.kubectl("delete", "pods", *where, "--force", "--grace-period=0")
     installed.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
 
 

@@ -104,8 +104,8 @@ def test_an_operator_that_dies_midway_goes_on_where_it_was(lab: Lab) -> None:
 def test_results_outlive_their_jobs(lab: Lab) -> None:
     serve(lab, "pair")
     lab.kubectl("delete", "jobs", "--all", "--wait=true")
-    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
     before = lab.operator.reconciles()
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
     until(lambda: lab.operator.reconciles() > before, "another reconcile")
     assert lab.condition("pair")["status"] == "True"
     assert lab.jobs("fetch") + lab.jobs("engine") == []

@@ -61,7 +61,9 @@ def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
     table = lab.kubectl("get", "specm", "pair").splitlines()[0].split()
     assert table.index("SPEEDUP") == table.index("ACCEPT") + 1
     assert status(lab)["speculation"]["planHash"]
-    assert {"DraftTokensObserved", "Equivalent", "Effective"} <= reasons(lab)
+    # Events come after the status that they tell of.
+    good = {"DraftTokensObserved", "Equivalent", "Effective"}
+    until(lambda: good <= reasons(lab), lambda: f"events of what is good: {reasons(lab)}")
     shown_by_the_command(lab)
     shown_to_a_reader(lab)
 

@@ -40,12 +40,14 @@ def test_a_stranger_is_told_what_happens(world: World, served: str) -> None:
     stages = ("Accepted", "StorageReady", "ModelsFetched", "Compatible", "EnginesReady")
     for word in (*stages, "RepositoryReady", "Available", "Events:"):
         assert word in described
-    reasons = {
-        event["reason"]
-        for event in world.listed("events.events.k8s.io")
-        if event.get("regarding", {}).get("name") == served
-    }
-    assert {"Valid", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"} <= reasons
+    wanted = {"Valid", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"}
+
+    def reasons() -> set[str]:
+        events = world.listed("events.events.k8s.io")
+        return {e["reason"] for e in events if e.get("regarding", {}).get("name") == served}
+
+    # Events come after the status that they tell of.
+    world.wait(lambda: wanted <= reasons(), 30, lambda: f"{wanted - reasons()} was never told")
     for condition in world.get(served)["status"]["conditions"]:
         assert condition["message"], f"{condition['type']} says nothing"
 

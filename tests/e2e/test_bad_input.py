@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,39 @@ from e2e.checkpoints import Copies
 from e2e.world import World, model, source
 
 PAUSE = "localhost/specdec-pause:1"
+IMAGE = "localhost/no-such-image:1"
+TINY = {
+    "existingClaim": None,
+    "size": "1Gi",
+    "storageClassName": "specdec-tiny",
+    "accessMode": "ReadWriteOnce",
+}
+# A hundredth of a core does not load a server within the shortest budget.
+CRAWLING = {
+    "probes": {"startupBudgetSeconds": 30},
+    "drain": {"timeoutSeconds": 0},
+    "resources": {"limits": {"cpu": "10m"}},
+}
+# Faults that take long to show and stay: all are on their way before the first is looked at.
+LASTING = {
+    body["metadata"]["name"]: body
+    for body in (
+        model("slow", serving=CRAWLING),
+        model("damaged", claim=None),
+        model("full", storage=TINY),
+        # The pause image has nothing that a build needs.
+        model("broken", runtime={"image": PAUSE}, build={"backoffLimit": 0}),
+        model("imageless", runtime={"image": IMAGE}),
+    )
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _begun(world: World) -> Iterator[None]:
+    for body in LASTING.values():
+        world.apply(body, keep=True)
+    yield
+    world.kubectl("delete", "specm", *LASTING, "--ignore-not-found")
 
 
 def with_draft(name: str, path: str) -> dict[str, Any]:
@@ -81,28 +115,20 @@ def test_claim_that_stays_pending(world: World) -> None:
 
 
 def test_image_that_cannot_be_pulled(world: World) -> None:
-    image = "localhost/no-such-image:1"
-    name = world.apply(model("imageless", runtime={"image": image}))
+    name = world.apply(LASTING["imageless"])
     condition = world.until(name, "EnginesReady", "ImagePullFailed")
-    assert image in condition["message"]
+    assert IMAGE in condition["message"]
 
 
 def test_build_that_fails_shows_its_last_words(world: World) -> None:
-    # The pause image has nothing that a build needs.
-    name = world.apply(model("broken", runtime={"image": PAUSE}, build={"backoffLimit": 0}))
+    name = world.apply(LASTING["broken"])
     condition = world.until(name, "EnginesReady", "BuildFailed")
     assert 'exec: "python3": executable file not found' in condition["message"]
     assert "kubectl delete job" in condition["message"]
 
 
 def test_full_volume(world: World) -> None:
-    storage = {
-        "existingClaim": None,
-        "size": "1Gi",
-        "storageClassName": "specdec-tiny",
-        "accessMode": "ReadWriteOnce",
-    }
-    name = world.apply(model("full", storage=storage))
+    name = world.apply(LASTING["full"])
     world.until(name, "StorageReady", "Bound")
 
     def full() -> bool:
@@ -116,7 +142,7 @@ def test_full_volume(world: World) -> None:
 
 
 def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:
-    name = world.apply(model("damaged", claim=None))
+    name = world.apply(LASTING["damaged"])
     ready = world.ready(name)
     engines = world.folder(f"{name}-models") / "engines"
     shutil.rmtree(engines / ready["status"]["plan"]["engineKeys"]["draft"])
@@ -127,13 +153,7 @@ def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:
 
 
 def test_server_that_is_never_ready_in_time(world: World) -> None:
-    # A hundredth of a core does not load a server within the shortest budget.
-    slow = {
-        "probes": {"startupBudgetSeconds": 30},
-        "drain": {"timeoutSeconds": 0},
-        "resources": {"limits": {"cpu": "10m"}},
-    }
-    name = world.apply(model("slow", serving=slow))
+    name = world.apply(LASTING["slow"])
     condition = world.until(name, "Available", "StartupTimeout", seconds=180)
     assert "within 30 seconds" in condition["message"]
     assert "startupBudgetSeconds" in condition["message"]

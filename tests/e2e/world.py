@@ -2,7 +2,6 @@
 
 import copy
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -10,14 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import binaries
+from cluster import ClusterError, binaries
 from cluster.handle import Node
-from controlplane.operating import ACCOUNT
+from controlplane.reading import Reader
 from demo import story
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
-from demo.machine import IMAGES
 from demo.progress import why_not
+from e2e.early import load, machine
+from e2e.looking import listens, repeating, whole
 from specdec.client import Client, ClientError, Request
 
 Object = dict[str, Any]
@@ -88,6 +88,9 @@ class World:
     kubectl: Kubectl
     made: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._reader = Reader(self.node.kubeconfig, "default")
+
     def apply(self, body: Object, *, keep: bool = False) -> str:
         """Apply a resource and return its name; the test's end deletes it unless kept."""
         name: str = body["metadata"]["name"]
@@ -108,7 +111,7 @@ class World:
 
     def get(self, name: str) -> Object:
         """The resource as it is."""
-        found = self.kubectl.get("specm", name)
+        found = self._reader.get("specm", name)
         assert found is not None, f"{name} is gone"
         return found
 
@@ -121,7 +124,7 @@ class World:
                 return dict(condition)
         return {}
 
-    def until(self, name: str, kind: str, reason: str, seconds: float = 60.0) -> Object:
+    def until(self, name: str, kind: str, reason: str, seconds: float = 120.0) -> Object:
         """Wait for a condition to carry a reason, and return it."""
         self.wait(
             lambda: self.condition(name, kind).get("reason") == reason,
@@ -131,8 +134,13 @@ class World:
         return self.condition(name, kind)
 
     def ready(self, name: str, seconds: float = 120.0) -> Object:
-        """Wait until a resource is served, and return it."""
+        """Wait until a resource is served, and return it.
+
+        The node knows a moment later than the API server where its Service leads.
+        """
         self.until(name, "Ready", "Serving", seconds)
+        url = self.address(name)
+        self.wait(lambda: listens(url), 30, lambda: f"{url} of {name} takes no connection")
         return self.get(name)
 
     def wait(self, true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
@@ -141,7 +149,7 @@ class World:
         def tried() -> bool:
             try:
                 return true()
-            except DemoError:
+            except (DemoError, ClusterError, OSError):
                 return False
 
         wait(tried, seconds, what)
@@ -156,7 +164,7 @@ class World:
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         return [
             pod
-            for pod in self.listed("pods", selector)
+            for pod in self._reader.all("pods", selector)
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
@@ -164,7 +172,7 @@ class World:
         """Wait until only so many serving pods of a resource exist; one that ends counts too."""
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         self.wait(
-            lambda: len(self.listed("pods", selector)) == count,
+            lambda: len(self._reader.all("pods", selector)) == count,
             seconds,
             lambda: f"{name} does not come to {count} pods",
         )
@@ -213,7 +221,7 @@ class World:
             str(entry)
             for kind in ("engines", "repositories", "checkpoints")
             for entry in self._entries(root / kind)
-            if not _whole(kind, entry)
+            if not whole(kind, entry)
         ]
 
     @staticmethod
@@ -224,7 +232,7 @@ class World:
 
     def watched(self, claim: str) -> AbstractContextManager[list[str]]:
         """Look for unfinished directories all the time; the list holds those found."""
-        return _repeating(lambda: self.unfinished(claim))
+        return repeating(lambda: self.unfinished(claim))
 
     def probed(self, name: str) -> AbstractContextManager[list[str]]:
         """Ask the Service all the time; the list holds what went wrong."""
@@ -238,7 +246,7 @@ class World:
                 return [f"{time.strftime('%X')} {error}"]
             return []
 
-        return _repeating(ask)
+        return repeating(ask)
 
 
 def _manifests(_: Node, kubectl: Kubectl) -> None:
@@ -249,14 +257,9 @@ def _manifests(_: Node, kubectl: Kubectl) -> None:
 def up(
     name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
 ) -> Iterator[World]:
-    """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it.
-
-    Its audit log tells what the operator asks.
-    """
-    account = f"system:serviceaccount:{':'.join(ACCOUNT)}"
-    with Node(name, keep=keep, audited=account) as node:
-        for target, tag in IMAGES.items():
-            node.load(target, tag)
+    """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it."""
+    with machine(name, keep=keep) as node:
+        load(node)
         environment = {
             "KUBECONFIG": str(node.kubeconfig),
             "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
@@ -266,29 +269,3 @@ def up(
         story.seed_pair(kubectl)
         kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
         yield World(node, kubectl)
-
-
-def _whole(kind: str, folder: Path) -> bool:
-    if kind == "engines":
-        return all((folder / name).is_file() for name in ("config.json", "manifest.json"))
-    if kind == "repositories":
-        return (folder / "tensorrt_llm_bls" / "config.pbtxt").is_file()
-    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
-
-
-@contextmanager
-def _repeating(look: Callable[[], list[str]]) -> Iterator[list[str]]:
-    found: list[str] = []
-    over = threading.Event()
-
-    def loop() -> None:
-        while not over.wait(0.1):
-            found.extend(look())
-
-    thread = threading.Thread(target=loop)
-    thread.start()
-    try:
-        yield found
-    finally:
-        over.set()
-        thread.join(60)

@@ -43,7 +43,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
     """Serve until the block ends."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     hub.url = f"http://127.0.0.1:{server.server_port}"
     try:

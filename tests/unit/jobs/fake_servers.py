@@ -113,7 +113,7 @@ def serving(state: S) -> Iterator[S]:
     """Serve until the block ends."""
     handler = type("Served", (Handler,), {"server_state": state})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     state.url = f"http://127.0.0.1:{server.server_port}"
     try:

@@ -130,7 +130,7 @@ def test_a_standby_that_is_told_to_stop_ends_well_and_has_asked_for_nothing(
     tmp_path: Path,
 ) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
         config = {
             "clusters": [{"name": "c", "cluster": cluster}],

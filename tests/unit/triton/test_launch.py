@@ -166,7 +166,7 @@ def metrics(values: list[float]) -> Iterator[int]:
             """Nothing on stderr."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
+        thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield listening.server_port

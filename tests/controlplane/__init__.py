@@ -1,0 +1,1 @@
+"""The operator and its definition on a real API server."""

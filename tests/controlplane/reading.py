@@ -1,0 +1,78 @@
+"""Objects as the API server has them, asked directly: tests look at them many times a second.
+
+Starting kubectl for each look costs a hundred times the call, and the operator under test works
+on the same processors.
+"""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cluster.api import MERGE_PATCH, Api
+from cluster.errors import ClusterError, RefusedError
+from specdec.api.kinds import PLURALS
+from specdec.api.model import KIND
+
+Object = dict[str, Any]
+
+# What else tests look at, and by which short names kubectl knows a kind.
+_MORE = {
+    ("apps/v1", "StatefulSet"): "statefulsets",
+    ("v1", "ResourceQuota"): "resourcequotas",
+}
+_SHORT = {
+    "hpa": "HorizontalPodAutoscaler",
+    "pdb": "PodDisruptionBudget",
+    "pvc": "PersistentVolumeClaim",
+    "quota": "ResourceQuota",
+    "specm": KIND,
+}
+
+
+class Reader:
+    """Reads and patches what is in one namespace, as `kubectl get` and `kubectl patch` do."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        self._api = Api(kubeconfig)
+        self._namespace = namespace
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """The object, or None when it does not exist."""
+        _, _, path = self._place(kind)
+        try:
+            return _shown(self._api.call("GET", f"{path}/{name}"))
+        except RefusedError as error:
+            # A kind that is not served is another matter.
+            if error.code == 404 and f'"name":"{name}"' in str(error):
+                return None
+            raise
+
+    def all(self, kinds: str, selector: str = "") -> list[Object]:
+        """The objects of one kind, or of several with commas between, that have the labels."""
+        return [body for kind in kinds.split(",") for body in self._listed(kind, selector)]
+
+    def patch(self, kind: str, name: str, change: Object) -> None:
+        """Lay a change over the object."""
+        _, _, path = self._place(kind)
+        self._api.call("PATCH", f"{path}/{name}", change, MERGE_PATCH)
+
+    def _listed(self, kind: str, selector: str) -> list[Object]:
+        version, name, path = self._place(kind)
+        found = self._api.call("GET", f"{path}?labelSelector={quote(selector)}")
+        # In a list the server leaves out what every item would repeat.
+        return [{"apiVersion": version, "kind": name, **_shown(body)} for body in found["items"]]
+
+    def _place(self, kind: str) -> tuple[str, str, str]:
+        """API version, kind and path of what kubectl would understand by a word."""
+        for (version, name), plural in (PLURALS | _MORE).items():
+            group = version.rpartition("/")[0]
+            if kind in (name.lower(), plural, f"{plural}.{group}") or _SHORT.get(kind) == name:
+                root = "apis" if group else "api"
+                return version, name, f"/{root}/{version}/namespaces/{self._namespace}/{plural}"
+        raise ClusterError(f"No test looks at {kind} yet: name it in controlplane/reading.py.")
+
+
+def _shown(body: Object) -> Object:
+    """Without what kubectl does not show either."""
+    body["metadata"].pop("managedFields", None)
+    return body

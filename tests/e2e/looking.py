@@ -1,0 +1,45 @@
+"""Looks at files and addresses, once or all the time."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def listens(url: str) -> bool:
+    """Whether somebody takes a connection at `host:port`."""
+    host, _, port = url.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def whole(kind: str, folder: Path) -> bool:
+    """Whether a directory of a model volume has what those of its kind have when finished."""
+    if kind == "engines":
+        return all((folder / name).is_file() for name in ("config.json", "manifest.json"))
+    if kind == "repositories":
+        return (folder / "tensorrt_llm_bls" / "config.pbtxt").is_file()
+    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+
+
+@contextmanager
+def repeating(look: Callable[[], list[str]]) -> Iterator[list[str]]:
+    """Look ten times a second; the list holds what was found."""
+    found: list[str] = []
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(0.1):
+            found.extend(look())
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join(60)
