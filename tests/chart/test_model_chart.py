@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from chart.helm import MODEL_CHART, ROOT, Helm, HelmError, Object
-from chart.touring import served
+from chart.touring import define_own
 from cluster import ClusterError, ControlPlane, binaries
-from controlplane.operating import until
 from specdec import __version__
 from unit.quickstarts import typed
 
@@ -80,11 +79,9 @@ def test_the_schema_refuses_with_the_fields_name(helm: Helm, name: str) -> None:
 
 
 @pytest.fixture
-def fresh(plane: ControlPlane, tmp_path: Path) -> Helm:
+def fresh(live: Helm, plane: ControlPlane, tmp_path: Path) -> Helm:
     """Helm that has not seen the cluster without the definition."""
-    source = ROOT / "crds" / "speculativemodels.yaml"
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(source))
-    until(lambda: served(plane, "specm"), "a known definition")
+    define_own(live, plane)
     return Helm(tmp_path, plane.kubeconfig)
 
 

@@ -63,10 +63,16 @@ def define(live: Helm, plane: ControlPlane) -> None:
     """
     for file in (*definitions.files(), lws.definition()):
         plane.kubectl("apply", "--server-side", "-f", str(file))
+    define_own(live, plane)
+
+
+def define_own(live: Helm, plane: ControlPlane) -> None:
+    """Install the chart's definition as a release keeps it, so that the next one takes it over."""
     (own,) = [o for o in live.template() if o["kind"] == "CustomResourceDefinition"]
     owner = {"release-name": RELEASE, "release-namespace": NAMESPACE}
     own["metadata"]["annotations"] |= {f"meta.helm.sh/{key}": v for key, v in owner.items()}
-    plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(own))
+    text = yaml.safe_dump(own)
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
     until(lambda: served(plane, "specm"), "a known definition")
 
 

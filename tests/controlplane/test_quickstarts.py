@@ -11,7 +11,7 @@ pytestmark = pytest.mark.controlplane
 
 NAMESPACE = "quickstart"
 # What the guides' later commands look at.
-THERE = ("reference-draft-target", "tensorrt-fp8-one-gpu")
+THERE = ("reference-draft-target", "tensorrt-fp8-one-gpu", "tensorrt-two-servers")
 # They need kinds of the Prometheus operator and of Argo CD: tests/chart asks for those.
 FOREIGN = (f"{ROOT}/manifests/monitoring", f"{ROOT}/manifests/argocd")
 COMMANDS = all_run_by(ON_A_SERVER)
