@@ -36,7 +36,7 @@ def doubt(context: Context, revision: str) -> Doubt | None:
     if last is not None and now - datetime.fromisoformat(last) < _PAUSE:
         return None
     for pod in _servers(context, revision):
-        end = progress.ended_loading(pod)
+        end = progress.ended_loading(pod, context.model.spec.serving.probes.startup_budget_seconds)
         if end is not None and (last is None or end > datetime.fromisoformat(last)):
             name = pod["metadata"]["name"]
             return Doubt(f"pod {name} ended while it loaded", stamp(context))

@@ -145,14 +145,19 @@ def crashed(pod: Object, startup_budget: int) -> Words | None:
     return None
 
 
-def ended_loading(pod: Object) -> datetime | None:
-    """When a container of a serving pod last ended by itself before it was ever ready."""
+def ended_loading(pod: Object, startup_budget: int) -> datetime | None:
+    """When a container of a serving pod last ended by itself before it was ever ready.
+
+    One that used up its time was ended by the kubelet, which says nothing of the volume.
+    """
     for status in _statuses(pod):
         states = (status.get("state", {}), status.get("lastState", {}))
         end = next((s["terminated"] for s in states if "terminated" in s), None)
         if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
             continue
-        if end.get("finishedAt") and not _answered(pod, end):
+        if _seconds(end) >= startup_budget or _answered(pod, end):
+            continue
+        if end.get("finishedAt"):
             return datetime.fromisoformat(end["finishedAt"])
     return None
 

@@ -78,6 +78,13 @@ def test_a_volume_that_holds_everything_is_looked_at_once(world: World) -> None:
     look(world)
 
 
+def test_a_server_that_ran_out_of_time_says_nothing_of_the_volume(world: World) -> None:
+    crash(world, startedAt=(NOW - timedelta(days=1)).isoformat())
+    world.step()
+    assert world.condition("RepositoryReady")["status"] == "True"
+    assert world.condition("Available")["reason"] == "StartupTimeout"
+
+
 @pytest.mark.parametrize("end", [{"reason": "OOMKilled"}, {"startedAt": "2026-01-02T02:00:00Z"}])
 def test_only_what_ends_while_it_loads_is_a_reason_to_look(world: World, end: Json) -> None:
     crash(world, **end)
