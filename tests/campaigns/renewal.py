@@ -12,14 +12,13 @@ import json
 import socket
 import ssl
 import tempfile
-import threading
 import time
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from bench.report import Report
+from e2e.looking import repeating
 from e2e.world import World, model, up
 from triton.certificates import Certificates, make
 
@@ -55,26 +54,16 @@ def shown(address: str) -> str:
         return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"")
 
 
-@contextmanager
-def connecting(address: str) -> Iterator[list[str]]:
-    """Connect again and again; yields one entry a connection, empty or what failed."""
-    seen: list[str] = []
-    over = threading.Event()
+def connecting(address: str) -> AbstractContextManager[list[str]]:
+    """Connect again and again; one entry a connection, empty or what failed."""
 
-    def loop() -> None:
-        while not over.wait(0.2):
-            try:
-                seen.append("" if shown(address) else "no certificate")
-            except OSError as error:
-                seen.append(f"{type(error).__name__}: {error}")
+    def once() -> list[str]:
+        try:
+            return ["" if shown(address) else "no certificate"]
+        except OSError as error:
+            return [f"{type(error).__name__}: {error}"]
 
-    thread = threading.Thread(target=loop)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        over.set()
-        thread.join(60)
+    return repeating(once)
 
 
 def one(world: World, folder: Path, report: Report) -> None:

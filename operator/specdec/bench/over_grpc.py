@@ -3,8 +3,7 @@
 import time
 from collections.abc import Collection
 from contextlib import aclosing
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from typing_extensions import override
 
@@ -15,28 +14,12 @@ from specdec.client.transport import Model
 from specdec.client.wire import Calls, Server, Tensors, infer_request
 
 
-class Grpc:
+class Grpc(Server):
     """See `endpoint.Endpoint`. All lines are streams of one connection."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._server = Server(connection)
-
-    async def __aenter__(self) -> Self:
-        await self._server.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._server.__aexit__(kind, error, trace)
 
     async def model(self, name: str) -> Model:
         """What a model declares."""
-        config = await self._server.config(name)
+        config = await self.config(name)
         return Model(
             frozenset(tensor.name for tensor in config.input),
             frozenset(tensor.name for tensor in config.output),
@@ -51,7 +34,7 @@ class Grpc:
 
     def line(self, *, streamed: bool) -> Line:
         """A stream of its own, or unary calls."""
-        return _Line(self._connection, self._server, streamed=streamed)
+        return _Line(self._connection, self, streamed=streamed)
 
 
 class _Line(Line):

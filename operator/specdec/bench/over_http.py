@@ -9,8 +9,7 @@ import ssl
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 import httptools
 from typing_extensions import override
@@ -33,17 +32,6 @@ class Http:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._context = http.tls_context(connection) if connection.tls else None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Nothing is kept open but the lines."""
 
     async def model(self, name: str) -> Model:
         """What a model declares."""

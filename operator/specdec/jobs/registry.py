@@ -105,6 +105,7 @@ class RegistryAuth(httpx.Auth):
     def sync_auth_flow(
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
+        """Ask, and once more with what the registry's challenge wants."""
         if self._header:
             request.headers["Authorization"] = self._header
         response = yield request

@@ -13,8 +13,6 @@ from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.bench import Report
 from specdec.bench.report import Arm
-from specdec.desired import measurement
-from specdec.desired.pod import Volume
 from specdec.jobs import benchmark, verify
 from specdec.jobs.result import LIMIT_BYTES, shorten
 from specdec.stages import measured
@@ -265,42 +263,3 @@ def test_the_largest_benchmark_fits_into_a_termination_message() -> None:
     text = shorten({"benchmark": told, "error": error})
     assert len(text.encode()) <= LIMIT_BYTES
     assert json.loads(text)["benchmark"] == told, "words give way, figures do not"
-
-
-def test_plans_are_those_that_the_operator_writes() -> None:
-    """A field that a program reads and the builder does not write would fail in the cluster."""
-    body = resource(verification={"promptsConfigMapRef": {"name": "ours"}})
-    model = SpeculativeModel.parse(body)
-    job = measurement.verify_job(model, "0" * 16, "0.18.0", 4, "image")
-    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    plan = verify.Plan.parse(command[-1])
-    assert plan == verify.Plan(
-        plan_hash="0" * 16,
-        way="Bls",
-        server="pair.demo.svc:8001",
-        draft_server=None,
-        metrics="pair.demo.svc:8002",
-        draft_tokens=4,
-        prompts=Path("/specdec/prompts/prompts.jsonl"),
-        prompts_name="ConfigMap ours, key prompts.jsonl",
-        max_prompts=16,
-        max_tokens=32,
-    )
-
-
-@pytest.mark.parametrize(
-    ("serving", "expected"),
-    [
-        ({}, ("pair.demo.svc:8000", "http")),
-        ({"tls": {"secretName": "pair-tls"}}, ("pair.demo.svc:8001", None)),
-    ],
-)
-def test_a_benchmark_asks_over_http_where_it_is_served(
-    serving: Json, expected: tuple[str, str | None]
-) -> None:
-    model = SpeculativeModel.parse(resource(serving=serving))
-    volume = Volume("volume", "uid", single_node=False)
-    job = measurement.benchmark_job(model, "0" * 16, 4, volume, "image")
-    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    plan = json.loads(command[-1])
-    assert (plan["server"], plan.get("protocol")) == expected

@@ -1,7 +1,6 @@
 """The model repositories of a service: the same layout whatever backend serves it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from specdec.api.model import Acceptance, Lookahead, Method, ModelSpec, SpeculativeModel
 from specdec.stages.backends.lengths import adaptive_lengths, draft_ceiling, draft_tokens
@@ -27,14 +26,13 @@ def repositories(
         for role in server.gpu_device_ids
     }
     if len(ranks.servers) == 1:
-        ahead = _draft_ahead(model, ranks.servers[0])
-        return {"": replace(_together(model, facts, engines), draft_ahead=ahead)}
+        return {"": _together(model, facts, ranks.servers[0], engines)}
     # The client runs the loop: each server answers for one plain model of the usual names.
     return {role: _alone(model, facts, role, engine) for role, engine in engines.items()}
 
 
 def _together(
-    model: SpeculativeModel, facts: Facts, engines: Mapping[str, ModelPlan]
+    model: SpeculativeModel, facts: Facts, server: Server, engines: Mapping[str, ModelPlan]
 ) -> RepositoryPlan:
     speculation, runtime = model.spec.speculation, model.spec.runtime
     block, target = speculation.draft_target, model.spec.target
@@ -54,6 +52,7 @@ def _together(
         draft_tokens=draft_tokens(model),
         max_draft_tokens=draft_ceiling(model),
         adaptive=adaptive_lengths(model),
+        draft_ahead=_draft_ahead(model, server),
         max_seq_len=target.limits.max_seq_len,
         use_draft_logits=block is not None and block.acceptance is Acceptance.LOGITS,
         fast_logits=block is not None and block.fast_logits,
