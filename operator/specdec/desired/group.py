@@ -5,8 +5,6 @@ How it gets them started there is in `payload/serving/agent.py`.
 """
 
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from specdec.api import names
@@ -44,7 +42,7 @@ def config_map(model: SpeculativeModel) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(model, names.group_name(model), "server"),
-        "data": {AGENT: _agent()},
+        "data": {AGENT: launch.program(AGENT)},
     }
 
 
@@ -137,9 +135,3 @@ def _mounts() -> list[dict[str, Any]]:
         {"name": "group", "mountPath": _PROGRAM, "readOnly": True},
         {"name": "key", "mountPath": _SECRET, "readOnly": True},
     ]
-
-
-@cache
-def _agent() -> str:
-    file = resources.files("specdec").joinpath("payload", "serving", AGENT)
-    return file.read_text("utf-8")

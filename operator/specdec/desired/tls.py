@@ -6,8 +6,6 @@ one, a client's certificate and key.
 """
 
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from specdec.api.model import SpeculativeModel
@@ -88,7 +86,7 @@ def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
             name=WATCHER,
             image=image,
             pull_policy=model.spec.runtime.pull_policy,
-            command=["python3", "-c", _renewal(), _MEMORY, *paths],
+            command=["python3", "-c", launch.program("renewal.py"), _MEMORY, *paths],
             mounts=mounts,
             resources={"requests": _SMALL, "limits": _SMALL},
         ),
@@ -131,9 +129,3 @@ def _secret(name: str, secret: str, *keys: str) -> dict[str, Any]:
     items = [{"key": key, "path": key} for key in keys]
     source = {"secretName": secret, "items": items, "defaultMode": _MODE, "optional": True}
     return {"name": name, "secret": source}
-
-
-@cache
-def _renewal() -> str:
-    file = resources.files("specdec").joinpath("payload", "serving", "renewal.py")
-    return file.read_text("utf-8")

@@ -226,7 +226,7 @@ def pre_stop(
     """
     numbers = (linger_seconds, moving_seconds, exit_timeout_seconds, metrics_port)
     ports = ",".join(str(port) for port in client_ports)
-    hook = ["python3", "-c", _program("drain.py"), *(str(number) for number in numbers), ports]
+    hook = ["python3", "-c", program("drain.py"), *(str(number) for number in numbers), ports]
     return hook if launch.mode is Mode.PLAIN else [*hook, _mark(f"{shm_region_prefix}0_")]
 
 
@@ -237,7 +237,7 @@ def alive(http_port: int = 8000) -> list[str]:
         http_port: of the server.
     """
     # Without site-packages it takes the least time, and it runs all the time.
-    return ["python3", "-I", "-S", "-c", _program("alive.py"), str(http_port)]
+    return ["python3", "-I", "-S", "-c", program("alive.py"), str(http_port)]
 
 
 def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
@@ -264,6 +264,7 @@ def _mark(shm_region_prefix: str) -> str:
 
 
 @cache
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """The source of a program of `payload/serving`."""
     file = resources.files("specdec").joinpath("payload", "serving", name)
     return file.read_text("utf-8")
