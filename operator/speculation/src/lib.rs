@@ -1,0 +1,8 @@
+//! Speculative decoding of many answers at once, inside the server's own process.
+//!
+//! Triton loads this library as the backend of the model `tensorrt_llm_bls`. The modules below
+//! `triton` know Triton; all others are plain computation, tested without a server.
+
+pub mod part;
+pub mod task;
+pub mod tensor;

@@ -1,0 +1,150 @@
+//! Tensors as they go to engines and clients: a name, a type, a shape and bytes.
+
+use std::borrow::Cow;
+
+/// Types of Triton that occur here; the numbers are Triton's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum DataType {
+    Bool = 1,
+    Uint8 = 2,
+    Uint16 = 3,
+    Uint32 = 4,
+    Uint64 = 5,
+    Int8 = 6,
+    Int16 = 7,
+    Int32 = 8,
+    Int64 = 9,
+    Fp16 = 10,
+    Fp32 = 11,
+    Fp64 = 12,
+    Bytes = 13,
+    Bf16 = 14,
+}
+
+impl DataType {
+    /// The type of one of Triton's numbers; None for one that is no type.
+    pub fn from_number(number: i32) -> Option<Self> {
+        use DataType::*;
+        [
+            Bool, Uint8, Uint16, Uint32, Uint64, Int8, Int16, Int32, Int64, Fp16, Fp32, Fp64,
+            Bytes, Bf16,
+        ]
+        .into_iter()
+        .find(|one| *one as i32 == number)
+    }
+}
+
+/// A tensor on the CPU, row-major, little-endian.
+///
+/// Strings are stored as Triton stores them: four bytes of length before each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub name: Cow<'static, str>,
+    pub kind: DataType,
+    pub shape: Vec<i64>,
+    pub data: Vec<u8>,
+}
+
+impl Tensor {
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        kind: DataType,
+        shape: &[i64],
+        data: Vec<u8>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            shape: shape.to_vec(),
+            data,
+        }
+    }
+
+    /// Whole numbers in the given shape.
+    pub fn int32(name: impl Into<Cow<'static, str>>, shape: &[i64], values: &[i32]) -> Self {
+        let data = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        Self::new(name, DataType::Int32, shape, data)
+    }
+
+    /// One whole number, [1, 1].
+    pub fn scalar(name: impl Into<Cow<'static, str>>, value: i32) -> Self {
+        Self::int32(name, &[1, 1], &[value])
+    }
+
+    /// Numbers with a fraction in the given shape.
+    pub fn fp32(name: impl Into<Cow<'static, str>>, shape: &[i64], values: &[f32]) -> Self {
+        let data = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        Self::new(name, DataType::Fp32, shape, data)
+    }
+
+    /// True, [1, 1].
+    pub fn flag(name: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(name, DataType::Bool, &[1, 1], vec![1])
+    }
+
+    /// One string, [1, 1].
+    pub fn text(name: impl Into<Cow<'static, str>>, text: &str) -> Self {
+        let mut data = (text.len() as u32).to_le_bytes().to_vec();
+        data.extend_from_slice(text.as_bytes());
+        Self::new(name, DataType::Bytes, &[1, 1], data)
+    }
+
+    /// Elements that the shape has.
+    pub fn count(&self) -> usize {
+        self.shape.iter().product::<i64>().max(0) as usize
+    }
+
+    /// Whole numbers of any width, in order; none where this holds something else.
+    pub fn integers(&self) -> Vec<i64> {
+        match self.kind {
+            DataType::Bool | DataType::Uint8 => self.data.iter().map(|b| i64::from(*b)).collect(),
+            DataType::Int8 => self.data.iter().map(|b| i64::from(*b as i8)).collect(),
+            DataType::Int16 => self.each(|b: [u8; 2]| i64::from(i16::from_le_bytes(b))),
+            DataType::Uint16 => self.each(|b: [u8; 2]| i64::from(u16::from_le_bytes(b))),
+            DataType::Int32 => self.each(|b: [u8; 4]| i64::from(i32::from_le_bytes(b))),
+            DataType::Uint32 => self.each(|b: [u8; 4]| i64::from(u32::from_le_bytes(b))),
+            DataType::Int64 => self.each(i64::from_le_bytes),
+            // Seeds are 64 bits without a sign; what matters is that no bit is lost.
+            DataType::Uint64 => self.each(|b: [u8; 8]| u64::from_le_bytes(b) as i64),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Numbers with a fraction, in order; none where this holds something else.
+    pub fn floats(&self) -> Vec<f32> {
+        match self.kind {
+            DataType::Fp32 => self.each(f32::from_le_bytes),
+            DataType::Fp64 => self.each(|b: [u8; 8]| f64::from_le_bytes(b) as f32),
+            DataType::Fp16 => self.each(|b: [u8; 2]| half::f16::from_le_bytes(b).to_f32()),
+            DataType::Bf16 => self.each(|b: [u8; 2]| half::bf16::from_le_bytes(b).to_f32()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Strings as the bytes they are, in order; a length that lies ends the list.
+    pub fn strings(&self) -> Vec<&[u8]> {
+        let mut found = Vec::new();
+        let mut rest = self.data.as_slice();
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let Some((text, after)) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)
+            else {
+                break;
+            };
+            found.push(text);
+            rest = after;
+        }
+        found
+    }
+
+    fn each<const N: usize, T>(&self, read: impl Fn([u8; N]) -> T) -> Vec<T> {
+        let (whole, _) = self.data.as_chunks::<N>();
+        whole.iter().map(|chunk| read(*chunk)).collect()
+    }
+}
