@@ -3,6 +3,10 @@
 //! Triton loads this library as the backend of the model `tensorrt_llm_bls`. The modules below
 //! `triton` know Triton; all others are plain computation, tested without a server.
 
+pub mod answer;
+pub mod engine;
+pub mod gather;
+pub mod generation;
 pub mod part;
 pub mod task;
 pub mod tensor;
