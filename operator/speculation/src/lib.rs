@@ -3,6 +3,10 @@
 //! Triton loads this library as the backend of the model `tensorrt_llm_bls`. The modules below
 //! `triton` know Triton; all others are plain computation, tested without a server.
 
+pub mod estimate;
 pub mod part;
+pub mod policy;
 pub mod task;
 pub mod tensor;
+pub mod text;
+pub mod tokenizer;
