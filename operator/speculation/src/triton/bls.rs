@@ -302,7 +302,8 @@ impl Bls {
 
     /// What could not be told when it happened.
     pub fn failed(self: &Arc<Self>, number: u64, error: EngineError) {
-        if let Some(trip) = locked(&self.trips).remove(&number) {
+        let trip = locked(&self.trips).remove(&number);
+        if let Some(trip) = trip {
             self.fail(&trip, error);
         }
     }
