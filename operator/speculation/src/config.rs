@@ -99,6 +99,8 @@ pub struct Settings {
     pub declared: BTreeSet<String>,
     /// Requests get any number of responses.
     pub decoupled: bool,
+    /// Prompts of one call to an engine at most, at least 1.
+    pub max_batch_size: usize,
 }
 
 impl Settings {
@@ -136,6 +138,7 @@ impl Settings {
             accumulate_tokens: TRUE_WORDS.contains(&accumulate.as_str()),
             declared: config.names("output"),
             decoupled: config.decoupled(),
+            max_batch_size: config.max_batch_size(),
             draft,
             server,
         })
@@ -177,6 +180,12 @@ impl Config<'_> {
     fn decoupled(&self) -> bool {
         let policy = &self.0["model_transaction_policy"];
         policy["decoupled"].as_bool().unwrap_or(false)
+    }
+
+    /// The generator gives the engines and this model one batch size.
+    fn max_batch_size(&self) -> usize {
+        let size = self.0["max_batch_size"].as_u64().unwrap_or(0);
+        usize::try_from(size).unwrap_or(1).max(1)
     }
 
     /// Names of the inputs or the outputs.

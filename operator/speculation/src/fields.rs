@@ -125,7 +125,9 @@ impl Row<'_> {
         }
         let texts = field.texts.iter().skip(self.row * field.each);
         let texts = texts.take(field.each).map(|value| text_of(value, name));
-        Ok(texts.collect::<Result<_, _>>()?)
+        Ok(texts
+            .map(|text| text.map(str::to_owned))
+            .collect::<Result<_, _>>()?)
     }
 
     /// The first number without its fraction, the default where there is none.

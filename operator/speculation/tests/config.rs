@@ -65,6 +65,7 @@ fn every_parameter_has_its_place() {
     assert_eq!(found.target, "target");
     assert_eq!(found.draft.as_deref(), Some("draft"));
     assert_eq!((found.draft_ahead, found.max_in_flight), (2, 32));
+    assert_eq!(found.max_batch_size, 16);
     assert!(!found.accumulate_tokens && found.decoupled);
     assert_eq!((found.adaptive, found.declared.len()), (None, 5));
     let server = found.server;
@@ -98,6 +99,7 @@ fn defaults_of_a_configuration_that_says_little() {
     let found = read(&little);
     assert_eq!((found.target.as_str(), found.draft), ("tensorrt_llm", None));
     assert_eq!((found.draft_ahead, found.max_in_flight), (0, 16));
+    assert_eq!(found.max_batch_size, 1);
     assert!(found.add_special_tokens && found.skip_special_tokens);
     assert!(!found.decoupled && !found.server.streams && !found.server.use_draft_logits);
     assert_eq!(found.server.max_draft_tokens, 0);

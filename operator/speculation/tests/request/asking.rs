@@ -22,22 +22,8 @@ impl Tokenizer for Letters {
             .collect()
     }
 
-    fn words(&self, words: &[String]) -> Result<Vec<Vec<i32>>, TextError> {
-        let found = words.iter().filter(|word| !word.is_empty());
-        found.map(|word| self.encode(word)).collect()
-    }
-
-    fn bias(&self, words: &[String], weights: &[f32]) -> Result<Vec<f32>, TextError> {
-        if words.len() != weights.len() {
-            return Err(TextError("not one weight for every word".to_owned()));
-        }
-        let mut bias = vec![0.0; self.size()];
-        for (word, weight) in words.iter().zip(weights) {
-            for token in self.encode(word)? {
-                bias[token as usize] += weight;
-            }
-        }
-        Ok(bias)
+    fn encode_word(&self, word: &str) -> Result<Vec<i32>, TextError> {
+        self.encode(word)
     }
 
     fn end_id(&self) -> i32 {

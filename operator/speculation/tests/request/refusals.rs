@@ -164,11 +164,15 @@ fn draft_tokens_beside_what_only_the_target_serves() {
 
 #[test]
 fn a_bias_that_does_not_fit_its_words() {
-    for more in [
-        vec![texts("embedding_bias_words", &[&["a"]])],
-        vec![float("embedding_bias_weights", 1.0)],
+    for (more, words, weights) in [
+        (texts("embedding_bias_words", &[&["a"]]), 1, 0),
+        (float("embedding_bias_weights", 1.0), 0, 1),
     ] {
-        assert_eq!(refused(more, &server()), "not one weight for every word");
+        let sentence = format!(
+            "embedding_bias_words has {words} words and embedding_bias_weights {weights} weights: \
+             send one weight for every word"
+        );
+        assert_eq!(refused(vec![more], &server()), sentence);
     }
 }
 
