@@ -13,6 +13,15 @@ RUN groupadd --gid 10001 specdec \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
             --shell /usr/sbin/nologin specdec
 
+FROM rust:1.95-slim-bookworm AS library
+WORKDIR /build
+COPY operator/speculation ./
+# The digest is that of `tests/library.py`: what the operator names has to be what its Jobs publish.
+RUN cargo build --release --locked \
+ && cp target/release/libtriton_specdec.so / \
+ && find Cargo.toml Cargo.lock src -type f | LC_ALL=C sort | xargs sha256sum | sha256sum \
+    | cut -d' ' -f1 > /libtriton_specdec.source
+
 FROM base AS operator
 WORKDIR /build
 # An empty package first: dependencies then change only with these files, not with every edit.
@@ -22,6 +31,8 @@ RUN touch README.md \
  && pip install -c constraints.txt '.[client,jobs]' hatchling
 COPY README.md ./
 COPY operator operator
+COPY --from=library /libtriton_specdec.so /libtriton_specdec.source \
+     operator/specdec/payload/models/tensorrt_llm_bls/
 RUN pip install --no-deps --no-build-isolation --force-reinstall . \
  && rm -rf /build/*
 WORKDIR /

@@ -18,7 +18,8 @@ LAYERS := tests/unit tests/golden tests/triton tests/controlplane
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make the Python environment in .venv
+setup: $(STAMP) ## make the Python environment in .venv, and the library of the BLS
+	@$(BIN)/python -m library
 
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { \

@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cluster import folders
@@ -19,15 +19,18 @@ _PULL_SECONDS = 120.0
 _USELESS = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
 
 
-def named(dockerfile: str) -> list[str]:
-    """Return the full names of the images that FROM names, without the file's own stages."""
+def named(dockerfile: str, given: Collection[str] = ()) -> list[str]:
+    """Return the full names of the images that FROM names, without the file's own stages.
+
+    Nothing is needed for the stages that are given.
+    """
     pattern = re.compile(
         r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", re.MULTILINE | re.IGNORECASE
     )
     stages: set[str] = {"scratch"}
     images: list[str] = []
     for image, stage in pattern.findall(dockerfile):
-        if image.lower() not in stages:
+        if image.lower() not in stages and stage.lower() not in given:
             images.append(full_name(image))
         stages.add(stage.lower())
     return list(dict.fromkeys(images))

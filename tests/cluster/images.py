@@ -2,7 +2,8 @@
 
 The Dockerfile stays an ordinary one. What this machine needs to reach its package registries, its
 certificates and the settings of pip and apt, is only mounted while a step runs and never
-becomes part of an image.
+becomes part of an image. The stage `library` is not run: this machine compiles the library anyway,
+and the image of a compiler is large.
 """
 
 import configparser
@@ -14,6 +15,7 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import library
 from cluster import base, folders, prerequisites
 from cluster.buildah import buildah, image_id
 from cluster.errors import ClusterError
@@ -23,6 +25,8 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 _PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 _PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "proxy")
 _IGNORED = {"__pycache__", ".git", ".venv"}
+# Stages whose outcome lies in a folder of this machine.
+_GIVEN = {"library": library.PACKAGED}
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,12 @@ def build(target: str, tag: str, say: Say, file: str = "Dockerfile") -> Image:
     if not dockerfile.is_file():
         raise ClusterError(f"There is no {dockerfile} to build {target} from.")
     prerequisites.require_images(say)
+    try:
+        library.build(say)
+    except library.LibraryError as error:
+        raise ClusterError(str(error)) from error
     with folders.locked(_folder() / ".lock"):
-        for name in base.named(dockerfile.read_text()):
+        for name in base.named(dockerfile.read_text(), _GIVEN):
             base.ensure(name, say)
         inputs = input_hash(dockerfile, target)
         found = _recorded(tag)
@@ -91,7 +99,7 @@ def input_hash(dockerfile: Path, target: str) -> str:
     """Return the hash of what decides over the image: Dockerfile, copied files, base images."""
     text = dockerfile.read_text()
     hasher = hashlib.sha256(f"{target}\0{text}".encode())
-    for name in base.named(text):
+    for name in base.named(text, _GIVEN):
         hasher.update(f"\0{image_id(name)}".encode())
     for pattern in _copied(text):
         matches = sorted(dockerfile.parent.glob(pattern.strip("/"))) if pattern != "." else []
@@ -126,6 +134,8 @@ def _run(dockerfile: Path, target: str, tag: str, say: Say) -> None:
     argv += [f"--tag={tag}", f"--file={dockerfile}"]
     for source, place in _mounts().items():
         argv += ["--volume", f"{source}:{place}:ro"]
+    for stage, folder in _GIVEN.items():
+        argv += ["--build-context", f"{stage}={folder}"]
     lines: list[str] = []
 
     def hear(line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,10 +19,12 @@ from typing import Self
 from cluster import folders
 from cluster.errors import ClusterError
 from cluster.processes import until
+from specdec.triton import library
 from specdec.triton.launch import CONNECTION_AGE, Tls, server_argv
 
 ROOT = Path(__file__).parents[2]
 PAYLOAD = ROOT / "operator" / "specdec" / "payload"
+_NATIVE = f'backend: "{library.BACKEND}"'
 _READY_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 
@@ -74,6 +77,9 @@ class Server:
             file = self.repository / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
+            if file.name == "config.pbtxt" and _NATIVE in text:
+                # As the publish Job does.
+                shutil.copyfile(library.folder() / library.FILE, file.with_name(library.FILE))
         self.http_port, self.grpc_port, self.metrics_port = _free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -88,6 +88,7 @@ FAILED = frozenset(
         "Internal",
         "InvalidDevices",
         "InvalidSpec",
+        "LibraryMismatch",
         "PaddedVocabMismatch",
         "PlanInvalid",
         "PromptsInvalid",

@@ -14,6 +14,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired.child import NO_TAGS, metadata
 from specdec.desired.fetch import own_job
 from specdec.desired.pod import Container, Volume
+from specdec.triton.repository import libraries
 
 FILES = "/specdec/repository"
 EXPECTATIONS = "/specdec/expectations"
@@ -55,6 +56,7 @@ def config_map(
     expectations = {
         "hash": revision_,
         "files": digests,
+        "libraries": libraries(files),
         "engines": list(engines),
         "checkpoints": dict(checkpoints or {}),
     }

@@ -1,8 +1,9 @@
 """Publish a model repository: `python -m specdec.jobs.publish --repository DIR ...`.
 
-The rendered files come from a ConfigMap. Before they get a final name, the engines they point at
-are held against what the repository expects of them, because a server that finds a mismatch at
-load time says so much later and less clearly.
+The rendered files come from a ConfigMap, the library of the BLS from this image's own package.
+Before they get a final name, the engines they point at are held against what the repository
+expects of them, and the library against the one the operator means: a server that finds a mismatch
+at load time says so much later and less clearly.
 """
 
 import argparse
@@ -17,6 +18,8 @@ from typing import Any
 from specdec.api import names
 from specdec.jobs import result, volume
 from specdec.jobs.result import JobError, progress
+from specdec.triton import library
+from specdec.triton.plan import PlanError
 
 # TensorRT-LLM writes the mode as a number; the names are those of trtllm-build.
 _MODES = {
@@ -47,19 +50,23 @@ def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
     """Check the engines, then put the files under `repositories/<hash>`.
 
     Raises:
-        JobError: CheckpointMissing, EngineMissing, EngineMismatch or PublishFailed.
+        JobError: CheckpointMissing, EngineMissing, EngineMismatch, LibraryMismatch or
+            PublishFailed.
     """
     expected = json.loads(expectations.read_text(encoding="utf-8"))
+    copies = check_library(expected.get("libraries", {}))
     check_checkpoints(expected, root)
     check_engines(expected["engines"], root)
     progress("engines", 100)
     files: dict[str, str] = expected["files"]
+    wanted = files | {path: volume.sha256(file) for path, file in copies.items()}
+    copies |= {path: source / path for path in files}
     repositories = root / Path(names.REPOSITORIES).name
     repositories.mkdir(parents=True, exist_ok=True)
     final = repositories / expected["hash"]
     with volume.locked(repositories / f".lock-{expected['hash'][:32]}"):
-        if not equal(final, files):
-            _place(source, files, final)
+        if not equal(final, wanted):
+            _place(copies, wanted, final)
     progress("publish", 100)
     return {"repository": {"hash": expected["hash"], "files": len(files)}}
 
@@ -102,6 +109,29 @@ def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
             f"the engines' vocabularies differ ({sizes}): choose a draft with the target's "
             "vocabulary",
         )
+
+
+def check_library(wanted: Mapping[str, str]) -> dict[str, Path]:
+    """The files to publish beside the rendered ones: this image's library at every wanted path.
+
+    Args:
+        wanted: by path below the repository, the digest of the sources that the operator names.
+
+    Raises:
+        JobError: LibraryMismatch, with both digests.
+    """
+    try:
+        own = library.source() if wanted else ""
+    except PlanError as error:
+        raise JobError("LibraryMismatch", f"the Job's image: {error}") from error
+    for path, digest in wanted.items():
+        if digest != own:
+            raise JobError(
+                "LibraryMismatch",
+                f"{path} is to be of the sources {digest[:16]}, and that of the Job's image is of "
+                f"{own[:16]}: give the operator and its Jobs the same image",
+            )
+    return dict.fromkeys(wanted, library.folder() / library.FILE)
 
 
 def equal(folder: Path, files: Mapping[str, str]) -> bool:
@@ -200,16 +230,16 @@ def _mismatch(engine: Mapping[str, Any], what: str) -> JobError:
     )
 
 
-def _place(source: Path, files: Mapping[str, str], final: Path) -> None:
-    """Copy into a hidden sibling, check every file, rename."""
+def _place(copies: Mapping[str, Path], files: Mapping[str, str], final: Path) -> None:
+    """Copy into a hidden sibling, check every file against its sha256, rename."""
     for stale in final.parent.glob(f".{final.name}.*"):
         shutil.rmtree(stale, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
     try:
-        for path in files:
+        for path, source in copies.items():
             target = scratch / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / path, target)
+            shutil.copyfile(source, target)
         if not equal(scratch, files):
             raise JobError(
                 "PublishFailed",

@@ -80,8 +80,9 @@ class RepositoryPlan:
         parameters: further parameters of the engines' models, of `options.free`.
         bls_max_in_flight: sequences the BLS works on at once, more wait; None is
             2 x max_batch_size.
-        bls_instances: BLS processes; each serves many requests at once.
         max_queue_size: requests waiting before an LLM model; 0 is unlimited.
+        library: digest of the sources of the BLS's library, of `library.source()`; empty where
+            nobody publishes the repository, and a library is put there by hand.
     """
 
     version: str
@@ -106,13 +107,13 @@ class RepositoryPlan:
     chunked_context: bool = False
     parameters: tuple[tuple[str, str], ...] = ()
     bls_max_in_flight: int | None = None
-    bls_instances: int = 1
     preprocessing_instances: int = 1
     postprocessing_instances: int = 1
     max_queue_size: int = 0
     max_queue_delay_us: int = 0
     skip_special_tokens: bool = True
     add_special_tokens: bool = True
+    library: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no repository can express.
@@ -129,7 +130,6 @@ class RepositoryPlan:
             ("max_batch_size", 1),
             ("draft_tokens", 0),
             ("max_draft_tokens", 0),
-            ("bls_instances", 1),
             ("preprocessing_instances", 1),
             ("postprocessing_instances", 1),
             ("max_queue_size", 0),

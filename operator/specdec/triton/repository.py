@@ -1,16 +1,27 @@
-"""The Triton model repository of a plan, as text: pure, and the same bytes for the same plan."""
+"""The Triton model repository of a plan, as text: pure, and the same bytes for the same plan.
+
+The one file that is no text, the library of the BLS, is named here and copied by the publish Job.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from specdec.triton import contract, pbtxt
+from specdec.triton import contract, library, pbtxt
 from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
 from specdec.triton.pbtxt import Batching, ModelConfig
 from specdec.triton.plan import LookaheadPlan, ModelPlan, PlanError, RepositoryPlan
 
-__all__ = ["LookaheadPlan", "ModelPlan", "PlanError", "RepositoryPlan", "digest", "render"]
+__all__ = [
+    "LookaheadPlan",
+    "ModelPlan",
+    "PlanError",
+    "RepositoryPlan",
+    "digest",
+    "libraries",
+    "render",
+]
 
 ENSEMBLE = "ensemble"
 PREPROCESSING = "preprocessing"
@@ -19,8 +30,10 @@ TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
 BLS = "tensorrt_llm_bls"
 
-# The Python models that carry text share their tokenizer module: one source, three copies.
-_SHARED = {"specdec_text.py": (PREPROCESSING, POSTPROCESSING, BLS)}
+# The Python models share their tokenizer module: one source, two copies.
+_SHARED = {"specdec_text.py": (PREPROCESSING, POSTPROCESSING)}
+# Files of the BLS beside its library, of which this release of the package has those it needs.
+_BESIDE = ("tokenizer_json.py",)
 
 
 def render(plan: RepositoryPlan) -> dict[str, str]:
@@ -33,9 +46,20 @@ def render(plan: RepositoryPlan) -> dict[str, str]:
     for config in _models(plan):
         files[f"{config.name}/config.pbtxt"] = pbtxt.model(config)
     # Triton wants a version directory even where the backend needs no file in it.
-    files |= {f"{name}/1/.keep": "" for name in (ENSEMBLE, *_engines(plan))}
+    files |= {f"{name}/1/.keep": "" for name in (ENSEMBLE, BLS, *_engines(plan))}
     files |= dict(_sources())
+    if plan.library:
+        files[f"{BLS}/{library.SOURCE}"] = f"{plan.library}\n"
     return dict(sorted(files.items()))
+
+
+def libraries(files: Mapping[str, str]) -> dict[str, str]:
+    """Where the library belongs in a repository of these files: path -> digest of its sources."""
+    return {
+        f"{path.removesuffix(library.SOURCE)}{library.FILE}": text.strip()
+        for path, text in files.items()
+        if path.rpartition("/")[2] == library.SOURCE
+    }
 
 
 def digest(files: Mapping[str, str]) -> str:
@@ -96,8 +120,8 @@ def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
         plan,
         BLS,
         bls_parameters(plan, TARGET, DRAFT),
+        backend=library.BACKEND,
         decoupled=plan.decoupled,
-        instances=plan.bls_instances,
     )
 
 
@@ -126,12 +150,16 @@ def _config(
 
 def _sources() -> Iterator[tuple[str, str]]:
     payload = resources.files("specdec").joinpath("payload", "models")
-    for model in (PREPROCESSING, POSTPROCESSING, BLS):
+    for model in (PREPROCESSING, POSTPROCESSING):
         yield from _python_files(payload.joinpath(model, "1"), f"{model}/1")
     for name, models in _SHARED.items():
         text = payload.joinpath("shared", name).read_text("utf-8")
         for model in models:
             yield f"{model}/1/{name}", text
+    for name in _BESIDE:
+        file = library.folder() / name
+        if file.is_file():
+            yield f"{BLS}/{name}", file.read_text("utf-8")
 
 
 def _python_files(folder: Traversable, path: str) -> Iterator[tuple[str, str]]:

@@ -175,13 +175,7 @@ impl Answer {
     }
 
     /// The call beside the target's has its answer.
-    pub fn ahead_answered(
-        &mut self,
-        number: u64,
-        result: Answered,
-        seconds: f64,
-        io: &mut dyn Io,
-    ) {
+    pub fn ahead_answered(&mut self, number: u64, result: Answered, seconds: f64, io: &mut dyn Io) {
         let Some(mut coming) = self.coming.take_if(|one| one.number == number) else {
             return;
         };
@@ -339,7 +333,10 @@ impl Answer {
             self.stretch.left = 0;
         }
         if self.stretch.left == 0 && !io.cancelled() {
-            let seconds = self.stretch.begun.map_or(0.0, |at| at.elapsed().as_secs_f64());
+            let seconds = self
+                .stretch
+                .begun
+                .map_or(0.0, |at| at.elapsed().as_secs_f64());
             self.means.lengths.plain(self.stretch.tokens, seconds);
         }
         self.take(chunk, io);

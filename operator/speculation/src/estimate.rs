@@ -112,16 +112,16 @@ impl Curve {
             // Beyond what was measured, the two lengths that are next to it.
             (None, Some(low)) => match above.next() {
                 Some(high) => line(low, high, length),
-                None => self.from_one(low, length),
+                None => self.by_one(low, length),
             },
             (Some(high), None) => match self.means.range(..high.0).next_back() {
                 Some(low) => line(low, high, length),
-                None => self.from_one(high, length),
+                None => self.by_one(high, length),
             },
         }
     }
 
-    fn from_one(&self, (&known, mean): (&usize, &Mean), length: usize) -> f64 {
+    fn by_one(&self, (&known, mean): (&usize, &Mean), length: usize) -> f64 {
         if self.through_zero && known > 0 {
             mean.value * length as f64 / known as f64
         } else {

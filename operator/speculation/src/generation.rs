@@ -99,11 +99,7 @@ impl Generation {
     }
 
     /// What the draft answered.
-    pub fn read_proposal(
-        &self,
-        answer: &[Tensor],
-        length: usize,
-    ) -> Result<Proposal, EngineError> {
+    pub fn read_proposal(&self, answer: &[Tensor], length: usize) -> Result<Proposal, EngineError> {
         let mut tokens = new_tokens(answer, self.ids.len(), DRAFT)?;
         tokens.truncate(length);
         let logits = self.draft_logits(answer, tokens.len())?;
@@ -174,11 +170,7 @@ impl Generation {
     }
 
     /// Take in what the target made of a proposal.
-    pub fn verified(
-        &mut self,
-        proposal: &[i32],
-        answer: &[Tensor],
-    ) -> Result<Chunk, EngineError> {
+    pub fn verified(&mut self, proposal: &[i32], answer: &[Tensor]) -> Result<Chunk, EngineError> {
         let mut new = new_tokens(answer, self.ids.len(), TARGET)?;
         new.truncate(proposal.len() + 1);
         let agreed = common_prefix(proposal, &new);
@@ -259,11 +251,7 @@ impl Generation {
         inputs
     }
 
-    fn draft_logits(
-        &self,
-        answer: &[Tensor],
-        count: usize,
-    ) -> Result<Option<Tensor>, EngineError> {
+    fn draft_logits(&self, answer: &[Tensor], count: usize) -> Result<Option<Tensor>, EngineError> {
         if !self.task.use_draft_logits || count == 0 {
             return Ok(None);
         }

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from specdec.api.model import Acceptance, Lookahead, Method, ModelSpec, SpeculativeModel
 from specdec.stages.backends.lengths import adaptive_lengths, draft_ceiling, draft_tokens
 from specdec.stages.stage import Facts
+from specdec.triton import library
 from specdec.triton.plan import SchedulerPolicy
 from specdec.triton.ranks import RankPlan, Server
 from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan
@@ -60,6 +61,7 @@ def _together(
         batch_scheduler_policy=_POLICIES[runtime.batch_scheduler_policy],
         chunked_context=runtime.chunked_context,
         parameters=tuple(sorted(runtime.parameters.items())),
+        library=library.source(),
     )
 
 
@@ -88,6 +90,7 @@ def _alone(model: SpeculativeModel, facts: Facts, role: str, engine: ModelPlan) 
         batch_scheduler_policy=_POLICIES[runtime.batch_scheduler_policy],
         chunked_context=runtime.chunked_context,
         parameters=tuple(sorted(runtime.parameters.items())),
+        library=library.source(),
     )
 
 

@@ -269,13 +269,7 @@ impl Bls {
     }
 
     /// An engine said something about a call.
-    fn heard(
-        self: &Arc<Self>,
-        trip: &Trip,
-        number: u64,
-        answered: Option<Answered>,
-        last: bool,
-    ) {
+    fn heard(self: &Arc<Self>, trip: &Trip, number: u64, answered: Option<Answered>, last: bool) {
         match answered {
             Some(Ok(tensors)) if !tensors.is_empty() => {
                 let index = find(&tensors, ROW).filter(|_| trip.shared);

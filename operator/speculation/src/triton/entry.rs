@@ -106,9 +106,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceExecute(
             Err(words) => {
                 log(ffi::LOG_ERROR, &words);
                 // SAFETY: the request is ours, and nobody else will release it.
-                logged(unsafe {
-                    ffi::TRITONBACKEND_RequestRelease(*request, ffi::RELEASE_ALL)
-                });
+                logged(unsafe { ffi::TRITONBACKEND_RequestRelease(*request, ffi::RELEASE_ALL) });
             }
         }
     }

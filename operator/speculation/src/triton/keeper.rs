@@ -43,7 +43,11 @@ impl Keeper {
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(thread) = thread {
             // It cannot have failed: whatever it calls catches its own failures.
             let _ = thread.join();

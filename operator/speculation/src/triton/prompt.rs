@@ -54,11 +54,7 @@ impl Prompt {
 
     /// Tell the answer some news; what it wants then is done. `batch` is the gathering's number of
     /// the call that the news is about.
-    pub fn tell(
-        self: &Arc<Self>,
-        batch: Option<u64>,
-        news: impl FnOnce(&mut Answer, &mut dyn Io),
-    ) {
+    pub fn tell(self: &Arc<Self>, batch: Option<u64>, news: impl FnOnce(&mut Answer, &mut dyn Io)) {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wishes = Wishes {
             prompt: self,

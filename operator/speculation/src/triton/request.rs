@@ -42,10 +42,7 @@ unsafe impl Sync for ClientRequest {}
 
 impl ClientRequest {
     /// Take a request over.
-    pub fn new(
-        instance: *mut ffi::Instance,
-        request: *mut ffi::Request,
-    ) -> Result<Self, String> {
+    pub fn new(instance: *mut ffi::Instance, request: *mut ffi::Request) -> Result<Self, String> {
         let mut factory = ptr::null_mut();
         // SAFETY: the request is Triton's and was not released.
         check(unsafe { ffi::TRITONBACKEND_ResponseFactoryNew(&mut factory, request) })?;

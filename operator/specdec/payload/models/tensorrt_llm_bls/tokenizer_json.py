@@ -29,9 +29,7 @@ def read(directory: str) -> dict[str, Any]:
         found = None
     backend = getattr(found, "backend_tokenizer", None)
     if backend is None:
-        return {
-            "error": f"tokenizer_dir {directory} holds no tokenizer: put tokenizer.json there"
-        }
+        return {"error": f"tokenizer_dir {directory} holds no tokenizer: put tokenizer.json there"}
     return {
         "tokenizer": backend.to_str(),
         "end_id": found.eos_token_id,
