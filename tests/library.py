@@ -48,12 +48,13 @@ def build(say: Say, crate: Path = CRATE, packaged: Path = PACKAGED) -> Path:
     wanted = digest(crate)
     if _is_there(packaged, wanted):
         return packaged
+    cargo = _cargo()
     # Of all checkouts: they share what is compiled of other crates, and the library's place.
     compiled = folders.cache() / "speculation"
     with folders.locked(compiled.with_name("speculation.lock")):
         if not _is_there(packaged, wanted):
             say(f"compiling {FILE}, minutes at the first time")
-            _place(_compiled(crate, compiled), wanted, packaged)
+            _place(_compiled(cargo, crate, compiled), wanted, packaged)
     return packaged
 
 
@@ -62,8 +63,7 @@ def _is_there(packaged: Path, wanted: str) -> bool:
     return (packaged / FILE).is_file() and source.is_file() and source.read_text().strip() == wanted
 
 
-def _compiled(crate: Path, target: Path) -> Path:
-    cargo = _cargo()
+def _compiled(cargo: Path, crate: Path, target: Path) -> Path:
     environment = {
         **os.environ,
         "CARGO_TARGET_DIR": str(target),

@@ -25,8 +25,8 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 _PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 _PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "proxy")
 _IGNORED = {"__pycache__", ".git", ".venv"}
-# Stages whose outcome lies in a folder of this machine.
-_GIVEN = {"library": library.PACKAGED}
+# The stage whose outcome this machine has in a folder.
+_LIBRARY = "library"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def build(target: str, tag: str, say: Say, file: str = "Dockerfile") -> Image:
     except library.LibraryError as error:
         raise ClusterError(str(error)) from error
     with folders.locked(_folder() / ".lock"):
-        for name in base.named(dockerfile.read_text(), _GIVEN):
+        for name in base.named(dockerfile.read_text(), {_LIBRARY}):
             base.ensure(name, say)
         inputs = input_hash(dockerfile, target)
         found = _recorded(tag)
@@ -99,7 +99,7 @@ def input_hash(dockerfile: Path, target: str) -> str:
     """Return the hash of what decides over the image: Dockerfile, copied files, base images."""
     text = dockerfile.read_text()
     hasher = hashlib.sha256(f"{target}\0{text}".encode())
-    for name in base.named(text, _GIVEN):
+    for name in base.named(text, {_LIBRARY}):
         hasher.update(f"\0{image_id(name)}".encode())
     for pattern in _copied(text):
         matches = sorted(dockerfile.parent.glob(pattern.strip("/"))) if pattern != "." else []
@@ -134,8 +134,7 @@ def _run(dockerfile: Path, target: str, tag: str, say: Say) -> None:
     argv += [f"--tag={tag}", f"--file={dockerfile}"]
     for source, place in _mounts().items():
         argv += ["--volume", f"{source}:{place}:ro"]
-    for stage, folder in _GIVEN.items():
-        argv += ["--build-context", f"{stage}={folder}"]
+    argv += ["--build-context", f"{_LIBRARY}={library.PACKAGED}"]
     lines: list[str] = []
 
     def hear(line: str) -> None:
