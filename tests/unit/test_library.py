@@ -60,7 +60,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     # Not on PATH: as after rustup, in a shell that has not read its profile.
     monkeypatch.setenv("CARGO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(library.shutil, "which", at_home(tmp_path))
+    monkeypatch.setattr("library.shutil.which", at_home(tmp_path))
     return Checkout(tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_without_cargo_a_sentence_and_exit_code_2(
 
 def test_what_does_not_compile_is_told_and_leaves_nothing(checkout: Checkout) -> None:
     checkout.cargo(REFUSING)
-    with pytest.raises(library.LibraryError, match="(?s)E0425.*src/lib.rs:1") as told:
+    with pytest.raises(library.LibraryError, match=r"(?s)E0425.*src/lib\.rs:1") as told:
         checkout.build()
     assert "Compiling" not in str(told.value)
     assert not checkout.packaged.exists()
@@ -147,7 +147,7 @@ def test_the_image_s_digest_is_ours() -> None:
 
 def test_the_package_has_the_library_of_this_tree() -> None:
     assert packaged.source() == library.digest()
-    assert library.PACKAGED == packaged.folder()
+    assert packaged.folder() == library.PACKAGED
     assert (library.FILE, library.SOURCE) == (packaged.FILE, packaged.SOURCE)
     found = packaged.folder() / packaged.FILE
     assert found.read_bytes()[:4] == b"\x7fELF"

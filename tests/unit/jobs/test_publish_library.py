@@ -1,12 +1,13 @@
 """The library of the BLS comes from the Job's own image, and only if it is the operator's."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specdec.jobs import publish, result, volume
+from specdec.jobs import result, volume
 from specdec.triton import library
 from unit.jobs.mounts import FILES, Mounts
 
@@ -84,7 +85,7 @@ def test_an_image_without_one_says_so(mounts: Mounts, told: Told, packaged: Path
 def test_a_library_that_changed_on_its_way_is_not_published(
     mounts: Mounts, told: Told, packaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = publish.shutil.copyfile
+    copy = shutil.copyfile
 
     def cut(source: Path, target: Path) -> None:
         copy(source, target)

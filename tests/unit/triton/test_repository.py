@@ -240,7 +240,9 @@ def test_the_bls_is_a_backend_of_its_own_and_brings_its_library() -> None:
     assert found.backend == library.BACKEND
     # One instance serves every request at once; a second would have counters of its own.
     assert [group.count for group in found.instance_group] == [1]
-    assert not any(path.startswith("tensorrt_llm_bls/1/") for path in files if path.endswith(".py"))
+    assert not any(
+        path.startswith("tensorrt_llm_bls/1/") for path in files if path.endswith(".py")
+    )
     assert files[f"tensorrt_llm_bls/{library.SOURCE}"] == "1" * 64 + "\n"
     assert libraries(files) == {f"tensorrt_llm_bls/{library.FILE}": "1" * 64}
     assert libraries({f"draft/{path}": text for path, text in files.items()}) == {
@@ -260,7 +262,7 @@ def test_a_package_without_a_library_says_how_to_get_one(
 ) -> None:
     monkeypatch.setattr(library, "folder", lambda: tmp_path)
     library.source.cache_clear()
-    with pytest.raises(PlanError, match="has no libtriton_specdec.so: run `make setup`"):
+    with pytest.raises(PlanError, match=r"has no libtriton_specdec\.so: run `make setup`"):
         library.source()
     (tmp_path / library.SOURCE).write_text("f00\n")
     assert library.source() == "f00"
