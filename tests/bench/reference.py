@@ -153,7 +153,8 @@ class Client:
             done.set()
 
         ids = None if draft is None else np.array(draft, np.int64)
-        self._scheduler.submit(Request(np.array(prompt, np.int64), max_new, draft=ids), listener)
+        request = Request(np.array(prompt, np.int64), max_new, draft=ids)
+        self._scheduler.submit([[self._scheduler.ticket(request, listener)]])
         done.wait()
         assert not updates[0].error, updates[0].error
         return updates[0]

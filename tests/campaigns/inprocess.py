@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from specdec.payload.backend.tensorrtllm.reference_engine import wire
+from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Update
 from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
@@ -32,11 +34,11 @@ class InProcess:
     def call(self, inputs: dict[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
         """One whole answer."""
         try:
-            request = wire.parse_request(inputs, 0, self._config)
+            request = wire.parse_call(Call(inputs), self._config)[0]
             update = self._run(request)
         except RequestError as error:
             raise task_module.EngineError(str(error)) from error
-        return wire.answer(request, update, 0, False)
+        return answer(request, update, 0, False, outputs)
 
     def tokens(self, request: Request) -> list[int]:
         """What the engine alone answers."""
@@ -50,7 +52,9 @@ class InProcess:
     def _run(self, request: Request) -> Update:
         """The one piece of news of a request that does not stream."""
         arrived: queue.SimpleQueue[Update] = queue.SimpleQueue()
-        self.scheduler.submit(request, arrived.put)
+        [refusal] = self.scheduler.submit([[self.scheduler.ticket(request, arrived.put)]])
+        if refusal is not None:
+            raise refusal
         update = arrived.get(timeout=_ANSWER_SECONDS)
         if update.error is not None:
             raise task_module.EngineError(str(update.error))

@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec.payload.backend.tensorrtllm.reference_engine import wire
+from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer
 from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
 from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer, Reservation
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
 from specdec.payload.backend.tensorrtllm.reference_engine.sequence import Sequence as Decoding
@@ -70,11 +72,11 @@ class TableEngine:
     def call(self, inputs: dict[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
         """One whole answer."""
         try:
-            request = wire.parse_request(inputs, 0, self._table.config)
+            request = wire.parse_call(Call(inputs), self._table.config)[0]
         except RequestError as error:
             raise task_module.EngineError(str(error)) from error
         update = self._decode(replace(request, prompt=request.prompt[-1:]))
-        return wire.answer(request, update, 0, False)
+        return answer(request, update, 0, False, outputs)
 
     def _decode(self, request: Request) -> Update:
         self._buffer.length = 0

@@ -3,6 +3,19 @@
 //! Triton loads this library as the backend of the model `tensorrt_llm_bls`. The modules below
 //! `triton` know Triton; all others are plain computation, tested without a server.
 
+pub mod answer;
+pub mod config;
+pub mod engine;
+pub mod estimate;
+pub mod fields;
+pub mod gather;
+pub mod generation;
 pub mod part;
+pub mod policy;
+pub mod request;
+pub mod response;
 pub mod task;
 pub mod tensor;
+pub mod text;
+pub mod tokenizer;
+pub mod triton;

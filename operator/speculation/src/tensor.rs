@@ -33,6 +33,18 @@ impl DataType {
         .into_iter()
         .find(|one| *one as i32 == number)
     }
+
+    /// Bytes of one element; None for strings, each of which says its own.
+    pub fn width(self) -> Option<usize> {
+        use DataType::*;
+        match self {
+            Bool | Uint8 | Int8 => Some(1),
+            Uint16 | Int16 | Fp16 | Bf16 => Some(2),
+            Uint32 | Int32 | Fp32 => Some(4),
+            Uint64 | Int64 | Fp64 => Some(8),
+            Bytes => None,
+        }
+    }
 }
 
 /// A tensor on the CPU, row-major, little-endian.
@@ -147,4 +159,21 @@ impl Tensor {
         let (whole, _) = self.data.as_chunks::<N>();
         whole.iter().map(|chunk| read(*chunk)).collect()
     }
+}
+
+/// Strings as Triton stores them: four bytes of length before each.
+pub fn packed(texts: &[&[u8]]) -> Vec<u8> {
+    let mut data = Vec::with_capacity(texts.iter().map(|text| text.len() + 4).sum());
+    for text in texts {
+        data.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        data.extend_from_slice(text);
+    }
+    data
+}
+
+/// Elements that a shape has; None for one that no tensor can have.
+pub fn elements(shape: &[i64]) -> Option<usize> {
+    shape.iter().try_fold(1_usize, |count, size| {
+        count.checked_mul(usize::try_from(*size).ok()?)
+    })
 }

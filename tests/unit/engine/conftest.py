@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
-from unit.engine.engines import build, open_engine
+from unit.engine.engines import Gate, build, open_engine
 from unit.engine.oracle import Tiny
 
 Start = Callable[..., Scheduler]
@@ -52,3 +52,10 @@ def start() -> Iterator[Start]:
     yield make
     for scheduler in running:
         scheduler.close()
+
+
+@pytest.fixture
+def gated(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[Llama, Gate]:
+    """A model whose steps the test lets through."""
+    model = engine(Tiny())
+    return model, Gate(model, monkeypatch)

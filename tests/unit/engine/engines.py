@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
@@ -64,13 +66,47 @@ def open_engine(directory: Path) -> Llama:
     return Llama(EngineConfig.read(directory), load(directory / "rank0.engine"))
 
 
+class Gate:
+    """Holds a model's steps until told to go on, and records what each step computed."""
+
+    def __init__(self, model: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[list[int]] = []
+        self._permits = threading.Semaphore(0)
+        self._entered = threading.Semaphore(0)
+        self._open = False
+        forward: Callable[[Any], Any] = model.forward
+
+        def gated(batch: Any) -> Any:
+            self._entered.release()
+            if not self._open:
+                assert self._permits.acquire(timeout=DEADLINE)
+            self.sizes.append([rows.tokens.size for rows in batch])
+            return forward(batch)
+
+        monkeypatch.setattr(model, "forward", gated)
+
+    def await_step(self) -> None:
+        """Wait until a step has begun."""
+        assert self._entered.acquire(timeout=DEADLINE)
+
+    def step(self) -> None:
+        """Let one step through and wait for the next one to begin."""
+        self._permits.release()
+        self.await_step()
+
+    def open(self) -> None:
+        """Hold nothing any more."""
+        self._open = True
+        self._permits.release()
+
+
 class Call:
-    """A submitted request, collected until its last update."""
+    """A request's answer, collected until its last update."""
 
     def __init__(self, scheduler: Scheduler, request: Request) -> None:
         self.updates: list[Update] = []
         self._done = threading.Event()
-        self.ticket: Ticket = scheduler.submit(request, self._listen)
+        self.ticket: Ticket = scheduler.ticket(request, self._listen)
 
     def _listen(self, update: Update) -> None:
         self.updates.append(update)
@@ -90,9 +126,23 @@ class Call:
 
 def ask(scheduler: Scheduler, prompt: list[int], max_new: int, **fields: Any) -> Call:
     """Submit a request of plain lists."""
+    return ask_all(scheduler, [prompt], max_new, **fields)[0]
+
+
+def ask_all(
+    scheduler: Scheduler, prompts: list[list[int]], max_new: int, **fields: Any
+) -> list[Call]:
+    """Submit the rows of one call."""
     if fields.get("draft") is not None:
         fields["draft"] = np.array(fields["draft"], np.int64)
-    return Call(scheduler, Request(np.array(prompt, np.int64), max_new, **fields))
+    rows = [
+        Call(scheduler, Request(np.array(prompt, np.int64), max_new, **fields))
+        for prompt in prompts
+    ]
+    [refusal] = scheduler.submit([[row.ticket for row in rows]])
+    if refusal is not None:
+        raise refusal
+    return rows
 
 
 def rounds(

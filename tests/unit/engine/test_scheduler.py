@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,50 +20,10 @@ from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import (
     UNLOADED,
 )
 from unit.engine.conftest import Engine, Start
-from unit.engine.engines import DEADLINE, Call, ask
+from unit.engine.engines import DEADLINE, Call, Gate, ask
 from unit.engine.oracle import Tiny, logits
 
 PROMPT = [5, 9, 14, 3, 77, 20, 31, 8, 60]
-
-
-class Gate:
-    """Holds a model's steps until told to go on, and records what each step computed."""
-
-    def __init__(self, model: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sizes: list[list[int]] = []
-        self._permits = threading.Semaphore(0)
-        self._entered = threading.Semaphore(0)
-        self._open = False
-        forward: Callable[[Any], Any] = model.forward
-
-        def gated(batch: Any) -> Any:
-            self._entered.release()
-            if not self._open:
-                assert self._permits.acquire(timeout=DEADLINE)
-            self.sizes.append([rows.tokens.size for rows in batch])
-            return forward(batch)
-
-        monkeypatch.setattr(model, "forward", gated)
-
-    def await_step(self) -> None:
-        """Wait until a step has begun."""
-        assert self._entered.acquire(timeout=DEADLINE)
-
-    def step(self) -> None:
-        """Let one step through and wait for the next one to begin."""
-        self._permits.release()
-        self.await_step()
-
-    def open(self) -> None:
-        """Hold nothing any more."""
-        self._open = True
-        self._permits.release()
-
-
-@pytest.fixture
-def gated(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[Llama, Gate]:
-    model = engine(Tiny())
-    return model, Gate(model, monkeypatch)
 
 
 def test_requests_join_and_leave_between_steps(gated: tuple[Llama, Gate], start: Start) -> None:
@@ -183,18 +142,6 @@ def test_a_small_cache_queues_and_a_hopeless_request_is_refused(
     assert all(len(call.tokens()) == 30 for call in calls)
     with pytest.raises(RequestError, match="max_tokens_in_paged_kv_cache is 256"):
         ask(scheduler, PROMPT, 300)
-
-
-def test_the_queue_is_bounded(gated: tuple[Llama, Gate], start: Start) -> None:
-    model, gate = gated
-    scheduler = start(model, max_queue=2)
-    calls = [ask(scheduler, PROMPT, 1)]
-    gate.await_step()
-    calls += [ask(scheduler, PROMPT, 1) for _ in range(2)]
-    with pytest.raises(RequestError, match="2 requests are waiting; retry later"):
-        ask(scheduler, PROMPT, 1)
-    gate.open()
-    assert all(call.tokens() for call in calls)
 
 
 def test_closing_tells_everybody(gated: tuple[Llama, Gate], start: Start) -> None:

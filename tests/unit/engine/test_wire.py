@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specdec.payload.backend.tensorrtllm.reference_engine.answers import OUTPUTS
+from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer as wanted_only
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Update
-from specdec.payload.backend.tensorrtllm.reference_engine.wire import answer, parse_request
+from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Update
+from specdec.payload.backend.tensorrtllm.reference_engine.wire import parse_call
 from specdec.payload.backend.tensorrtllm.reference_engine.words import banned, ends_with, parse
 from unit.engine.test_kv import CONFIG
 
@@ -22,7 +25,12 @@ GOOD: dict[str, Any] = {
 
 def request(**extra: Any) -> Any:
     arrays = {**GOOD, **{name: np.asarray(value) for name, value in extra.items()}}
-    return parse_request(arrays, 0, CONFIG)
+    return parse_call(Call(arrays), CONFIG)[0]
+
+
+def answer(asked: Request, news: Update, row: int, *, exclude_input: bool) -> Any:
+    """Every output there is."""
+    return wanted_only(asked, news, row, exclude_input, OUTPUTS)
 
 
 def test_a_plain_request() -> None:
@@ -113,7 +121,45 @@ def test_bad_requests_are_refused_by_name(extra: dict[str, Any], words: tuple[st
 
 def test_a_tensor_with_too_few_rows_is_refused() -> None:
     with pytest.raises(RequestError, match="input_lengths has 1 rows"):
-        parse_request({**GOOD, "input_ids": np.ones((2, 4), np.int32)}, 1, CONFIG)
+        parse_call(Call({**GOOD, "input_ids": np.ones((2, 4), np.int32)}), CONFIG)
+
+
+def test_every_row_of_a_call_has_its_own_values() -> None:
+    arrays = {
+        "input_ids": np.array([[1, 2, 3], [4, 5, 0]], np.int32),
+        "input_lengths": np.array([[3], [2]], np.int32),
+        "request_output_len": np.array([[5], [6]], np.int32),
+        "draft_input_ids": np.array([[1], [7]], np.int32),
+        "random_seed": np.array([[8], [9]], np.uint64),
+        "temperature": np.array([[0.5], [2.0]], np.float32),
+        "streaming": np.array([[False], [True]]),
+    }
+    first, second = parse_call(Call(arrays), CONFIG)
+    assert (first.prompt.tolist(), second.prompt.tolist()) == ([1, 2, 3], [4, 5])
+    assert (first.max_new, second.max_new) == (5, 6)
+    assert first.draft is not None
+    assert second.draft is not None
+    assert (first.draft.tolist(), second.draft.tolist()) == ([1], [7])
+    assert (first.rules.seed, second.rules.seed) == (8, 9)
+    assert (first.rules.temperature, second.rules.temperature) == (0.5, 2.0)
+    assert (first.streaming, second.streaming) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"input_ids": [[1, 2], [3, 8]]}, "input_ids holds 8"),
+        ({"draft_input_ids": [[1], [-2]]}, "draft_input_ids holds -2"),
+        ({"draft_input_ids": [[1]]}, "draft_input_ids has 1 rows, fewer than input_ids"),
+        ({"temperature": [1.0, np.inf]}, "temperature must be finite"),
+        ({"request_output_len": [5, 0]}, "request_output_len must be at least 1"),
+        ({"end_id": [[1, 2], [3, 4]]}, "end_id must hold one value a row, not 2"),
+    ],
+)
+def test_what_is_wrong_in_a_later_row_is_said(extra: dict[str, Any], sentence: str) -> None:
+    arrays: dict[str, Any] = {"input_ids": [[1, 2], [3, 4]], "request_output_len": [5, 5], **extra}
+    with pytest.raises(RequestError, match=sentence):
+        parse_call(Call({name: np.asarray(value) for name, value in arrays.items()}), CONFIG)
 
 
 def update(tokens: list[int]) -> Update:
@@ -142,6 +188,15 @@ def test_an_answer_has_the_ranks_triton_declares() -> None:
     assert not {"num_input_tokens", "num_output_tokens"} & set(found)
     empty = answer(request(), update([]), 0, exclude_input=True)
     assert empty["output_ids"].shape == (1, 1, 0)
+
+
+def test_only_what_was_asked_for_is_made() -> None:
+    asked = ("batch_index", "num_input_tokens", "unknown", "output_ids")
+    found = wanted_only(request(), update([6]), 2, True, asked)
+    assert {name: array.tolist() for name, array in found.items()} == {
+        "batch_index": [[2]],
+        "output_ids": [[[6]]],
+    }
 
 
 @pytest.mark.parametrize("streaming", [False, True])

@@ -84,27 +84,40 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, listener: Listener, arrived: float | None = None) -> Ticket:
-        """Queue a request that arrived at this moment of the monotonic clock, by default now.
+    def ticket(self, request: Request, listener: Listener, arrived: float | None = None) -> Ticket:
+        """Check a request that arrived at this moment of the monotonic clock, by default now.
 
         Raises:
-            RequestError: it can never run here, or too many are waiting.
+            RequestError: it can never run here.
         """
-        request = self._admissible(request)
-        ticket = Ticket(request, listener, time.monotonic() if arrived is None else arrived)
+        moment = time.monotonic() if arrived is None else arrived
+        return Ticket(self._admissible(request), listener, moment)
+
+    def submit(self, calls: list[list[Ticket]]) -> list[RequestError | None]:
+        """Queue the rows of calls that came together, so that one step begins them all.
+
+        Returns:
+            for each call why none of its rows was taken: too many are waiting, or the scheduler
+            is closing.
+        """
+        refusals: list[RequestError | None] = []
         with self._changed:
-            if self._stopping:
-                raise RequestError(
-                    "the model is being unloaded; send the request to another pod",
-                    Kind.UNAVAILABLE,
-                )
-            if len(self._waiting) >= self._limits.max_queue:
-                raise RequestError(
-                    f"{len(self._waiting)} requests are waiting; retry later", Kind.UNAVAILABLE
-                )
-            self._waiting.append(ticket)
+            for call in calls:
+                refusal = self._refusal(len(call))
+                if refusal is None:
+                    self._waiting.extend(call)
+                refusals.append(refusal)
             self._changed.notify()
-        return ticket
+        return refusals
+
+    def _refusal(self, rows: int) -> RequestError | None:
+        if self._stopping:
+            sentence = "the model is being unloaded; send the request to another pod"
+        elif len(self._waiting) + rows > max(self._limits.max_queue, rows):
+            sentence = f"{len(self._waiting)} requests are waiting; retry later"
+        else:
+            return None
+        return RequestError(sentence, Kind.UNAVAILABLE)
 
     def close(self) -> None:
         """Stop, telling every request in flight that it ends here."""

@@ -1,0 +1,19 @@
+//! Prints how fast the adaptive draft length is over a grid of simulated loads: tokens a second in
+//! shares of the best fixed length and of decoding without a draft, one number for each load.
+
+#[allow(dead_code)]
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
+
+fn main() {
+    let (mut of_best, mut of_plain) = (Vec::new(), Vec::new());
+    for engines in simulation::grid() {
+        let mut run = simulation::Run::new(engines);
+        run.go(60);
+        let speed = run.go(1500);
+        of_best.push(speed / engines.best());
+        of_plain.push(speed * engines.plain());
+    }
+    let figures = serde_json::json!({"of_best": of_best, "of_plain": of_plain});
+    println!("{figures}");
+}

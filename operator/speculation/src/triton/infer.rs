@@ -1,0 +1,309 @@
+//! Calls of other models of the same server, without leaving its process.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::{c_text, check, fine, log, logged};
+use super::ffi;
+use crate::engine::{Answered, EngineError};
+use crate::tensor::{DataType, Tensor};
+
+/// Hears every answer of a call, and with `true` that none follows.
+pub type Listener = Box<dyn Fn(Option<Answered>, bool) + Send + Sync>;
+
+/// The server that this library runs in.
+pub struct Server {
+    server: *mut ffi::Server,
+    allocator: *mut ffi::Allocator,
+}
+
+// SAFETY: both may be used from any thread.
+unsafe impl Send for Server {}
+unsafe impl Sync for Server {}
+
+impl Server {
+    /// The server of a model.
+    ///
+    /// # Safety
+    /// The model is the one that Triton has just handed over.
+    pub unsafe fn of(model: *mut ffi::Model) -> Result<Self, String> {
+        let (mut server, mut allocator) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: as promised by the caller.
+        unsafe {
+            check(ffi::TRITONBACKEND_ModelServer(model, &mut server))?;
+            check(ffi::TRITONSERVER_ResponseAllocatorNew(
+                &mut allocator,
+                allocate,
+                free,
+                ptr::null(),
+            ))?;
+        }
+        Ok(Self { server, allocator })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SAFETY: no call is under way when the model goes.
+        logged(unsafe { ffi::TRITONSERVER_ResponseAllocatorDelete(self.allocator) });
+    }
+}
+
+/// A call under way. Keeps what the server reads until the server is done with it.
+pub struct Flight {
+    inputs: Vec<Tensor>,
+    request: Mutex<Handle>,
+    listener: Listener,
+}
+
+struct Handle(*mut ffi::InnerRequest);
+
+// SAFETY: the pointer is used under its lock, and null once the request was deleted.
+unsafe impl Send for Handle {}
+
+impl Flight {
+    /// Call a model; the listener hears what it answers, on any thread.
+    pub fn start(
+        server: &Server,
+        model: &CStr,
+        inputs: Vec<Tensor>,
+        outputs: &[Cow<'static, str>],
+        listener: Listener,
+    ) -> Result<Arc<Self>, String> {
+        let mut request = ptr::null_mut();
+        // SAFETY: the model's name is copied.
+        check(unsafe {
+            ffi::TRITONSERVER_InferenceRequestNew(&mut request, server.server, model.as_ptr(), -1)
+        })?;
+        let flight = Arc::new(Self {
+            inputs,
+            request: Mutex::new(Handle(request)),
+            listener,
+        });
+        // One for each of the two callbacks, which give them back.
+        let users = [(); 2].map(|()| Arc::into_raw(Arc::clone(&flight)));
+        let started = flight.send(server, request, outputs, users);
+        if let Err(words) = started {
+            *flight.lock() = Handle(ptr::null_mut());
+            // SAFETY: Triton did not take the request over, and calls nobody back.
+            unsafe {
+                logged(ffi::TRITONSERVER_InferenceRequestDelete(request));
+                for user in users {
+                    drop(Arc::from_raw(user));
+                }
+            }
+            return Err(words);
+        }
+        Ok(flight)
+    }
+
+    fn send(
+        &self,
+        server: &Server,
+        request: *mut ffi::InnerRequest,
+        outputs: &[Cow<'static, str>],
+        users: [*const Self; 2],
+    ) -> Result<(), String> {
+        for tensor in &self.inputs {
+            add(request, tensor)?;
+        }
+        // SAFETY: names are copied; tensors and listener live until both callbacks were called.
+        unsafe {
+            for output in outputs {
+                let name = c_text(output);
+                check(ffi::TRITONSERVER_InferenceRequestAddRequestedOutput(
+                    request,
+                    name.as_ptr(),
+                ))?;
+            }
+            check(ffi::TRITONSERVER_InferenceRequestSetReleaseCallback(
+                request,
+                released,
+                users[0].cast_mut().cast(),
+            ))?;
+            check(ffi::TRITONSERVER_InferenceRequestSetResponseCallback(
+                request,
+                server.allocator,
+                ptr::null_mut(),
+                responded,
+                users[1].cast_mut().cast(),
+            ))?;
+            check(ffi::TRITONSERVER_ServerInferAsync(
+                server.server,
+                request,
+                ptr::null_mut(),
+            ))
+        }
+    }
+
+    /// Ask the model to end the call.
+    pub fn cancel(&self) {
+        let handle = self.lock();
+        if !handle.0.is_null() {
+            // SAFETY: the request is not deleted while the lock is held.
+            logged(unsafe { ffi::TRITONSERVER_InferenceRequestCancel(handle.0) });
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Handle> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add(request: *mut ffi::InnerRequest, tensor: &Tensor) -> Result<(), String> {
+    let name = c_text(&tensor.name);
+    // SAFETY: name and shape are copied; the data lives as long as the flight.
+    unsafe {
+        check(ffi::TRITONSERVER_InferenceRequestAddInput(
+            request,
+            name.as_ptr(),
+            tensor.kind as c_int,
+            tensor.shape.as_ptr(),
+            tensor.shape.len() as u64,
+        ))?;
+        check(ffi::TRITONSERVER_InferenceRequestAppendInputData(
+            request,
+            name.as_ptr(),
+            tensor.data.as_ptr().cast(),
+            tensor.data.len(),
+            ffi::CPU,
+            0,
+        ))
+    }
+}
+
+extern "C" fn released(_: *mut ffi::InnerRequest, _: u32, user: *mut c_void) {
+    // SAFETY: the pointer that `start` made for this callback, which is called once.
+    let flight = unsafe { Arc::from_raw(user.cast_const().cast::<Flight>()) };
+    let mut handle = flight.lock();
+    // SAFETY: Triton has given the request back.
+    logged(unsafe { ffi::TRITONSERVER_InferenceRequestDelete(handle.0) });
+    handle.0 = ptr::null_mut();
+}
+
+extern "C" fn responded(response: *mut ffi::InnerResponse, flags: u32, user: *mut c_void) {
+    let last = flags & ffi::FINAL != 0;
+    let pointer = user.cast_const().cast::<Flight>();
+    // SAFETY: as above; only the last call gives the pointer back.
+    let flight = unsafe {
+        if !last {
+            Arc::increment_strong_count(pointer);
+        }
+        Arc::from_raw(pointer)
+    };
+    let answered = (!response.is_null()).then(|| {
+        let answered = read(response);
+        // SAFETY: everything was copied out of it.
+        logged(unsafe { ffi::TRITONSERVER_InferenceResponseDelete(response) });
+        answered
+    });
+    let told = catch_unwind(AssertUnwindSafe(|| (flight.listener)(answered, last)));
+    if told.is_err() {
+        log(
+            ffi::LOG_ERROR,
+            "tensorrt_llm_bls: a call's answer was not understood",
+        );
+    }
+}
+
+fn read(response: *mut ffi::InnerResponse) -> Answered {
+    // SAFETY: what the response points to lives until it is deleted.
+    unsafe {
+        check(ffi::TRITONSERVER_InferenceResponseError(response)).map_err(EngineError::new)?;
+        let mut count = 0;
+        check(ffi::TRITONSERVER_InferenceResponseOutputCount(
+            response, &mut count,
+        ))
+        .map_err(EngineError::new)?;
+        (0..count)
+            .map(|index| output(response, index).map_err(EngineError::new))
+            .collect()
+    }
+}
+
+/// # Safety
+/// The response is Triton's and has so many outputs.
+unsafe fn output(response: *mut ffi::InnerResponse, index: u32) -> Result<Tensor, String> {
+    let (mut name, mut kind): (*const c_char, c_int) = (ptr::null(), 0);
+    let (mut shape, mut dims) = (ptr::null(), 0);
+    let (mut base, mut size) = (ptr::null(), 0);
+    let (mut memory, mut device, mut user) = (ffi::CPU, 0, ptr::null_mut());
+    // SAFETY: as promised by the caller; buffers are those of `allocate`, on the CPU.
+    unsafe {
+        check(ffi::TRITONSERVER_InferenceResponseOutput(
+            response,
+            index,
+            &mut name,
+            &mut kind,
+            &mut shape,
+            &mut dims,
+            &mut base,
+            &mut size,
+            &mut memory,
+            &mut device,
+            &mut user,
+        ))?;
+        let name = CStr::from_ptr(name).to_string_lossy().into_owned();
+        let kind = DataType::from_number(kind)
+            .ok_or_else(|| format!("{name} came as a type that nobody knows"))?;
+        let data = if size == 0 {
+            Vec::new()
+        } else {
+            std::slice::from_raw_parts(base.cast::<u8>(), size).to_vec()
+        };
+        let shape = std::slice::from_raw_parts(shape, dims as usize);
+        Ok(Tensor::new(name, kind, shape, data))
+    }
+}
+
+extern "C" fn allocate(
+    _: *mut ffi::Allocator,
+    _: *const c_char,
+    size: usize,
+    _: c_int,
+    _: i64,
+    _: *mut c_void,
+    buffer: *mut *mut c_void,
+    buffer_user: *mut *mut c_void,
+    kind: *mut c_int,
+    device: *mut i64,
+) -> ffi::Failure {
+    let base = if size == 0 {
+        ptr::null_mut()
+    } else {
+        // Words of eight bytes, so that numbers of any width lie where they must.
+        Box::into_raw(vec![0_u64; size.div_ceil(8)].into_boxed_slice()).cast::<c_void>()
+    };
+    // SAFETY: all places for answers are Triton's.
+    unsafe {
+        *buffer = base;
+        *buffer_user = ptr::null_mut();
+        *kind = ffi::CPU;
+        *device = 0;
+    }
+    fine()
+}
+
+extern "C" fn free(
+    _: *mut ffi::Allocator,
+    buffer: *mut c_void,
+    _: *mut c_void,
+    size: usize,
+    _: c_int,
+    _: i64,
+) -> ffi::Failure {
+    if !buffer.is_null() {
+        let words = ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), size.div_ceil(8));
+        // SAFETY: `allocate` made it with this size.
+        drop(unsafe { Box::from_raw(words) });
+    }
+    fine()
+}
+
+/// A model's name for Triton.
+pub fn model_name(name: &str) -> CString {
+    c_text(name)
+}

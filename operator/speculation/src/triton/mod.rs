@@ -1,0 +1,14 @@
+//! Triton's side: its interfaces, requests in, calls out, responses back.
+
+mod bls;
+mod entry;
+mod error;
+mod ffi;
+mod infer;
+mod keeper;
+mod metrics;
+pub mod process;
+mod prompt;
+mod reply;
+mod request;
+mod row;

@@ -1,0 +1,166 @@
+//! What a client gets of its request's prompts, which answer side by side.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::error::log;
+use super::ffi::{self, Code};
+use super::request::ClientRequest;
+use crate::part::Part;
+use crate::response::{stacked, tensors};
+use crate::task::Task;
+use crate::tensor::Tensor;
+
+/// How parts leave.
+enum Way {
+    /// As they come; with `accumulate`, each carries the whole text so far.
+    Stream {
+        accumulate: bool,
+        texts: Vec<String>,
+    },
+    /// As rows of the one response that a model without streaming must send.
+    Whole {
+        rows: Vec<Vec<Tensor>>,
+        failure: Option<(Code, String)>,
+    },
+}
+
+struct Open {
+    /// None once everything was sent.
+    request: Option<ClientRequest>,
+    way: Way,
+    /// Prompts that have not ended.
+    left: usize,
+    failed: bool,
+}
+
+/// Answers one request; its prompts' threads share it.
+pub struct Reply {
+    open: Mutex<Open>,
+    outputs: BTreeSet<String>,
+}
+
+impl Reply {
+    /// Parts of a stream, each with the whole text so far where `accumulate` says so.
+    pub fn stream(
+        request: ClientRequest,
+        rows: usize,
+        outputs: BTreeSet<String>,
+        accumulate: bool,
+    ) -> Self {
+        let way = Way::Stream {
+            accumulate,
+            texts: vec![String::new(); rows],
+        };
+        Self::new(request, rows, outputs, way)
+    }
+
+    /// One response with a row for each prompt.
+    pub fn whole(request: ClientRequest, rows: usize, outputs: BTreeSet<String>) -> Self {
+        let way = Way::Whole {
+            rows: vec![Vec::new(); rows],
+            failure: None,
+        };
+        Self::new(request, rows, outputs, way)
+    }
+
+    fn new(request: ClientRequest, rows: usize, outputs: BTreeSet<String>, way: Way) -> Self {
+        let open = Mutex::new(Open {
+            request: Some(request),
+            way,
+            left: rows,
+            failed: false,
+        });
+        Self { open, outputs }
+    }
+
+    /// Whether the client has gone away.
+    pub fn cancelled(&self) -> bool {
+        let open = self.lock();
+        open.request.as_ref().is_some_and(ClientRequest::cancelled)
+    }
+
+    /// Take a part of one prompt's answer.
+    pub fn part(&self, row: usize, task: &Task, part: Part) {
+        let mut open = self.lock();
+        let Open { request, way, .. } = &mut *open;
+        let Some(request) = request else {
+            return;
+        };
+        let result = match way {
+            Way::Stream { accumulate, texts } => {
+                if *accumulate {
+                    texts[row].push_str(&part.text);
+                } else {
+                    texts[row].clone_from(&part.text);
+                }
+                let made = tensors(&texts[row], row, task, part, &self.outputs);
+                request.send(&made, false)
+            }
+            Way::Whole { rows, .. } => {
+                let text = part.text.clone();
+                rows[row] = tensors(&text, row, task, part, &self.outputs);
+                Ok(())
+            }
+        };
+        said(result);
+    }
+
+    /// One prompt has its whole answer; the last one closes the request.
+    pub fn done(&self) {
+        let mut open = self.lock();
+        open.left = open.left.saturating_sub(1);
+        if open.left == 0 {
+            close(&mut open);
+        }
+    }
+
+    /// One prompt ends with an error.
+    pub fn fail(&self, code: Code, words: &str) {
+        let mut open = self.lock();
+        open.failed = true;
+        let Open { request, way, .. } = &mut *open;
+        match way {
+            Way::Stream { .. } => {
+                if let Some(request) = request {
+                    said(request.refuse(code, words, false));
+                }
+            }
+            Way::Whole { failure, .. } => *failure = Some((code, words.to_owned())),
+        }
+        drop(open);
+        self.done();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn close(open: &mut Open) {
+    let Some(request) = open.request.take() else {
+        return;
+    };
+    let result = match &mut open.way {
+        Way::Stream { .. } => request.end(),
+        Way::Whole { rows, failure } => match failure.take() {
+            Some((code, words)) => request.refuse(code, &words, true),
+            None => match stacked(std::mem::take(rows)) {
+                Ok(tensors) => request.send(&tensors, true),
+                Err(words) => request.refuse(Code::Internal, &words, true),
+            },
+        },
+    };
+    said(result);
+    request.release(!open.failed);
+}
+
+/// The client may be gone; there is nobody else to tell.
+fn said(result: Result<(), String>) {
+    if let Err(words) = result {
+        log(
+            ffi::LOG_WARN,
+            &format!("tensorrt_llm_bls: an answer could not be sent: {words}"),
+        );
+    }
+}

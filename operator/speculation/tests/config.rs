@@ -1,0 +1,215 @@
+//! Triton's model configuration as settings.
+
+use serde_json::{Value, json};
+use triton_specdec::config::{Adaptive, Settings};
+
+/// The configuration of a release with a draft, and these parameters instead or besides.
+fn config(parameters: &[(&str, &str)]) -> Value {
+    let mut whole = json!({
+        "name": "tensorrt_llm_bls",
+        "backend": "specdec",
+        "max_batch_size": 16,
+        "model_transaction_policy": {"decoupled": true},
+        "input": [{"name": "text_input"}, {"name": "min_length"}],
+        "output": [
+            {"name": "text_output", "data_type": "TYPE_STRING", "dims": [-1]},
+            {"name": "context_logits"},
+            {"name": "num_output_tokens"},
+            {"name": "kv_cache_reused_blocks"},
+            {"name": "acceptance_rate"},
+        ],
+        "parameters": {
+            "accumulate_tokens": {"string_value": "false"},
+            "tensorrt_llm_model_name": {"string_value": "target"},
+            "tensorrt_llm_draft_model_name": {"string_value": "draft"},
+            "num_draft_tokens": {"string_value": "4"},
+            "max_draft_tokens": {"string_value": "8"},
+            "draft_length_policy": {"string_value": "Fixed"},
+            "min_draft_length": {"string_value": ""},
+            "max_draft_length": {"string_value": ""},
+            "draft_ahead": {"string_value": "2"},
+            "max_seq_len": {"string_value": "512"},
+            "use_draft_logits": {"string_value": "true"},
+            "max_in_flight": {"string_value": "32"},
+            "tokenizer_dir": {"string_value": "/models/text"},
+            "skip_special_tokens": {"string_value": "False"},
+            "add_special_tokens": {"string_value": "true"},
+        },
+    });
+    for (key, value) in parameters {
+        whole["parameters"][key] = json!({"string_value": value});
+    }
+    whole
+}
+
+fn read(config: &Value) -> Settings {
+    Settings::read(&config.to_string()).expect("a configuration that can be served")
+}
+
+fn with(parameters: &[(&str, &str)]) -> Settings {
+    read(&config(parameters))
+}
+
+fn refused(parameters: &[(&str, &str)]) -> String {
+    let error = Settings::read(&config(parameters).to_string());
+    error
+        .expect_err("a configuration that cannot be served")
+        .to_string()
+}
+
+#[test]
+fn every_parameter_has_its_place() {
+    let found = with(&[]);
+    assert_eq!(found.tokenizer_dir, "/models/text");
+    assert!(found.add_special_tokens && !found.skip_special_tokens);
+    assert_eq!(found.target, "target");
+    assert_eq!(found.draft.as_deref(), Some("draft"));
+    assert_eq!((found.draft_ahead, found.max_in_flight), (2, 32));
+    assert_eq!(found.max_batch_size, 16);
+    assert!(!found.accumulate_tokens && found.decoupled);
+    assert_eq!((found.adaptive, found.declared.len()), (None, 5));
+    let server = found.server;
+    assert_eq!((server.draft_tokens, server.max_draft_tokens), (4, 8));
+    assert_eq!(server.max_seq_len, 512);
+    assert!(server.has_draft && server.streams && server.use_draft_logits);
+    assert_eq!(
+        (server.min_name, server.seed_name()),
+        ("min_length", "random_seed")
+    );
+    assert_eq!(
+        server.passed_on,
+        ["acceptance_rate", "kv_cache_reused_blocks"]
+    );
+}
+
+#[test]
+fn a_newer_release_spells_otherwise() {
+    let mut newer = config(&[]);
+    newer["input"] = json!([{"name": "min_tokens"}]);
+    let server = read(&newer).server;
+    assert_eq!(
+        (server.min_name, server.seed_name()),
+        ("min_tokens", "seed")
+    );
+}
+
+#[test]
+fn defaults_of_a_configuration_that_says_little() {
+    let little = json!({"parameters": {"tokenizer_dir": {"string_value": "/t"}}});
+    let found = read(&little);
+    assert_eq!((found.target.as_str(), found.draft), ("tensorrt_llm", None));
+    assert_eq!((found.draft_ahead, found.max_in_flight), (0, 16));
+    assert_eq!(found.max_batch_size, 1);
+    assert!(found.add_special_tokens && found.skip_special_tokens);
+    assert!(!found.decoupled && !found.server.streams && !found.server.use_draft_logits);
+    assert_eq!(found.server.max_draft_tokens, 0);
+    assert!(found.declared.is_empty());
+}
+
+#[test]
+fn an_unfilled_parameter_counts_as_absent() {
+    let found = with(&[("max_in_flight", "${bls_instances}"), ("max_seq_len", "")]);
+    assert_eq!((found.max_in_flight, found.server.max_seq_len), (16, 0));
+}
+
+#[test]
+fn without_a_draft_nothing_is_drafted() {
+    let adaptive = ("draft_length_policy", "Adaptive");
+    let found = with(&[("tensorrt_llm_draft_model_name", ""), adaptive]);
+    assert_eq!(
+        (found.draft, found.draft_ahead, found.adaptive),
+        (None, 0, None)
+    );
+    assert!(!found.server.has_draft);
+    assert_eq!(
+        (found.server.draft_tokens, found.server.max_draft_tokens),
+        (0, 8)
+    );
+}
+
+#[test]
+fn words_for_true_and_false() {
+    for (word, accumulates, logits, adds) in [
+        ("true", true, true, true),
+        ("TRUE", true, true, true),
+        ("1", true, false, true),
+        ("yes", true, false, true),
+        ("no", false, false, false),
+        (" F ", false, false, false),
+        ("0", false, false, false),
+        ("maybe", false, false, true),
+        ("", false, false, true),
+    ] {
+        let found = with(&[
+            ("accumulate_tokens", word),
+            ("use_draft_logits", word),
+            ("add_special_tokens", word),
+        ]);
+        assert_eq!(found.accumulate_tokens, accumulates, "{word:?}");
+        assert_eq!(found.server.use_draft_logits, logits, "{word:?}");
+        assert_eq!(found.add_special_tokens, adds, "{word:?}");
+    }
+}
+
+#[test]
+fn bounds_of_the_adaptive_policy() {
+    let adaptive = ("draft_length_policy", "Adaptive");
+    let bounds = |least, most| {
+        Some(Adaptive {
+            least,
+            most,
+            start: 4,
+        })
+    };
+    assert_eq!(with(&[adaptive]).adaptive, bounds(0, 8));
+    let own = [
+        adaptive,
+        ("min_draft_length", "2"),
+        ("max_draft_length", "6"),
+    ];
+    assert_eq!(with(&own).adaptive, bounds(2, 6));
+    assert_eq!(with(&[adaptive, ("num_draft_tokens", "0")]).adaptive, None);
+    assert_eq!(
+        refused(&[adaptive, ("min_draft_length", "9")]),
+        "min_draft_length is 9, more than max_draft_length 8: lower it"
+    );
+}
+
+#[test]
+fn a_value_that_is_no_number() {
+    for key in [
+        "num_draft_tokens",
+        "max_draft_tokens",
+        "max_seq_len",
+        "draft_ahead",
+    ] {
+        for value in ["four", "-1", "1.5", "99999999999"] {
+            assert_eq!(
+                refused(&[(key, value)]),
+                format!("{key} is {value}: set it to a whole number of 0 or more")
+            );
+        }
+    }
+    assert_eq!(
+        refused(&[("max_in_flight", "0")]),
+        "max_in_flight is 0: set it to 1 or more"
+    );
+}
+
+#[test]
+fn nothing_to_read() {
+    assert_eq!(
+        refused(&[("tokenizer_dir", "")]),
+        "tokenizer_dir is empty: point it at a directory with tokenizer.json"
+    );
+    let error = Settings::read("{")
+        .expect_err("half a configuration")
+        .to_string();
+    assert!(
+        error.starts_with("the model's configuration is no JSON: "),
+        "{error}"
+    );
+    for other in ["[]", "3", "{\"parameters\": [], \"tokenizer_dir\": 1}"] {
+        assert!(Settings::read(other).is_err());
+    }
+}

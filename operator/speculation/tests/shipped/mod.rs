@@ -1,0 +1,19 @@
+//! The tokenizer of the model pair that ships with the operator.
+
+use std::path::{Path, PathBuf};
+
+use triton_specdec::tokenizer::{HubTokenizer, Special, TextError};
+
+const PAYLOAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../specdec/payload");
+
+pub fn pair() -> PathBuf {
+    Path::new(PAYLOAD).join("pair/target")
+}
+
+pub fn helper() -> PathBuf {
+    Path::new(PAYLOAD).join("models/tensorrt_llm_bls/tokenizer_json.py")
+}
+
+pub fn open(folder: &Path) -> Result<HubTokenizer, TextError> {
+    HubTokenizer::open(&folder.to_string_lossy(), Special::default(), &helper())
+}

@@ -1,0 +1,229 @@
+"""The order in which answers leave, and what nobody may ask a sender."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from specdec.payload.backend.tensorrtllm.reference_engine import outbox as sending
+from specdec.payload.backend.tensorrtllm.reference_engine.outbox import (
+    Answer,
+    Conversation,
+    Outbox,
+)
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket
+from unit.engine.engines import DEADLINE
+
+FINAL = 1
+Make = Callable[..., Outbox]
+
+
+class Sender:
+    """Records what it is told; holds back the answers whose gate is not open."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.taken: list[str] = []
+        self.flags: dict[str, int] = {}
+        self.gone = False
+        self.asked = 0
+        self.refuses: set[str] = set()
+        self.changed = threading.Condition()
+        self._held: set[str] = set()
+
+    def hold(self, *names: str) -> None:
+        """Take these answers only when told to."""
+        self._held |= set(names)
+
+    def let(self, *names: str) -> None:
+        """Take them now."""
+        with self.changed:
+            self._held -= set(names)
+            self.changed.notify_all()
+
+    def send(self, response: str, flags: int = 0) -> None:
+        with self.changed:
+            self.begun.append(response)
+            self.flags[response] = flags
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: response not in self._held, DEADLINE)
+            if response in self.refuses:
+                raise RuntimeError("closed")
+            self.taken.append(response)
+            self.changed.notify_all()
+
+    def is_cancelled(self) -> bool:
+        with self.changed:
+            self.asked += 1
+            self.begun.append("question")
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: "question" not in self._held, DEADLINE)
+            self.taken.append("question")
+            return self.gone
+
+    def await_begun(self, *names: str) -> None:
+        """Wait until these were begun."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: set(names) <= set(self.begun), DEADLINE)
+
+    def await_taken(self, name: str) -> None:
+        """Wait until this was taken."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: name in self.taken, DEADLINE)
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Make outboxes that close with the test."""
+    made: list[Outbox] = []
+
+    def start(period: float = 3600.0, warn: Callable[[str], None] = pytest.fail) -> Outbox:
+        made.append(Outbox(period, FINAL, warn))
+        return made[-1]
+
+    yield start
+    for outbox in made:
+        outbox.close()
+
+
+def begin(outbox: Outbox, sender: Sender, rows: int = 1) -> Conversation:
+    conversation = Conversation(sender, "", ())
+    request = Request(prompt=None, max_new=1)  # type: ignore[arg-type]
+    conversation.tickets = [Ticket(request, lambda update: None) for _ in range(rows)]
+    outbox.open(conversation)
+    return conversation
+
+
+def test_rows_leave_beside_each_other_and_the_last_answer_after_all(make: Make) -> None:
+    outbox, sender = make(), Sender()
+    conversation = begin(outbox, sender)
+    sender.hold("0", "1", "2")
+    for row in range(3):
+        outbox.send(Answer(conversation, row, str(row), last=False))
+    outbox.send(Answer(conversation, 3, "last", last=True))
+    # All are under way although the server took none of them.
+    sender.await_begun("0", "1", "2")
+    sender.let("2")
+    sender.await_taken("2")
+    sender.let("0", "1")
+    sender.await_taken("last")
+    assert sender.begun[-1] == "last"
+    assert sender.flags == {"0": 0, "1": 0, "2": 0, "last": FINAL}
+
+
+def test_parts_of_a_row_leave_in_their_order(make: Make) -> None:
+    outbox, sender = make(), Sender()
+    conversation = begin(outbox, sender)
+    sender.hold("0:0")
+    for part in range(8):
+        for row in range(2):
+            outbox.send(Answer(conversation, row, f"{row}:{part}", last=False))
+    # The other row does not wait for the one that is held up.
+    sender.await_taken("1:7")
+    assert sender.begun.count("0:0") == 1
+    assert not {"0:1", "0:2"} & set(sender.begun)
+    outbox.send(Answer(conversation, 0, "last", last=True))
+    sender.let("0:0")
+    sender.await_taken("last")
+    assert sender.taken[-1] == "last"
+    for row in range(2):
+        parts = [name for name in sender.taken if name.startswith(f"{row}:")]
+        assert parts == [f"{row}:{part}" for part in range(8)]
+
+
+def test_conversations_do_not_wait_for_each_other(make: Make) -> None:
+    outbox, slow, quick = make(), Sender(), Sender()
+    slow.hold("last")
+    outbox.send(Answer(begin(outbox, slow), 0, "last", last=True))
+    slow.await_begun("last")
+    outbox.send(Answer(begin(outbox, quick), 0, "last", last=True))
+    quick.await_taken("last")
+    slow.let("last")
+
+
+def test_an_answer_does_not_leave_before_its_step_ends(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox, sender = make(), Sender()
+    slept: list[float] = []
+    clock = SimpleNamespace(sleep=slept.append, monotonic=lambda: 50.0)
+    monkeypatch.setattr(sending, "time", clock)
+    conversation = begin(outbox, sender)
+    outbox.send(Answer(conversation, 0, "late", last=False, due=49.0))
+    sender.await_taken("late")
+    outbox.send(Answer(conversation, 0, "early", last=False, due=50.25))
+    sender.await_taken("early")
+    assert slept == [0.25]
+
+
+def test_whoever_went_away_is_cancelled_and_never_asked_after_the_last_answer(make: Make) -> None:
+    outbox, sender = make(period=0.001), Sender()
+    sender.hold("question")
+    conversation = begin(outbox, sender, rows=2)
+    sender.await_begun("question")
+    outbox.send(Answer(conversation, 0, "0", last=False))
+    outbox.send(Answer(conversation, 1, "last", last=True))
+    sender.await_taken("0")
+    # The question is not answered, so the last answer has to wait.
+    assert "last" not in sender.begun
+    sender.gone = True
+    sender.let("question")
+    sender.await_taken("last")
+    assert all(ticket.cancelled for ticket in conversation.tickets)
+    asked = sender.asked
+    # Another conversation is asked some times, this one is not.
+    other = Sender()
+    open_one = begin(outbox, other)
+    with other.changed:
+        assert other.changed.wait_for(lambda: other.asked > 3, DEADLINE)
+    outbox.send(Answer(open_one, 0, "last", last=True))
+    other.await_taken("last")
+    assert sender.asked == asked
+
+
+def test_an_answer_that_nobody_takes_ends_its_conversation_only(make: Make) -> None:
+    warnings: list[str] = []
+    outbox, sender, other = make(warn=warnings.append), Sender(), Sender()
+    sender.refuses = {"0"}
+    conversation, neighbour = begin(outbox, sender, rows=2), begin(outbox, other)
+    outbox.send(Answer(conversation, 0, "0", last=False))
+    outbox.send(Answer(conversation, 1, "last", last=True))
+    sender.await_taken("last")
+    outbox.send(Answer(neighbour, 0, "last", last=True))
+    other.await_taken("last")
+    assert warnings == ["an answer could not be sent: closed"]
+    assert all(ticket.cancelled for ticket in conversation.tickets)
+    assert not neighbour.tickets[0].cancelled
+
+
+def test_a_conversation_is_cancelled_by_its_id_while_it_is_open(make: Make) -> None:
+    outbox, sender = make(), Sender()
+    conversation = begin(outbox, sender)
+    conversation.request_id = "seven"
+    assert outbox.cancel("eight") == 0
+    assert outbox.cancel("seven") == 1
+    assert conversation.tickets[0].cancelled
+    outbox.send(Answer(conversation, 0, "last", last=True))
+    sender.await_taken("last")
+    limit = time.monotonic() + DEADLINE
+    while outbox.cancel("seven") and time.monotonic() < limit:
+        time.sleep(0.001)
+    assert outbox.cancel("seven") == 0
+
+
+def test_closing_sends_what_is_queued() -> None:
+    outbox, sender = Outbox(3600.0, FINAL, pytest.fail), Sender()
+    conversation = begin(outbox, sender)
+    sender.hold("0:0")
+    for part in range(5):
+        outbox.send(Answer(conversation, 0, f"0:{part}", last=False))
+    outbox.send(Answer(conversation, 0, "last", last=True))
+    closing = threading.Thread(target=outbox.close)
+    closing.start()
+    sender.let("0:0")
+    closing.join(DEADLINE)
+    assert sender.taken == [*(f"0:{part}" for part in range(5)), "last"]
