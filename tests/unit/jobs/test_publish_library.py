@@ -40,7 +40,7 @@ def test_it_lies_beside_the_configuration_of_every_bls(
     mounts: Mounts, told: Told, packaged: Path
 ) -> None:
     assert mounts.run(WANTED) == 0
-    assert told()["repository"]["files"] == len(WANTED)
+    assert told()["repository"]["files"] == len(WANTED) + len(FOLDERS)
     for folder in FOLDERS:
         place = mounts.volume / "repositories" / ("f" * 64) / folder
         assert (place / library.FILE).read_bytes() == b"\x7fELF library"

@@ -243,6 +243,7 @@ def test_the_bls_is_a_backend_of_its_own_and_brings_its_library() -> None:
     assert not any(
         path.startswith("tensorrt_llm_bls/1/") for path in files if path.endswith(".py")
     )
+    assert "AutoTokenizer" in files["tensorrt_llm_bls/tokenizer_json.py"]
     assert files[f"tensorrt_llm_bls/{library.SOURCE}"] == "1" * 64 + "\n"
     assert libraries(files) == {f"tensorrt_llm_bls/{library.FILE}": "1" * 64}
     assert libraries({f"draft/{path}": text for path, text in files.items()}) == {
