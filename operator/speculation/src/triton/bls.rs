@@ -15,7 +15,7 @@ use super::process::Process;
 use super::prompt::Prompt;
 use super::reply::Reply;
 use super::request::ClientRequest;
-use super::row::{ROW, Row, Trip, merged};
+use super::row::{Row, Trip};
 use crate::answer::{Answer, Means};
 use crate::config::Settings;
 use crate::engine::{Answered, EngineError, Role, find};
@@ -23,6 +23,7 @@ use crate::gather::Gather;
 use crate::policy::{AdaptiveLength, FixedLength, Lengths};
 use crate::request::parse;
 use crate::response::wanted;
+use crate::rows::{ROW, merged};
 use crate::task::Task;
 use crate::tokenizer::Tokenizer;
 
@@ -245,7 +246,7 @@ impl Bls {
                 std::mem::take(&mut row.call.inputs),
                 std::mem::take(&mut row.call.outputs),
             ),
-            _ => merged(&rows),
+            _ => merged(&rows.iter().map(|row| &row.call).collect::<Vec<_>>()),
         };
         let lasting = rows.first().filter(|row| !row.call.round);
         let lasting = lasting.map(|row| Arc::clone(&row.prompt));
