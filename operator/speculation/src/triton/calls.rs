@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use super::bls::{Bls, locked};
 use super::infer::{Flight, model_name};
-use super::row::{ROW, Row, Trip, merged};
+use super::row::{Row, Trip};
 use crate::engine::{Answered, EngineError, Role, find};
+use crate::rows::{ROW, merged};
 
 impl Bls {
     /// A row of the call `answered` has gone on, with its next call if it has one; whatever is
@@ -43,7 +44,7 @@ impl Bls {
                 std::mem::take(&mut row.call.inputs),
                 std::mem::take(&mut row.call.outputs),
             ),
-            _ => merged(&rows),
+            _ => merged(&rows.iter().map(|row| &row.call).collect::<Vec<_>>()),
         };
         let lasting = rows.first().filter(|row| !row.call.round);
         let lasting = lasting.map(|row| Arc::clone(&row.prompt));
