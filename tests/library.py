@@ -63,7 +63,9 @@ def build(say: Say, crate: Path = CRATE, packaged: Path = PACKAGED) -> Path:
 
 def _is_there(packaged: Path, wanted: str) -> bool:
     source = packaged / SOURCE
-    return (packaged / FILE).is_file() and source.is_file() and source.read_text().strip() == wanted
+    return (
+        (packaged / FILE).is_file() and source.is_file() and source.read_text().strip() == wanted
+    )
 
 
 def run_tests(crate: Path = CRATE) -> str:
