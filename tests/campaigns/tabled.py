@@ -1,0 +1,81 @@
+"""A tritonserver whose BLS speculates with engines out of tables."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from campaigns import letters
+from campaigns.table import LONGEST, Floats
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from triton.server import ROOT, Server, installed_server
+
+ROWS = 32
+# Ahead of a prompt's last tokens: the number of its answer, which no table looks at.
+DIGITS = 8
+_MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
+_MODEL = Path(__file__).with_name("table_model.py")
+
+
+def prompt(number: int, last: tuple[int, ...], vocabulary: int) -> list[int]:
+    """A prompt that says which answer it begins."""
+    base = vocabulary - 1
+    digits = [1 + number // base**place % base for place in range(DIGITS)]
+    return [*digits, *last]
+
+
+def seed_of_prompt(request: Request) -> int:
+    """The same seed for every call of an answer, whatever the call says; another one for another
+    answer.
+    """
+    return int.from_bytes(bytes(request.prompt[:DIGITS].tolist()), "big")
+
+
+@contextmanager
+def serving(target: Floats, draft: Floats, *, deaf: bool = False) -> Iterator[Server]:
+    """A server of these logits [vocabulary, vocabulary], token 0 being the end.
+
+    Args:
+        deaf: the engines draw with one seed for all calls of an answer.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan = RepositoryPlan(
+            version="0.19.0",
+            method="DraftTarget",
+            tokenizer_dir=str(letters.write(folder / "letters", len(target))),
+            target=ModelPlan(str(folder)),
+            draft=ModelPlan(str(folder)),
+            max_batch_size=ROWS,
+            draft_tokens=4,
+            max_draft_tokens=8,
+            draft_ahead=1,
+            max_seq_len=LONGEST,
+            bls_max_in_flight=4 * ROWS,
+        )
+        files = render(plan)
+        for model, logits in zip(_MODELS, (target, draft), strict=True):
+            files |= _files(model, files[f"{model}/config.pbtxt"], logits, deaf=deaf)
+        with Server(installed_server(), files, folder / "server") as server:
+            yield server
+
+
+def _files(model: str, config: str, logits: Floats, *, deaf: bool) -> dict[str, str]:
+    """The model's configuration and program; the server's own Python knows none of this tree."""
+    places = [str(ROOT / "tests"), str(ROOT / "operator")]
+    future = "from __future__ import annotations\n"
+    program = _MODEL.read_text("utf-8").replace(
+        future, f"{future}\nimport sys\n\nsys.path[:0] = {places!r}\n"
+    )
+    table = {"logits": np.asarray(logits).tolist(), "deaf": deaf}
+    return {
+        f"{model}/config.pbtxt": config.replace('"tensorrtllm"', '"python"'),
+        f"{model}/1/model.py": program,
+        f"{model}/1/table.json": json.dumps(table),
+    }
