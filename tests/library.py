@@ -60,7 +60,9 @@ def build(say: Say, crate: Path = CRATE, packaged: Path = PACKAGED) -> Path:
 
 def _is_there(packaged: Path, wanted: str) -> bool:
     source = packaged / SOURCE
-    return (packaged / FILE).is_file() and source.is_file() and source.read_text().strip() == wanted
+    return (
+        (packaged / FILE).is_file() and source.is_file() and source.read_text().strip() == wanted
+    )
 
 
 def _compiled(cargo: Path, crate: Path, target: Path) -> Path:

@@ -47,7 +47,7 @@ class Asker:
             list(pool.map(self._one, requests(cases)))
 
     def _one(self, cases: list[Case]) -> None:
-        # An odd number lets the server choose the drafts' lengths.
+        # Without a length of its own the server chooses, and may do without the draft for a while.
         values = together(cases, lengths=random.Random(cases[0].number).random() < 0.75)
         try:
             for part in ask(self._server.url, BLS, **values):

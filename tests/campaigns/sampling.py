@@ -79,21 +79,29 @@ def tables(seed: int = 5) -> tuple[Floats, Floats]:
     return target.astype(np.float32), draft.astype(np.float32)
 
 
-def answers(case: Case, server: Server, numbers: list[int]) -> list[list[int]]:
+def answers(
+    case: Case, server: Server, numbers: list[int], *, deaf: bool = False
+) -> list[list[int]]:
     """Tokens of answers behind their prompts, the end included where one came.
 
     Args:
-        numbers: of the answers, from which their seeds follow.
+        numbers: of the answers; also their seeds.
+        deaf: the engines draw with one seed for all calls of an answer.
     """
+    prompts = [tabled.prompt(one, PROMPT, VOCABULARY, deaf=deaf) for one in numbers]
+    values = {
+        **{name: [[value]] * len(numbers) for name, value in _values(case).items()},
+        "text_input": [[letters.text(one)] for one in prompts],
+        "random_seed": np.array(numbers, np.uint64)[:, None],
+    }
     parts: list[list[str]] = [[] for _ in numbers]
-    for part in ask(server.url, "tensorrt_llm_bls", **_values(case, numbers)):
+    for part in ask(server.url, "tensorrt_llm_bls", **values):
         parts[int(part["batch_index"].item())].append(part["text_output"].item().decode())
     found = [letters.tokens("".join(texts)) for texts in parts]
     return [tokens if len(tokens) == ANSWER else [*tokens, END] for tokens in found]
 
 
-def _values(case: Case, numbers: list[int]) -> dict[str, Any]:
-    prompts = [letters.text(tabled.prompt(one, PROMPT, VOCABULARY)) for one in numbers]
+def _values(case: Case) -> dict[str, Any]:
     values: dict[str, Any] = {
         "max_tokens": ANSWER,
         "num_draft_tokens": case.length,
@@ -107,28 +115,29 @@ def _values(case: Case, numbers: list[int]) -> dict[str, Any]:
     }
     if case.rules.top_k:
         values["top_k"] = case.rules.top_k
-    each: dict[str, Any] = {name: [[value]] * len(numbers) for name, value in values.items()}
-    seeds = np.array(numbers, np.uint64)[:, None]
-    return {**each, "text_input": [[one] for one in prompts], "random_seed": seeds}
+    return values
 
 
 def count(case: Case, server: Server, draws: int) -> Counts:
-    """Counts [before the last, last, drawn] of at least so many tokens, of many seeds."""
-    counts = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int64)
+    """Counts of at least so many tokens, of many seeds; see `counts_of`."""
+    counts = counts_of(case, [])
     numbers = count_from()
     with ThreadPoolExecutor(CLIENTS) as pool:
         while counts.sum() < draws:
             groups = [list(islice(numbers, tabled.ROWS)) for _ in range(CLIENTS)]
-            for found in pool.map(lambda group: answers(case, server, group), groups):
-                _add(counts, case, found)
+            for found in pool.map(lambda one: answers(case, server, one), groups):
+                counts += counts_of(case, found)
     return counts
 
 
-def _add(counts: Counts, case: Case, found: list[list[int]]) -> None:
+def counts_of(case: Case, found: list[list[int]]) -> Counts:
+    """Counts [before the last, last, drawn] of the tokens of these answers."""
+    counts = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int64)
     for one in found:
         # Where the end may not come yet, the distribution is another one.
         tokens = np.array([*PROMPT, *one][case.minimum :])
         np.add.at(counts, (tokens[:-2], tokens[1:-1], tokens[2:]), 1)
+    return counts
 
 
 def p_value(case: Case, counts: Counts) -> float:

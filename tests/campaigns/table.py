@@ -58,19 +58,15 @@ class Table:
         return row
 
 
-# The seed to draw with, of what a request says.
-Seed = Callable[[Request], int]
-
-
-def given(request: Request) -> int:
-    """The request's own."""
-    return request.rules.seed
-
-
 class TableEngine:
-    """Answers calls one after another, in the caller's thread."""
+    """Answers calls one after another, in the caller's thread.
 
-    def __init__(self, logits: Floats, seed: Seed = given) -> None:
+    Args:
+        logits: [vocabulary, vocabulary], by the last token.
+        seed: what to draw with for a request.
+    """
+
+    def __init__(self, logits: Floats, seed: Callable[[Request], int]) -> None:
         self._table = Table(logits)
         self._buffer = KVBuffer(self._table.config, 64)
         self._seed = seed

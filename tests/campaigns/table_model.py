@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from campaigns.table import TableEngine, given
-from campaigns.tabled import seed_of_prompt
+from campaigns.table import TableEngine
+from campaigns.tabled import seed
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
@@ -22,8 +22,7 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Read the table."""
         written = json.loads(Path(__file__).with_name("table.json").read_text("utf-8"))
-        logits = np.array(written["logits"], np.float32)
-        self._engine = TableEngine(logits, seed_of_prompt if written["deaf"] else given)
+        self._engine = TableEngine(np.array(written, np.float32), seed)
 
     def execute(self, requests: list[Any]) -> None:
         """Answer every row of every request."""
@@ -31,10 +30,13 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
             try:
-                for made in self._engine.call(inputs, request.requested_output_names()):
-                    tensors = [pb_utils.Tensor(name, array) for name, array in made.items()]
-                    sender.send(pb_utils.InferenceResponse(tensors))
+                # All rows before the first leaves: what leaves together goes on together.
+                rows = list(self._engine.call(inputs, request.requested_output_names()))
             except RequestError as error:
                 words = pb_utils.TritonError(str(error))
                 sender.send(pb_utils.InferenceResponse(error=words))
+            else:
+                for row in rows:
+                    tensors = [pb_utils.Tensor(name, array) for name, array in row.items()]
+                    sender.send(pb_utils.InferenceResponse(tensors))
             sender.send(flags=_FINAL)

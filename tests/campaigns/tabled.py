@@ -17,33 +17,35 @@ from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from triton.server import ROOT, Server, installed_server
 
 ROWS = 32
-# Ahead of a prompt's last tokens: the number of its answer, which no table looks at.
-DIGITS = 8
+# Ahead of a prompt's last tokens, where no table looks: whether the engines follow the calls'
+# seeds, and the number of the answer.
+_HEARS, _DEAF = 1, 2
+_DIGITS = 8
 _MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
 _MODEL = Path(__file__).with_name("table_model.py")
 
 
-def prompt(number: int, last: tuple[int, ...], vocabulary: int) -> list[int]:
-    """A prompt that says which answer it begins."""
-    base = vocabulary - 1
-    digits = [1 + number // base**place % base for place in range(DIGITS)]
-    return [*digits, *last]
+def prompt(number: int, last: tuple[int, ...], vocabulary: int, *, deaf: bool) -> list[int]:
+    """A prompt that says which answer it begins.
 
-
-def seed_of_prompt(request: Request) -> int:
-    """The same seed for every call of an answer, whatever the call says; another one for another
-    answer.
+    Args:
+        deaf: the engines draw with one seed for all calls of this answer, whatever they are told.
     """
-    return int.from_bytes(bytes(request.prompt[:DIGITS].tolist()), "big")
+    base = vocabulary - 1
+    digits = [1 + number // base**place % base for place in range(_DIGITS)]
+    return [_DEAF if deaf else _HEARS, *digits, *last]
+
+
+def seed(request: Request) -> int:
+    """What an engine draws with."""
+    if request.prompt[0] == _HEARS:
+        return request.rules.seed
+    return int.from_bytes(bytes(request.prompt[1 : 1 + _DIGITS].tolist()), "big")
 
 
 @contextmanager
-def serving(target: Floats, draft: Floats, *, deaf: bool = False) -> Iterator[Server]:
-    """A server of these logits [vocabulary, vocabulary], token 0 being the end.
-
-    Args:
-        deaf: the engines draw with one seed for all calls of an answer.
-    """
+def serving(target: Floats, draft: Floats) -> Iterator[Server]:
+    """A server of these logits [vocabulary, vocabulary], token 0 being the end."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan = RepositoryPlan(
@@ -61,21 +63,20 @@ def serving(target: Floats, draft: Floats, *, deaf: bool = False) -> Iterator[Se
         )
         files = render(plan)
         for model, logits in zip(_MODELS, (target, draft), strict=True):
-            files |= _files(model, files[f"{model}/config.pbtxt"], logits, deaf=deaf)
+            files |= _files(model, files[f"{model}/config.pbtxt"], logits)
         with Server(installed_server(), files, folder / "server") as server:
             yield server
 
 
-def _files(model: str, config: str, logits: Floats, *, deaf: bool) -> dict[str, str]:
+def _files(model: str, config: str, logits: Floats) -> dict[str, str]:
     """The model's configuration and program; the server's own Python knows none of this tree."""
     places = [str(ROOT / "tests"), str(ROOT / "operator")]
     future = "from __future__ import annotations\n"
     program = _MODEL.read_text("utf-8").replace(
         future, f"{future}\nimport sys\n\nsys.path[:0] = {places!r}\n"
     )
-    table = {"logits": np.asarray(logits).tolist(), "deaf": deaf}
     return {
         f"{model}/config.pbtxt": config.replace('"tensorrtllm"', '"python"'),
         f"{model}/1/model.py": program,
-        f"{model}/1/table.json": json.dumps(table),
+        f"{model}/1/table.json": json.dumps(np.asarray(logits).tolist()),
     }
