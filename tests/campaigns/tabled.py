@@ -12,8 +12,9 @@ import numpy as np
 
 from campaigns import letters
 from campaigns.table import LONGEST, Floats
+from campaigns.worlds import speculating
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
-from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from specdec.triton.repository import ModelPlan, RepositoryPlan
 from triton.server import ROOT, Server, installed_server
 
 ROWS = 32
@@ -61,7 +62,7 @@ def serving(target: Floats, draft: Floats) -> Iterator[Server]:
             max_seq_len=LONGEST,
             bls_max_in_flight=4 * ROWS,
         )
-        files = render(plan)
+        files = speculating(plan)
         for model, logits in zip(_MODELS, (target, draft), strict=True):
             files |= _files(model, files[f"{model}/config.pbtxt"], logits)
         with Server(installed_server(), files, folder / "server") as server:

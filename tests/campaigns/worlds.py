@@ -78,6 +78,12 @@ def twins() -> Iterator[World]:
 WORLDS = (pair, twins)
 
 
+def speculating(plan: RepositoryPlan) -> dict[str, str]:
+    """Files of the BLS and its engines, without the models that a BLS does not need."""
+    beside = ("ensemble/", "preprocessing/", "postprocessing/")
+    return {path: text for path, text in render(plan).items() if not path.startswith(beside)}
+
+
 def _world(
     name: str, checkpoints: dict[str, Path], tokenizer: Path, version: str, folder: Path
 ) -> Iterator[World]:
@@ -108,7 +114,7 @@ def _world(
     with threadpool_limits(1):
         alone = InProcess(open_engine(engines["target"]))
         try:
-            with Server(installed_server(), render(plan), folder / "server") as server:
+            with Server(installed_server(), speculating(plan), folder / "server") as server:
                 yield World(name, alone, server, reader, minimum)
         finally:
             alone.close()

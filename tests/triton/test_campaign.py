@@ -11,7 +11,7 @@ from campaigns import equivalence, serving
 from campaigns.traffic import CLIENTS, Baseline
 
 SECONDS = 5.0
-CASES = 200
+CASES = 150
 
 
 def test_sixty_four_clients_at_once(capsys: pytest.CaptureFixture[str]) -> None:
