@@ -68,7 +68,7 @@ def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
         if not equal(final, wanted):
             _place(copies, wanted, final)
     progress("publish", 100)
-    return {"repository": {"hash": expected["hash"], "files": len(files)}}
+    return {"repository": {"hash": expected["hash"], "files": len(wanted)}}
 
 
 def check_checkpoints(expected: Mapping[str, Any], root: Path) -> None:

@@ -13,7 +13,7 @@ from specdec.observed import Object, Ref
 from specdec.stages import backends, lost, progress, work
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Facts, Outcome
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan, libraries, render
 
 
 def repository(context: Context) -> Outcome:
@@ -28,12 +28,13 @@ def repository(context: Context) -> Outcome:
     except ValueError as error:
         return _stopped(context.facts, Words("InvalidSpec", str(error)), retry=None)
     facts = replace(context.facts, repository=revision)
+    count = len(files) + len(libraries(files))
     outdated = _outdated(context, desired.job_name(model, revision))
     if (doubt := lost.doubt(context, revision)) is not None:
         return _again(facts, model, revision, doubt, outdated)
     if model.status.get("repository", {}).get("hash") == revision:
         checked = model.status["repository"].get("checkedAt")
-        return _published(facts, revision, len(files), (config,), outdated, checked)
+        return _published(facts, revision, count, (config,), outdated, checked)
     if model.spec.suspend:
         words = Words("Suspended", "nothing is published while spec.suspend is true")
         return _stopped(facts, words, delete=outdated, retry=None)
@@ -44,12 +45,12 @@ def repository(context: Context) -> Outcome:
         # Whatever ended before this look needs no other one.
         again = "checkedAt" in model.status.get("repository", {})
         checked = lost.stamp(context) if again else None
-        return _published(facts, revision, len(files), (config,), outdated, checked)
+        return _published(facts, revision, count, (config,), outdated, checked)
     if work.outdated(state, job, model):
         words = Words("Queued", f"Job {state.name} makes way for one with the changed settings")
         return _stopped(facts, words, delete=(*outdated, work.delete(state.name)))
     if state.state == "Absent":
-        words = Words("Queued", f"Job {state.name} is created to publish {len(files)} files")
+        words = Words("Queued", f"Job {state.name} is created to publish {count} files")
         return _stopped(facts, words, (config, job), outdated)
     return _unfinished(facts, state, config, outdated)
 

@@ -30,7 +30,7 @@ def source() -> str:
     file = folder() / SOURCE
     if not file.is_file():
         raise PlanError(
-            f"this installation of specdec has no {FILE}: run `make setup` in its checkout, or use "
-            "a released image"
+            f"this installation of specdec has no {FILE}: run `make setup` in its checkout, or "
+            "use a released image"
         )
     return file.read_text("utf-8").strip()

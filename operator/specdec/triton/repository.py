@@ -32,8 +32,8 @@ BLS = "tensorrt_llm_bls"
 
 # The Python models share their tokenizer module: one source, two copies.
 _SHARED = {"specdec_text.py": (PREPROCESSING, POSTPROCESSING)}
-# Files of the BLS beside its library, of which this release of the package has those it needs.
-_BESIDE = ("tokenizer_json.py",)
+# What the library runs where a checkpoint has no tokenizer.json.
+_HELPER = "tokenizer_json.py"
 
 
 def render(plan: RepositoryPlan) -> dict[str, str]:
@@ -156,10 +156,7 @@ def _sources() -> Iterator[tuple[str, str]]:
         text = payload.joinpath("shared", name).read_text("utf-8")
         for model in models:
             yield f"{model}/1/{name}", text
-    for name in _BESIDE:
-        file = library.folder() / name
-        if file.is_file():
-            yield f"{BLS}/{name}", file.read_text("utf-8")
+    yield f"{BLS}/{_HELPER}", (library.folder() / _HELPER).read_text("utf-8")
 
 
 def _python_files(folder: Traversable, path: str) -> Iterator[tuple[str, str]]:

@@ -2,18 +2,18 @@
 //!
 //! An engine that batches in flight begins a step with what is there. Answers that come one by one
 //! fall into parties that take turns at the target, and a round then costs two target steps rather
-//! than one and a draft. So a verification waits for those that are drafting, no longer than a
-//! draft takes, and all go to the engine as rows of one call; what comes back together is drafted
-//! for together.
+//! than one and a draft. So a verification waits for the answers that are on their way to one, as
+//! long as their calls usually take, and all go to the engine as rows of one call; what comes back
+//! together is drafted for together.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::engine::Role;
+use crate::estimate::Mean;
 
-/// Share of the old mean that a new observation leaves.
-const KEPT: f64 = 0.9;
-/// Of a verification's time: how long its answers may lie apart and still go on together.
+/// Of a call's usual time: how much later than that it is still waited for, and how long answers
+/// of one call may lie apart and go on together.
 const APART: f64 = 0.1;
 
 /// A row that can share a call with its like.
@@ -39,9 +39,8 @@ struct Under {
     role: Role,
     begun: Instant,
     left: usize,
-    answering: bool,
-    /// Waited for in vain.
-    late: bool,
+    /// When the first of its rows had an answer.
+    answered: Option<Instant>,
 }
 
 /// Rows that wait, and calls under way.
@@ -52,8 +51,8 @@ pub struct Gather<R> {
     target: Waiting<R>,
     under: HashMap<u64, Under>,
     number: u64,
-    draft_seconds: f64,
-    target_seconds: f64,
+    drafting: Mean,
+    verifying: Mean,
 }
 
 impl<R: Alike> Gather<R> {
@@ -69,8 +68,8 @@ impl<R: Alike> Gather<R> {
             target: empty(),
             under: HashMap::new(),
             number: 0,
-            draft_seconds: 0.0,
-            target_seconds: 0.0,
+            drafting: Mean::default(),
+            verifying: Mean::default(),
         }
     }
 
@@ -88,22 +87,16 @@ impl<R: Alike> Gather<R> {
         let Some(under) = self.under.get_mut(&number) else {
             return;
         };
-        let first = !std::mem::replace(&mut under.answering, true);
-        under.left = under.left.saturating_sub(1);
-        let (role, left, begun) = (under.role, under.left, under.begun);
-        if first {
-            let seconds = (now - begun).as_secs_f64();
-            let mean = match role {
-                Role::Draft => &mut self.draft_seconds,
-                Role::Target => &mut self.target_seconds,
+        if under.answered.is_none() {
+            under.answered = Some(now);
+            let mean = match under.role {
+                Role::Draft => &mut self.drafting,
+                Role::Target => &mut self.verifying,
             };
-            *mean = if *mean == 0.0 {
-                seconds
-            } else {
-                KEPT * *mean + (1.0 - KEPT) * seconds
-            };
+            mean.add((now - under.begun).as_secs_f64());
         }
-        if left == 0 {
+        under.left = under.left.saturating_sub(1);
+        if under.left == 0 {
             self.under.remove(&number);
         }
     }
@@ -112,29 +105,19 @@ impl<R: Alike> Gather<R> {
     pub fn ready(&mut self, now: Instant) -> Vec<Batch<R>> {
         let mut batches = Vec::new();
         for role in [Role::Draft, Role::Target] {
-            if self.waiting(role).rows.is_empty() {
+            if self.rows(role).is_empty() || self.due_of(role).is_some_and(|due| now < due) {
                 continue;
-            }
-            let expected = self.expected(role);
-            if expected > 0 {
-                if now < self.due_of(role) {
-                    continue;
-                }
-                self.forget(role);
             }
             let rows = std::mem::take(&mut self.waiting(role).rows);
             for rows in self.split(rows) {
                 self.number += 1;
-                self.under.insert(
-                    self.number,
-                    Under {
-                        role,
-                        begun: now,
-                        left: rows.len(),
-                        answering: false,
-                        late: self.most == 1,
-                    },
-                );
+                let under = Under {
+                    role,
+                    begun: now,
+                    left: rows.len(),
+                    answered: None,
+                };
+                self.under.insert(self.number, under);
                 batches.push(Batch {
                     number: self.number,
                     role,
@@ -150,32 +133,44 @@ impl<R: Alike> Gather<R> {
         [Role::Draft, Role::Target]
             .into_iter()
             .filter(|role| !self.rows(*role).is_empty())
-            .map(|role| self.due_of(role))
+            .filter_map(|role| self.due_of(role))
             .min()
     }
 
-    fn due_of(&self, role: Role) -> Instant {
-        let (since, patience) = match role {
-            Role::Target => (self.target.since, self.draft_seconds),
-            Role::Draft => (self.draft.since, APART * self.target_seconds),
-        };
-        since + Duration::from_secs_f64(patience)
-    }
-
-    /// Rows that are likely to join those that wait for that engine.
-    fn expected(&self, role: Role) -> usize {
-        self.under
-            .values()
-            .filter(|one| one.comes_to(role))
-            .map(|one| one.left)
-            .sum()
-    }
-
-    /// Nobody waits for them any more.
-    fn forget(&mut self, role: Role) {
-        for one in self.under.values_mut().filter(|one| one.comes_to(role)) {
-            one.late = true;
+    /// When the last of those that are waited for should be there; None when nobody is.
+    fn due_of(&self, role: Role) -> Option<Instant> {
+        if self.most == 1 {
+            return None;
         }
+        let under = self.under.values().filter_map(|one| match role {
+            Role::Draft => self.answers_end(one),
+            Role::Target => self.verification_of(one),
+        });
+        let drafts_next = role == Role::Target && !self.draft.rows.is_empty();
+        let next = drafts_next.then(|| self.draft.since + self.apart() + later(&self.drafting));
+        under.chain(next).max()
+    }
+
+    /// When all answers of a verification are there; None while there is none at all.
+    fn answers_end(&self, under: &Under) -> Option<Instant> {
+        let first = under.answered.filter(|_| under.role == Role::Target)?;
+        Some(first + self.apart())
+    }
+
+    /// When what is under way should be ready for its next verification.
+    fn verification_of(&self, under: &Under) -> Option<Instant> {
+        match under.role {
+            Role::Draft => Some(under.begun + later(&self.drafting)),
+            Role::Target => {
+                let answers = self.answers_end(under);
+                let answers = answers.unwrap_or_else(|| under.begun + later(&self.verifying));
+                Some(answers + later(&self.drafting))
+            }
+        }
+    }
+
+    fn apart(&self) -> Duration {
+        Duration::from_secs_f64(APART * self.verifying.value)
     }
 
     fn split(&self, rows: Vec<R>) -> Vec<Vec<R>> {
@@ -205,14 +200,7 @@ impl<R: Alike> Gather<R> {
     }
 }
 
-impl Under {
-    /// Whether its rows are expected where that engine's rows wait: drafts at the target, and what
-    /// the target has begun to answer at the draft.
-    fn comes_to(&self, role: Role) -> bool {
-        let there = match role {
-            Role::Target => self.role == Role::Draft,
-            Role::Draft => self.role == Role::Target && self.answering,
-        };
-        there && !self.late
-    }
+/// A call's usual time, and a little more.
+fn later(mean: &Mean) -> Duration {
+    Duration::from_secs_f64((1.0 + APART) * mean.value)
 }

@@ -14,6 +14,7 @@ pub mod part;
 pub mod policy;
 pub mod request;
 pub mod response;
+pub mod rows;
 pub mod task;
 pub mod tensor;
 pub mod text;

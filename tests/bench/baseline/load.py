@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.baseline.cycle import Pair
 from cluster.processes import until
+from specdec.triton import library
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from triton.asking import ask, ask_once
 from triton.server import Server, installed_server
@@ -82,6 +83,7 @@ def repository(
         name = f"sequential_{processes}"
         config = files[f"{BLS}/config.pbtxt"].replace(f'"{BLS}"', f'"{name}"')
         config = config.replace("count: 1\n", f"count: {processes}\n")
+        config = config.replace(f'"{library.BACKEND}"', '"python"')
         files |= {f"{name}/config.pbtxt": config, f"{name}/1/model.py": _text("sequential")}
     return files
 

@@ -216,20 +216,31 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
     monkeypatch.setattr(scheduling, "time", clock)
     pace = scheduling._Pace(2.0)
     # It took half a second to read the request, and more to compute its first step.
-    pace.start(99.5)
+    pace.join(99.5)
     clock.now = 101.0
     assert pace.end() == 101.5
     pace.wait()
     assert clock.now == 101.5
     assert pace.end() == 103.5
-    # A step that computes longer than the device would moves the rest.
+    # A step that computes longer than the device would is late, and the next one is not.
     clock.now = 104.0
     assert pace.end() == 105.5
     clock.now = 108.0
     assert pace.end() == 108.0
+    assert pace.end() == 109.5
     # A device is busy to the end of its last step, even for who came before that.
-    pace.start(107.0)
-    assert pace.end() == 110.0
+    pace.join(108.0)
+    assert pace.end() == 111.5
+    # Nobody's answer leaves earlier than his steps take, whatever the device has to make up for.
+    clock.now = 113.0
+    assert pace.end() == 113.5
+    pace.join(114.0)
+    assert pace.end() == 116.0
+    # It makes up for one step at most.
+    clock.now = 130.0
+    assert pace.end() == 130.0
+    assert pace.end() == 130.0
+    assert pace.end() == 132.0
 
 
 def test_answers_say_when_a_simulated_device_has_them(start: Start, engine: Engine) -> None:

@@ -125,7 +125,7 @@ def test_a_tensor_with_too_few_rows_is_refused() -> None:
 
 
 def test_every_row_of_a_call_has_its_own_values() -> None:
-    arrays = {
+    arrays: dict[str, Any] = {
         "input_ids": np.array([[1, 2, 3], [4, 5, 0]], np.int32),
         "input_lengths": np.array([[3], [2]], np.int32),
         "request_output_len": np.array([[5], [6]], np.int32),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from golden.world import World, resource
+from specdec.triton import library
 from unit.engine.oracle import Tiny
 from unit.jobs.checkpoints import tokenizer
 
@@ -123,6 +124,8 @@ def test_from_checkpoints_to_a_published_repository(method: str, tmp_path: Path)
     published = here.volume / "repositories" / status["repository"]["hash"]
     files = {str(p.relative_to(published)) for p in published.rglob("*") if p.is_file()}
     assert len(files) == status["repository"]["files"]
+    served = published / "tensorrt_llm_bls" / library.FILE
+    assert served.read_bytes() == (library.folder() / library.FILE).read_bytes()
     configs = "".join((published / f).read_text() for f in files if f.endswith(".pbtxt"))
     for engine in status["engines"]:
         assert f"/models/engines/{engine['key']}" in configs
@@ -137,5 +140,7 @@ def test_the_python_models_are_among_the_published_files() -> None:
     world.settle()
     volumes = world.jobs[world.job("publish")]["spec"]["template"]["spec"]["volumes"]
     paths = {i["path"] for v in volumes for i in v.get("configMap", {}).get("items", [])}
-    for model in ("preprocessing", "postprocessing", "tensorrt_llm_bls"):
+    for model in ("preprocessing", "postprocessing"):
         assert f"{model}/1/model.py" in paths
+    bls = {path for path in paths if path.startswith("tensorrt_llm_bls/1/")}
+    assert bls == {"tensorrt_llm_bls/1/.keep"}

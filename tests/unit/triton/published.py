@@ -32,6 +32,8 @@ OURS = {
         "add_special_tokens",
     }
 }
+# Models that the layout runs in Python, and we in a backend of our own.
+BACKENDS = {"tensorrt_llm_bls": "specdec"}
 Table = dict[str, list[list[str]]]
 
 
@@ -94,7 +96,8 @@ def _tensor(tensor: Any) -> str:
 
 
 def _head(config: Any, published: Table, model: str) -> Iterator[str]:
-    ((_, *expected),) = published[f"{model} head"]
+    ((_, backend, *others),) = published[f"{model} head"]
+    expected = [BACKENDS.get(model, backend), *others]
     kinds = {model_config_pb2.ModelInstanceGroup.Kind.Name(g.kind) for g in config.instance_group}
     told = [
         config.platform or config.backend,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
-from specdec.triton import contract, pbtxt
+from specdec.triton import contract, library, pbtxt
 from specdec.triton.launch import server_argv
 from specdec.triton.pbtxt import ModelConfig
 from specdec.triton.plan import DraftLengths
@@ -21,6 +22,7 @@ from specdec.triton.repository import (
     PlanError,
     RepositoryPlan,
     digest,
+    libraries,
     render,
 )
 
@@ -230,6 +232,42 @@ def test_equal_plans_give_equal_bytes() -> None:
     assert digest(files) == digest(dict(reversed(files.items())))
     changed = render(replace(PLAN, draft_tokens=5))
     assert digest(changed) != digest(files)
+
+
+def test_the_bls_is_a_backend_of_its_own_and_brings_its_library() -> None:
+    files = render(replace(PLAN, library="1" * 64))
+    found = config(files, "tensorrt_llm_bls")
+    assert found.backend == library.BACKEND
+    # One instance serves every request at once; a second would have counters of its own.
+    assert [group.count for group in found.instance_group] == [1]
+    assert not any(
+        path.startswith("tensorrt_llm_bls/1/") for path in files if path.endswith(".py")
+    )
+    assert "AutoTokenizer" in files["tensorrt_llm_bls/tokenizer_json.py"]
+    assert files[f"tensorrt_llm_bls/{library.SOURCE}"] == "1" * 64 + "\n"
+    assert libraries(files) == {f"tensorrt_llm_bls/{library.FILE}": "1" * 64}
+    assert libraries({f"draft/{path}": text for path, text in files.items()}) == {
+        f"draft/tensorrt_llm_bls/{library.FILE}": "1" * 64
+    }
+    assert libraries(render(PLAN)) == {}
+
+
+def test_another_library_is_another_repository() -> None:
+    assert digest(render(replace(PLAN, library="1" * 64))) != digest(
+        render(replace(PLAN, library="2" * 64))
+    )
+
+
+def test_a_package_without_a_library_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "folder", lambda: tmp_path)
+    library.source.cache_clear()
+    with pytest.raises(PlanError, match=r"has no libtriton_specdec\.so: run `make setup`"):
+        library.source()
+    (tmp_path / library.SOURCE).write_text("f00\n")
+    assert library.source() == "f00"
+    library.source.cache_clear()
 
 
 def test_digest_tells_paths_from_contents() -> None:

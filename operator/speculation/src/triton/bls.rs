@@ -8,17 +8,17 @@ use std::time::Instant;
 
 use super::error::log;
 use super::ffi::{self, Code};
-use super::infer::{Flight, Server, model_name};
+use super::infer::Server;
 use super::keeper::Keeper;
 use super::metrics::Metrics;
 use super::process::Process;
 use super::prompt::Prompt;
 use super::reply::Reply;
 use super::request::ClientRequest;
-use super::row::{ROW, Row, Trip, merged};
+use super::row::{Row, Trip};
 use crate::answer::{Answer, Means};
 use crate::config::Settings;
-use crate::engine::{Answered, EngineError, Role, find};
+use crate::engine::Role;
 use crate::gather::Gather;
 use crate::policy::{AdaptiveLength, FixedLength, Lengths};
 use crate::request::parse;
@@ -28,19 +28,19 @@ use crate::tokenizer::Tokenizer;
 
 /// The model and what it does at the moment.
 pub struct Bls {
-    settings: Settings,
-    server: Server,
+    pub(super) settings: Settings,
+    pub(super) server: Server,
     tokenizer: Arc<dyn Tokenizer>,
     metrics: Arc<Metrics>,
     policy: Option<AdaptiveLength>,
-    gather: Mutex<Gather<Row>>,
-    ahead: AtomicUsize,
+    pub(super) gather: Mutex<Gather<Row>>,
+    pub(super) ahead: AtomicUsize,
     number: AtomicU64,
     places: Places,
     prompts: Mutex<HashMap<u64, Arc<Prompt>>>,
-    trips: Mutex<HashMap<u64, Arc<Trip>>>,
-    processes: Mutex<HashMap<Role, Option<Process>>>,
-    keeper: Keeper,
+    pub(super) trips: Mutex<HashMap<u64, Arc<Trip>>>,
+    pub(super) processes: Mutex<HashMap<Role, Option<Process>>>,
+    pub(super) keeper: Keeper,
 }
 
 /// Prompts in flight, bounded.
@@ -65,7 +65,7 @@ impl Places {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -203,143 +203,18 @@ impl Bls {
         self.places.give();
     }
 
-    /// Whether the draft may work ahead for one more answer.
+    /// Whether the draft may work ahead for one more answer. With more answers in flight than it
+    /// may work ahead for, it is busy anyway, and a call beside theirs would hold all of them up.
     pub fn take_ahead(&self) -> bool {
+        locked(&self.prompts).len() <= self.settings.draft_ahead && self.take_free_ahead()
+    }
+
+    fn take_free_ahead(&self) -> bool {
         self.ahead
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
                 free.checked_sub(1)
             })
             .is_ok()
-    }
-
-    /// A row of the call `answered` has gone on, with its next call if it has one; whatever is
-    /// complete by that goes to the engines.
-    pub fn gathered(self: &Arc<Self>, answered: Option<u64>, row: Option<Row>) {
-        let now = Instant::now();
-        let mut gather = locked(&self.gather);
-        if let Some(row) = row {
-            gather.submit(row.call.role, row, now);
-        }
-        if let Some(number) = answered {
-            gather.answered(number, now);
-        }
-        let batches = gather.ready(now);
-        let due = gather.due();
-        drop(gather);
-        if let Some(due) = due {
-            self.keeper.set_alarm(due);
-        }
-        for batch in batches {
-            self.issue(batch.role, Some(batch.number), batch.rows);
-        }
-    }
-
-    /// A call that shares its way with no other.
-    pub fn alone(self: &Arc<Self>, row: Row) {
-        self.issue(row.call.role, None, vec![row]);
-    }
-
-    fn issue(self: &Arc<Self>, role: Role, batch: Option<u64>, mut rows: Vec<Row>) {
-        let (inputs, outputs) = match rows.as_mut_slice() {
-            [row] => (
-                std::mem::take(&mut row.call.inputs),
-                std::mem::take(&mut row.call.outputs),
-            ),
-            _ => merged(&rows),
-        };
-        let lasting = rows.first().filter(|row| !row.call.round);
-        let lasting = lasting.map(|row| Arc::clone(&row.prompt));
-        let trip = Arc::new(Trip::new(role, batch, rows));
-        let number = self.next_number();
-        locked(&self.trips).insert(number, Arc::clone(&trip));
-        let (bls, heard) = (Arc::clone(self), Arc::clone(&trip));
-        let listener = Box::new(move |answered: Option<Answered>, last: bool| {
-            bls.heard(&heard, number, answered, last);
-        });
-        let name = model_name(self.name(role));
-        match Flight::start(&self.server, &name, inputs, &outputs, listener) {
-            Ok(flight) => {
-                if let Some(prompt) = lasting {
-                    prompt.flies(Some(flight));
-                }
-            }
-            // Told later: whoever wanted the call is not done with wanting it.
-            Err(words) => self.keeper.defer(number, EngineError::new(words)),
-        }
-    }
-
-    /// An engine said something about a call.
-    fn heard(self: &Arc<Self>, trip: &Trip, number: u64, answered: Option<Answered>, last: bool) {
-        match answered {
-            Some(Ok(tensors)) if !tensors.is_empty() => {
-                let index = find(&tensors, ROW).filter(|_| trip.shared);
-                let place = index.and_then(|one| one.integers().first().copied());
-                if let Some(row) = trip.take(place.unwrap_or(0).max(0) as usize) {
-                    self.deliver(trip, row, Ok(tensors));
-                }
-            }
-            Some(Err(error)) if trip.shared => trip.refuse(error),
-            Some(Err(error)) => self.fail(trip, error),
-            _ => {}
-        }
-        if last {
-            locked(&self.trips).remove(&number);
-            let rest = trip.rest();
-            if trip.was_refused() {
-                // One of them may have been at fault: the others go on.
-                for row in rest {
-                    self.issue(trip.role, trip.batch, vec![row]);
-                }
-            } else if !rest.is_empty() {
-                let name = self.name(trip.role);
-                let words = format!("{name} ended the call without an answer: it was cancelled");
-                for row in rest {
-                    self.deliver(trip, row, Err(EngineError::new(words.clone())));
-                }
-            }
-        }
-    }
-
-    /// What could not be told when it happened.
-    pub fn failed(self: &Arc<Self>, number: u64, error: EngineError) {
-        let trip = locked(&self.trips).remove(&number);
-        if let Some(trip) = trip {
-            self.fail(&trip, error);
-        }
-    }
-
-    /// Every row that is left of a call gets this error.
-    fn fail(self: &Arc<Self>, trip: &Trip, error: EngineError) {
-        let words = self.named(trip.role, &error.words);
-        for row in trip.rest() {
-            let error = EngineError {
-                words: words.clone(),
-                gone: error.gone,
-            };
-            self.deliver(trip, row, Err(error));
-        }
-    }
-
-    fn deliver(self: &Arc<Self>, trip: &Trip, row: Row, result: Answered) {
-        let seconds = trip.begun.elapsed().as_secs_f64();
-        if let Some(number) = row.ahead {
-            self.ahead.fetch_add(1, Ordering::AcqRel);
-            row.prompt.tell(None, |answer, io| {
-                answer.ahead_answered(number, result, seconds, io);
-            });
-            return;
-        }
-        if !row.call.round {
-            row.prompt.flies(None);
-        }
-        row.prompt.tell(trip.batch, |answer, io| {
-            answer.answered(result, seconds, io);
-        });
-    }
-
-    /// Calls whose time has come go out.
-    pub fn ring(self: &Arc<Self>) {
-        self.gathered(None, None);
     }
 
     /// Whether anybody is being answered.
@@ -355,30 +230,6 @@ impl Bls {
         }
     }
 
-    /// Give up the calls of engines whose process has died: they never return.
-    pub fn look_after_engines(self: &Arc<Self>) {
-        let dead: Vec<Role> = locked(&self.processes)
-            .iter()
-            .filter(|(_, process)| process.as_ref().is_some_and(|one| !one.alive()))
-            .map(|(role, _)| *role)
-            .collect();
-        for role in dead {
-            // Every time: a call may have gone out just before Triton noticed.
-            let trips: Vec<Arc<Trip>> = locked(&self.trips)
-                .values()
-                .filter(|trip| trip.role == role)
-                .cloned()
-                .collect();
-            for trip in trips {
-                self.fail(&trip, EngineError::gone(self.name(role)));
-            }
-            // Some releases of Triton start another one in its place.
-            if let Some(found) = self.process(role) {
-                locked(&self.processes).insert(role, Some(found));
-            }
-        }
-    }
-
     fn find_processes(&self) {
         let mut processes = locked(&self.processes);
         let draft = self.settings.draft.is_some().then_some(Role::Draft);
@@ -387,34 +238,18 @@ impl Bls {
         }
     }
 
-    fn process(&self, role: Role) -> Option<Process> {
+    pub(super) fn process(&self, role: Role) -> Option<Process> {
         Process::of(self.name(role), std::process::id(), Path::new("/proc"))
     }
 
-    fn name(&self, role: Role) -> &str {
+    pub(super) fn name(&self, role: Role) -> &str {
         match role {
             Role::Target => &self.settings.target,
             Role::Draft => self.settings.draft.as_deref().unwrap_or_default(),
         }
     }
 
-    /// The first line of an engine's words, with its name in front.
-    fn named(&self, role: Role, words: &str) -> String {
-        let name = self.name(role);
-        let reason = words.trim().lines().next().unwrap_or_default();
-        let reason = if reason.is_empty() {
-            "refused without a reason"
-        } else {
-            reason
-        };
-        if reason.starts_with(&format!("{name}:")) {
-            reason.to_owned()
-        } else {
-            format!("{name}: {reason}")
-        }
-    }
-
-    fn next_number(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed)
     }
 }

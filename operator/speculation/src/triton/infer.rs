@@ -1,15 +1,16 @@
 //! Calls of other models of the same server, without leaving its process.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::error::{c_text, check, fine, log, logged};
+use super::answer::{allocate, free, read};
+use super::error::{c_text, check, log, logged};
 use super::ffi;
-use crate::engine::{Answered, EngineError};
-use crate::tensor::{DataType, Tensor};
+use crate::engine::Answered;
+use crate::tensor::Tensor;
 
 /// Hears every answer of a call, and with `true` that none follows.
 pub type Listener = Box<dyn Fn(Option<Answered>, bool) + Send + Sync>;
@@ -207,100 +208,6 @@ extern "C" fn responded(response: *mut ffi::InnerResponse, flags: u32, user: *mu
             "tensorrt_llm_bls: a call's answer was not understood",
         );
     }
-}
-
-fn read(response: *mut ffi::InnerResponse) -> Answered {
-    // SAFETY: what the response points to lives until it is deleted.
-    unsafe {
-        check(ffi::TRITONSERVER_InferenceResponseError(response)).map_err(EngineError::new)?;
-        let mut count = 0;
-        check(ffi::TRITONSERVER_InferenceResponseOutputCount(
-            response, &mut count,
-        ))
-        .map_err(EngineError::new)?;
-        (0..count)
-            .map(|index| output(response, index).map_err(EngineError::new))
-            .collect()
-    }
-}
-
-/// # Safety
-/// The response is Triton's and has so many outputs.
-unsafe fn output(response: *mut ffi::InnerResponse, index: u32) -> Result<Tensor, String> {
-    let (mut name, mut kind): (*const c_char, c_int) = (ptr::null(), 0);
-    let (mut shape, mut dims) = (ptr::null(), 0);
-    let (mut base, mut size) = (ptr::null(), 0);
-    let (mut memory, mut device, mut user) = (ffi::CPU, 0, ptr::null_mut());
-    // SAFETY: as promised by the caller; buffers are those of `allocate`, on the CPU.
-    unsafe {
-        check(ffi::TRITONSERVER_InferenceResponseOutput(
-            response,
-            index,
-            &mut name,
-            &mut kind,
-            &mut shape,
-            &mut dims,
-            &mut base,
-            &mut size,
-            &mut memory,
-            &mut device,
-            &mut user,
-        ))?;
-        let name = CStr::from_ptr(name).to_string_lossy().into_owned();
-        let kind = DataType::from_number(kind)
-            .ok_or_else(|| format!("{name} came as a type that nobody knows"))?;
-        let data = if size == 0 {
-            Vec::new()
-        } else {
-            std::slice::from_raw_parts(base.cast::<u8>(), size).to_vec()
-        };
-        let shape = std::slice::from_raw_parts(shape, dims as usize);
-        Ok(Tensor::new(name, kind, shape, data))
-    }
-}
-
-extern "C" fn allocate(
-    _: *mut ffi::Allocator,
-    _: *const c_char,
-    size: usize,
-    _: c_int,
-    _: i64,
-    _: *mut c_void,
-    buffer: *mut *mut c_void,
-    buffer_user: *mut *mut c_void,
-    kind: *mut c_int,
-    device: *mut i64,
-) -> ffi::Failure {
-    let base = if size == 0 {
-        ptr::null_mut()
-    } else {
-        // Words of eight bytes, so that numbers of any width lie where they must.
-        Box::into_raw(vec![0_u64; size.div_ceil(8)].into_boxed_slice()).cast::<c_void>()
-    };
-    // SAFETY: all places for answers are Triton's.
-    unsafe {
-        *buffer = base;
-        *buffer_user = ptr::null_mut();
-        *kind = ffi::CPU;
-        *device = 0;
-    }
-    fine()
-}
-
-extern "C" fn free(
-    _: *mut ffi::Allocator,
-    buffer: *mut c_void,
-    _: *mut c_void,
-    size: usize,
-    _: c_int,
-    _: i64,
-) -> ffi::Failure {
-    if !buffer.is_null() {
-        let words = ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), size.div_ceil(8));
-        // SAFETY: `allocate` made it with this size.
-        drop(unsafe { Box::from_raw(words) });
-    }
-    fine()
 }
 
 /// A model's name for Triton.

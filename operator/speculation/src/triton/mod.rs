@@ -1,6 +1,8 @@
 //! Triton's side: its interfaces, requests in, calls out, responses back.
 
+mod answer;
 mod bls;
+mod calls;
 mod entry;
 mod error;
 mod ffi;

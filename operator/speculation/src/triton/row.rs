@@ -1,17 +1,12 @@
 //! Calls that share their way to an engine.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::prompt::Prompt;
 use crate::engine::{Call, EngineError, Role};
 use crate::gather::Alike;
-use crate::tensor::Tensor;
-
-const IDS: &str = "input_ids";
-/// Tells the rows of one call's answers apart.
-pub const ROW: &str = "batch_index";
+use crate::rows::alike;
 
 /// One prompt's call.
 pub struct Row {
@@ -23,48 +18,8 @@ pub struct Row {
 
 impl Alike for Row {
     fn alike(&self, other: &Self) -> bool {
-        let (mine, theirs) = (&self.call, &other.call);
-        let pairs = || mine.inputs.iter().zip(&theirs.inputs);
-        mine.outputs == theirs.outputs
-            && mine.inputs.len() == theirs.inputs.len()
-            && pairs().all(|(one, two)| {
-                // Prefixes may differ in length: shorter ones are filled up.
-                one.name == two.name
-                    && one.kind == two.kind
-                    && one.shape.first() == Some(&1)
-                    && (one.name == IDS || one.shape == two.shape)
-            })
+        alike(&self.call, &other.call)
     }
-}
-
-/// Inputs and outputs of one call for all of these rows, which are alike.
-pub fn merged(rows: &[Row]) -> (Vec<Tensor>, Vec<Cow<'static, str>>) {
-    let first = &rows[0].call;
-    let count = rows.len() as i64;
-    let inputs = (0..first.inputs.len())
-        .map(|place| {
-            let own = || rows.iter().map(|row| &row.call.inputs[place]);
-            let one = &first.inputs[place];
-            let mut shape = one.shape.clone();
-            shape[0] = count;
-            let mut data = Vec::new();
-            if one.name == IDS {
-                let width = own().map(|ids| ids.data.len()).max().unwrap_or(0);
-                shape[1] = (width / 4) as i64;
-                data.reserve(width * rows.len());
-                for ids in own() {
-                    data.extend_from_slice(&ids.data);
-                    data.resize(data.len() + width - ids.data.len(), 0);
-                }
-            } else {
-                own().for_each(|tensor| data.extend_from_slice(&tensor.data));
-            }
-            Tensor::new(one.name.clone(), one.kind, &shape, data)
-        })
-        .collect();
-    let mut outputs = first.outputs.clone();
-    outputs.push(ROW.into());
-    (inputs, outputs)
 }
 
 /// Rows under way to an engine.

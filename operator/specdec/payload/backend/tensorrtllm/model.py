@@ -6,6 +6,7 @@ senders as soon as they are there, decoupled or not, so requests of both kinds b
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -79,6 +80,8 @@ class TritonPythonModel:
         )
         self._scheduler = Scheduler(model, limits, lookahead)
         self._outbox = Outbox(settings.cancel_period, _FINAL, pb_utils.Logger.log_warn)
+        # What is loaded by now stays; looking through it for garbage again and again takes time.
+        gc.freeze()
         if settings.step_latency:
             pb_utils.Logger.log_warn(
                 f"{self._name}: SIMULATION: every step lasts {settings.step_latency * 1e3:g} ms"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -84,19 +83,15 @@ class Ticket:
 
     Attributes:
         arrived: on the monotonic clock.
+        cancelled: whether somebody asked for the end.
     """
 
     def __init__(self, request: Request, listener: Listener, arrived: float = 0.0) -> None:
         self.request = request
         self.arrived = arrived
         self.tell = listener
-        self._cancelled = threading.Event()
+        self.cancelled = False
 
     def cancel(self) -> None:
         """Ask the engine to end this request at its next step."""
-        self._cancelled.set()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether somebody asked for the end."""
-        return self._cancelled.is_set()
+        self.cancelled = True

@@ -43,26 +43,30 @@ class Limits:
 class _Pace:
     """SIMULATION: steps of one length, computing included, back to back while there is work.
 
-    Each step ends a whole number of lengths after the first began, so that neither what the CPU
-    computes nor a late wake-up adds to the simulated device's time.
+    A step begins when the device is free and the requests that it begins with have arrived, so
+    neither what the CPU computes nor a late wake-up adds to the simulated device's time. A step
+    that computes too long is late itself; the device's clock goes on, up to one step ahead.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._end = 0.0
 
-    def start(self, arrived: float) -> None:
-        """Work arrived at an idle device at this moment; reading it counts towards the step."""
+    def join(self, arrived: float) -> None:
+        """The next step has a request that arrived then; reading it counts towards the step."""
         self._end = max(arrived, self._end)
 
     def end(self) -> float:
-        """When the running step ends; one that took longer already moves the rest."""
-        self._end = max(self._end + self._seconds, time.monotonic())
-        return self._end
+        """When the answers of the running step leave: at its end, or now where that is over."""
+        now = time.monotonic()
+        self._end = max(self._end + self._seconds, now - self._seconds)
+        return max(self._end, now)
 
     def wait(self) -> None:
         """Sleep to the end of the running step."""
-        time.sleep(max(self._end - time.monotonic(), 0.0))
+        # A sleep of no time at all would take a twentieth of a millisecond.
+        if (early := self._end - time.monotonic()) > 0:
+            time.sleep(early)
 
 
 class Scheduler:
@@ -187,13 +191,13 @@ class Scheduler:
     def _run(self) -> None:
         while True:
             with self._changed:
-                idle = not (self._waiting or self._active)
                 while not (self._waiting or self._active or self._stopping):
                     self._changed.wait()
                 if self._stopping:
                     break
-                if idle:
-                    self._pace.start(self._waiting[0].arrived)
+            # Not before there is work: the moment a step ends at belongs to its answers.
+            self._pace.wait()
+            with self._changed:
                 self._drop_cancelled()
                 self._admit()
             if self._active:
@@ -220,6 +224,7 @@ class Scheduler:
             if reservation is None:
                 return
             self._waiting.popleft()
+            self._pace.join(ticket.arrived)
             shape = self._shape(request)
             proposer = None if shape is None else Proposer(shape, request.prompt)
             self._active.append(Sequence(ticket, self._model, reservation, proposer))
@@ -251,8 +256,6 @@ class Scheduler:
         due = self._pace.end() if simulated else 0.0
         for sequence, _ in batch:
             self._report(sequence, FAILED if id(sequence) in failed else None, due)
-        if simulated:
-            self._pace.wait()
         # Those that did not fit come first next time.
         waited = {id(sequence) for sequence, _ in batch}
         self._active.sort(key=lambda sequence: id(sequence) in waited)
