@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cluster import folders
@@ -212,10 +213,10 @@ def _said(crate: Path, arguments: list[str]) -> str:
     return f"{done.stdout}\n{done.stderr}".strip() or f"cargo exited with {done.returncode}"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Run the command line: nothing, `lint` or `fmt`; 2 with one sentence when it cannot be."""
     try:
-        match sys.argv[1:]:
+        match list(arguments):
             case []:
                 build(report)
                 found = ""
@@ -234,4 +235,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
