@@ -5,6 +5,7 @@ With `lint` or `fmt`, its sources are checked or formatted.
 It goes into the package (`specdec.triton.library`), with the digest of what it was made from.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -214,18 +215,18 @@ def _said(crate: Path, arguments: list[str]) -> str:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Run the command line: nothing, `lint` or `fmt`; 2 with one sentence when it cannot be."""
+    """Run the command line; 2 with one sentence when something cannot be done here."""
+    parser = argparse.ArgumentParser(prog="python -m library", description=__doc__)
+    parser.add_argument("command", nargs="?", choices=["lint", "fmt"], help="nothing compiles it")
+    command, found = parser.parse_args(arguments).command, ""
     try:
-        match list(arguments):
-            case []:
-                build(report)
-                found = ""
-            case ["lint"]:
+        match command:
+            case "lint":
                 found = check()
-            case ["fmt"]:
+            case "fmt":
                 found = mend()
-            case other:
-                raise LibraryError(f"no command {' '.join(other)}: give lint, fmt or nothing.")
+            case _:
+                build(report)
     except LibraryError as error:
         print(f"library: {error}", file=sys.stderr)
         return 2
