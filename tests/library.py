@@ -5,12 +5,14 @@ With `lint` or `fmt`, its sources are checked or formatted.
 It goes into the package (`specdec.triton.library`), with the digest of what it was made from.
 """
 
+import argparse
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cluster import folders
@@ -212,19 +214,19 @@ def _said(crate: Path, arguments: list[str]) -> str:
     return f"{done.stdout}\n{done.stderr}".strip() or f"cargo exited with {done.returncode}"
 
 
-def main() -> int:
-    """Run the command line: nothing, `lint` or `fmt`; 2 with one sentence when it cannot be."""
+def main(arguments: Sequence[str] = ()) -> int:
+    """Run the command line; 2 with one sentence when something cannot be done here."""
+    parser = argparse.ArgumentParser(prog="python -m library", description=__doc__)
+    parser.add_argument("command", nargs="?", choices=["lint", "fmt"], help="nothing compiles it")
+    command, found = parser.parse_args(arguments).command, ""
     try:
-        match sys.argv[1:]:
-            case []:
-                build(report)
-                found = ""
-            case ["lint"]:
+        match command:
+            case "lint":
                 found = check()
-            case ["fmt"]:
+            case "fmt":
                 found = mend()
-            case other:
-                raise LibraryError(f"no command {' '.join(other)}: give lint, fmt or nothing.")
+            case _:
+                build(report)
     except LibraryError as error:
         print(f"library: {error}", file=sys.stderr)
         return 2
@@ -234,4 +236,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
