@@ -129,15 +129,8 @@ impl Answer {
         }
         match self.means.lengths.length() {
             0 => {
-                let remaining = self.generation.remaining();
-                self.stretch = Stretch {
-                    left: match self.means.lengths.plain_tokens() {
-                        0 => remaining,
-                        tokens => tokens.min(remaining),
-                    },
-                    tokens: 0,
-                    begun: Some(Instant::now()),
-                };
+                let tokens = self.means.lengths.plain_tokens();
+                self.stretch = Stretch::of(tokens, self.generation.remaining());
                 self.plain(io);
             }
             wanted => {

@@ -32,6 +32,22 @@ pub struct Stretch {
     pub begun: Option<Instant>,
 }
 
+impl Stretch {
+    /// So many tokens, 0 for all that remain.
+    pub fn of(tokens: usize, remaining: usize) -> Self {
+        let left = if tokens == 0 {
+            remaining
+        } else {
+            tokens.min(remaining)
+        };
+        Self {
+            left,
+            tokens: 0,
+            begun: Some(Instant::now()),
+        }
+    }
+}
+
 /// What the draft works at beside the target.
 pub struct Coming {
     pub number: u64,
