@@ -1,8 +1,8 @@
 """Sampled answers follow the target's distribution, whatever the draft proposes.
 
-`make campaign NAME=sampling` draws a million tokens for each case through the BLS's loop and the
-engine's own sampling and verification, and tests them against the target's probabilities by
-chi-square. A token is counted under the two before it. Given the one before it, a right sample
+`make campaign NAME=sampling` draws a million tokens for each case through the BLS of a real server
+and the engine's own sampling and verification, and tests them against the target's probabilities
+by chi-square. A token is counted under the two before it. Given the one before it, a right sample
 does not care about the other; numbers that return in every round make the counts clump.
 """
 
@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import argparse
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count as count_from
+from itertools import islice
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bench.report import Report
-from campaigns.table import Floats, TableEngine
+from campaigns import letters, tabled
+from campaigns.table import Floats
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling, probabilities
-from unit.triton.payload import load
-
-task_module = load("specdec_bls.task")
-speculation = load("specdec_bls.speculation")
+from triton.asking import ask
+from triton.server import Server
 
 Counts = npt.NDArray[np.int64]
 
 VOCABULARY = 7
 END = 0
+PROMPT = (1, 2)
+CLIENTS = 4
 ANSWER = 400
 DRAWS = 1_000_000
 P_VALUE = 0.01
@@ -61,7 +66,6 @@ CASES = (
     Case("tokens_4", False, 4, _SOFT),
     Case("stretches", False, 0, _SOFT),
 )
-STRETCH = 3
 
 
 def tables(seed: int = 5) -> tuple[Floats, Floats]:
@@ -75,47 +79,64 @@ def tables(seed: int = 5) -> tuple[Floats, Floats]:
     return target.astype(np.float32), draft.astype(np.float32)
 
 
-def answer(case: Case, target: TableEngine, draft: TableEngine, seed: int) -> list[int]:
-    """Tokens of one answer behind its prompt, the end included where one came."""
-    common = {"end_id": np.array([[END]], np.int32)}
-    rules = case.rules
-    if rules.top_k:
-        common["runtime_top_k"] = np.array([[rules.top_k]], np.int32)
-    common["runtime_top_p"] = np.array([[rules.top_p]], np.float32)
-    common["temperature"] = np.array([[rules.temperature]], np.float32)
-    task = task_module.Task(
-        prompt=(1, 2),
-        max_tokens=ANSWER,
-        draft_tokens=case.length,
-        min_tokens=case.minimum,
-        end_id=END,
-        common=common,
-        seed=seed,
-        use_draft_logits=case.by_logits,
-    )
-    generation = speculation.Generation(task, target, draft)
-    while True:
-        if case.length:
-            chunk = generation.step(case.length)
-        else:
-            *_, chunk = generation.plain(STRETCH)
-        if chunk.finished:
-            break
-    ended = len(generation.tokens) < ANSWER
-    return [*generation.tokens, END] if ended else list(generation.tokens)
+def answers(
+    case: Case, server: Server, numbers: list[int], *, deaf: bool = False
+) -> list[list[int]]:
+    """Tokens of answers behind their prompts, the end included where one came.
+
+    Args:
+        numbers: of the answers; also their seeds.
+        deaf: the engines draw with one seed for all calls of an answer.
+    """
+    prompts = [tabled.prompt(one, PROMPT, VOCABULARY, deaf=deaf) for one in numbers]
+    values = {
+        **{name: [[value]] * len(numbers) for name, value in _values(case).items()},
+        "text_input": [[letters.text(one)] for one in prompts],
+        "random_seed": np.array(numbers, np.uint64)[:, None],
+    }
+    parts: list[list[str]] = [[] for _ in numbers]
+    for part in ask(server.url, "tensorrt_llm_bls", **values):
+        parts[int(part["batch_index"].item())].append(part["text_output"].item().decode())
+    found = [letters.tokens("".join(texts)) for texts in parts]
+    return [tokens if len(tokens) == ANSWER else [*tokens, END] for tokens in found]
 
 
-def count(case: Case, draws: int) -> Counts:
-    """Counts [before the last, last, drawn] of at least so many tokens, of many seeds."""
-    target, draft = (TableEngine(table) for table in tables())
+def _values(case: Case) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "max_tokens": ANSWER,
+        "num_draft_tokens": case.length,
+        "min_length": case.minimum,
+        "use_draft_logits": case.by_logits,
+        # A stream without a draft comes in stretches: calls of their own.
+        "stream": case.length == 0,
+        "exclude_input_in_output": True,
+        "top_p": case.rules.top_p,
+        "temperature": case.rules.temperature,
+    }
+    if case.rules.top_k:
+        values["top_k"] = case.rules.top_k
+    return values
+
+
+def count(case: Case, server: Server, draws: int) -> Counts:
+    """Counts of at least so many tokens, of many seeds; see `counts_of`."""
+    counts = counts_of(case, [])
+    numbers = count_from()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        while counts.sum() < draws:
+            groups = [list(islice(numbers, tabled.ROWS)) for _ in range(CLIENTS)]
+            for found in pool.map(lambda one: answers(case, server, one), groups):
+                counts += counts_of(case, found)
+    return counts
+
+
+def counts_of(case: Case, found: list[list[int]]) -> Counts:
+    """Counts [before the last, last, drawn] of the tokens of these answers."""
     counts = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int64)
-    drawn = seed = 0
-    while drawn < draws:
+    for one in found:
         # Where the end may not come yet, the distribution is another one.
-        tokens = np.array([1, 2, *answer(case, target, draft, seed)][case.minimum :])
+        tokens = np.array([*PROMPT, *one][case.minimum :])
         np.add.at(counts, (tokens[:-2], tokens[1:-1], tokens[2:]), 1)
-        drawn += tokens.size - 2
-        seed += 1
     return counts
 
 
@@ -150,11 +171,12 @@ def main() -> int:
     draws = parser.parse_args().draws
     report = Report()
     begun = time.monotonic()
-    for case in CASES:
-        counts = count(case, draws)
-        name = f"sampling.{case.name}"
-        report.figure(f"{name}_draws", [int(counts.sum())], "tokens")
-        report.figure(f"{name}_p", [p_value(case, counts)], "", goal=P_VALUE, better="higher")
+    with tabled.serving(*tables()) as server:
+        for case in CASES:
+            counts = count(case, server, draws)
+            name = f"sampling.{case.name}"
+            report.figure(f"{name}_draws", [int(counts.sum())], "tokens")
+            report.figure(f"{name}_p", [p_value(case, counts)], "", goal=P_VALUE, better="higher")
     report.figure("sampling.seconds", [time.monotonic() - begun], "s")
     return report.exit_status()
 

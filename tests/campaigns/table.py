@@ -8,7 +8,7 @@ first token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +18,10 @@ import numpy.typing as npt
 from specdec.payload.backend.tensorrtllm.reference_engine import wire
 from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer
 from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
 from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer, Reservation
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
 from specdec.payload.backend.tensorrtllm.reference_engine.sequence import Sequence as Decoding
-from unit.triton.payload import load
-
-task_module = load("specdec_bls.task")
 
 Floats = npt.NDArray[np.float32]
 LONGEST = 4096
@@ -63,20 +59,28 @@ class Table:
 
 
 class TableEngine:
-    """An engine as the BLS calls it, answering in the caller's thread."""
+    """Answers calls one after another, in the caller's thread.
 
-    def __init__(self, logits: Floats) -> None:
+    Args:
+        logits: [vocabulary, vocabulary], by the last token.
+        seed: what to draw with for a request.
+    """
+
+    def __init__(self, logits: Floats, seed: Callable[[Request], int]) -> None:
         self._table = Table(logits)
         self._buffer = KVBuffer(self._table.config, 64)
+        self._seed = seed
 
-    def call(self, inputs: dict[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
-        """One whole answer."""
-        try:
-            request = wire.parse_call(Call(inputs), self._table.config)[0]
-        except RequestError as error:
-            raise task_module.EngineError(str(error)) from error
-        update = self._decode(replace(request, prompt=request.prompt[-1:]))
-        return answer(request, update, 0, False, outputs)
+    def call(self, inputs: Mapping[str, Any], outputs: list[str]) -> Iterator[dict[str, Any]]:
+        """The whole answer of each row.
+
+        Raises:
+            RequestError: the call cannot be read.
+        """
+        for row, asked in enumerate(wire.parse_call(Call(inputs), self._table.config)):
+            rules = replace(asked.rules, seed=self._seed(asked))
+            update = self._decode(replace(asked, prompt=asked.prompt[-1:], rules=rules))
+            yield answer(asked, update, row, False, outputs)
 
     def _decode(self, request: Request) -> Update:
         self._buffer.length = 0

@@ -1,14 +1,17 @@
-"""The serving campaign, short: everything at once, and nothing wrong, lost or growing."""
+"""The campaigns on one server, short: everything at once, and nothing wrong, lost or growing."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import pytest
 
 from bench.report import Report
-from campaigns import serving
+from campaigns import equivalence, serving
 from campaigns.traffic import CLIENTS, Baseline
 
 SECONDS = 5.0
+CASES = 150
 
 
 def test_sixty_four_clients_at_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,3 +25,20 @@ def test_sixty_four_clients_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         assert counted.counted["accepted"] > 0
         assert "Traceback" not in server.log()
     assert report.missed == [], capsys.readouterr().err
+
+
+def test_greedy_answers_equal_the_target() -> None:
+    found = list(equivalence.run(CASES))
+    cases = [case for chunk, _ in found for case in chunk]
+    assert len(cases) == CASES
+    assert [case.complaint() for case in cases if not case.equal] == []
+    # An option that never bites proves nothing.
+    ends = Counter(case.end for case in cases)
+    assert min(ends[end] for end in ("end token", "length limit", "stop word")) > CASES // 20
+    assert len({bool(case.values["stream"]) for case in cases}) == 2
+    assert {case.beside for case in cases} == {0, 1, 2, 3}
+    totals: Counter[str] = Counter()
+    for _, counted in found:
+        totals.update({name: int(value) for name, value in counted.items()})
+    assert totals["accepted"] > CASES
+    assert totals["early_rounds"] > 0

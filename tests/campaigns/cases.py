@@ -1,0 +1,139 @@
+"""Prompts with options, and what the target alone makes of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from campaigns.worlds import MAX_DRAFT_TOKENS, PAIR, World
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
+from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+
+LONGEST = 32
+_THREADS = 16
+_LETTERS = "abcdefghij ()=.,_\n\"'#é世界🙂🎉日本"
+
+
+@dataclass
+class Case:
+    """One prompt, what is asked with it, and the two answers.
+
+    Attributes:
+        end: what ends the wanted answer.
+        beside: other prompts of its request.
+        trouble: why there is no answer, empty where there is one.
+    """
+
+    number: int
+    values: dict[str, Any]
+    wanted: str
+    end: str
+    beside: int = 0
+    found: list[str] = field(default_factory=list)
+    trouble: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Whether the answer's parts are the target's text."""
+        whole = self.values["stream"] or len(self.found) == 1
+        return not self.trouble and bool(whole) and "".join(self.found) == self.wanted
+
+    def complaint(self) -> str:
+        """What differs, in words."""
+        return (
+            f"case {self.number} differs, beside {self.beside} others: {self.values}\n"
+            f"  wanted {self.wanted!r}\n  found  {self.found!r} {self.trouble}"
+        )
+
+
+class Maker:
+    """Draws cases for one world."""
+
+    def __init__(self, world: World) -> None:
+        lines = (PAIR / "prompts.jsonl").read_text("utf-8").splitlines()
+        self._prompts = [str(json.loads(line)["prompt"]) for line in lines]
+        self._world = world
+
+    def cases(self, numbers: list[int]) -> list[Case]:
+        """The cases of these numbers, made side by side."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(self.case, numbers))
+
+    def case(self, number: int) -> Case:
+        """The case of a number, always the same one, with the target's answer."""
+        numbers = random.Random(number)
+        prompt = self._world.spelt(self._prompt(numbers))
+        ids = self._world.tokenizer.encode(prompt)
+        values: dict[str, Any] = {"text_input": prompt, "exclude_input_in_output": True}
+        rules: dict[str, Any] = {}
+        if numbers.random() < 0.3:
+            name = numbers.choice(["repetition", "repetition", "presence", "frequency"])
+            penalty = numbers.random() + (name == "repetition")
+            # As the tensor carries it.
+            rules[f"{name}_penalty"] = values[f"{name}_penalty"] = float(np.float32(penalty))
+        free = self._plain(ids, LONGEST, Sampling(**rules))
+        end = numbers.choice(free) if numbers.random() < 0.4 else self._world.tokenizer.end_id
+        values["end_id"] = rules["end_id"] = end
+        if numbers.random() < 0.3:
+            rules["min_length"] = numbers.randint(1, LONGEST // 2)
+            values[self._world.minimum] = rules["min_length"]
+        limit = numbers.randint(1, LONGEST)
+        tokens = self._plain(ids, limit, Sampling(**rules))
+        stops = self._stops(numbers, self._world.tokenizer.decode(tokens))
+        wanted, stopped = self._cut(ids, tokens, stops)
+        if stops:
+            values["stop_words"] = stops
+        values |= self._way(numbers, limit)
+        ended = "end token" if len(tokens) < limit else "length limit"
+        return Case(number, values, wanted, "stop word" if stopped else ended)
+
+    def _way(self, numbers: random.Random, limit: int) -> dict[str, Any]:
+        """How the answer is to be made, which changes nothing about it."""
+        return {
+            "max_tokens": limit,
+            "num_draft_tokens": numbers.randint(0, MAX_DRAFT_TOKENS),
+            "stream": numbers.random() < 0.5,
+            "use_draft_logits": numbers.random() < 0.3,
+        }
+
+    def _prompt(self, numbers: random.Random) -> str:
+        if numbers.random() < 0.5:
+            text = numbers.choice(self._prompts)
+            start = numbers.randrange(max(1, len(text) - 8))
+            return text[start : start + numbers.randint(4, 120)]
+        return "".join(numbers.choices(_LETTERS, k=numbers.randint(1, 60)))
+
+    def _stops(self, numbers: random.Random, text: str) -> list[str]:
+        """Words of the answer, of any length from anywhere, and others."""
+        words = []
+        for _ in range(numbers.choice([0, 0, 1, 2, 3])):
+            if text and numbers.random() < 0.7:
+                start = numbers.randrange(len(text))
+                words.append(text[start : start + numbers.randint(1, 7)])
+            else:
+                drawn = "".join(numbers.choices(_LETTERS, k=numbers.randint(2, 4)))
+                words.append(self._world.spelt(drawn))
+        # A lone replacement character stands for bytes that no word can name.
+        return [word for word in words if "\ufffd" not in word]
+
+    def _plain(self, ids: list[int], limit: int, rules: Sampling) -> list[int]:
+        return self._world.target.tokens(Request(np.array(ids, np.int64), limit, rules))
+
+    def _cut(self, ids: list[int], tokens: list[int], stops: list[str]) -> tuple[str, bool]:
+        """Text up to the first stop word, by text or by tokens, and whether there was one."""
+        decode, words = self._world.tokenizer.decode, self._world.tokenizer.words(stops)
+        for count in range(1, len(tokens) + 1):
+            text = decode(tokens[:count])
+            whole = text.rstrip("\ufffd")
+            ends = [whole.find(stop) + len(stop) for stop in stops if stop in whole]
+            if ends:
+                return whole[: min(ends)], True
+            sequence = [*ids, *tokens[:count]]
+            if any(sequence[-len(word) :] == word for word in words):
+                return text, True
+        return decode(tokens), False

@@ -1,0 +1,92 @@
+"""Cases on their way: several prompts a request, several clients at once, parts told apart."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from campaigns.cases import Case
+from triton.asking import ask
+from triton.server import Server
+
+BLS = "tensorrt_llm_bls"
+COUNTED = {
+    "drafted": "specdec_draft_tokens_total",
+    "accepted": "specdec_accepted_tokens_total",
+    "tokens": "specdec_generated_tokens_total",
+    "rounds": "specdec_rounds_total",
+    "early_rounds": "specdec_early_rounds_total",
+}
+_MOST_PROMPTS = 4
+# What a prompt says that wants nothing, beside others that want something.
+_NEUTRAL: dict[str, Any] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "min_length": 0,
+    "min_tokens": 0,
+}
+
+
+def counts(server: Server) -> dict[str, float]:
+    """The server's counters, 0 each before the first answer."""
+    return {name: server.metric(metric) for name, metric in COUNTED.items()}
+
+
+class Asker:
+    """Clients of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def ask(self, cases: list[Case], clients: int) -> None:
+        """Have all cases answered by so many clients, each one request after another."""
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(self._one, requests(cases)))
+
+    def _one(self, cases: list[Case]) -> None:
+        # Without a length of its own the server chooses, and may do without the draft for a while.
+        values = together(cases, lengths=random.Random(cases[0].number).random() < 0.75)
+        try:
+            for part in ask(self._server.url, BLS, **values):
+                row = int(part["batch_index"].item())
+                cases[row].found.append(part["text_output"].item().decode())
+        except Exception as error:  # noqa: BLE001 - a lost answer is a result, not the end
+            for case in cases:
+                case.trouble = f"{type(error).__name__} {error}"
+
+
+def requests(cases: list[Case]) -> Iterator[list[Case]]:
+    """Cases in groups of one to four, half of them alone; the same ones for the same cases."""
+    start = 0
+    while start < len(cases):
+        numbers = random.Random(cases[start].number)
+        size = 1 if numbers.random() < 0.5 else numbers.randint(2, _MOST_PROMPTS)
+        group = cases[start : start + size]
+        for case in group:
+            case.beside = len(group) - 1
+        yield group
+        start += size
+
+
+def together(cases: list[Case], *, lengths: bool) -> dict[str, Any]:
+    """Values of one request, a row for each case; without `lengths` none names its own."""
+    rows = [dict(case.values) for case in cases]
+    names = sorted({name for row in rows for name in row})
+    if not lengths:
+        names.remove("num_draft_tokens")
+    values: dict[str, Any] = {}
+    for name in names:
+        if name == "stop_words":
+            values[name] = _padded([row.get(name, []) for row in rows])
+        else:
+            values[name] = [[row.get(name, _NEUTRAL.get(name))] for row in rows]
+    return values
+
+
+def _padded(words: list[list[str]]) -> list[list[str]]:
+    """As many words in each row; empty ones stand for none."""
+    width = max(len(row) for row in words)
+    return [row + [""] * (width - len(row)) for row in words]

@@ -1,0 +1,42 @@
+"""The table engine as a model of Triton's python backend; `table.json` lies beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from campaigns.table import TableEngine
+from campaigns.tabled import seed
+from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
+
+_FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    """Serves as draft and as target."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Read the table."""
+        written = json.loads(Path(__file__).with_name("table.json").read_text("utf-8"))
+        self._engine = TableEngine(np.array(written, np.float32), seed)
+
+    def execute(self, requests: list[Any]) -> None:
+        """Answer every row of every request."""
+        for request in requests:
+            sender = request.get_response_sender()
+            inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+            try:
+                # All rows before the first leaves: what leaves together goes on together.
+                rows = list(self._engine.call(inputs, request.requested_output_names()))
+            except RequestError as error:
+                words = pb_utils.TritonError(str(error))
+                sender.send(pb_utils.InferenceResponse(error=words))
+            else:
+                for row in rows:
+                    tensors = [pb_utils.Tensor(name, array) for name, array in row.items()]
+                    sender.send(pb_utils.InferenceResponse(tensors))
+            sender.send(flags=_FINAL)

@@ -1,0 +1,83 @@
+"""A tritonserver whose BLS speculates with engines out of tables."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from campaigns import letters
+from campaigns.table import LONGEST, Floats
+from campaigns.worlds import speculating
+from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
+from specdec.triton.repository import ModelPlan, RepositoryPlan
+from triton.server import ROOT, Server, installed_server
+
+ROWS = 32
+# Ahead of a prompt's last tokens, where no table looks: whether the engines follow the calls'
+# seeds, and the number of the answer.
+_HEARS, _DEAF = 1, 2
+_DIGITS = 8
+_MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
+_MODEL = Path(__file__).with_name("table_model.py")
+
+
+def prompt(number: int, last: tuple[int, ...], vocabulary: int, *, deaf: bool) -> list[int]:
+    """A prompt that says which answer it begins.
+
+    Args:
+        deaf: the engines draw with one seed for all calls of this answer, whatever they are told.
+    """
+    base = vocabulary - 1
+    digits = [1 + number // base**place % base for place in range(_DIGITS)]
+    return [_DEAF if deaf else _HEARS, *digits, *last]
+
+
+def seed(request: Request) -> int:
+    """What an engine draws with."""
+    if request.prompt[0] == _HEARS:
+        return request.rules.seed
+    return int.from_bytes(bytes(request.prompt[1 : 1 + _DIGITS].tolist()), "big")
+
+
+@contextmanager
+def serving(target: Floats, draft: Floats) -> Iterator[Server]:
+    """A server of these logits [vocabulary, vocabulary], token 0 being the end."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan = RepositoryPlan(
+            version="0.19.0",
+            method="DraftTarget",
+            tokenizer_dir=str(letters.write(folder / "letters", len(target))),
+            target=ModelPlan(str(folder)),
+            draft=ModelPlan(str(folder)),
+            max_batch_size=ROWS,
+            draft_tokens=4,
+            max_draft_tokens=8,
+            draft_ahead=1,
+            max_seq_len=LONGEST,
+            bls_max_in_flight=4 * ROWS,
+        )
+        files = speculating(plan)
+        for model, logits in zip(_MODELS, (target, draft), strict=True):
+            files |= _files(model, files[f"{model}/config.pbtxt"], logits)
+        with Server(installed_server(), files, folder / "server") as server:
+            yield server
+
+
+def _files(model: str, config: str, logits: Floats) -> dict[str, str]:
+    """The model's configuration and program; the server's own Python knows none of this tree."""
+    places = [str(ROOT / "tests"), str(ROOT / "operator")]
+    future = "from __future__ import annotations\n"
+    program = _MODEL.read_text("utf-8").replace(
+        future, f"{future}\nimport sys\n\nsys.path[:0] = {places!r}\n"
+    )
+    return {
+        f"{model}/config.pbtxt": config.replace('"tensorrtllm"', '"python"'),
+        f"{model}/1/model.py": program,
+        f"{model}/1/table.json": json.dumps(np.asarray(logits).tolist()),
+    }

@@ -1,0 +1,120 @@
+"""Engines that a real tritonserver speculates with, and the target once more for itself."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from campaigns import letters
+from campaigns.inprocess import InProcess
+from specdec.triton.plan import DraftLengths
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from triton.server import PAYLOAD, Server, installed_server
+from unit.engine.engines import build, open_engine
+from unit.engine.oracle import Tiny
+from unit.triton.payload import load
+
+PAIR = PAYLOAD / "pair"
+MAX_DRAFT_TOKENS = 8
+_LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
+_KV_TOKENS = 16384
+_VOCABULARY = 96
+_TWINS = {
+    "target": Tiny(vocab=_VOCABULARY, twins=1e-7, seed=2),
+    "draft": Tiny(vocab=_VOCABULARY, twins=1e-7, seed=2, gain=8.02),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """A target in process, a server that speculates with the same one, and their tokenizer.
+
+    Attributes:
+        minimum: how this release spells the minimum length.
+    """
+
+    name: str
+    target: InProcess
+    server: Server
+    tokenizer: Any
+    minimum: str
+
+    def spelt(self, text: str) -> str:
+        """A text in letters that the tokenizer knows."""
+        if self.name == "pair":
+            return text
+        first, last = letters.FIRST, letters.FIRST + _VOCABULARY
+        known = (ord(one) if first <= ord(one) < last else None for one in text)
+        return "".join(
+            chr(code or first + ord(one) % _VOCABULARY)
+            for code, one in zip(known, text, strict=True)
+        )
+
+
+@contextmanager
+def pair() -> Iterator[World]:
+    """The shipped pair, in the layout of 0.19.0."""
+    checkpoints = {role: PAIR / role for role in ("target", "draft")}
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _world("pair", checkpoints, PAIR / "target", "0.19.0", Path(folder))
+
+
+@contextmanager
+def twins() -> Iterator[World]:
+    """Random engines of which every choice is a near tie, in the layout of 1.2.1."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        written = {role: tiny.write(folder / f"{role}-hf") for role, tiny in _TWINS.items()}
+        tokenizer = letters.write(folder / "letters", _VOCABULARY)
+        yield from _world("twins", written, tokenizer, "1.2.1", folder)
+
+
+WORLDS = (pair, twins)
+
+
+def speculating(plan: RepositoryPlan) -> dict[str, str]:
+    """Files of the BLS and its engines, without the models that a BLS does not need."""
+    beside = ("ensemble/", "preprocessing/", "postprocessing/")
+    return {path: text for path, text in render(plan).items() if not path.startswith(beside)}
+
+
+def _world(
+    name: str, checkpoints: dict[str, Path], tokenizer: Path, version: str, folder: Path
+) -> Iterator[World]:
+    engines = {
+        role: build(checkpoint, folder / role, role=role, limits=_LIMITS)
+        for role, checkpoint in checkpoints.items()
+    }
+    target, draft = (
+        ModelPlan(str(engines[role]), (0,), max_tokens_in_paged_kv_cache=_KV_TOKENS)
+        for role in ("target", "draft")
+    )
+    plan = RepositoryPlan(
+        version=version,
+        method="DraftTarget",
+        tokenizer_dir=str(tokenizer),
+        target=target,
+        draft=draft,
+        max_batch_size=_LIMITS["maxBatchSize"],
+        draft_tokens=4,
+        max_draft_tokens=MAX_DRAFT_TOKENS,
+        # A request that names no length gets one that changes, or none at all for a while.
+        adaptive=DraftLengths(0, MAX_DRAFT_TOKENS),
+        draft_ahead=4,
+        max_seq_len=_LIMITS["maxSeqLen"],
+    )
+    reader = load("specdec_text").Tokenizer(str(tokenizer))
+    minimum = "min_tokens" if version == "1.2.1" else "min_length"
+    with threadpool_limits(1):
+        alone = InProcess(open_engine(engines["target"]))
+        try:
+            with Server(installed_server(), speculating(plan), folder / "server") as server:
+                yield World(name, alone, server, reader, minimum)
+        finally:
+            alone.close()

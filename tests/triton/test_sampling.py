@@ -1,0 +1,44 @@
+"""The sampling campaign, short: sampled answers of the server follow the target's distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from campaigns import sampling, tabled
+from campaigns.sampling import CASES, Case
+from triton.server import Server
+
+DRAWS = 3000
+
+
+@pytest.fixture(scope="module")
+def table_server() -> Iterator[Server]:
+    with tabled.serving(*sampling.tables()) as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_answers_are_samples_of_the_target(table_server: Server, case: Case) -> None:
+    counts = sampling.count(case, table_server, DRAWS)
+    assert sampling.p_value(case, counts) > sampling.P_VALUE
+    if case is CASES[0]:
+        # Another distribution would be noticed.
+        assert sampling.p_value(CASES[2], counts) < 1e-6
+
+
+@pytest.mark.parametrize("case", [CASES[1], CASES[4]], ids=lambda case: case.name)
+def test_one_seed_for_all_rounds_would_be_noticed(table_server: Server, case: Case) -> None:
+    # Few of them: numbers that return make long answers.
+    found = sampling.answers(case, table_server, list(range(8)), deaf=True)
+    assert sampling.p_value(case, sampling.counts_of(case, found)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("statistic", "freedom", "probability"),
+    # From tables of chi-square's quantiles.
+    [(18.307, 10, 0.05), (76.154, 50, 0.01), (99.334, 100, 0.5), (366.844, 300, 0.005)],
+)
+def test_tail_of_chi_square(statistic: float, freedom: int, probability: float) -> None:
+    assert sampling.tail(statistic, freedom) == pytest.approx(probability, rel=0.03)
