@@ -73,6 +73,11 @@ impl<R: Alike> Gather<R> {
         }
     }
 
+    /// The engines turned out to take one row a call.
+    pub fn go_alone(&mut self) {
+        self.most = 1;
+    }
+
     /// A row wants to go; `ready` says when it may.
     pub fn submit(&mut self, role: Role, row: R, now: Instant) {
         let waiting = self.waiting(role);
@@ -105,7 +110,10 @@ impl<R: Alike> Gather<R> {
     pub fn ready(&mut self, now: Instant) -> Vec<Batch<R>> {
         let mut batches = Vec::new();
         for role in [Role::Draft, Role::Target] {
-            if self.rows(role).is_empty() || self.due_of(role).is_some_and(|due| now < due) {
+            let waiting = self.rows(role).len();
+            // A call that is full cannot take those who are on their way.
+            let early = waiting < self.most && self.due_of(role).is_some_and(|due| now < due);
+            if waiting == 0 || early {
                 continue;
             }
             let rows = std::mem::take(&mut self.waiting(role).rows);

@@ -35,6 +35,8 @@ pub struct Bls {
     policy: Option<AdaptiveLength>,
     pub(super) gather: Mutex<Gather<Row>>,
     pub(super) ahead: AtomicUsize,
+    /// Calls of several rows that were refused, since one was answered.
+    pub(super) refusals: AtomicUsize,
     number: AtomicU64,
     places: Places,
     prompts: Mutex<HashMap<u64, Arc<Prompt>>>,
@@ -102,6 +104,7 @@ impl Bls {
             policy,
             gather: Mutex::new(Gather::new(rows, Instant::now())),
             ahead: AtomicUsize::new(settings.draft_ahead),
+            refusals: AtomicUsize::new(0),
             number: AtomicU64::new(0),
             places: Places {
                 free: Mutex::new(settings.max_in_flight),

@@ -5,10 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::bls::{Bls, locked};
+use super::error::log;
+use super::ffi;
 use super::infer::{Flight, model_name};
 use super::row::{Row, Trip};
 use crate::engine::{Answered, EngineError, Role, find};
 use crate::rows::{ROW, merged};
+
+/// Calls of several rows that are refused one after another before no more are made.
+const REFUSALS: usize = 3;
 
 impl Bls {
     /// A row of the call `answered` has gone on, with its next call if it has one; whatever is
@@ -73,6 +78,9 @@ impl Bls {
             Some(Ok(tensors)) if !tensors.is_empty() => {
                 let index = find(&tensors, ROW).filter(|_| trip.shared);
                 let place = index.and_then(|one| one.integers().first().copied());
+                if trip.shared {
+                    self.refusals.store(0, Ordering::Relaxed);
+                }
                 if let Some(row) = trip.take(place.unwrap_or(0).max(0) as usize) {
                     self.deliver(trip, row, Ok(tensors));
                 }
@@ -85,6 +93,7 @@ impl Bls {
             locked(&self.trips).remove(&number);
             let rest = trip.rest();
             if trip.was_refused() {
+                self.refused(trip.role);
                 // One of them may have been at fault: the others go on.
                 for row in rest {
                     self.issue(trip.role, trip.batch, vec![row]);
@@ -96,6 +105,16 @@ impl Bls {
                     self.deliver(trip, row, Err(EngineError::new(words.clone())));
                 }
             }
+        }
+    }
+
+    /// A call of several rows was refused. An engine that refuses all of them is asked for no more.
+    fn refused(&self, role: Role) {
+        if self.refusals.fetch_add(1, Ordering::Relaxed) + 1 == REFUSALS {
+            locked(&self.gather).go_alone();
+            let name = self.name(role);
+            let words = format!("{name} takes one prompt a call: answers call it one by one");
+            log(ffi::LOG_WARN, &words);
         }
     }
 

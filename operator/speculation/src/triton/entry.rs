@@ -7,11 +7,10 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::bls::Bls;
-use super::error::{check, failure, fine, log, logged};
+use super::error::{INTERNAL, check, failure, fine, log, logged};
 use super::ffi::{self, Code, Failure};
 use super::infer::Server;
 use super::metrics::Metrics;
-use super::prompt::INTERNAL;
 use super::request::ClientRequest;
 use crate::config::Settings;
 use crate::tokenizer::{HubTokenizer, Special};

@@ -5,6 +5,10 @@ use std::ptr;
 
 use super::ffi::{self, Code, Failure};
 
+/// What a client is told of a failure of this library's own.
+pub const INTERNAL: &str =
+    "tensorrt_llm_bls failed on this request: the server's log has the details";
+
 /// Text for Triton; what stands behind a NUL, which C cannot hold, is left out.
 pub fn c_text(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bls::Bls;
-use super::error::log;
+use super::error::{INTERNAL, log};
 use super::ffi::{self, Code};
 use super::infer::Flight;
 use super::reply::Reply;
@@ -14,8 +14,6 @@ use crate::engine::Call;
 use crate::part::Part;
 use crate::task::Task;
 
-pub const INTERNAL: &str =
-    "tensorrt_llm_bls failed on this request: the server's log has the details";
 const CANCELLED: &str = "the request was cancelled";
 
 /// One prompt in flight.

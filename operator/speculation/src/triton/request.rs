@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-use super::error::{c_text, check, failure, logged};
+use super::error::{INTERNAL, c_text, check, failure, log, logged};
 use super::ffi::{self, Code};
 use crate::tensor::{DataType, Tensor};
 
@@ -34,6 +34,7 @@ pub struct ClientRequest {
     request: *mut ffi::Request,
     factory: *mut ffi::Factory,
     begun_ns: u64,
+    released: bool,
 }
 
 // SAFETY: Triton lets any thread answer a request; who uses one takes turns by a lock.
@@ -51,6 +52,7 @@ impl ClientRequest {
             request,
             factory,
             begun_ns: now_ns(),
+            released: false,
         })
     }
 
@@ -176,9 +178,14 @@ impl ClientRequest {
     }
 
     /// Count it in the server's statistics and let go of it.
-    pub fn release(self, success: bool) {
+    pub fn release(mut self, success: bool) {
+        self.let_go(success);
+    }
+
+    fn let_go(&mut self, success: bool) {
+        self.released = true;
         let (begun, ended) = (self.begun_ns, now_ns());
-        // SAFETY: the request is ours and is released once, since this takes `self`.
+        // SAFETY: the request is ours, and is released once.
         unsafe {
             logged(ffi::TRITONBACKEND_ModelInstanceReportStatistics(
                 self.instance,
@@ -214,6 +221,13 @@ impl ClientRequest {
 
 impl Drop for ClientRequest {
     fn drop(&mut self) {
+        if !self.released {
+            // Whoever had it failed: its client must not wait for ever.
+            if let Err(words) = self.refuse(Code::Internal, INTERNAL, true) {
+                log(ffi::LOG_ERROR, &words);
+            }
+            self.let_go(false);
+        }
         // SAFETY: nobody uses the factory any more.
         logged(unsafe { ffi::TRITONBACKEND_ResponseFactoryDelete(self.factory) });
     }
