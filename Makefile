@@ -33,12 +33,14 @@ $(STAMP): pyproject.toml constraints.txt
 fmt: setup ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	@$(BIN)/python -m library fmt
 
 lint: setup ## formatting, rules, types and layers, without changing anything
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m library lint
 	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
 test: setup ## every layer: unit, golden, triton, controlplane, and e2e when root on Linux

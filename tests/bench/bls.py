@@ -15,16 +15,15 @@ import sys
 import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
+import library
 from bench.baseline.cycle import Pair, build
 from bench.baseline.load import BLS, CLIENTS, LENGTH, Load, at_once, drive, repository, serving
 from bench.report import Report
 from cluster.processes import until
 from triton.asking import ask, ask_once
 from triton.server import Server
-from unit.triton.test_policy import GRID, Run
 
 ACCEPTANCE = 0.8
 
@@ -140,14 +139,8 @@ def _resident(server: Server) -> float:
 
 def adaptive(report: Report) -> None:
     """Print the worst case of the adaptive policy over a grid of simulated loads."""
-    of_best, of_plain = [], []
-    for engines in GRID:
-        run = Run(replace(engines))
-        run.go(60)
-        speed = run.go(1500)
-        of_best.append(speed / engines.best())
-        of_plain.append(speed * engines.plain())
-    for name, values in (("best_fixed", of_best), ("plain", of_plain)):
+    found = library.adaptive()
+    for name, values in (("best_fixed", found["of_best"]), ("plain", found["of_plain"])):
         figure = f"bls.adaptive_least_of_{name}"
         report.figure(figure, [min(values)], "ratio", goal=0.97, better="higher")
 

@@ -3,99 +3,25 @@
 //! An answer never waits: it says which calls it wants, is told what they gave, and goes on from
 //! there on whatever thread brought the news.
 
+mod state;
+mod world;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Answered, Call, EngineError};
-use crate::generation::{Chunk, Generation, Proposal};
-use crate::part::Part;
-use crate::policy::{FixedLength, Lengths};
+pub use world::{End, Io, Means, Meter};
+
+use state::{Coming, State, Stretch};
+
+use crate::chunk::{Chunk, Proposal};
+use crate::engine::{Answered, EngineError};
+use crate::generation::Generation;
+use crate::policy::FixedLength;
+use crate::rendering::Rendering;
 use crate::task::Task;
-use crate::text::{self, Detokenizer, StopText};
-use crate::tokenizer::Tokenizer;
 
 /// Longer than any proposal takes.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How an answer ends.
-#[derive(Clone, Debug, PartialEq)]
-pub enum End {
-    Done,
-    Cancelled,
-    Failed(EngineError),
-}
-
-/// Where an answer's wishes and its parts go.
-pub trait Io {
-    /// Make a call and tell the answer by `answered`.
-    fn call(&mut self, call: Call);
-    /// Make a call of the draft beside it and tell by `ahead_answered` with the same number; false
-    /// while enough of those are under way.
-    fn ahead(&mut self, number: u64, call: Call) -> bool;
-    /// Hand out a part.
-    fn part(&mut self, part: Part);
-    /// Nothing follows.
-    fn end(&mut self, end: End);
-    /// Whether the client has gone away.
-    fn cancelled(&self) -> bool;
-}
-
-/// Counts what the server did.
-pub trait Meter: Send + Sync {
-    /// One more chunk was generated.
-    fn chunk(&self, chunk: &Chunk);
-    /// The draft refused a call, in these words: an answer goes on without it.
-    fn draft_failed(&self, words: &str);
-}
-
-/// What an answer works with besides its task.
-pub struct Means {
-    pub tokenizer: Arc<dyn Tokenizer>,
-    pub lengths: Box<dyn Lengths>,
-    pub meter: Arc<dyn Meter>,
-    pub has_draft: bool,
-    /// The draft may propose while the target verifies.
-    pub ahead: bool,
-}
-
-enum State {
-    /// Between two calls, or over.
-    Resting,
-    Drafting {
-        length: usize,
-    },
-    /// The draft already works at this round's proposal.
-    Awaiting {
-        length: usize,
-        since: Instant,
-    },
-    Verifying {
-        proposal: Vec<i32>,
-        seconds: f64,
-        early: bool,
-    },
-    Plain {
-        length: usize,
-    },
-}
-
-/// A stretch without a draft.
-#[derive(Default)]
-struct Stretch {
-    left: usize,
-    tokens: usize,
-    begun: Option<Instant>,
-}
-
-/// What the draft works at beside the target.
-struct Coming {
-    number: u64,
-    prefix: usize,
-    length: usize,
-    /// The guess and the proposal behind it; empty where there was none.
-    found: Option<Vec<i32>>,
-    seconds: f64,
-}
 
 /// One task being answered.
 pub struct Answer {
@@ -105,34 +31,21 @@ pub struct Answer {
     stretch: Stretch,
     coming: Option<Coming>,
     number: u64,
-    detokenizer: Detokenizer,
-    stop: Option<StopText>,
-    stopped: bool,
-    surplus: usize,
-    part: Part,
-    tokens: Vec<i32>,
-    log_probs: Vec<f32>,
+    rendering: Rendering,
 }
 
 impl Answer {
     pub fn new(task: Arc<Task>, means: Means) -> Self {
         // A sampled answer shall follow from its seed alone, not from what was ready in time.
         let ahead = means.ahead && task.seed.is_none() && !task.use_draft_logits;
-        let stop = (!task.stop_texts.is_empty()).then(|| StopText::new(&task.stop_texts));
         Self {
+            rendering: Rendering::new(Arc::clone(&task)),
             generation: Generation::new(task),
             means: Means { ahead, ..means },
             state: State::Resting,
             stretch: Stretch::default(),
             coming: None,
             number: 0,
-            detokenizer: Detokenizer::default(),
-            stop,
-            stopped: false,
-            surplus: 0,
-            part: Part::default(),
-            tokens: Vec::new(),
-            log_probs: Vec::new(),
         }
     }
 
@@ -216,15 +129,8 @@ impl Answer {
         }
         match self.means.lengths.length() {
             0 => {
-                let remaining = self.generation.remaining();
-                self.stretch = Stretch {
-                    left: match self.means.lengths.plain_tokens() {
-                        0 => remaining,
-                        tokens => tokens.min(remaining),
-                    },
-                    tokens: 0,
-                    begun: Some(Instant::now()),
-                };
+                let tokens = self.means.lengths.plain_tokens();
+                self.stretch = Stretch::of(tokens, self.generation.remaining());
                 self.plain(io);
             }
             wanted => {
@@ -245,18 +151,15 @@ impl Answer {
                 let since = Instant::now();
                 self.state = State::Awaiting { length, since };
             }
-            Some(coming) => match coming.found.as_deref() {
-                Some([guess, tokens @ ..])
-                    if !tokens.is_empty() && self.generation.tokens().last() == Some(guess) =>
-                {
-                    let tokens = tokens[..length.min(tokens.len())].to_vec();
+            Some(coming) => match coming.behind(self.generation.tokens(), length) {
+                Some(tokens) => {
                     let proposal = Proposal {
                         tokens,
                         logits: None,
                     };
                     self.verify(proposal, coming.seconds, true, io);
                 }
-                _ => self.propose(length, io),
+                None => self.propose(length, io),
             },
             None => self.propose(length, io),
         }
@@ -346,13 +249,13 @@ impl Answer {
     fn take(&mut self, chunk: Chunk, io: &mut dyn Io) {
         self.means.meter.chunk(&chunk);
         let going = !chunk.finished && !io.cancelled();
-        if going && self.stop.is_none() {
+        if going && !self.rendering.decides_the_end() {
             // The engines need not wait for the text.
             self.go_on(io);
             return self.render(&chunk, io);
         }
         self.render(&chunk, io);
-        if chunk.finished || self.stopped {
+        if chunk.finished || self.rendering.stopped() {
             self.finish(io);
         } else if going {
             self.go_on(io);
@@ -362,86 +265,17 @@ impl Answer {
     }
 
     fn render(&mut self, chunk: &Chunk, io: &mut dyn Io) {
-        let (kept, text) = if self.stop.is_some() {
-            self.until_stop(&chunk.tokens)
-        } else if self.task().stream {
-            let tokenizer = self.means.tokenizer.as_ref();
-            let text = self.detokenizer.push(tokenizer, &chunk.tokens);
-            (chunk.tokens.len(), text)
-        } else {
-            (chunk.tokens.len(), String::new())
-        };
-        self.add(chunk, kept, text);
-        self.tokens.extend_from_slice(&chunk.tokens[..kept]);
-        let log_probs = &chunk.log_probs[..kept.min(chunk.log_probs.len())];
-        self.log_probs.extend_from_slice(log_probs);
-        if self.task().stream {
-            io.part(self.part.clone());
+        let tokenizer = self.means.tokenizer.as_ref();
+        if let Some(part) = self.rendering.take(chunk, tokenizer) {
+            io.part(part);
         }
-    }
-
-    fn until_stop(&mut self, tokens: &[i32]) -> (usize, String) {
-        // Token by token: a stop word may end inside a token that is not the chunk's last.
-        let mut text = String::new();
-        for (index, token) in tokens.iter().enumerate() {
-            let tokenizer = self.means.tokenizer.as_ref();
-            let piece = self.detokenizer.push(tokenizer, &[*token]);
-            match self.stop.as_mut().and_then(|stop| stop.cut(&piece)) {
-                Some(cut) => {
-                    self.stopped = true;
-                    // A character that this token begins decodes to something as well.
-                    self.surplus = piece.chars().count() - cut + self.detokenizer.held;
-                    text.push_str(text::head(&piece, cut));
-                    return (index + 1, text);
-                }
-                None => text.push_str(&piece),
-            }
-        }
-        (tokens.len(), text)
-    }
-
-    fn add(&mut self, chunk: &Chunk, kept: usize, text: String) {
-        let log_probs = &chunk.log_probs[..kept.min(chunk.log_probs.len())];
-        let sum: f64 = log_probs.iter().copied().map(f64::from).sum();
-        self.part = Part {
-            text,
-            tokens: kept,
-            log_probs: log_probs.to_vec(),
-            cum_log_prob: self.part.cum_log_prob + sum,
-            drafted: self.part.drafted + chunk.drafted,
-            accepted: self.part.accepted + chunk.accepted,
-            rounds: self.part.rounds + chunk.rounds,
-            extras: chunk.extras.clone(),
-        };
     }
 
     fn finish(&mut self, io: &mut dyn Io) {
-        if !self.task().stream {
-            io.part(self.whole());
-        } else if !self.stopped {
-            let rest = self.detokenizer.flush(self.means.tokenizer.as_ref());
-            if !rest.is_empty() {
-                self.add(&Chunk::default(), 0, rest);
-                io.part(self.part.clone());
-            }
+        if let Some(part) = self.rendering.rest(self.means.tokenizer.as_ref()) {
+            io.part(part);
         }
         self.close(End::Done, io);
-    }
-
-    fn whole(&mut self) -> Part {
-        let mut ids = Vec::new();
-        if !self.task().exclude_input {
-            ids.extend_from_slice(&self.task().prompt);
-        }
-        ids.extend_from_slice(&self.tokens);
-        let text = self.means.tokenizer.decode(&ids);
-        Part {
-            // Characters of the last token that lie behind a stop word.
-            text: text::without_last(&text, self.surplus).to_owned(),
-            tokens: self.tokens.len(),
-            log_probs: std::mem::take(&mut self.log_probs),
-            ..self.part.clone()
-        }
     }
 
     fn fail(&mut self, error: EngineError, io: &mut dyn Io) {

@@ -4,6 +4,7 @@
 //! `triton` know Triton; all others are plain computation, tested without a server.
 
 pub mod answer;
+pub mod chunk;
 pub mod config;
 pub mod engine;
 pub mod estimate;
@@ -12,6 +13,7 @@ pub mod gather;
 pub mod generation;
 pub mod part;
 pub mod policy;
+pub mod rendering;
 pub mod request;
 pub mod response;
 pub mod rows;

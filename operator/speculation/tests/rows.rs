@@ -1,7 +1,8 @@
 //! Calls of several prompts as rows of one.
 
+use triton_specdec::chunk::Proposal;
 use triton_specdec::engine::{Call, Role};
-use triton_specdec::generation::{Generation, Proposal};
+use triton_specdec::generation::Generation;
 use triton_specdec::rows::{alike, merged};
 use triton_specdec::task::Task;
 use triton_specdec::tensor::Tensor;

@@ -11,8 +11,8 @@ MODELS = Path(__file__).parents[3] / "operator" / "specdec" / "payload" / "model
 
 
 def load(name: str) -> Any:
-    """A module of the BLS (`specdec_bls.task`) or one shared by the text models."""
-    for folder in (MODELS / "tensorrt_llm_bls" / "1", MODELS / "shared"):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
+    """A module that the text models share."""
+    folder = str(MODELS / "shared")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     return importlib.import_module(name)

@@ -151,9 +151,8 @@ impl Bls {
         for role in dead {
             // Every time: a call may have gone out just before Triton noticed.
             let trips: Vec<Arc<Trip>> = locked(&self.trips)
-                .values()
-                .filter(|trip| trip.role == role)
-                .cloned()
+                .extract_if(|_, trip| trip.role == role)
+                .map(|(_, trip)| trip)
                 .collect();
             for trip in trips {
                 self.fail(&trip, EngineError::gone(self.name(role)));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::error::{c_text, check, log, logged};
 use super::ffi;
 use crate::answer::Meter;
-use crate::generation::Chunk;
+use crate::chunk::Chunk;
 
 /// A draft that is down fails every answer: the counter tells how many, the log that it happens.
 const SAY: Duration = Duration::from_secs(60);

@@ -7,6 +7,7 @@ use triton_specdec::tokenizer::{TextError, Tokenizer};
 
 use self::model::next;
 use self::numbers::Numbers;
+#[allow(unused_imports)]
 pub use self::run::{Beside, Run};
 
 pub mod model;

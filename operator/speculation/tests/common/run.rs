@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use triton_specdec::answer::{Answer, End, Io, Means, Meter};
+use triton_specdec::chunk::Chunk;
 use triton_specdec::engine::{Call, Role};
-use triton_specdec::generation::Chunk;
 use triton_specdec::part::Part;
 use triton_specdec::policy::{FixedLength, Lengths};
 use triton_specdec::task::Task;

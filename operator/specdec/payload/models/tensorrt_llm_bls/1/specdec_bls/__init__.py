@@ -1,1 +1,0 @@
-"""The BLS: a draft/target loop over Triton models, one prompt per worker thread."""

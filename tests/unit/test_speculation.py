@@ -1,0 +1,10 @@
+"""The tests of the BLS's own code, which is Rust: `operator/speculation/tests`."""
+
+from __future__ import annotations
+
+import library
+
+
+def test_the_crate() -> None:
+    words = library.run_tests()
+    assert not words, words
