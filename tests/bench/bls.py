@@ -105,8 +105,11 @@ def instant(report: Report, server: Server, runs: int, tokens: int) -> None:
 
 
 def memory(report: Report, pair: Pair) -> None:
-    """Print the BLS process's resident size while 64 requests are in flight."""
+    """Print what 64 requests in flight and the BLS itself add to a server that has none."""
     files = repository(pair, streaming=True)
+    engines = {path: text for path, text in files.items() if path.split("/")[0] != BLS}
+    with serving(engines) as server:
+        idle = _resident(server)
     key = f"{BLS}/config.pbtxt"
     files[key] = re.sub(r'(max_in_flight"\s*value \{ string_value: )"\d+"', r'\1"64"', files[key])
     with serving(files) as server, ThreadPoolExecutor(64) as pool:
@@ -119,22 +122,15 @@ def memory(report: Report, pair: Pair) -> None:
             30,
             lambda: "64 requests never were in flight",
         )
-        report.figure("bls.resident_mb_at_64", [_resident(server)], "MB", goal=120.0)
+        report.figure("bls.resident_mb_at_64", [_resident(server) - idle], "MB", goal=120.0)
         for answer in answers:
             answer.result()
 
 
 def _resident(server: Server) -> float:
-    """Megabytes of the process that serves the BLS."""
-    mark = f"{server.repository / BLS}/".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "cmdline").read_bytes():
-                status = (folder / "status").read_text("ascii")
-                return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
-        except OSError:
-            continue
-    raise LookupError(f"no process serves {mark.decode()}")
+    """Megabytes of the server's own process, which the BLS is a part of."""
+    status = Path(f"/proc/{server.processes()[0]}/status").read_text("ascii")
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
 
 def adaptive(report: Report) -> None:

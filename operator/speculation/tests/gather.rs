@@ -247,6 +247,30 @@ fn calls_have_no_more_rows_than_the_engines_take() {
 }
 
 #[test]
+fn a_full_call_waits_for_nobody() {
+    let mut clock = Clock::trained(2);
+    clock.submit(Draft, Row('a', 1));
+    clock.goes(Draft, &[Row('a', 1)]);
+    clock.submit(Target, Row('a', 2));
+    clock.waits();
+    clock.submit(Target, Row('a', 3));
+    clock.goes(Target, &[Row('a', 2), Row('a', 3)]);
+}
+
+#[test]
+fn engines_that_take_one_row_get_one_from_then_on() {
+    let mut clock = Clock::trained(3);
+    clock.submit(Draft, Row('a', 1));
+    clock.goes(Draft, &[Row('a', 1)]);
+    clock.submit(Target, Row('a', 2));
+    clock.waits();
+    clock.gather.go_alone();
+    clock.submit(Target, Row('a', 3));
+    let sizes: Vec<usize> = clock.ready().iter().map(|one| one.rows.len()).collect();
+    assert_eq!(sizes, [1, 1]);
+}
+
+#[test]
 fn only_rows_that_are_alike_share_a_call() {
     let mut clock = Clock::new(8);
     for (number, kind) in "abacab".chars().enumerate() {
