@@ -168,11 +168,14 @@ def main() -> int:
     """Run every case; 1 when one of them is no sample of the target."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.sampling", description=__doc__)
     parser.add_argument("--draws", type=int, default=DRAWS, help="tokens a case (%(default)s)")
-    draws = parser.parse_args().draws
+    names = [case.name for case in CASES]
+    parser.add_argument("--case", action="append", choices=names, help="only this one; repeatable")
+    options = parser.parse_args()
+    draws, wanted = options.draws, options.case or names
     report = Report()
     begun = time.monotonic()
     with tabled.serving(*tables()) as server:
-        for case in CASES:
+        for case in (case for case in CASES if case.name in wanted):
             counts = count(case, server, draws)
             name = f"sampling.{case.name}"
             report.figure(f"{name}_draws", [int(counts.sum())], "tokens")

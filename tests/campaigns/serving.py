@@ -12,6 +12,7 @@ import argparse
 import json
 import tempfile
 import time
+import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ REQUESTS = 12_000
 GROWTH = 0.02
 _WITHOUT_CANCELS = {kind: share for kind, share in MIX.items() if kind != "cancel"}
 _KV_TOKENS = 16384
+# Characters of the log of a server that died.
+_LAST_WORDS = 2000
 PAIR = PAYLOAD / "pair"
 _LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
 
@@ -114,6 +117,8 @@ def counted(server: Server, baseline: Baseline, seconds: float, report: Report) 
         off = abs(value - before[name] - tally.counted[name])
         report.figure(f"serving.counted_{name}", [tally.counted[name]], "tokens")
         report.figure(f"serving.counted_{name}_off", [off], "tokens", goal=0)
+    early = server.metric("specdec_early_rounds_total")
+    report.figure("serving.early_rounds", [early], "rounds", goal=1, better="higher")
     return tally
 
 
@@ -148,14 +153,25 @@ def main() -> int:
     options = parser.parse_args()
     report, begun = Report(), time.monotonic()
     with served() as server:
-        baseline = Baseline(server, prompts())
-        mixed(server, baseline, options.seconds, report)
-        counted(server, baseline, options.seconds / 5, report)
-        growth(server, baseline, options.requests, report)
-        if "Traceback" in server.log():
-            report.note("the server's log has a traceback")
+        alive = _campaign(server, options.seconds, options.requests, report)
+        report.figure("serving.alive", [alive], "", goal=1, better="higher")
+        if not alive:
+            report.note(f"the server has ended, or answers no more: {server.log()[-_LAST_WORDS:]}")
+        report.figure("serving.tracebacks", [server.log().count("Traceback")], "", goal=0)
     report.figure("serving.seconds", [time.monotonic() - begun], "s")
     return report.exit_status()
+
+
+def _campaign(server: Server, seconds: float, requests: int, report: Report) -> bool:
+    """All parts one after another; whether the server lived to their end."""
+    try:
+        baseline = Baseline(server, prompts())
+        mixed(server, baseline, seconds, report)
+        counted(server, baseline, seconds / 5, report)
+        growth(server, baseline, requests, report)
+    except urllib.error.URLError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An engine that answers in parts and takes one prompt a call: it refuses calls of several rows."""
+"""An engine that may answer in parts and still takes one prompt a call."""
 
 from __future__ import annotations
 
