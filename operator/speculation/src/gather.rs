@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 use crate::engine::Role;
 use crate::estimate::Mean;
 
-/// Of a call's usual time: how much later than that it is still waited for, and how long answers
-/// of one call may lie apart and go on together.
+/// Of a verification's usual time: how much later than that it is still waited for, and how long
+/// answers of one call may lie apart and go on together.
 const APART: f64 = 0.1;
+/// Of a draft's usual time: how much later than that it is still waited for. Who goes without the
+/// others makes them wait for a whole verification, so this may take longer than it saves.
+const LATE: f64 = 0.5;
 
 /// A row that can share a call with its like.
 pub trait Alike {
@@ -155,7 +158,7 @@ impl<R: Alike> Gather<R> {
             Role::Target => self.verification_of(one),
         });
         let drafts_next = role == Role::Target && !self.draft.rows.is_empty();
-        let next = drafts_next.then(|| self.draft.since + self.apart() + later(&self.drafting));
+        let next = drafts_next.then(|| self.draft.since + self.apart() + self.drafts_end());
         under.chain(next).max()
     }
 
@@ -168,17 +171,22 @@ impl<R: Alike> Gather<R> {
     /// When what is under way should be ready for its next verification.
     fn verification_of(&self, under: &Under) -> Option<Instant> {
         match under.role {
-            Role::Draft => Some(under.begun + later(&self.drafting)),
+            Role::Draft => Some(under.begun + self.drafts_end()),
             Role::Target => {
-                let answers = self.answers_end(under);
-                let answers = answers.unwrap_or_else(|| under.begun + later(&self.verifying));
-                Some(answers + later(&self.drafting))
+                let usual = (1.0 + APART) * self.verifying.value;
+                let usual = under.begun + Duration::from_secs_f64(usual);
+                Some(self.answers_end(under).unwrap_or(usual) + self.drafts_end())
             }
         }
     }
 
     fn apart(&self) -> Duration {
         Duration::from_secs_f64(APART * self.verifying.value)
+    }
+
+    /// How long a draft is waited for.
+    fn drafts_end(&self) -> Duration {
+        Duration::from_secs_f64((1.0 + LATE) * self.drafting.value)
     }
 
     fn split(&self, rows: Vec<R>) -> Vec<Vec<R>> {
@@ -206,9 +214,4 @@ impl<R: Alike> Gather<R> {
             Role::Target => &mut self.target,
         }
     }
-}
-
-/// A call's usual time, and a little more.
-fn later(mean: &Mean) -> Duration {
-    Duration::from_secs_f64((1.0 + APART) * mean.value)
 }
