@@ -157,6 +157,10 @@ impl Io for Wishes<'_> {
         });
     }
 
+    fn accompanied(&self) -> bool {
+        self.prompt.bls.shares_calls()
+    }
+
     fn cancelled(&self) -> bool {
         self.prompt.reply.cancelled()
     }
