@@ -45,7 +45,7 @@ class Sender:
             self._held -= set(names)
             self.changed.notify_all()
 
-    def send(self, response: str, flags: int = 0) -> None:
+    def send(self, response: str = "end", flags: int = 0) -> None:
         with self.changed:
             self.begun.append(response)
             self.flags[response] = flags
@@ -115,6 +115,22 @@ def test_rows_leave_beside_each_other_and_the_last_answer_after_all(make: Make) 
     assert sender.flags == {"0": 0, "1": 0, "2": 0, "last": FINAL}
 
 
+def test_the_last_row_does_not_wait_for_the_others(make: Make) -> None:
+    outbox, sender = make(), Sender()
+    conversation = begin(outbox, sender, rows=3)
+    sender.hold("0", "1")
+    for row in range(2):
+        outbox.send(Answer(conversation, row, str(row), last=False))
+    outbox.send(Answer(conversation, 2, "last", last=True))
+    sender.await_taken("last")
+    # What ends the conversation does.
+    assert "end" not in sender.begun
+    sender.let("0", "1")
+    sender.await_taken("end")
+    assert sender.begun[-1] == "end"
+    assert sender.flags == {"0": 0, "1": 0, "last": 0, "end": FINAL}
+
+
 def test_parts_of_a_row_leave_in_their_order(make: Make) -> None:
     outbox, sender = make(), Sender()
     conversation = begin(outbox, sender)
@@ -168,11 +184,12 @@ def test_whoever_went_away_is_cancelled_and_never_asked_after_the_last_answer(ma
     outbox.send(Answer(conversation, 0, "0", last=False))
     outbox.send(Answer(conversation, 1, "last", last=True))
     sender.await_taken("0")
-    # The question is not answered, so the last answer has to wait.
-    assert "last" not in sender.begun
+    sender.await_taken("last")
+    # The question is not answered, so the end has to wait.
+    assert "end" not in sender.begun
     sender.gone = True
     sender.let("question")
-    sender.await_taken("last")
+    sender.await_taken("end")
     assert all(ticket.cancelled for ticket in conversation.tickets)
     asked = sender.asked
     # Another conversation is asked some times, this one is not.
@@ -192,7 +209,7 @@ def test_an_answer_that_nobody_takes_ends_its_conversation_only(make: Make) -> N
     conversation, neighbour = begin(outbox, sender, rows=2), begin(outbox, other)
     outbox.send(Answer(conversation, 0, "0", last=False))
     outbox.send(Answer(conversation, 1, "last", last=True))
-    sender.await_taken("last")
+    sender.await_taken("end")
     outbox.send(Answer(neighbour, 0, "last", last=True))
     other.await_taken("last")
     assert warnings == ["an answer could not be sent: closed"]

@@ -1,7 +1,7 @@
 """Answers on their way to the server, which a send waits for: several threads send them.
 
-Parts of one row leave in their order and the last answer of a conversation after all others have
-been taken; rows leave in any order among each other, as they do on a GPU.
+Parts of one row leave in their order and the end of a conversation after all answers have been
+taken; rows leave in any order among each other, as they do on a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from .request import Ticket
@@ -26,7 +26,7 @@ _PR_SET_TIMERSLACK = 29
 class Sender(Protocol):
     """A response sender of Triton's."""
 
-    def send(self, response: Any, flags: int = ...) -> None:
+    def send(self, response: Any = ..., flags: int = ...) -> None:
         """Send an answer and wait until the server has it."""
 
     def is_cancelled(self) -> bool:
@@ -62,7 +62,7 @@ class Answer:
 
     Attributes:
         row: of the conversation.
-        response: what Triton's sender takes.
+        response: what Triton's sender takes; None is nothing but the end.
         last: whether the conversation ends with it.
         due: moment of the monotonic clock at which it leaves at the earliest.
     """
@@ -155,6 +155,13 @@ class Outbox:
 
     def send(self, answer: Answer) -> None:
         """Queue an answer of an open conversation."""
+        if answer.last and len(answer.conversation.tickets) > 1:
+            # The row that happens to be the last need not wait for the others to be taken.
+            self._put(replace(answer, last=False))
+            answer = replace(answer, response=None, due=0.0)
+        self._put(answer)
+
+    def _put(self, answer: Answer) -> None:
         with self._lock:
             may_leave = self._open[id(answer.conversation)].put(answer)
         if may_leave:
@@ -202,7 +209,9 @@ class Outbox:
             time.sleep(early)
         sender = answer.conversation.sender
         try:
-            if answer.last:
+            if answer.response is None:
+                sender.send(flags=self._final)
+            elif answer.last:
                 sender.send(answer.response, flags=self._final)
             else:
                 sender.send(answer.response)
