@@ -27,7 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Answer {
     generation: Generation,
     means: Means,
-    greedy: bool,
     state: State,
     stretch: Stretch,
     coming: Option<Coming>,
@@ -37,12 +36,9 @@ pub struct Answer {
 
 impl Answer {
     pub fn new(task: Arc<Task>, means: Means) -> Self {
-        // A sampled answer shall follow from its seed alone, not from who else was there or what
-        // was ready in time.
-        let greedy = task.seed.is_none() && !task.use_draft_logits;
-        let ahead = means.ahead && greedy;
+        // A sampled answer shall follow from its seed alone, not from what was ready in time.
+        let ahead = means.ahead && task.seed.is_none() && !task.use_draft_logits;
         Self {
-            greedy,
             rendering: Rendering::new(Arc::clone(&task)),
             generation: Generation::new(task),
             means: Means { ahead, ..means },
@@ -138,8 +134,7 @@ impl Answer {
                 self.plain(io);
             }
             wanted => {
-                let alike = self.greedy && io.accompanied();
-                let length = self.generation.round_length(wanted, alike);
+                let length = self.generation.round_length(wanted);
                 self.begin_round(length, io);
             }
         }

@@ -46,14 +46,10 @@ impl Generation {
         self.task.max_tokens.saturating_sub(self.tokens().len())
     }
 
-    /// Draft tokens that are worth proposing of so many; `alike` where rounds of others go along,
-    /// which only those of one length can do.
-    pub fn round_length(&self, wanted: usize, alike: bool) -> usize {
+    /// Draft tokens that are worth proposing of so many.
+    pub fn round_length(&self, wanted: usize) -> usize {
         // The target always adds one token, so drafting the last one would be wasted.
-        let useful = self.remaining().saturating_sub(1);
-        let room = self.task.room.saturating_sub(self.tokens().len() + 1);
-        // What lies beyond the answer's end is dropped, and cost nothing beside the others.
-        wanted.min(if alike { useful.max(room) } else { useful })
+        wanted.min(self.remaining().saturating_sub(1))
     }
 
     /// Let the draft propose so many tokens.

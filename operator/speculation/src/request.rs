@@ -109,7 +109,6 @@ impl Prompt<'_> {
         let (draft_tokens, fallback) = self.draft_tokens()?;
         let task = Task {
             max_tokens,
-            room: self.server.max_seq_len.saturating_sub(prompt.len()),
             draft_tokens,
             adaptive: draft_tokens > 0 && !values.has("num_draft_tokens"),
             min_tokens: self.min_tokens()?,

@@ -21,8 +21,6 @@ pub struct Task {
     pub prompt: Vec<i32>,
     /// New tokens at most.
     pub max_tokens: usize,
-    /// New tokens that fit behind the prompt, 0 if nobody knows.
-    pub room: usize,
     /// Draft tokens a round; 0 takes the plain path.
     pub draft_tokens: usize,
     /// The server's policy may choose another length than that.

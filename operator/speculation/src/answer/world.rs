@@ -27,10 +27,6 @@ pub trait Io {
     fn part(&mut self, part: Part);
     /// Nothing follows.
     fn end(&mut self, end: End);
-    /// Whether rounds of other answers may share this one's calls.
-    fn accompanied(&self) -> bool {
-        false
-    }
     /// Whether the client has gone away.
     fn cancelled(&self) -> bool;
 }

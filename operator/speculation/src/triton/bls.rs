@@ -206,11 +206,6 @@ impl Bls {
         self.places.give();
     }
 
-    /// Whether several answers are in flight and the engines take several rows in a call.
-    pub fn shares_calls(&self) -> bool {
-        self.settings.decoupled && locked(&self.prompts).len() > 1
-    }
-
     /// Whether the draft may work ahead for one more answer. With more answers in flight than it
     /// may work ahead for, it is busy anyway, and a call beside theirs would hold all of them up.
     pub fn take_ahead(&self) -> bool {

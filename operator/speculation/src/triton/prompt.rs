@@ -157,10 +157,6 @@ impl Io for Wishes<'_> {
         });
     }
 
-    fn accompanied(&self) -> bool {
-        self.prompt.bls.shares_calls()
-    }
-
     fn cancelled(&self) -> bool {
         self.prompt.reply.cancelled()
     }
