@@ -6,6 +6,7 @@
 //! long as their calls usually take, and all go to the engine as rows of one call; what comes back
 //! together is drafted for together.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -198,6 +199,8 @@ impl<R: Alike> Gather<R> {
                 None => groups.push(vec![row]),
             }
         }
+        // Whoever comes second misses the step that the first one begins.
+        groups.sort_by_key(|group| Reverse(group.len()));
         groups
     }
 
