@@ -45,11 +45,11 @@ def test_many_answers_share_calls(executable: Path, pair: cycle.Pair) -> None:
 def test_an_engine_that_takes_one_prompt_a_call_gets_no_more(
     executable: Path, pair: cycle.Pair
 ) -> None:
-    files = load.repository(pair, streaming=True)
+    files = load.at_once(load.repository(pair, streaming=True))
     model = Path(__file__).with_name("one_row.py").read_text("utf-8")
     for name in ENGINES:
-        config = files[f"{name}/config.pbtxt"].replace('"tensorrtllm"', '"python"')
-        files |= {f"{name}/config.pbtxt": config, f"{name}/1/model.py": model}
+        files[f"{name}/1/echo.py"] = files[f"{name}/1/model.py"]
+        files[f"{name}/1/model.py"] = model
     with load.serving(files) as server:
         found = _together(server)
         alone = [_answer(server, client) for client in range(CLIENTS)]

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-const FALSE_WORDS: [&str; 5] = ["false", "0", "f", "n", "no"];
+use crate::tokenizer::is_true;
+
 const TRUE_WORDS: [&str; 3] = ["true", "1", "yes"];
 /// What the target gives besides what `passed_on` names: text, log probabilities, logits, counts.
 const OWN_OUTPUTS: [&str; 9] = [
@@ -173,8 +174,7 @@ impl Config<'_> {
 
     /// True by default, as is everything but the words for false.
     fn is_true(&self, key: &str) -> bool {
-        let word = self.text(key, "true").trim().to_lowercase();
-        !FALSE_WORDS.contains(&word.as_str())
+        is_true(&self.text(key, "true"))
     }
 
     fn decoupled(&self) -> bool {

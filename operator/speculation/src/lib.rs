@@ -11,6 +11,7 @@ pub mod estimate;
 pub mod fields;
 pub mod gather;
 pub mod generation;
+pub mod lock;
 pub mod part;
 pub mod policy;
 pub mod rendering;

@@ -14,9 +14,10 @@
 //! a loaded engine charges for every token that an idle one verifies for nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::estimate::Acceptance;
+use crate::lock::locked;
 
 mod costs;
 
@@ -102,7 +103,7 @@ impl AdaptiveLength {
 
     /// The policy of one more answer in flight.
     pub fn answer(&self) -> AdaptiveAnswer {
-        let mut shared = lock(&self.0);
+        let mut shared = locked(&self.0);
         shared.answers += 1;
         AdaptiveAnswer {
             own: Acceptance::default(),
@@ -155,7 +156,7 @@ impl Lengths for AdaptiveAnswer {
         let Some(server) = self.server.clone() else {
             return self.chosen;
         };
-        let mut shared = lock(&server);
+        let mut shared = locked(&server);
         self.choose(&mut shared);
         shared.probe(self.chosen).unwrap_or(self.chosen)
     }
@@ -167,7 +168,7 @@ impl Lengths for AdaptiveAnswer {
 
     fn round(&mut self, drafted: usize, accepted: usize, draft_seconds: f64, seconds: f64) {
         let Some(server) = &self.server else { return };
-        let mut shared = lock(server);
+        let mut shared = locked(server);
         let now = (shared.clock)();
         shared.costs().verify.add(drafted, seconds);
         if drafted == 0 {
@@ -186,13 +187,13 @@ impl Lengths for AdaptiveAnswer {
     fn plain(&mut self, tokens: usize, seconds: f64) {
         let Some(server) = &self.server else { return };
         if tokens > 0 {
-            lock(server).costs().plain.add(seconds / tokens as f64);
+            locked(server).costs().plain.add(seconds / tokens as f64);
         }
     }
 
     fn close(&mut self) {
         if let Some(server) = self.server.take() {
-            lock(&server).answers -= 1;
+            locked(&server).answers -= 1;
         }
     }
 }
@@ -255,9 +256,4 @@ impl Shared {
         self.probed = now;
         (other != chosen).then_some(other)
     }
-}
-
-/// A panic of another answer leaves numbers that are still good estimates.
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

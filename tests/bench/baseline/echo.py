@@ -15,10 +15,11 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer with the prefix, the draft tokens and what is missing to the length asked for."""
-        return [_answer(request) for request in requests]
+        return [answer(request) for request in requests]
 
 
-def _answer(request: Any) -> Any:
+def answer(request: Any) -> Any:
+    """The response to one request, with both outputs."""
     given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
     ids, asked = given["input_ids"].reshape(-1), int(given["request_output_len"].item())
     drafted = given.get("draft_input_ids", np.empty(0, np.int32)).reshape(-1)

@@ -1,9 +1,9 @@
 //! The model `tensorrt_llm_bls`: everything that its requests share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::error::log;
@@ -20,8 +20,9 @@ use crate::answer::{Answer, Means};
 use crate::config::Settings;
 use crate::engine::Role;
 use crate::gather::Gather;
+use crate::lock::locked;
 use crate::policy::{AdaptiveLength, FixedLength, Lengths};
-use crate::request::parse;
+use crate::request::{Parsed, parse};
 use crate::response::wanted;
 use crate::task::Task;
 use crate::tokenizer::Tokenizer;
@@ -65,10 +66,6 @@ impl Places {
         *locked(&self.free) += 1;
         self.freed.notify_one();
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Bls {
@@ -120,10 +117,6 @@ impl Bls {
         bls
     }
 
-    pub(super) fn keeper(&self) -> &Keeper {
-        &self.keeper
-    }
-
     /// End the thread; nothing is in flight when a model goes.
     pub fn close(&self) {
         self.keeper.close();
@@ -132,15 +125,8 @@ impl Bls {
     /// Start a request and return: its answers leave from the engines' threads. Waits while there
     /// is no place for its prompts, and later requests wait in Triton's queue.
     pub fn accept(self: &Arc<Self>, request: ClientRequest) {
-        let parsed = request
-            .tensors()
-            .map_err(|words| (Code::Internal, words))
-            .and_then(|given| {
-                parse(&given, &self.settings.server, self.tokenizer.as_ref())
-                    .map_err(|error| (Code::InvalidArg, error.to_string()))
-            });
-        let parsed = match parsed {
-            Ok(parsed) => parsed,
+        let (parsed, outputs) = match self.read(&request) {
+            Ok(read) => read,
             Err((code, words)) => {
                 if let Err(words) = request.refuse(code, &words, true) {
                     log(ffi::LOG_ERROR, &words);
@@ -152,7 +138,7 @@ impl Bls {
             self.metrics.fallback(parsed.fallback);
         }
         self.find_processes();
-        let reply = Arc::new(self.reply(request, parsed.tasks.len()));
+        let reply = Arc::new(self.reply(request, parsed.tasks.len(), outputs));
         for (row, task) in parsed.tasks.into_iter().enumerate() {
             self.places.take();
             self.metrics.in_flight(1);
@@ -160,10 +146,18 @@ impl Bls {
         }
     }
 
-    fn reply(&self, request: ClientRequest, rows: usize) -> Reply {
-        let requested = request.requested().unwrap_or_default();
+    /// What a request asks for, and which outputs its answers have.
+    fn read(&self, request: &ClientRequest) -> Result<(Parsed, BTreeSet<String>), (Code, String)> {
+        let ours = |words| (Code::Internal, words);
+        let given = request.tensors().map_err(ours)?;
+        let requested = request.requested().map_err(ours)?;
+        let parsed = parse(&given, &self.settings.server, self.tokenizer.as_ref())
+            .map_err(|error| (Code::InvalidArg, error.to_string()))?;
         let requested = requested.iter().map(String::as_str);
-        let outputs = wanted(&self.settings.declared, requested);
+        Ok((parsed, wanted(&self.settings.declared, requested)))
+    }
+
+    fn reply(&self, request: ClientRequest, rows: usize, outputs: BTreeSet<String>) -> Reply {
         if self.settings.decoupled {
             Reply::stream(request, rows, outputs, self.settings.accumulate_tokens)
         } else {

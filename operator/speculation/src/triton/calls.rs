@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::bls::{Bls, locked};
+use super::bls::Bls;
 use super::error::log;
 use super::ffi;
 use super::infer::{Flight, model_name};
 use super::row::{Row, Trip};
 use crate::engine::{Answered, EngineError, Role, find};
+use crate::lock::locked;
 use crate::rows::{ROW, merged};
 
 /// Calls of several rows that are refused one after another before no more are made.
@@ -85,7 +86,8 @@ impl Bls {
                     self.deliver(trip, row, Ok(tensors));
                 }
             }
-            Some(Err(error)) if trip.shared => trip.refuse(error),
+            // Which of the rows was meant is not said.
+            Some(Err(_)) if trip.shared => trip.refuse(),
             Some(Err(error)) => self.fail(trip, error),
             _ => {}
         }

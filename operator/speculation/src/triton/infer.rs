@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::answer::{allocate, free, read};
 use super::error::{c_text, check, log, logged};
 use super::ffi;
 use crate::engine::Answered;
+use crate::lock::locked;
 use crate::tensor::Tensor;
 
 /// Hears every answer of a call, and with `true` that none follows.
@@ -88,7 +89,7 @@ impl Flight {
         let users = [(); 2].map(|()| Arc::into_raw(Arc::clone(&flight)));
         let started = flight.send(server, request, outputs, users);
         if let Err(words) = started {
-            *flight.lock() = Handle(ptr::null_mut());
+            *locked(&flight.request) = Handle(ptr::null_mut());
             // SAFETY: Triton did not take the request over, and calls nobody back.
             unsafe {
                 logged(ffi::TRITONSERVER_InferenceRequestDelete(request));
@@ -142,15 +143,11 @@ impl Flight {
 
     /// Ask the model to end the call.
     pub fn cancel(&self) {
-        let handle = self.lock();
+        let handle = locked(&self.request);
         if !handle.0.is_null() {
             // SAFETY: the request is not deleted while the lock is held.
             logged(unsafe { ffi::TRITONSERVER_InferenceRequestCancel(handle.0) });
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Handle> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,7 +176,7 @@ fn add(request: *mut ffi::InnerRequest, tensor: &Tensor) -> Result<(), String> {
 extern "C" fn released(_: *mut ffi::InnerRequest, _: u32, user: *mut c_void) {
     // SAFETY: the pointer that `start` made for this callback, which is called once.
     let flight = unsafe { Arc::from_raw(user.cast_const().cast::<Flight>()) };
-    let mut handle = flight.lock();
+    let mut handle = locked(&flight.request);
     // SAFETY: Triton has given the request back.
     logged(unsafe { ffi::TRITONSERVER_InferenceRequestDelete(handle.0) });
     handle.0 = ptr::null_mut();

@@ -1,11 +1,12 @@
 //! The one thread of the library: wakes rows that waited long enough, and looks after everybody.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::bls::Bls;
 use crate::engine::EngineError;
+use crate::lock::locked;
 
 /// Between two looks for clients that went away.
 const LOOK: Duration = Duration::from_millis(50);
@@ -35,19 +36,15 @@ impl Keeper {
         let name = "speculation".to_owned();
         let started = thread::Builder::new()
             .name(name)
-            .spawn(move || kept.keeper().run(&kept));
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = started.ok();
+            .spawn(move || kept.keeper.run(&kept));
+        *locked(&self.thread) = started.ok();
     }
 
     /// End the thread.
     pub fn close(&self) {
-        self.lock().closed = true;
+        locked(&self.state).closed = true;
         self.changed.notify_all();
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = locked(&self.thread).take();
         if let Some(thread) = thread {
             // It cannot have failed: whatever it calls catches its own failures.
             let _ = thread.join();
@@ -56,7 +53,7 @@ impl Keeper {
 
     /// Somebody is being answered.
     pub fn wake(&self) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if !std::mem::replace(&mut state.awake, true) {
             self.changed.notify_all();
         }
@@ -64,7 +61,7 @@ impl Keeper {
 
     /// Rows wait that go at that time at the latest.
     pub fn set_alarm(&self, at: Instant) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.alarm.is_none_or(|alarm| at < alarm) {
             state.alarm = Some(at);
             self.changed.notify_all();
@@ -73,7 +70,7 @@ impl Keeper {
 
     /// Tell that a call could not be made, from another thread than the one that wanted it.
     pub fn defer(&self, call: u64, error: EngineError) {
-        self.lock().deferred.push((call, error));
+        locked(&self.state).deferred.push((call, error));
         self.changed.notify_all();
     }
 
@@ -98,14 +95,14 @@ impl Keeper {
                 bls.look_after_engines();
             }
             if !bls.is_busy() {
-                self.lock().awake = false;
+                locked(&self.state).awake = false;
             }
         }
     }
 
     /// Wait for news or that time; the calls that failed, None when it is over.
     fn wait(&self, next: Instant) -> Option<Vec<(u64, EngineError)>> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         loop {
             if state.closed {
                 return None;
@@ -130,9 +127,5 @@ impl Keeper {
                     .unwrap_or_else(PoisonError::into_inner),
             };
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

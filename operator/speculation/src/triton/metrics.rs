@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::ffi::{CString, c_int};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::error::{c_text, check, log, logged};
 use super::ffi;
 use crate::answer::Meter;
 use crate::chunk::Chunk;
+use crate::lock::locked;
 
 /// A draft that is down fails every answer: the counter tells how many, the log that it happens.
 const SAY: Duration = Duration::from_secs(60);
@@ -186,7 +187,7 @@ impl Metrics {
 
     /// An answer goes on without speculation.
     pub fn fallback(&self, reason: &str) {
-        let mut guard = self.fallback.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = locked(&self.fallback);
         let (family, known) = &mut *guard;
         let place = match known.places.get(reason) {
             Some(place) => *place,
@@ -223,7 +224,7 @@ impl Meter for Metrics {
 
     fn draft_failed(&self, words: &str) {
         self.fallback("draft_error");
-        let mut guard = self.fallback.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = locked(&self.fallback);
         let said = &mut guard.1.said;
         if said.is_none_or(|at| at.elapsed() > SAY) {
             *said = Some(Instant::now());

@@ -1,7 +1,7 @@
 //! One prompt in flight: its answer, and where its calls and its parts go.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::bls::Bls;
 use super::error::{INTERNAL, log};
@@ -11,6 +11,7 @@ use super::reply::Reply;
 use super::row::Row;
 use crate::answer::{Answer, End, Io};
 use crate::engine::Call;
+use crate::lock::locked;
 use crate::part::Part;
 use crate::task::Task;
 
@@ -53,7 +54,7 @@ impl Prompt {
     /// Tell the answer some news; what it wants then is done. `batch` is the gathering's number of
     /// the call that the news is about.
     pub fn tell(self: &Arc<Self>, batch: Option<u64>, news: impl FnOnce(&mut Answer, &mut dyn Io)) {
-        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answer = locked(&self.answer);
         let mut wishes = Wishes {
             prompt: self,
             batch,
@@ -80,7 +81,7 @@ impl Prompt {
     /// Look whether the client is still there.
     pub fn look(self: &Arc<Self>) {
         if self.reply.cancelled()
-            && let Some(flight) = self.flight().as_ref()
+            && let Some(flight) = locked(&self.flight).as_ref()
         {
             flight.cancel();
         }
@@ -89,11 +90,7 @@ impl Prompt {
 
     /// The call that is ended when the client goes; None when it is over.
     pub fn flies(&self, flight: Option<Arc<Flight>>) {
-        *self.flight() = flight;
-    }
-
-    fn flight(&self) -> std::sync::MutexGuard<'_, Option<Arc<Flight>>> {
-        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.flight) = flight;
     }
 }
 

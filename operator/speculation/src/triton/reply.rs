@@ -1,11 +1,12 @@
 //! What a client gets of its request's prompts, which answer side by side.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::error::log;
 use super::ffi::{self, Code};
 use super::request::ClientRequest;
+use crate::lock::locked;
 use crate::part::Part;
 use crate::response::{stacked, tensors};
 use crate::task::Task;
@@ -76,13 +77,13 @@ impl Reply {
 
     /// Whether the client has gone away.
     pub fn cancelled(&self) -> bool {
-        let open = self.lock();
+        let open = locked(&self.open);
         open.request.as_ref().is_some_and(ClientRequest::cancelled)
     }
 
     /// Take a part of one prompt's answer.
     pub fn part(&self, row: usize, task: &Task, part: Part) {
-        let mut open = self.lock();
+        let mut open = locked(&self.open);
         let Open { request, way, .. } = &mut *open;
         let Some(request) = request else {
             return;
@@ -108,7 +109,7 @@ impl Reply {
 
     /// One prompt has its whole answer; the last one closes the request.
     pub fn done(&self) {
-        let mut open = self.lock();
+        let mut open = locked(&self.open);
         open.left = open.left.saturating_sub(1);
         if open.left == 0 {
             close(&mut open);
@@ -117,7 +118,7 @@ impl Reply {
 
     /// One prompt ends with an error.
     pub fn fail(&self, code: Code, words: &str) {
-        let mut open = self.lock();
+        let mut open = locked(&self.open);
         open.failed = true;
         let Open { request, way, .. } = &mut *open;
         match way {
@@ -130,10 +131,6 @@ impl Reply {
         }
         drop(open);
         self.done();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

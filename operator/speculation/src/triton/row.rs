@@ -1,11 +1,13 @@
 //! Calls that share their way to an engine.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::prompt::Prompt;
-use crate::engine::{Call, EngineError, Role};
+use crate::engine::{Call, Role};
 use crate::gather::Alike;
+use crate::lock::locked;
 use crate::rows::alike;
 
 /// One prompt's call.
@@ -31,7 +33,7 @@ pub struct Trip {
     /// Several rows in one call.
     pub shared: bool,
     rows: Mutex<Vec<Option<Row>>>,
-    refused: Mutex<Option<EngineError>>,
+    refused: AtomicBool,
 }
 
 impl Trip {
@@ -42,31 +44,28 @@ impl Trip {
             begun: Instant::now(),
             shared: rows.len() > 1,
             rows: Mutex::new(rows.into_iter().map(Some).collect()),
-            refused: Mutex::new(None),
+            refused: AtomicBool::new(false),
         }
     }
 
     /// The row of that place, for the one who asks first.
     pub fn take(&self, place: usize) -> Option<Row> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.get_mut(place)?.take()
+        locked(&self.rows).get_mut(place)?.take()
     }
 
     /// Rows that nobody has taken.
     pub fn rest(&self) -> Vec<Row> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = locked(&self.rows);
         rows.iter_mut().filter_map(Option::take).collect()
     }
 
-    /// The call of several rows was refused; which of them was meant is not said.
-    pub fn refuse(&self, error: EngineError) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        *refused = Some(error);
+    /// The call of several rows was refused.
+    pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Release);
     }
 
     /// Whether it was.
     pub fn was_refused(&self) -> bool {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.is_some()
+        self.refused.load(Ordering::Acquire)
     }
 }
