@@ -31,13 +31,15 @@ pub struct Answer {
     stretch: Stretch,
     coming: Option<Coming>,
     number: u64,
+    /// Draft tokens of the round under way, if the answer had room for them.
+    wanted: usize,
     rendering: Rendering,
 }
 
 impl Answer {
     pub fn new(task: Arc<Task>, means: Means) -> Self {
         // A sampled answer shall follow from its seed alone, not from what was ready in time.
-        let ahead = means.ahead && task.seed.is_none() && !task.use_draft_logits;
+        let ahead = means.ahead && !task.drawn();
         Self {
             rendering: Rendering::new(Arc::clone(&task)),
             generation: Generation::new(task),
@@ -46,6 +48,7 @@ impl Answer {
             stretch: Stretch::default(),
             coming: None,
             number: 0,
+            wanted: 0,
         }
     }
 
@@ -134,6 +137,7 @@ impl Answer {
                 self.plain(io);
             }
             wanted => {
+                self.wanted = wanted;
                 let length = self.generation.round_length(wanted);
                 self.begin_round(length, io);
             }
@@ -190,7 +194,7 @@ impl Answer {
     }
 
     fn verify(&mut self, proposal: Proposal, seconds: f64, early: bool, io: &mut dyn Io) {
-        let call = self.generation.verification(&proposal);
+        let call = self.generation.verification(&proposal, self.wanted);
         let tokens = proposal.tokens;
         self.state = State::Verifying {
             proposal: tokens.clone(),

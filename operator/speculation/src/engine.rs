@@ -24,6 +24,10 @@ pub struct Call {
     /// It belongs to a round, which is short and has others beside it. Any other call may last as
     /// long as the answer, and is ended when the client goes.
     pub round: bool,
+    /// Draft tokens: that the draft is asked for, or that a verification may be filled up to.
+    pub drafts: usize,
+    /// The draft may propose fewer of them where others would have to wait.
+    pub shortens: bool,
 }
 
 /// An engine refused a call, or cannot answer it any more.

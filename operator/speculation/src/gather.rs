@@ -5,25 +5,33 @@
 //! than one and a draft. So a verification waits for the answers that are on their way to one, as
 //! long as their calls usually take, and all go to the engine as rows of one call; what comes back
 //! together is drafted for together.
+//!
+//! Who comes late to the others' draft would hold them up. It proposes as many tokens as are ready
+//! with theirs, and where that is not enough, they go when waiting longer would cost all answers
+//! together more time than the late ones lose until the next round.
+
+mod waiting;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::engine::Role;
 use crate::estimate::Mean;
 
-/// Of a verification's usual time: how much later than that it is still waited for, and how long
-/// answers of one call may lie apart and go on together.
-const APART: f64 = 0.1;
-/// Of a draft's usual time: how much later than that it is still waited for. Who goes without the
-/// others makes them wait for a whole verification, so this may take longer than it saves.
-const LATE: f64 = 0.5;
-
 /// A row that can share a call with its like.
-pub trait Alike {
+pub trait Companion {
     /// Whether both fit into one call.
     fn alike(&self, other: &Self) -> bool;
+
+    /// Draft tokens that it is about.
+    fn drafts(&self) -> usize;
+
+    /// Whether a draft may propose fewer.
+    fn shortens(&self) -> bool;
+
+    /// Let the draft propose so many.
+    fn shorten(&mut self, drafts: usize);
 }
 
 /// Rows of one call to be made.
@@ -34,15 +42,11 @@ pub struct Batch<R> {
     pub rows: Vec<R>,
 }
 
-struct Waiting<R> {
-    rows: Vec<R>,
-    since: Instant,
-}
-
 struct Under {
     role: Role,
     begun: Instant,
     left: usize,
+    drafts: usize,
     /// When the first of its rows had an answer.
     answered: Option<Instant>,
 }
@@ -51,25 +55,22 @@ struct Under {
 pub struct Gather<R> {
     /// Rows of a call at most; 1 where the engines take one prompt a call.
     most: usize,
-    draft: Waiting<R>,
-    target: Waiting<R>,
+    draft: Vec<R>,
+    target: Vec<R>,
     under: HashMap<u64, Under>,
     number: u64,
+    /// Seconds of a draft token, and of a verification.
     drafting: Mean,
     verifying: Mean,
 }
 
-impl<R: Alike> Gather<R> {
+impl<R: Companion> Gather<R> {
     /// Calls have at most `most` rows: with 1 every row goes alone and at once.
-    pub fn new(most: usize, now: Instant) -> Self {
-        let empty = || Waiting {
-            rows: Vec::new(),
-            since: now,
-        };
+    pub fn new(most: usize) -> Self {
         Self {
             most,
-            draft: empty(),
-            target: empty(),
+            draft: Vec::new(),
+            target: Vec::new(),
             under: HashMap::new(),
             number: 0,
             drafting: Mean::default(),
@@ -83,12 +84,8 @@ impl<R: Alike> Gather<R> {
     }
 
     /// A row wants to go; `ready` says when it may.
-    pub fn submit(&mut self, role: Role, row: R, now: Instant) {
-        let waiting = self.waiting(role);
-        if waiting.rows.is_empty() {
-            waiting.since = now;
-        }
-        waiting.rows.push(row);
+    pub fn submit(&mut self, role: Role, row: R) {
+        self.waiting(role).push(row);
     }
 
     /// A row of that call has its answer, and has gone on.
@@ -96,16 +93,16 @@ impl<R: Alike> Gather<R> {
         let Some(under) = self.under.get_mut(&number) else {
             return;
         };
-        if under.answered.is_none() {
-            under.answered = Some(now);
-            let mean = match under.role {
-                Role::Draft => &mut self.drafting,
-                Role::Target => &mut self.verifying,
-            };
-            mean.add((now - under.begun).as_secs_f64());
+        let passed = (now - under.begun).as_secs_f64();
+        if under.role == Role::Target && under.answered.is_none() {
+            self.verifying.add(passed);
         }
+        under.answered.get_or_insert(now);
         under.left = under.left.saturating_sub(1);
         if under.left == 0 {
+            if under.role == Role::Draft {
+                self.drafting.add(passed / under.drafts as f64);
+            }
             self.under.remove(&number);
         }
     }
@@ -116,17 +113,21 @@ impl<R: Alike> Gather<R> {
         for role in [Role::Draft, Role::Target] {
             let waiting = self.rows(role).len();
             // A call that is full cannot take those who are on their way.
-            let early = waiting < self.most && self.due_of(role).is_some_and(|due| now < due);
+            let early = waiting < self.most && self.due_of(role, now).is_some_and(|due| now < due);
             if waiting == 0 || early {
                 continue;
             }
-            let rows = std::mem::take(&mut self.waiting(role).rows);
+            let mut rows = std::mem::take(self.waiting(role));
+            if role == Role::Draft {
+                self.hurry(&mut rows, now);
+            }
             for rows in self.split(rows) {
                 self.number += 1;
                 let under = Under {
                     role,
                     begun: now,
                     left: rows.len(),
+                    drafts: rows.iter().map(R::drafts).max().unwrap_or(0).max(1),
                     answered: None,
                 };
                 self.under.insert(self.number, under);
@@ -138,56 +139,6 @@ impl<R: Alike> Gather<R> {
             }
         }
         batches
-    }
-
-    /// When rows that wait now go at the latest.
-    pub fn due(&self) -> Option<Instant> {
-        [Role::Draft, Role::Target]
-            .into_iter()
-            .filter(|role| !self.rows(*role).is_empty())
-            .filter_map(|role| self.due_of(role))
-            .min()
-    }
-
-    /// When the last of those that are waited for should be there; None when nobody is.
-    fn due_of(&self, role: Role) -> Option<Instant> {
-        if self.most == 1 {
-            return None;
-        }
-        let under = self.under.values().filter_map(|one| match role {
-            Role::Draft => self.answers_end(one),
-            Role::Target => self.verification_of(one),
-        });
-        let drafts_next = role == Role::Target && !self.draft.rows.is_empty();
-        let next = drafts_next.then(|| self.draft.since + self.apart() + self.drafts_end());
-        under.chain(next).max()
-    }
-
-    /// When all answers of a verification are there; None while there is none at all.
-    fn answers_end(&self, under: &Under) -> Option<Instant> {
-        let first = under.answered.filter(|_| under.role == Role::Target)?;
-        Some(first + self.apart())
-    }
-
-    /// When what is under way should be ready for its next verification.
-    fn verification_of(&self, under: &Under) -> Option<Instant> {
-        match under.role {
-            Role::Draft => Some(under.begun + self.drafts_end()),
-            Role::Target => {
-                let usual = (1.0 + APART) * self.verifying.value;
-                let usual = under.begun + Duration::from_secs_f64(usual);
-                Some(self.answers_end(under).unwrap_or(usual) + self.drafts_end())
-            }
-        }
-    }
-
-    fn apart(&self) -> Duration {
-        Duration::from_secs_f64(APART * self.verifying.value)
-    }
-
-    /// How long a draft is waited for.
-    fn drafts_end(&self) -> Duration {
-        Duration::from_secs_f64((1.0 + LATE) * self.drafting.value)
     }
 
     fn split(&self, rows: Vec<R>) -> Vec<Vec<R>> {
@@ -206,12 +157,12 @@ impl<R: Alike> Gather<R> {
 
     fn rows(&self, role: Role) -> &[R] {
         match role {
-            Role::Draft => &self.draft.rows,
-            Role::Target => &self.target.rows,
+            Role::Draft => &self.draft,
+            Role::Target => &self.target,
         }
     }
 
-    fn waiting(&mut self, role: Role) -> &mut Waiting<R> {
+    fn waiting(&mut self, role: Role) -> &mut Vec<R> {
         match role {
             Role::Draft => &mut self.draft,
             Role::Target => &mut self.target,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::chunk::{Chunk, Proposal};
 use crate::engine::{Call, EngineError, Role, find, new_tokens, token_log_probs};
+use crate::rows::DRAFT_IDS;
 use crate::task::Task;
 use crate::tensor::{DataType, Tensor};
 
@@ -68,6 +69,8 @@ impl Generation {
             inputs,
             outputs,
             round: true,
+            drafts: length,
+            shortens: !self.task.drawn(),
         }
     }
 
@@ -95,6 +98,8 @@ impl Generation {
             inputs: self.task.inputs(&ids, length, length, false),
             outputs: steps(),
             round: true,
+            drafts: length,
+            shortens: false,
         };
         Some((call, length))
     }
@@ -120,13 +125,16 @@ impl Generation {
     }
 
     /// Let the target verify a proposal, which may be empty, and add a token of its own.
-    pub fn verification(&self, proposal: &Proposal) -> Call {
+    ///
+    /// Rounds of `wanted` draft tokens go together, also where this one has fewer.
+    pub fn verification(&self, proposal: &Proposal, wanted: usize) -> Call {
         let count = proposal.tokens.len();
         let minimum = self.remaining_minimum();
         let mut inputs = self.task.inputs(&self.ids, count + 1, minimum, false);
-        if count > 0 {
+        let drafts = self.filled(count, wanted);
+        if drafts > 0 {
             let shape = [1, count as i64];
-            inputs.push(Tensor::int32("draft_input_ids", &shape, &proposal.tokens));
+            inputs.push(Tensor::int32(DRAFT_IDS, &shape, &proposal.tokens));
         }
         inputs.extend(proposal.logits.clone());
         let mut outputs = steps();
@@ -139,6 +147,8 @@ impl Generation {
             inputs,
             outputs,
             round: true,
+            drafts,
+            shortens: false,
         }
     }
 
@@ -189,6 +199,8 @@ impl Generation {
             inputs,
             outputs,
             round: false,
+            drafts: 0,
+            shortens: false,
         }
     }
 
@@ -246,6 +258,17 @@ impl Generation {
         let data = logits.data[..steps * width].to_vec();
         let shape = [1, steps as i64, vocabulary];
         Ok(Some(Tensor::new("draft_logits", logits.kind, &shape, data)))
+    }
+
+    /// Draft tokens that a verification of `count` may be filled up to; more than fit into the
+    /// engine's sequence would be refused.
+    fn filled(&self, count: usize, wanted: usize) -> usize {
+        let fits = self.ids.len() + wanted < self.task.max_seq_len;
+        if fits && !self.task.drawn() {
+            wanted.max(count)
+        } else {
+            count
+        }
     }
 
     fn remaining_minimum(&self) -> usize {

@@ -127,6 +127,7 @@ impl Prompt<'_> {
             plain: self.plain(),
             outputs: self.outputs(),
             min_name: self.server.min_name,
+            max_seq_len: self.server.max_seq_len,
             stop_words,
             prompt,
         };

@@ -60,6 +60,8 @@ pub struct Task {
     pub outputs: Vec<String>,
     /// How this release spells the minimum length.
     pub min_name: &'static str,
+    /// The engine's limit of prompt and answer together, 0 where nobody knows it.
+    pub max_seq_len: usize,
 }
 
 impl Task {
@@ -68,6 +70,12 @@ impl Task {
         self.plain
             .iter()
             .any(|one| !PER_TOKEN.contains(&one.name.as_ref()))
+    }
+
+    /// Whether the answer depends on how it falls into rounds: then nothing but its own numbers may
+    /// decide that.
+    pub fn drawn(&self) -> bool {
+        self.seed.is_some() || self.use_draft_logits
     }
 
     /// Inputs of one engine call behind `ids`, the whole prefix.

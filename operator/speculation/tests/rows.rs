@@ -3,7 +3,7 @@
 use triton_specdec::chunk::Proposal;
 use triton_specdec::engine::{Call, Role};
 use triton_specdec::generation::Generation;
-use triton_specdec::rows::{alike, merged};
+use triton_specdec::rows::{alike, merged, shorten, single};
 use triton_specdec::task::Task;
 use triton_specdec::tensor::Tensor;
 
@@ -26,11 +26,12 @@ fn verifying(prompt: &[i32], proposal: &[i32], log_probs: bool) -> Call {
         log_probs,
         ..Task::default()
     };
-    let tokens = proposal.to_vec();
-    Generation::new(task.into()).verification(&Proposal {
-        tokens,
+    let wanted = proposal.len();
+    let proposal = Proposal {
+        tokens: proposal.to_vec(),
         logits: None,
-    })
+    };
+    Generation::new(task.into()).verification(&proposal, wanted)
 }
 
 #[test]
@@ -70,6 +71,99 @@ fn proposals_lie_side_by_side() {
     let (inputs, _) = merged(&[&calls[0], &calls[1]]);
     let wanted = Tensor::int32("draft_input_ids", &[2, 2], &[7, 8, 9, 9]);
     assert_eq!(inputs.last(), Some(&wanted));
+}
+
+/// A verification of a round of three draft tokens that has so many, behind one token.
+fn shorter(proposal: &[i32], task: Task) -> Call {
+    let proposal = Proposal {
+        tokens: proposal.to_vec(),
+        logits: None,
+    };
+    let task = Task {
+        prompt: vec![1],
+        max_tokens: 20,
+        ..task
+    };
+    Generation::new(task.into()).verification(&proposal, 3)
+}
+
+/// An engine whose sequence just takes three draft tokens and one of its own.
+fn roomy() -> Task {
+    Task {
+        max_seq_len: 5,
+        ..Task::default()
+    }
+}
+
+#[test]
+fn shorter_proposals_of_one_length_are_filled_up() {
+    let mut calls = [&[7, 8, 9][..], &[6], &[]].map(|tokens| shorter(tokens, roomy()));
+    assert!(
+        calls
+            .iter()
+            .all(|one| alike(&calls[0], one) && alike(one, &calls[0]))
+    );
+    let (inputs, _) = merged(&calls.iter().collect::<Vec<_>>());
+    let wanted = [
+        Tensor::int32("input_ids", &[3, 1], &[1, 1, 1]),
+        Tensor::int32("input_lengths", &[3, 1], &[1, 1, 1]),
+        Tensor::int32("request_output_len", &[3, 1], &[4, 4, 4]),
+        Tensor::int32("draft_input_ids", &[3, 3], &[7, 8, 9, 6, 0, 0, 0, 0, 0]),
+    ];
+    assert_eq!(inputs, wanted);
+    let (inputs, _) = merged(&[&calls[1], &calls[2]]);
+    assert_eq!(inputs[2].integers(), [2, 2]);
+    assert_eq!(
+        inputs[3],
+        Tensor::int32("draft_input_ids", &[2, 1], &[6, 0])
+    );
+    // With nothing proposed at all there is nothing to verify.
+    let (inputs, _) = merged(&[&calls[2], &calls[2]]);
+    assert_eq!((inputs.len(), inputs[2].integers()), (3, vec![1, 1]));
+    let inputs = single(&mut calls[2]);
+    assert_eq!((inputs.len(), inputs[2].integers()), (3, vec![1]));
+}
+
+#[test]
+fn what_may_not_be_filled_up_goes_alone() {
+    let full = shorter(&[7, 8, 9], roomy());
+    let cases = [
+        // No room in the engine's sequence, or nobody knows; answers that are drawn.
+        Task {
+            max_seq_len: 4,
+            ..Task::default()
+        },
+        Task::default(),
+        Task {
+            seed: Some(3),
+            ..roomy()
+        },
+        Task {
+            use_draft_logits: true,
+            ..roomy()
+        },
+    ];
+    for task in cases {
+        let one = shorter(&[7], task);
+        assert!(!alike(&full, &one), "{one:?}");
+    }
+}
+
+#[test]
+fn a_shortened_draft_asks_for_fewer() {
+    let mut call = drafting(&[1, 2], 4, vec![]);
+    assert!(call.shortens);
+    shorten(&mut call, 2);
+    let wanted = [
+        Tensor::int32("input_ids", &[1, 2], &[1, 2]),
+        Tensor::int32("input_lengths", &[1, 1], &[2]),
+        Tensor::int32("request_output_len", &[1, 1], &[2]),
+        Tensor::int32("min_length", &[1, 1], &[2]),
+    ];
+    assert_eq!(
+        (call.inputs.as_slice(), call.drafts),
+        (wanted.as_slice(), 2)
+    );
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Bls {
             tokenizer,
             metrics,
             policy,
-            gather: Mutex::new(Gather::new(rows, Instant::now())),
+            gather: Mutex::new(Gather::new(rows)),
             ahead: AtomicUsize::new(settings.draft_ahead),
             refusals: AtomicUsize::new(0),
             number: AtomicU64::new(0),

@@ -11,7 +11,7 @@ use super::infer::{Flight, model_name};
 use super::row::{Row, Trip};
 use crate::engine::{Answered, EngineError, Role, find};
 use crate::lock::locked;
-use crate::rows::{ROW, merged};
+use crate::rows::{ROW, merged, single};
 
 /// Calls of several rows that are refused one after another before no more are made.
 const REFUSALS: usize = 3;
@@ -23,13 +23,13 @@ impl Bls {
         let now = Instant::now();
         let mut gather = locked(&self.gather);
         if let Some(row) = row {
-            gather.submit(row.call.role, row, now);
+            gather.submit(row.call.role, row);
         }
         if let Some(number) = answered {
             gather.answered(number, now);
         }
         let batches = gather.ready(now);
-        let due = gather.due();
+        let due = gather.due(now);
         drop(gather);
         if let Some(due) = due {
             self.keeper.set_alarm(due);
@@ -46,10 +46,7 @@ impl Bls {
 
     fn issue(self: &Arc<Self>, role: Role, batch: Option<u64>, mut rows: Vec<Row>) {
         let (inputs, outputs) = match rows.as_mut_slice() {
-            [row] => (
-                std::mem::take(&mut row.call.inputs),
-                std::mem::take(&mut row.call.outputs),
-            ),
+            [row] => (single(&mut row.call), std::mem::take(&mut row.call.outputs)),
             _ => merged(&rows.iter().map(|row| &row.call).collect::<Vec<_>>()),
         };
         let lasting = rows.first().filter(|row| !row.call.round);

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use super::prompt::Prompt;
 use crate::engine::{Call, Role};
-use crate::gather::Alike;
+use crate::gather::Companion;
 use crate::lock::locked;
-use crate::rows::alike;
+use crate::rows::{alike, shorten};
 
 /// One prompt's call.
 pub struct Row {
@@ -18,9 +18,21 @@ pub struct Row {
     pub ahead: Option<u64>,
 }
 
-impl Alike for Row {
+impl Companion for Row {
     fn alike(&self, other: &Self) -> bool {
         alike(&self.call, &other.call)
+    }
+
+    fn drafts(&self) -> usize {
+        self.call.drafts
+    }
+
+    fn shortens(&self) -> bool {
+        self.call.shortens
+    }
+
+    fn shorten(&mut self, drafts: usize) {
+        shorten(&mut self.call, drafts);
     }
 }
 

@@ -125,6 +125,8 @@ pub fn call(role: Role, ids: &[i32]) -> Call {
         inputs,
         outputs: vec!["output_ids".into(), "sequence_length".into()],
         round: true,
+        drafts: 0,
+        shortens: false,
     }
 }
 
