@@ -39,7 +39,9 @@ class Stream:
         self._replies: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._ended = False
         self._client.start_stream(lambda result, error: self._replies.put((result, error)))
-        self._client.async_stream_infer(model, _inputs(values), enable_empty_final_response=True)
+        self._client.async_stream_infer(
+            model, request_inputs(values), enable_empty_final_response=True
+        )
 
     def __iter__(self) -> Iterator[Arrays]:
         while True:
@@ -97,7 +99,7 @@ def ask_once(url: str, model: str, **values: Any) -> Arrays:
     """
     with grpc.InferenceServerClient(url) as client:
         try:
-            result = client.infer(model, _inputs(values), client_timeout=_ANSWER_SECONDS)
+            result = client.infer(model, request_inputs(values), client_timeout=_ANSWER_SECONDS)
         except grpc.InferenceServerException as error:
             raise RefusedError(error.message()) from None
         return {o.name: result.as_numpy(o.name) for o in result.get_response().outputs}
@@ -114,7 +116,8 @@ def tokens(arrays: Arrays, skip: int = 0) -> list[int]:
     return [int(token) for token in arrays["output_ids"].reshape(-1)[skip:length]]
 
 
-def _inputs(values: Mapping[str, Any]) -> list[Any]:
+def request_inputs(values: Mapping[str, Any]) -> list[Any]:
+    """The inputs of a request, one for each value."""
     return [_input(name, value) for name, value in values.items()]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+import threading
 import time
 import urllib.error
 from collections.abc import Iterator, Sequence
@@ -10,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from bench.baseline.clients import Client, prompt
 from bench.baseline.cycle import Pair
 from cluster.processes import until
 from specdec.triton import library
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.asking import ask, ask_once
 from triton.server import Server, installed_server
 
 TARGET_MS, DRAFT_MS = 20.0, 2.0
@@ -124,39 +127,92 @@ def drive(
     server: Server, model: str, clients: int, requests: int, tokens: int, *, streaming: bool
 ) -> Load:
     """Let clients send their requests one after another and wait for the last answer."""
-    call = ask if streaming else ask_once
 
     def client(number: int) -> None:
-        for request in range(requests):
-            call(
-                server.url,
-                model,
-                text_input=f"{number}:{request} ",
-                max_tokens=tokens,
-                num_draft_tokens=LENGTH,
-                end_id=-1,
-            )
+        with Client(server.url, model, streaming=streaming) as one:
+            for request in range(requests):
+                one.ask(**_values(number, request, tokens))
 
-    counted = model == BLS
-    before = (
-        [server.metric(f"specdec_{name}_total") for name in _COUNTS] if counted else [0.0, 0.0]
-    )
-    ticks = _ticks()
-    start = time.perf_counter()
+    before = _Moment.of(server, model)
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(client, range(clients)))
-    seconds = time.perf_counter() - start
-    used = [after - first for after, first in zip(_ticks(), ticks, strict=True)]
-    after = [server.metric(f"specdec_{name}_total") for name in _COUNTS] if counted else [0.0, 0.0]
-    drafted, rounds = (int(b - a) for a, b in zip(before, after, strict=True))
-    return Load(
-        seconds,
-        clients * requests * tokens,
-        drafted,
-        rounds,
-        busy=1 - (used[3] + used[4] + used[7]) / sum(used),
-        stolen=used[7] / sum(used),
-    )
+    return before.load(_Moment.of(server, model), clients * requests * tokens)
+
+
+def steadily(
+    server: Server, model: str, clients: int, tokens: int, seconds: float, *, streaming: bool
+) -> Load:
+    """Let clients send one request after another for some time in which all of them are at it.
+
+    What they do before each has had its first answer does not count, nor what is left to do at
+    the end. An answer at the edge counts by the part of its time that lies within.
+    """
+    over = threading.Event()
+    spans: list[tuple[float, float]] = []
+
+    def client(number: int) -> None:
+        with Client(server.url, model, streaming=streaming) as one:
+            for request in itertools.count():
+                begun = time.perf_counter()
+                one.ask(**_values(number, request, tokens))
+                spans.append((begun, time.perf_counter()))
+                if over.is_set():
+                    return
+
+    with ThreadPoolExecutor(clients) as pool:
+        running = [pool.submit(client, number) for number in range(clients)]
+        try:
+            until(lambda: len(spans) >= clients, 60, lambda: "no client gets an answer")
+            first = _Moment.of(server, model)
+            over.wait(seconds)
+            last = _Moment.of(server, model)
+        finally:
+            over.set()
+    for one in running:
+        one.result()
+    shares = [
+        max(0.0, min(end, last.time) - max(begun, first.time)) / (end - begun)
+        for begun, end in spans
+    ]
+    return first.load(last, round(tokens * sum(shares)))
+
+
+def _values(client: int, request: int, tokens: int) -> dict[str, Any]:
+    return {
+        "text_input": prompt(client, request),
+        "max_tokens": tokens,
+        "num_draft_tokens": LENGTH,
+        "end_id": -1,
+    }
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What the clock and the counters show."""
+
+    time: float
+    counts: tuple[int, ...]
+    ticks: tuple[int, ...]
+
+    @classmethod
+    def of(cls, server: Server, model: str) -> _Moment:
+        counts = [0.0, 0.0]
+        if model == BLS:
+            counts = [server.metric(f"specdec_{name}_total") for name in _COUNTS]
+        return cls(time.perf_counter(), tuple(map(int, counts)), tuple(_ticks()))
+
+    def load(self, later: _Moment, tokens: int) -> Load:
+        """What was done until a later moment."""
+        used = [after - before for after, before in zip(later.ticks, self.ticks, strict=True)]
+        drafted, rounds = (b - a for a, b in zip(self.counts, later.counts, strict=True))
+        return Load(
+            later.time - self.time,
+            tokens,
+            drafted,
+            rounds,
+            busy=1 - (used[3] + used[4] + used[7]) / sum(used),
+            stolen=used[7] / sum(used),
+        )
 
 
 def _ticks() -> list[int]:
