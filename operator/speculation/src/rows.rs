@@ -34,7 +34,7 @@ pub fn alike(mine: &Call, theirs: &Call) -> bool {
 /// Inputs of a call that shares its way with no other.
 pub fn single(call: &mut Call) -> Vec<Tensor> {
     let mut inputs = std::mem::take(&mut call.inputs);
-    inputs.retain(|one| !one.data.is_empty());
+    inputs.retain(says_something);
     inputs
 }
 
@@ -48,7 +48,7 @@ pub fn merged(calls: &[&Call]) -> (Vec<Tensor>, Vec<Cow<'static, str>>) {
     };
     let mut inputs: Vec<Tensor> = (0..first.inputs.len())
         .filter_map(|place| side_by_side(calls.iter().map(|call| &call.inputs[place])))
-        .filter(|one| !one.data.is_empty())
+        .filter(says_something)
         .collect();
     if let Some(proposals) = inputs.iter().find(|one| one.name == DRAFT_IDS) {
         let tokens = proposals.shape[1] as usize + 1;
@@ -64,6 +64,11 @@ pub fn shorten(call: &mut Call, drafts: usize) {
     call.drafts = drafts;
     let [shorter, longer] = MINIMUMS;
     set(&mut call.inputs, &[NEW_TOKENS, shorter, longer], drafts);
+}
+
+/// No engine is told of a proposal without tokens.
+fn says_something(input: &Tensor) -> bool {
+    input.name != DRAFT_IDS || !input.data.is_empty()
 }
 
 /// Rows below each other; lists of tokens are filled up to the longest one.
