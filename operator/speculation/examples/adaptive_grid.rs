@@ -1,5 +1,6 @@
-//! Prints how fast the adaptive draft length is over a grid of simulated loads: tokens a second in
-//! shares of the best fixed length and of decoding without a draft, one number for each load.
+//! Prints how the adaptive draft length does under simulated loads: tokens a second in shares of
+//! the best fixed length and of decoding without a draft, over a grid; the share of the best after
+//! a change of load or text; and how often it changes when nothing else does.
 
 #[allow(dead_code)]
 #[path = "../tests/simulation/mod.rs"]
@@ -14,6 +15,12 @@ fn main() {
         of_best.push(speed / engines.best());
         of_plain.push(speed * engines.plain());
     }
-    let figures = serde_json::json!({"of_best": of_best, "of_plain": of_plain});
+    let figures = serde_json::json!({
+        "of_best": of_best,
+        "of_plain": of_plain,
+        "after_load_steps": simulation::after_load_steps(),
+        "after_other_texts": simulation::after_other_texts(),
+        "changes_a_second": simulation::changes_a_second(),
+    });
     println!("{figures}");
 }

@@ -179,7 +179,7 @@ impl Answer {
     }
 
     fn proposed(&mut self, result: Answered, length: usize, seconds: f64, io: &mut dyn Io) {
-        match result.and_then(|answer| self.generation.read_proposal(&answer, length)) {
+        match result.and_then(|answer| self.generation.read_proposal(answer, length)) {
             Ok(proposal) => self.verify(proposal, seconds, false, io),
             Err(error) => self.without_draft(&error.words, io),
         }
@@ -194,8 +194,8 @@ impl Answer {
     }
 
     fn verify(&mut self, proposal: Proposal, seconds: f64, early: bool, io: &mut dyn Io) {
-        let call = self.generation.verification(&proposal, self.wanted);
-        let tokens = proposal.tokens;
+        let tokens = proposal.tokens.clone();
+        let call = self.generation.verification(proposal, self.wanted);
         self.state = State::Verifying {
             proposal: tokens.clone(),
             seconds,

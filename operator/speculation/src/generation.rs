@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::chunk::{Chunk, Proposal};
-use crate::engine::{Call, EngineError, Role, find, new_tokens, token_log_probs};
+use crate::engine::{Call, EngineError, Role, new_tokens, token_log_probs};
 use crate::rows::DRAFT_IDS;
 use crate::task::Task;
 use crate::tensor::{DataType, Tensor};
@@ -75,8 +75,12 @@ impl Generation {
     }
 
     /// What the draft answered.
-    pub fn read_proposal(&self, answer: &[Tensor], length: usize) -> Result<Proposal, EngineError> {
-        let mut tokens = new_tokens(answer, self.ids.len(), DRAFT)?;
+    pub fn read_proposal(
+        &self,
+        answer: Vec<Tensor>,
+        length: usize,
+    ) -> Result<Proposal, EngineError> {
+        let mut tokens = new_tokens(&answer, self.ids.len(), DRAFT)?;
         tokens.truncate(length);
         let logits = self.draft_logits(answer, tokens.len())?;
         Ok(Proposal { tokens, logits })
@@ -127,7 +131,7 @@ impl Generation {
     /// Let the target verify a proposal, which may be empty, and add a token of its own.
     ///
     /// Rounds of `wanted` draft tokens go together, also where this one has fewer.
-    pub fn verification(&self, proposal: &Proposal, wanted: usize) -> Call {
+    pub fn verification(&self, proposal: Proposal, wanted: usize) -> Call {
         let count = proposal.tokens.len();
         let minimum = self.remaining_minimum();
         let mut inputs = self.task.inputs(&self.ids, count + 1, minimum, false);
@@ -136,7 +140,7 @@ impl Generation {
             let shape = [1, count as i64];
             inputs.push(Tensor::int32(DRAFT_IDS, &shape, &proposal.tokens));
         }
-        inputs.extend(proposal.logits.clone());
+        inputs.extend(proposal.logits);
         let mut outputs = steps();
         if self.task.log_probs {
             inputs.push(Tensor::flag("return_log_probs"));
@@ -236,12 +240,17 @@ impl Generation {
         inputs
     }
 
-    fn draft_logits(&self, answer: &[Tensor], count: usize) -> Result<Option<Tensor>, EngineError> {
+    fn draft_logits(
+        &self,
+        answer: Vec<Tensor>,
+        count: usize,
+    ) -> Result<Option<Tensor>, EngineError> {
         if !self.task.use_draft_logits || count == 0 {
             return Ok(None);
         }
-        let found = find(answer, "generation_logits").filter(|one| !one.data.is_empty());
-        let Some(logits) = found else {
+        let mut answer = answer.into_iter();
+        let found = answer.find(|one| one.name == "generation_logits" && !one.data.is_empty());
+        let Some(mut logits) = found else {
             return Err(EngineError::new(format!(
                 "{DRAFT} returned no generation logits: \
                  build the draft with them or leave use_draft_logits out"
@@ -255,9 +264,11 @@ impl Generation {
             _ => 4,
         } * vocabulary as usize;
         let steps = count.min(logits.data.len() / width);
-        let data = logits.data[..steps * width].to_vec();
-        let shape = [1, steps as i64, vocabulary];
-        Ok(Some(Tensor::new("draft_logits", logits.kind, &shape, data)))
+        // Megabytes: they stay where they are.
+        logits.data.truncate(steps * width);
+        logits.shape = vec![1, steps as i64, vocabulary];
+        logits.name = "draft_logits".into();
+        Ok(Some(logits))
     }
 
     /// Draft tokens that a verification of `count` may be filled up to; more than fit into the

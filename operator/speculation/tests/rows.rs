@@ -31,7 +31,7 @@ fn verifying(prompt: &[i32], proposal: &[i32], log_probs: bool) -> Call {
         tokens: proposal.to_vec(),
         logits: None,
     };
-    Generation::new(task.into()).verification(&proposal, wanted)
+    Generation::new(task.into()).verification(proposal, wanted)
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn shorter(proposal: &[i32], task: Task) -> Call {
         max_tokens: 20,
         ..task
     };
-    Generation::new(task.into()).verification(&proposal, 3)
+    Generation::new(task.into()).verification(proposal, 3)
 }
 
 /// An engine whose sequence just takes three draft tokens and one of its own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import string
+import time
 from types import TracebackType
 from typing import Any
 
@@ -20,7 +21,9 @@ class Client:
     def __init__(self, url: str, model: str, *, streaming: bool) -> None:
         self._connection = grpc.InferenceServerClient(url)
         self._model = model
-        self._replies: queue.SimpleQueue[tuple[Any, Any]] | None = None
+        # Connecting belongs to no answer's time.
+        self._connection.is_server_live()
+        self._replies: queue.SimpleQueue[tuple[Any, Any, float]] | None = None
         if streaming:
             self._replies = queue.SimpleQueue()
             self._connection.start_stream(self._take)
@@ -38,8 +41,12 @@ class Client:
             self._connection.stop_stream(cancel_requests=error is not None)
         self._connection.close()
 
-    def ask(self, **values: Any) -> None:
+    def ask(self, **values: Any) -> list[float]:
         """Send a request and wait for the end of its answer.
+
+        Returns:
+            the moments at which its parts came, the empty end of a stream among them, on the
+            clock of `time.perf_counter`.
 
         Raises:
             grpc.InferenceServerException: with the server's words.
@@ -47,18 +54,21 @@ class Client:
         inputs = request_inputs(values)
         if self._replies is None:
             self._connection.infer(self._model, inputs, client_timeout=_SECONDS)
-            return
+            return [time.perf_counter()]
         self._connection.async_stream_infer(self._model, inputs, enable_empty_final_response=True)
+        times: list[float] = []
         ended = False
         while not ended:
-            result, error = self._replies.get(timeout=_SECONDS)
+            result, error, moment = self._replies.get(timeout=_SECONDS)
             if error is not None:
                 raise error
+            times.append(moment)
             ended = result.get_response().parameters["triton_final_response"].bool_param
+        return times
 
     def _take(self, result: Any, error: Any) -> None:
         assert self._replies is not None
-        self._replies.put((result, error))
+        self._replies.put((result, error, time.perf_counter()))
 
 
 def prompt(client: int, request: int) -> str:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
 _VOCABULARY = 1000
+_MOST_LOGITS = 8
 
 
 class TritonPythonModel:
     """Serves as draft and as target, one request after another."""
 
+    def initialize(self, args: dict[str, str]) -> None:
+        """Have the logits of some steps, which are the same every time."""
+        parameters = json.loads(args["model_config"])["parameters"]
+        width = int(parameters["logits"]["string_value"])
+        self._logits = np.zeros((1, 1, _MOST_LOGITS, width), np.float32)
+
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer with the prefix, the draft tokens and what is missing to the length asked for."""
-        return [answer(request) for request in requests]
+        return [answer(request, self._logits) for request in requests]
 
 
-def answer(request: Any) -> Any:
-    """The response to one request, with both outputs."""
+def answer(request: Any, logits: Any = None) -> Any:
+    """The response to one request: both outputs, and logits of the new tokens for a draft."""
     given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
     ids, asked = given["input_ids"].reshape(-1), int(given["request_output_len"].item())
     drafted = given.get("draft_input_ids", np.empty(0, np.int32)).reshape(-1)
@@ -27,9 +35,10 @@ def answer(request: Any) -> Any:
     # Tokens 1 to 1000: 0 would end the answer.
     rest = np.arange(first, ids.size + asked, dtype=np.int32) % _VOCABULARY + 1
     whole = np.concatenate([ids, drafted, rest])
-    return pb_utils.InferenceResponse(
-        [
-            pb_utils.Tensor("output_ids", whole.astype(np.int32)[None, None]),
-            pb_utils.Tensor("sequence_length", np.array([[whole.size]], np.int32)),
-        ]
-    )
+    outputs = [
+        pb_utils.Tensor("output_ids", whole.astype(np.int32)[None, None]),
+        pb_utils.Tensor("sequence_length", np.array([[whole.size]], np.int32)),
+    ]
+    if "return_generation_logits" in given:
+        outputs.append(pb_utils.Tensor("generation_logits", logits[:, :, :asked]))
+    return pb_utils.InferenceResponse(outputs)

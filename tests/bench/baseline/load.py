@@ -9,8 +9,8 @@ import time
 import urllib.error
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from triton.server import Server, installed_server
 TARGET_MS, DRAFT_MS = 20.0, 2.0
 LENGTH = 4
 CLIENTS = 16
+# Of a step, from engines that answer at once: as many as Llama 3 has tokens.
+LOGITS = 128_256
 BLS = "tensorrt_llm_bls"
 _COUNTS = ("draft_tokens", "rounds")
 
@@ -95,6 +97,7 @@ def at_once(files: dict[str, str]) -> dict[str, str]:
     """The same repository with engines that answer at once."""
     for name in ("tensorrt_llm", "tensorrt_llm_draft"):
         config = files[f"{name}/config.pbtxt"].replace('"tensorrtllm"', '"python"')
+        config += f'parameters {{ key: "logits" value {{ string_value: "{LOGITS}" }} }}\n'
         files |= {f"{name}/config.pbtxt": config, f"{name}/1/model.py": _text("echo")}
     return files
 
@@ -124,19 +127,34 @@ def reads(server: Server) -> bool:
 
 
 def drive(
-    server: Server, model: str, clients: int, requests: int, tokens: int, *, streaming: bool
+    server: Server,
+    model: str,
+    clients: int,
+    requests: int,
+    tokens: int,
+    *,
+    streaming: bool,
+    **more: Any,
 ) -> Load:
-    """Let clients send their requests one after another and wait for the last answer."""
+    """Let clients send their requests one after another and wait for the last answer.
+
+    Every request has `more` inputs, or other values of the usual ones.
+    """
 
     def client(number: int) -> None:
-        with Client(server.url, model, streaming=streaming) as one:
-            for request in range(requests):
-                one.ask(**_values(number, request, tokens))
+        for request in range(requests):
+            connected[number].ask(**values(number, request, tokens) | more)
 
-    before = _Moment.of(server, model)
-    with ThreadPoolExecutor(clients) as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(clients) as pool:
+        connected = [
+            stack.enter_context(Client(server.url, model, streaming=streaming))
+            for _ in range(clients)
+        ]
+        before = _Moment.of(server, model)
         list(pool.map(client, range(clients)))
-    return before.load(_Moment.of(server, model), clients * requests * tokens)
+        end = time.perf_counter()
+        after = replace(_Moment.of(server, model), time=end)
+    return before.load(after, clients * requests * tokens)
 
 
 def steadily(
@@ -154,7 +172,7 @@ def steadily(
         with Client(server.url, model, streaming=streaming) as one:
             for request in itertools.count():
                 begun = time.perf_counter()
-                one.ask(**_values(number, request, tokens))
+                one.ask(**values(number, request, tokens))
                 spans.append((begun, time.perf_counter()))
                 if over.is_set():
                     return
@@ -177,7 +195,8 @@ def steadily(
     return first.load(last, round(tokens * sum(shares)))
 
 
-def _values(client: int, request: int, tokens: int) -> dict[str, Any]:
+def values(client: int, request: int, tokens: int) -> dict[str, Any]:
+    """The inputs of a client's request."""
     return {
         "text_input": prompt(client, request),
         "max_tokens": tokens,

@@ -8,7 +8,7 @@ use super::ffi;
 use crate::engine::{Answered, EngineError};
 use crate::tensor::{DataType, Tensor};
 
-/// Everything in a response, copied.
+/// Everything in a response, which is of no use to anybody else afterwards.
 pub fn read(response: *mut ffi::InnerResponse) -> Answered {
     // SAFETY: what the response points to lives until it is deleted.
     unsafe {
@@ -25,13 +25,14 @@ pub fn read(response: *mut ffi::InnerResponse) -> Answered {
 }
 
 /// # Safety
-/// The response is Triton's and has so many outputs.
+/// The response is Triton's, has so many outputs, and this one was not read before.
 unsafe fn output(response: *mut ffi::InnerResponse, index: u32) -> Result<Tensor, String> {
     let (mut name, mut kind): (*const c_char, c_int) = (ptr::null(), 0);
     let (mut shape, mut dims) = (ptr::null(), 0);
     let (mut base, mut size) = (ptr::null(), 0);
     let (mut memory, mut device, mut user) = (ffi::CPU, 0, ptr::null_mut());
-    // SAFETY: as promised by the caller; buffers are those of `allocate`, on the CPU.
+    // SAFETY: as promised by the caller; buffers are those of `allocate`, on the CPU, and Triton
+    // has written so many bytes of each.
     unsafe {
         check(ffi::TRITONSERVER_InferenceResponseOutput(
             response,
@@ -49,11 +50,12 @@ unsafe fn output(response: *mut ffi::InnerResponse, index: u32) -> Result<Tensor
         let name = CStr::from_ptr(name).to_string_lossy().into_owned();
         let kind = DataType::from_number(kind)
             .ok_or_else(|| format!("{name} came as a type that nobody knows"))?;
-        let data = if size == 0 {
-            Vec::new()
-        } else {
-            std::slice::from_raw_parts(base.cast::<u8>(), size).to_vec()
+        let mut data = match user.cast::<Vec<u8>>().as_mut() {
+            Some(room) => std::mem::take(room),
+            None => Vec::new(),
         };
+        // Logits are megabytes: they are taken along, not copied.
+        data.set_len(size.min(data.capacity()));
         let shape = std::slice::from_raw_parts(shape, dims as usize);
         Ok(Tensor::new(name, kind, shape, data))
     }
@@ -72,16 +74,15 @@ pub extern "C" fn allocate(
     kind: *mut c_int,
     device: *mut i64,
 ) -> ffi::Failure {
-    let base = if size == 0 {
-        ptr::null_mut()
-    } else {
-        // Words of eight bytes, so that numbers of any width lie where they must.
-        Box::into_raw(vec![0_u64; size.div_ceil(8)].into_boxed_slice()).cast::<c_void>()
-    };
+    let mut room = Box::new(Vec::<u8>::with_capacity(size));
     // SAFETY: all places for answers are Triton's.
     unsafe {
-        *buffer = base;
-        *buffer_user = ptr::null_mut();
+        *buffer = if size == 0 {
+            ptr::null_mut()
+        } else {
+            room.as_mut_ptr().cast()
+        };
+        *buffer_user = Box::into_raw(room).cast();
         *kind = ffi::CPU;
         *device = 0;
     }
@@ -91,16 +92,15 @@ pub extern "C" fn allocate(
 /// Gives back what `allocate` made.
 pub extern "C" fn free(
     _: *mut ffi::Allocator,
-    buffer: *mut c_void,
     _: *mut c_void,
-    size: usize,
+    buffer_user: *mut c_void,
+    _: usize,
     _: c_int,
     _: i64,
 ) -> ffi::Failure {
-    if !buffer.is_null() {
-        let words = ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), size.div_ceil(8));
-        // SAFETY: `allocate` made it with this size.
-        drop(unsafe { Box::from_raw(words) });
+    if !buffer_user.is_null() {
+        // SAFETY: `allocate` made it, and Triton gives it back once.
+        drop(unsafe { Box::from_raw(buffer_user.cast::<Vec<u8>>()) });
     }
     fine()
 }

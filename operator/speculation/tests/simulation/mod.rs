@@ -166,3 +166,53 @@ impl Run {
         expected_tokens(length, self.engines.acceptance)
     }
 }
+
+/// Shares of the best fixed length's speed, from twenty rounds after other numbers of answers on.
+pub fn after_load_steps() -> Vec<f64> {
+    let after = |(before, after)| {
+        let mut run = Run::new(Engines {
+            batch: before,
+            ..Engines::default()
+        });
+        run.go(400);
+        run.load(after);
+        run.go(20);
+        run.go(300) / run.engines.best()
+    };
+    [(1, 64), (64, 1), (4, 32)].map(after).to_vec()
+}
+
+/// The same from five seconds after another share of accepted tokens on.
+pub fn after_other_texts() -> Vec<f64> {
+    let after = |(before, after)| {
+        let mut run = Run::new(Engines {
+            batch: 8,
+            acceptance: before,
+            ..Engines::default()
+        });
+        run.go(400);
+        run.engines.acceptance = after;
+        let changed = run.now();
+        while run.now() - changed < 5.0 {
+            run.go(1);
+        }
+        run.go(300) / run.engines.best()
+    };
+    [(0.9, 0.2), (0.2, 0.9), (0.0, 0.8)].map(after).to_vec()
+}
+
+/// How often a settled policy settles on another length.
+pub fn changes_a_second() -> Vec<f64> {
+    let rate = |acceptance| {
+        let mut run = Run::new(Engines {
+            batch: 8,
+            acceptance,
+            ..Engines::default()
+        });
+        run.go(300);
+        let (begun, before) = (run.now(), run.changes());
+        run.go(1500);
+        (run.changes() - before) as f64 / (run.now() - begun)
+    };
+    [0.2, 0.6, 0.8, 0.95].map(rate).to_vec()
+}

@@ -1,0 +1,100 @@
+"""Figures of the BLS bench beyond its speed with plain answers: logits, first chunks, a grid."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from bench.baseline.clients import Client
+from bench.baseline.cycle import build
+from bench.baseline.load import (
+    BLS,
+    DRAFT_MS,
+    LENGTH,
+    LOGITS,
+    TARGET_MS,
+    drive,
+    repository,
+    serving,
+    values,
+)
+from bench.report import Report
+from triton.server import Server
+
+_ROUND_MS = LENGTH * DRAFT_MS + TARGET_MS
+# Requests whose first chunk is waited for, and tokens of each.
+_FIRSTS = 40
+_FEW = 12
+_ACCEPTANCES = (0.5, 0.7, 0.8, 0.9)
+_LENGTHS = (2, 4, 8)
+# Milliseconds of a target step, and what is to be reached; a draft step takes a share of it.
+_STEPS = ((15.0, 0.95), (5.0, 0.90))
+_DRAFT_SHARE = 0.1
+
+
+def logits(report: Report, server: Server, runs: int, tokens: int) -> None:
+    """Print what a megabyte of logits adds to a round, on engines that answer at once."""
+    costs, plain = [], []
+    # What an engine's first megabytes take is the memory that it did not have yet.
+    drive(server, BLS, 1, 1, tokens, streaming=False, use_draft_logits=True)
+    for _ in range(runs):
+        seconds = []
+        for by_logits in (False, True):
+            load = drive(server, BLS, 1, 1, tokens, streaming=False, use_draft_logits=by_logits)
+            seconds.append(load.seconds / load.rounds)
+        megabytes = load.drafted / load.rounds * LOGITS * 4 / 1e6
+        plain.append(_copying(round(load.drafted / load.rounds)))
+        costs.append(1000 * (seconds[1] - seconds[0]) / megabytes)
+    report.figure("bls.logits_ms_per_mb", costs, "ms/MB", goal=0.22)
+    report.figure("bls.logits_one_copy_ms_per_mb", plain, "ms/MB")
+
+
+def _copying(steps: int) -> float:
+    """Milliseconds that this machine takes to copy a megabyte of logits once, to new memory."""
+    source = np.ones((steps, LOGITS), np.float32)
+    begun = time.perf_counter()
+    for _ in range(20):
+        source.copy()
+    return 1000 * (time.perf_counter() - begun) / 20 / (source.nbytes / 1e6)
+
+
+def chunks(report: Report, server: Server, runs: int, tokens: int) -> None:
+    """Print when a stream's chunks come, of one client with engines that take their time."""
+    firsts, gaps = [], []
+    for _ in range(runs):
+        late, apart = [], []
+        with Client(server.url, BLS, streaming=True) as client:
+            for request in range(_FIRSTS):
+                begun = time.perf_counter()
+                times = client.ask(**values(0, request, _FEW), stream=True)
+                late.append(1000 * (times[0] - begun) - _ROUND_MS)
+            times = client.ask(**values(0, 0, tokens), stream=True)
+            apart = [1000 * (after - before) - _ROUND_MS for before, after in pairwise(times[:-1])]
+        firsts.append(float(np.percentile(late, 95)))
+        gaps.append(float(np.percentile(apart, 99)))
+    report.figure("bls.first_chunk_p95_over_a_round_ms", firsts, "ms", goal=10.0)
+    report.figure("bls.gap_p99_over_a_round_ms", gaps, "ms", goal=5.0)
+
+
+def grid(report: Report, folder: Path, tokens: int) -> None:
+    """Print the least share of the bound that one client reaches over acceptances and lengths."""
+    reached: dict[float, list[float]] = {step: [] for step, _ in _STEPS}
+    for acceptance in _ACCEPTANCES:
+        pair = build(folder / str(acceptance), acceptance, 64, max(_LENGTHS))
+        for step, _ in _STEPS:
+            draft = _DRAFT_SHARE * step
+            files = repository(pair, streaming=True, target_ms=step, draft_ms=draft)
+            with serving(files) as server:
+                drive(server, BLS, 1, 1, _FEW, streaming=True)
+                for length in _LENGTHS:
+                    load = drive(
+                        server, BLS, 1, 1, tokens, streaming=True, num_draft_tokens=length
+                    )
+                    bound = load.drafted * draft + load.rounds * step
+                    reached[step].append(bound / 1000 / load.seconds)
+    for step, goal in _STEPS:
+        name = f"bls.grid_least_of_bound_{step:g}_ms_steps"
+        report.figure(name, [min(reached[step])], "ratio", goal=goal, better="higher")
