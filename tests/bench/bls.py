@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import library
+from bench.baseline import modes
 from bench.baseline.cycle import Pair, build
 from bench.baseline.load import (
     BLS,
@@ -31,6 +32,8 @@ from bench.baseline.load import (
     steadily,
 )
 from bench.report import Report
+from campaigns import serving as serving_campaign
+from campaigns.traffic import Baseline
 from cluster.processes import until
 from triton.asking import ask, ask_once
 from triton.server import Server
@@ -176,6 +179,13 @@ def adaptive(report: Report) -> None:
     report.figure("bls.adaptive_most_changes_a_second", [changes], "1/s", goal=1.0)
 
 
+def traffic(report: Report) -> None:
+    """Print what 10 000 answers, 1 000 cancels and 1 000 errors leave behind in a server."""
+    with serving_campaign.served() as server:
+        baseline = Baseline(server, serving_campaign.prompts())
+        serving_campaign.growth(server, baseline, serving_campaign.REQUESTS, report)
+
+
 def main() -> int:
     """Measure everything."""
     parser = argparse.ArgumentParser(description="Benchmark the BLS")
@@ -191,9 +201,13 @@ def main() -> int:
             serving(repository(pair, streaming=False, loops=(1, CLIENTS))) as theirs,
         ):
             simulated(report, Sides(ours, theirs, report), options.runs, options.tokens)
+            modes.chunks(report, ours, options.runs, options.tokens)
         with serving(at_once(repository(pair, streaming=False, loops=(1,)))) as server:
             instant(report, server, options.runs, options.tokens)
+            modes.logits(report, server, options.runs, 4 * options.tokens)
         memory(report, pair)
+        modes.grid(report, Path(folder), options.tokens)
+    traffic(report)
     return report.exit_status()
 
 
