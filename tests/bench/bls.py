@@ -183,7 +183,8 @@ def traffic(report: Report) -> None:
     """Print what 10 000 answers, 1 000 cancels and 1 000 errors leave behind in a server."""
     with serving_campaign.served() as server:
         baseline = Baseline(server, serving_campaign.prompts())
-        serving_campaign.growth(server, baseline, serving_campaign.REQUESTS, report)
+        requests = serving_campaign.REQUESTS
+        serving_campaign.growth(server, baseline, requests, report, warm=False)
 
 
 def main() -> int:
