@@ -32,8 +32,6 @@ from bench.baseline.load import (
     steadily,
 )
 from bench.report import Report
-from campaigns import serving as serving_campaign
-from campaigns.traffic import Baseline
 from cluster.processes import until
 from triton.asking import ask, ask_once
 from triton.server import Server
@@ -179,14 +177,6 @@ def adaptive(report: Report) -> None:
     report.figure("bls.adaptive_most_changes_a_second", [changes], "1/s", goal=1.0)
 
 
-def traffic(report: Report) -> None:
-    """Print what 10 000 answers, 1 000 cancels and 1 000 errors leave behind in a server."""
-    with serving_campaign.served() as server:
-        baseline = Baseline(server, serving_campaign.prompts())
-        requests = serving_campaign.REQUESTS
-        serving_campaign.growth(server, baseline, requests, report, warm=False)
-
-
 def main() -> int:
     """Measure everything."""
     parser = argparse.ArgumentParser(description="Benchmark the BLS")
@@ -208,7 +198,6 @@ def main() -> int:
             modes.logits(report, server, options.runs, 4 * options.tokens)
         memory(report, pair)
         modes.grid(report, Path(folder), options.tokens)
-    traffic(report)
     return report.exit_status()
 
 

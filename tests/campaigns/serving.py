@@ -122,17 +122,10 @@ def counted(server: Server, baseline: Baseline, seconds: float, report: Report) 
     return tally
 
 
-def growth(
-    server: Server, baseline: Baseline, requests: int, report: Report, *, warm: bool = True
-) -> Tally:
-    """So many requests after a warm-up; what they leave behind.
-
-    A server that nobody has asked much yet, not `warm`, gets as many requests before: until then
-    its processes still take what they keep from then on.
-    """
+def growth(server: Server, baseline: Baseline, requests: int, report: Report) -> Tally:
+    """So many requests after a warm-up; what they leave behind."""
     each = -(-requests // CLIENTS)
-    before_that = max(each // 8, 1) if warm else each
-    drive(server, baseline, lambda done: done < before_that, first=2 * CLIENTS)
+    drive(server, baseline, lambda done: done < max(each // 8, 1), first=2 * CLIENTS)
     before = held(server)
     tally = drive(server, baseline, lambda done: done < each, first=3 * CLIENTS)
     after = held(server)
