@@ -31,6 +31,7 @@ from bench.baseline.load import (
     serving,
     steadily,
 )
+from bench.baseline.traces import resident, traces
 from bench.report import Report
 from cluster.processes import until
 from triton.asking import ask, ask_once
@@ -54,7 +55,7 @@ class Sides:
 
     def bls(self, clients: int, tokens: int) -> Load:
         """Clients of our BLS, an answer each."""
-        return self._noted(drive(self._ours, BLS, clients, 1, tokens, streaming=True))
+        return self._noted(drive(self._ours, BLS, clients, tokens, streaming=True))
 
     def busy_bls(self, tokens: int) -> Load:
         """Sixteen clients of our BLS, always."""
@@ -63,7 +64,7 @@ class Sides:
 
     def loop(self, clients: int, tokens: int) -> Load:
         """Clients of the sequential loop in one process, an answer each."""
-        return self._noted(drive(self._theirs, _LOOP, clients, 1, tokens, streaming=False))
+        return self._noted(drive(self._theirs, _LOOP, clients, tokens, streaming=False))
 
     def busy_loop(self, tokens: int) -> Load:
         """Sixteen clients of the sequential loop in as many processes, always."""
@@ -113,13 +114,13 @@ def instant(report: Report, server: Server, runs: int, tokens: int) -> None:
     """Print what the loops themselves cost, on engines that answer at once."""
     ratios, many, limits, rounds = [], [], [], []
     for _ in range(runs):
-        one = drive(server, BLS, 1, 1, 4 * tokens, streaming=False)
+        one = drive(server, BLS, 1, 4 * tokens, streaming=False)
         empty = ask_once(server.url, _LOOP, text_input="-", max_tokens=-1, num_draft_tokens=1)
         limits.append(1000 * float(empty["text_output"].item()))
         rounds.append(1000 * one.seconds / one.rounds)
-        ours = drive(server, BLS, CLIENTS, 1, 2 * tokens, streaming=False)
+        ours = drive(server, BLS, CLIENTS, 2 * tokens, streaming=False)
         many.append(ours.speed)
-        ratios.append(ours.speed / drive(server, _LOOP, CLIENTS, 1, tokens, streaming=False).speed)
+        ratios.append(ours.speed / drive(server, _LOOP, CLIENTS, tokens, streaming=False).speed)
     report.figure("bls.instant_empty_round_ms", limits, "ms")
     # Two calls of an empty model are what a round cannot do without.
     report.figure("bls.instant_round_ms", rounds, "ms", goal=0.4)
@@ -138,7 +139,7 @@ def memory(report: Report, pair: Pair) -> None:
     files = repository(pair, streaming=True)
     engines = {path: text for path, text in files.items() if path.split("/")[0] != BLS}
     with serving(engines) as server:
-        idle = _resident(server)
+        idle = resident(server)
     key = f"{BLS}/config.pbtxt"
     files[key] = re.sub(r'(max_in_flight"\s*value \{ string_value: )"\d+"', r'\1"64"', files[key])
     with serving(files) as server, ThreadPoolExecutor(64) as pool:
@@ -151,15 +152,9 @@ def memory(report: Report, pair: Pair) -> None:
             30,
             lambda: "64 requests never were in flight",
         )
-        report.figure("bls.resident_mb_at_64", [_resident(server) - idle], "MB", goal=120.0)
+        report.figure("bls.resident_mb_at_64", [(resident(server) - idle) / 1e6], "MB", goal=120.0)
         for answer in answers:
             answer.result()
-
-
-def _resident(server: Server) -> float:
-    """Megabytes of the server's own process, which the BLS is a part of."""
-    status = Path(f"/proc/{server.processes()[0]}/status").read_text("ascii")
-    return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
 
 def adaptive(report: Report) -> None:
@@ -193,6 +188,8 @@ def main() -> int:
         ):
             simulated(report, Sides(ours, theirs, report), options.runs, options.tokens)
             modes.chunks(report, ours, options.runs, options.tokens)
+        with serving(repository(pair, streaming=True, target_ms=1, draft_ms=0.1)) as server:
+            traces(report, server)
         with serving(at_once(repository(pair, streaming=False, loops=(1,)))) as server:
             instant(report, server, options.runs, options.tokens)
             modes.logits(report, server, options.runs, 4 * options.tokens)

@@ -66,6 +66,15 @@ class Client:
             ended = result.get_response().parameters["triton_final_response"].bool_param
         return times
 
+    def give_up(self, **values: Any) -> None:
+        """Send a request and go away behind the first part of its answer; nothing follows."""
+        assert self._replies is not None
+        self._connection.async_stream_infer(self._model, request_inputs(values))
+        _, error, _ = self._replies.get(timeout=_SECONDS)
+        if error is not None:
+            raise error
+        self._connection.stop_stream(cancel_requests=True)
+
     def _take(self, result: Any, error: Any) -> None:
         assert self._replies is not None
         self._replies.put((result, error, time.perf_counter()))

@@ -130,20 +130,18 @@ def drive(
     server: Server,
     model: str,
     clients: int,
-    requests: int,
     tokens: int,
     *,
     streaming: bool,
     **more: Any,
 ) -> Load:
-    """Let clients send their requests one after another and wait for the last answer.
+    """Let each client send a request and wait for the last answer.
 
-    Every request has `more` inputs, or other values of the usual ones.
+    Requests have `more` inputs, or other values of the usual ones.
     """
 
     def client(number: int) -> None:
-        for request in range(requests):
-            connected[number].ask(**values(number, request, tokens) | more)
+        connected[number].ask(**values(number, 0, tokens) | more)
 
     with ExitStack() as stack, ThreadPoolExecutor(clients) as pool:
         connected = [
@@ -154,7 +152,7 @@ def drive(
         list(pool.map(client, range(clients)))
         end = time.perf_counter()
         after = replace(_Moment.of(server, model), time=end)
-    return before.load(after, clients * requests * tokens)
+    return before.load(after, clients * tokens)
 
 
 def steadily(

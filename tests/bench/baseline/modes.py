@@ -39,11 +39,11 @@ def logits(report: Report, server: Server, runs: int, tokens: int) -> None:
     """Print what a megabyte of logits adds to a round, on engines that answer at once."""
     costs, plain = [], []
     # What an engine's first megabytes take is the memory that it did not have yet.
-    drive(server, BLS, 1, 1, tokens, streaming=False, use_draft_logits=True)
+    drive(server, BLS, 1, tokens, streaming=False, use_draft_logits=True)
     for _ in range(runs):
         seconds = []
         for by_logits in (False, True):
-            load = drive(server, BLS, 1, 1, tokens, streaming=False, use_draft_logits=by_logits)
+            load = drive(server, BLS, 1, tokens, streaming=False, use_draft_logits=by_logits)
             seconds.append(load.seconds / load.rounds)
         megabytes = load.drafted / load.rounds * LOGITS * 4 / 1e6
         plain.append(_copying(round(load.drafted / load.rounds)))
@@ -91,11 +91,9 @@ def grid(report: Report, folder: Path, tokens: int) -> None:
             draft = _DRAFT_SHARE * step
             files = repository(pair, streaming=True, target_ms=step, draft_ms=draft)
             with serving(files) as server:
-                drive(server, BLS, 1, 1, _FEW, streaming=True)
+                drive(server, BLS, 1, _FEW, streaming=True)
                 for length in _LENGTHS:
-                    load = drive(
-                        server, BLS, 1, 1, tokens, streaming=True, num_draft_tokens=length
-                    )
+                    load = drive(server, BLS, 1, tokens, streaming=True, num_draft_tokens=length)
                     bound = load.drafted * draft + load.rounds * step
                     reached[step].append(bound / 1000 / load.seconds)
     for step, shares in reached.items():
