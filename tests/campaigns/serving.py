@@ -24,6 +24,7 @@ from campaigns.traffic import (
     CLIENTS,
     MIX,
     Baseline,
+    Client,
     Tally,
     counts,
     drive,
@@ -38,6 +39,7 @@ REQUESTS = 12_000
 GROWTH = 0.02
 _WITHOUT_CANCELS = {kind: share for kind, share in MIX.items() if kind != "cancel"}
 _KV_TOKENS = 16384
+_ALONE = 40
 # Characters of the log of a server that died.
 _LAST_WORDS = 2000
 PAIR = PAYLOAD / "pair"
@@ -112,6 +114,11 @@ def counted(server: Server, baseline: Baseline, seconds: float, report: Report) 
     """Without clients that go away: counters equal the clients' own count."""
     before = counts(server)
     tally = drive(server, baseline, for_seconds(seconds), _WITHOUT_CANCELS, first=CLIENTS)
+    # The draft works ahead where few are in flight.
+    alone = Client(server, baseline, _WITHOUT_CANCELS, 4 * CLIENTS)
+    for _ in range(_ALONE):
+        alone.request()
+    tally.add(alone.tally)
     _judge("counted", tally, report)
     for name, value in counts(server).items():
         off = abs(value - before[name] - tally.counted[name])

@@ -16,7 +16,10 @@ from specdec.client.dataset import built_in
 LAYERS = 192
 KINDS = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
 # What a draft that says the same leaves as it is.
-SAME = ("prompts", "matched", "rounds", "draftedTokens", "acceptedTokens")
+SAME = ("prompts", "matched")
+# Nearly: a prompt that comes late to the others' draft proposes fewer tokens (ADR 0098), and how
+# late it comes is a matter of the draft's time.
+NEARLY = ("rounds", "draftedTokens", "acceptedTokens")
 
 
 def test_what_serves_is_proved_and_drafts_that_are_slow_or_missing_are_told(
@@ -62,6 +65,8 @@ def a_slow_draft_is_told(world: World, name: str, fast: Object, least: int) -> N
     assert told["status"] == "False"
     assert f"{speed}, below {limit}: " in told["message"]
     assert [found[key] for key in SAME] == [fast[key] for key in SAME]
+    for key in NEARLY:
+        assert abs(found[key] - fast[key]) <= fast[key] / 5, (key, found[key], fast[key])
     for kind in KINDS[:2]:
         assert world.condition(name, kind)["status"] == "True"
     # The gate that the fast one passed.
