@@ -80,9 +80,11 @@ def run_tests(crate: Path = CRATE) -> str:
 
 
 def adaptive(crate: Path = CRATE) -> dict[str, list[float]]:
-    """Speeds of the adaptive draft length over a grid of simulated loads.
+    """What the adaptive draft length does under simulated loads, one number for each.
 
-    Shares of the best fixed length (`of_best`) and of decoding without a draft (`of_plain`).
+    Over a grid, speeds in shares of the best fixed length (`of_best`) and of decoding without a
+    draft (`of_plain`); shares of the best after a change (`after_load_steps`,
+    `after_other_texts`); changes where nothing else does (`changes_a_second`).
 
     Raises:
         LibraryError: the crate's example cannot be compiled or run here.

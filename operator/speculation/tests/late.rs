@@ -94,6 +94,14 @@ fn row(number: usize) -> Row {
     }
 }
 
+/// A row whose length only its own answer may decide.
+fn fixed(number: usize) -> Row {
+    Row {
+        fixed: true,
+        ..row(number)
+    }
+}
+
 #[test]
 fn a_late_one_drafts_what_is_ready_with_the_others() {
     for (late, wanted) in [(2, 4), (10, 3), (22, 2), (31, 1), (39, 1)] {
@@ -124,11 +132,7 @@ fn many_late_ones_draft_as_usual() {
 fn one_whose_length_is_fixed_keeps_it() {
     let (mut clock, _) = Clock::drafting(15);
     clock.pass(20);
-    let fixed = Row {
-        fixed: true,
-        ..row(15)
-    };
-    assert_eq!(clock.one(Draft, fixed).1, LENGTH);
+    assert_eq!(clock.one(Draft, fixed(15)).1, LENGTH);
 }
 
 #[test]
@@ -158,11 +162,7 @@ fn a_little_is_waited_for() {
 fn what_costs_more_than_a_round_is_not_waited_for() {
     let (mut clock, number) = Clock::drafting(15);
     clock.pass(20);
-    let fixed = Row {
-        fixed: true,
-        ..row(15)
-    };
-    let (late, _) = clock.one(Draft, fixed);
+    let (late, _) = clock.one(Draft, fixed(15));
     clock.pass(LENGTH as u64 * TOKEN - 20);
     // Sixteen times 20 ms is more than the 140 that the late one loses.
     assert_eq!(clock.drafted(number, 15), 15);

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import string
 import time
-from types import TracebackType
 from typing import Any
 
 import tritonclient.grpc as grpc
@@ -21,6 +20,7 @@ class Client:
     def __init__(self, url: str, model: str, *, streaming: bool) -> None:
         self._connection = grpc.InferenceServerClient(url)
         self._model = model
+        self._asking = False
         # Connecting belongs to no answer's time.
         self._connection.is_server_live()
         self._replies: queue.SimpleQueue[tuple[Any, Any, float]] | None = None
@@ -28,17 +28,10 @@ class Client:
             self._replies = queue.SimpleQueue()
             self._connection.start_stream(self._take)
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the connection, and an answer that is still running with it."""
         if self._replies is not None:
-            self._connection.stop_stream(cancel_requests=error is not None)
+            self._connection.stop_stream(cancel_requests=self._asking)
         self._connection.close()
 
     def ask(self, **values: Any) -> list[float]:
@@ -56,14 +49,16 @@ class Client:
             self._connection.infer(self._model, inputs, client_timeout=_SECONDS)
             return [time.perf_counter()]
         self._connection.async_stream_infer(self._model, inputs, enable_empty_final_response=True)
+        self._asking = True
         times: list[float] = []
-        ended = False
-        while not ended:
+        while self._asking:
             result, error, moment = self._replies.get(timeout=_SECONDS)
             if error is not None:
+                self._asking = False
                 raise error
             times.append(moment)
-            ended = result.get_response().parameters["triton_final_response"].bool_param
+            last = result.get_response().parameters["triton_final_response"].bool_param
+            self._asking = not last
         return times
 
     def give_up(self, **values: Any) -> None:

@@ -9,7 +9,7 @@ import time
 import urllib.error
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,7 @@ def drive(
 
     with ExitStack() as stack, ThreadPoolExecutor(clients) as pool:
         connected = [
-            stack.enter_context(Client(server.url, model, streaming=streaming))
+            stack.enter_context(closing(Client(server.url, model, streaming=streaming)))
             for _ in range(clients)
         ]
         before = _Moment.of(server, model)
@@ -165,20 +165,22 @@ def steadily(
     """
     over = threading.Event()
     spans: list[tuple[float, float]] = []
+    answered: set[int] = set()
 
     def client(number: int) -> None:
-        with Client(server.url, model, streaming=streaming) as one:
+        with closing(Client(server.url, model, streaming=streaming)) as one:
             for request in itertools.count():
                 begun = time.perf_counter()
                 one.ask(**values(number, request, tokens))
                 spans.append((begun, time.perf_counter()))
+                answered.add(number)
                 if over.is_set():
                     return
 
     with ThreadPoolExecutor(clients) as pool:
         running = [pool.submit(client, number) for number in range(clients)]
         try:
-            until(lambda: len(spans) >= clients, 60, lambda: "no client gets an answer")
+            until(lambda: len(answered) == clients, 60, lambda: f"only {answered} have an answer")
             first = _Moment.of(server, model)
             over.wait(seconds)
             last = _Moment.of(server, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -65,8 +66,8 @@ def chunks(report: Report, server: Server, runs: int, tokens: int) -> None:
     """Print when a stream's chunks come, of one client with engines that take their time."""
     firsts, gaps = [], []
     for _ in range(runs):
-        late, apart = [], []
-        with Client(server.url, BLS, streaming=True) as client:
+        late = []
+        with closing(Client(server.url, BLS, streaming=True)) as client:
             for request in range(_FIRSTS):
                 begun = time.perf_counter()
                 times = client.ask(**values(0, request, _FEW), stream=True)

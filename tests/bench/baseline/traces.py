@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import tritonclient.grpc as grpc
@@ -11,6 +12,7 @@ import tritonclient.grpc as grpc
 from bench.baseline.clients import Client
 from bench.baseline.load import BLS, CLIENTS, values
 from bench.report import Report
+from campaigns.serving import held
 from triton.server import Server
 
 _TOKENS = 8
@@ -27,24 +29,20 @@ _MB = 1e6
 def traces(report: Report, server: Server) -> None:
     """Print what 10 000 answers, 1 000 refusals and 1 000 cancels add to a warm server."""
     _ask(server, _WARM)
-    before, shared = resident(server), _shared(server)
+    before, shared = resident(server), held(server).shared
     answered, refused, given_up = _ask(server, _REQUESTS)
     report.figure("bls.traces_answered", [answered], "requests", goal=10_000, better="higher")
     report.figure("bls.traces_refused", [refused], "requests", goal=1_000, better="higher")
     report.figure("bls.traces_given_up", [given_up], "requests", goal=1_000, better="higher")
     growth = resident(server) / before - 1
     report.figure("bls.traces_resident_growth", [growth], "", goal=_GROWTH)
-    report.figure("bls.traces_shm_growth", [(_shared(server) - shared) / _MB], "MB", goal=0)
+    report.figure("bls.traces_shm_growth", [(held(server).shared - shared) / _MB], "MB", goal=0)
 
 
 def resident(server: Server) -> float:
     """Bytes of the server's own process."""
     status = Path(f"/proc/{server.processes()[0]}/status").read_text("ascii")
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
-
-
-def _shared(server: Server) -> int:
-    return sum(region.stat().st_blocks * 512 for region in server.shared_memory())
 
 
 def _ask(server: Server, requests: int) -> tuple[int, int, int]:
@@ -60,7 +58,7 @@ def _client(server: Server, number: int, requests: int) -> tuple[int, int, int]:
     counts = [0, 0, 0]
     turns = itertools.count(number)
     while sum(counts) < requests:
-        with Client(server.url, BLS, streaming=True) as one:
+        with closing(Client(server.url, BLS, streaming=True)) as one:
             given_up = False
             while sum(counts) < requests and not given_up:
                 turn = next(turns)
