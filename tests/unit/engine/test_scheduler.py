@@ -245,5 +245,6 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
 
 def test_answers_say_when_a_simulated_device_has_them(start: Start, engine: Engine) -> None:
     call = ask(start(engine(Tiny()), step_latency=0.05), PROMPT, 3)
-    assert call.wait().due >= call.ticket.arrived + 3 * 0.05
+    # The engine adds one step at a time, which rounds differently from a product.
+    assert call.wait().due - call.ticket.arrived >= 3 * 0.05 - 1e-9
     assert ask(start(engine(Tiny())), PROMPT, 1).wait().due == 0.0
