@@ -43,7 +43,8 @@ class Decision:
     """What one reconcile does.
 
     `apply` in order; `status` is the whole status without conditions' timestamps (those are merged
-    by `reconcile`); `requeue_after` in seconds, None when an event will bring us back.
+    by `reconcile`); `requeue_after` in seconds, None when an event will bring us back. `partial`
+    keeps the conditions that the resource has and `conditions` does not name.
     """
 
     apply: tuple[Object, ...] = ()
@@ -51,6 +52,7 @@ class Decision:
     conditions: tuple[Condition, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     requeue_after: float | None = None
+    partial: bool = False
 
 
 def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decision:

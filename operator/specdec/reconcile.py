@@ -5,6 +5,8 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -12,12 +14,12 @@ from specdec import decide as pipeline
 from specdec import metrics
 from specdec.act import EarlyError, RefusedError, act
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
-from specdec.cluster import Cluster, Conflict, Rejected, Transient
+from specdec.cluster import Cluster, ClusterError, Conflict, Rejected, Transient
 from specdec.decide import Decision
 from specdec.observe import observe
 from specdec.observed import Observed
 from specdec.queue import Key, Visit
-from specdec.report import Body, invalid, refused, report, without
+from specdec.report import Body, broken, invalid, refused, report, without
 from specdec.stages.stage import Images
 
 logger = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 REFUSED_RETRY = 60.0
 # Steady, for a growing back-off would add up to another half minute to the one it takes.
 EARLY_RETRY = 3.0
+_PACKAGE = Path(__file__).parent
 
 
 @dataclass
@@ -78,6 +81,16 @@ class Reconciler:
             metrics.MODELS.forget(key)
             return None  # children carry an owner reference: the API server collects them
         try:
+            return await self._pass(key, body)
+        except ClusterError:
+            raise
+        except Exception as error:
+            await self._report_defect(key, body, error)
+            raise
+
+    async def _pass(self, key: Key, body: dict[str, Any]) -> float | None:
+        """Parse, observe, decide, act and report; returns as `reconcile`."""
+        try:
             model = SpeculativeModel.parse(body)
         except ValidationError as error:
             await self._report(key, body, invalid(body, error))
@@ -100,6 +113,13 @@ class Reconciler:
         if written is not None:
             generation = body["metadata"].get("generation", 1)
             self._written[key] = (written["metadata"]["resourceVersion"], generation)
+
+    async def _report_defect(self, key: Key, body: Body, error: Exception) -> None:
+        """Put an exception into the status, which otherwise would show an earlier state."""
+        try:
+            await self._report(key, body, broken(body, _place(error)))
+        except ClusterError as refusal:
+            logger.warning("%s/%s: the status does not show the defect: %s", *key, refusal)
 
     async def _guarded(
         self, work: Callable[[], Awaitable[float | None]], key: Key
@@ -132,10 +152,20 @@ class Reconciler:
 
     def _tell_bug(self, key: Key, error: Exception) -> None:
         """The traceback once per resource and place, one line after that."""
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        mark = f"{type(error).__name__} at {place.filename}:{place.lineno}"
+        mark = _place(error)
         if self._bugs.get(key) == mark:
             logger.error("%s/%s: again %s", *key, mark)
             return
         self._bugs[key] = mark
         logger.error("%s/%s: a bug in the operator", *key, exc_info=error)
+
+
+def _place(error: Exception) -> str:
+    """An exception's type and the line that raised it; its text may quote what nobody may read."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # A library's line says less than the line of ours that called it.
+    ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
+    frame = (ours or frames)[-1]
+    file = Path(frame.filename)
+    where = file.relative_to(_PACKAGE.parent) if ours else file.name
+    return f"{type(error).__name__} at {where}:{frame.lineno}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from specdec import __version__
 from specdec.act import RefusedError
 from specdec.api.conditions import (
     FAILED,
@@ -51,13 +52,15 @@ async def report(cluster: Cluster, body: Body, decision: Decision) -> Body | Non
 def news(old: Sequence[Mapping[str, Any]], new: Sequence[Condition]) -> list[Transition]:
     """The transitions worth telling: of Ready only becoming True and ceasing to be.
 
-    Otherwise Ready repeats the stage that is not done, whose own transition was told already.
+    Otherwise Ready repeats the stage that is not done, whose own transition was told already. A
+    defect of the operator has no stage.
     """
     ready_before = any(c["type"] == Type.READY and c["status"] == "True" for c in old)
     return [
         transition
         for transition in transitions(old, new)
         if transition.condition.type != Type.READY
+        or transition.condition.reason == "InternalError"
         or (transition.condition.status == "True") != ready_before
     ]
 
@@ -82,11 +85,29 @@ def status_of(body: Body, decision: Decision, now: datetime) -> dict[str, Any]:
     generation = body["metadata"].get("generation", 1)
     old = body.get("status", {}).get("conditions", [])
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    stated = {condition.type for condition in decision.conditions}
+    kept = [item for item in old if item["type"] not in stated] if decision.partial else []
     return {
         **decision.status,
         "observedGeneration": generation,
-        "conditions": merge(old, decision.conditions, generation, stamp),
+        "conditions": [*kept, *merge(old, decision.conditions, generation, stamp)],
     }
+
+
+def broken(body: Body, place: str) -> Decision:
+    """The status of a resource whose reconcile raised an exception that no policy expects.
+
+    Every other condition keeps its generation and its message: nothing new is known of it.
+    `place` is the exception's type and line.
+    """
+    message = (
+        f"operator {__version__} cannot reconcile this resource: {place} is a defect of the "
+        "operator, whose log has the details; report it and use another release, or revert the "
+        "last change of the spec"
+    )
+    ready = Condition(Type.READY, "False", "InternalError", message)
+    kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
+    return Decision(conditions=(ready,), status={**kept, "phase": "Failed"}, partial=True)
 
 
 def invalid(body: Body, error: ValidationError) -> Decision:

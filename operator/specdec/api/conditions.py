@@ -86,6 +86,7 @@ FAILED = frozenset(
         "ImageMissing",
         "InsufficientGpuMemory",
         "Internal",
+        "InternalError",
         "InvalidDevices",
         "InvalidSpec",
         "LibraryMismatch",

@@ -1,9 +1,11 @@
 """One reconcile against an API server in memory: order, policy, events and what is not written."""
 
 import logging
+import re
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from specdec.api import names
 from specdec.api.conditions import OPTIONAL, Condition, Type
@@ -144,6 +146,72 @@ async def test_a_bug_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFi
         for _ in range(3):
             assert await reconciler.visit(KEY) == Visit(failed=True)
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
+
+
+def raising(model: SpeculativeModel, observed: Observed, images: Images) -> Decision:
+    raise KeyError("a value that nobody may read")
+
+
+async def test_an_exception_of_a_decision_becomes_a_condition() -> None:
+    cluster = FakeCluster(resource())
+    before = REGISTRY.get_sample_value("specdec_reconcile_errors_total", {"kind": "bug"}) or 0
+    assert await Reconciler(cluster, IMAGES, raising).visit(KEY) == Visit(failed=True)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    (ready,) = status["conditions"]
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "InternalError")
+    assert ready["observedGeneration"] == status["observedGeneration"] == 3
+    assert status["phase"] == "Failed"
+    assert re.search(r"KeyError at specdec/reconcile\.py:\d+", ready["message"])
+    assert "a value" not in ready["message"]
+    assert "\n" not in ready["message"]
+    assert [t.condition.reason for t in cluster.events] == ["InternalError"]
+    after = REGISTRY.get_sample_value("specdec_reconcile_errors_total", {"kind": "bug"})
+    assert after == before + 1
+
+
+async def test_a_defect_keeps_the_other_conditions_and_is_written_once() -> None:
+    cluster = FakeCluster(resource())
+    await Reconciler(cluster, IMAGES, Decided(status={"models": [{"role": "target"}]})).visit(KEY)
+    old = cluster.objects["SpeculativeModel", "pair"]
+    cluster.put({**old, "metadata": {**old["metadata"], "generation": 4}})
+    reconciler = Reconciler(cluster, IMAGES, raising)
+    for _ in range(3):
+        await reconciler.visit(KEY)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    *others, ready = status["conditions"]
+    assert others == old["status"]["conditions"][:-1]
+    assert (ready["observedGeneration"], status["observedGeneration"]) == (4, 4)
+    assert status["models"] == [{"role": "target"}]
+    assert [call[0] for call in cluster.writes()].count("apply_status") == 2
+    # What is decided again names every condition of its own generation.
+    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    assert {c["observedGeneration"] for c in conditions} == {4}
+    assert conditions[-1]["status"] == "True"
+
+
+@pytest.mark.parametrize("place", ["specdec.reconcile.observe", "specdec.reconcile.act"])
+async def test_an_exception_around_a_decision_becomes_a_condition_too(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise TypeError
+
+    monkeypatch.setattr(place, fails)
+    cluster = FakeCluster(resource())
+    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit(failed=True)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    assert status["conditions"][-1]["reason"] == "InternalError"
+
+
+async def test_a_defect_that_cannot_be_written_is_logged_with_its_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply_status", "SpeculativeModel"] = Transient("no answer")
+    assert await Reconciler(cluster, IMAGES, raising).visit(KEY) == Visit(failed=True)
+    assert "no answer" in caplog.text
+    assert "KeyError" in caplog.text
 
 
 async def test_a_live_job_is_joined_and_never_applied_again() -> None:
