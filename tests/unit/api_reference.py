@@ -65,8 +65,10 @@ def rows(part: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
             yield shown, "object", "", words
             continue
         yield shown, _type(child), _default(child), child["description"]
-        yield from rows(child, f"{here}.")
-        yield from rows(child.get("items", {}), f"{here}[].")
+        for inner, below in ((child, f"{here}."), (child.get("items", {}), f"{here}[].")):
+            # What is shaped as in a pod is explained by Kubernetes.
+            if not inner.get("x-kubernetes-preserve-unknown-fields"):
+                yield from rows(inner, below)
 
 
 def _written_elsewhere(name: str, child: Schema) -> str | None:

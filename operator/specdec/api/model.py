@@ -27,7 +27,7 @@ from specdec.api.speculation import (
     Speculation,
     Topology,
 )
-from specdec.api.value import PodShaped, Reference, SecretKey, Value
+from specdec.api.value import Affinity, PodShaped, Reference, Resources, SecretKey, Value
 
 __all__ = [
     "API_VERSION",
@@ -132,10 +132,10 @@ class Build(Value):
 
     backoff_limit: int = 2
     active_deadline_seconds: int = 14400
-    resources: PodShaped = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: tuple[PodShaped, ...] = ()
-    affinity: PodShaped = Field(default_factory=dict)
+    affinity: Affinity = Field(default_factory=dict)
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
@@ -166,10 +166,10 @@ class Serving(Value):
     replicas: int = 1
     nodes_per_replica: int = 1
     streaming: bool = True
-    resources: PodShaped = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: tuple[PodShaped, ...] = ()
-    affinity: PodShaped = Field(default_factory=dict)
+    affinity: Affinity = Field(default_factory=dict)
     shared_memory: str = "2Gi"
     probes: Probes = Probes()
     drain: Drain = Drain()

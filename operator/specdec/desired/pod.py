@@ -8,6 +8,7 @@ from specdec.api import names
 from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
 from specdec.api.operations import ResourceClaim
+from specdec.api.value import REQUIRED
 from specdec.desired.child import NO_TAGS, given
 
 USER = 10001
@@ -219,6 +220,5 @@ def _affinity(affinity: Mapping[str, Any], volume: Volume | None) -> dict[str, A
         "topologyKey": _HOSTNAME,
     }
     pods = dict(affinity.get("podAffinity", {}))
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    pods[required] = [*pods.get(required, []), term]
+    pods[REQUIRED] = [*pods.get(REQUIRED, []), term]
     return {**affinity, "podAffinity": pods}

@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 from specdec.api import names
 from specdec.api.conditions import OPTIONAL, Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.value import REQUIRED
 from specdec.cluster import Conflict, Rejected, Transient
 from specdec.decide import Decision
 from specdec.observed import Observed, Ref
@@ -120,6 +121,29 @@ async def test_a_spec_that_cannot_be_read_is_said_with_field_and_value() -> None
     assert "Abacus" in first["message"]
     assert (last["type"], last["reason"]) == ("Ready", "InvalidSpec")
     assert status["phase"] == "Failed"
+
+
+@pytest.mark.parametrize("part", ["build", "serving"])
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"resources": {"limits": "x"}}, "limits"),
+        ({"resources": {"requests": None}}, "requests"),
+        ({"affinity": {"podAffinity": "near"}}, "podAffinity"),
+        ({"affinity": {"podAffinity": {REQUIRED: {}}}}, f"podAffinity.{REQUIRED}"),
+    ],
+)
+async def test_pod_shaped_fields_of_an_older_definition_are_refused_by_name(
+    part: str, members: dict[str, Any], field: str
+) -> None:
+    body = resource()
+    body["spec"][part] = members
+    cluster = FakeCluster(body)
+    assert await Reconciler(cluster, IMAGES).visit(KEY) == Visit()
+    first = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"][0]
+    assert (first["type"], first["reason"]) == ("Accepted", "InvalidSpec")
+    assert first["message"].startswith(f"spec.{part}.{next(iter(members))}: ")
+    assert f"{field} must " in first["message"]
 
 
 @pytest.mark.parametrize("problem", [Conflict("changed"), Transient("no answer")])
