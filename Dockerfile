@@ -24,16 +24,14 @@ RUN cargo build --release --locked \
 
 FROM base AS operator
 WORKDIR /build
-# An empty package first: dependencies then change only with these files, not with every edit.
-COPY pyproject.toml constraints.txt ./
-COPY operator/specdec/__init__.py operator/specdec/__init__.py
-RUN touch README.md \
- && pip install -c constraints.txt '.[client,jobs]' hatchling
-COPY README.md ./
+# Packages first, by the digests of their files: their layer changes with the lock alone.
+COPY requirements-operator.txt ./
+RUN pip install --require-hashes --only-binary :all: -r requirements-operator.txt
+COPY pyproject.toml README.md ./
 COPY operator operator
 COPY --from=library /libtriton_specdec.so /libtriton_specdec.source \
      operator/specdec/payload/models/tensorrt_llm_bls/
-RUN pip install --no-deps --no-build-isolation --force-reinstall . \
+RUN pip install --no-index --no-deps --no-build-isolation . \
  && rm -rf /build/*
 WORKDIR /
 USER 10001:10001
@@ -43,8 +41,8 @@ CMD ["kopf", "run", "--standalone", "-A", "--log-format=json", \
 
 FROM base AS reference
 WORKDIR /build
-COPY constraints.txt ./
-RUN pip install -c constraints.txt numpy safetensors tokenizers
+COPY requirements-reference.txt ./
+RUN pip install --require-hashes --only-binary :all: -r requirements-reference.txt
 # The server alone first, with an empty backend folder beside it: it is large and seldom changes.
 COPY operator/specdec/payload/backend/install.py layout/install.py
 RUN mkdir layout/tensorrtllm \

@@ -1,0 +1,86 @@
+"""The packages that go into images, each with the digests of its files.
+
+`python -m release.locks`, or `make lock`, writes them.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+# File -> the extras of the project whose packages an image gets.
+LOCKS = {
+    "requirements-operator.txt": ("client", "jobs"),
+    "requirements-reference.txt": ("reference",),
+}
+# The operator's image has the project itself too, and what builds it.
+WITH_PROJECT = "requirements-operator.txt"
+_LINE = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)$")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One package of a lock: its version and how many files have a digest."""
+
+    version: str
+    digests: int
+
+
+def locked(path: Path) -> dict[str, Pin]:
+    """Return the packages of a lock by their canonical names.
+
+    Raises:
+        ValueError: a line is no exact version with SHA-256 digests.
+    """
+    pins: dict[str, Pin] = {}
+    for line in re.sub(r" \\\n +", " ", path.read_text("utf-8")).splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _LINE.match(line)
+        if match is None:
+            raise ValueError(f"{path.name}: no version with digests: {line[:80]}")
+        name, version, digests = match.groups()
+        pins[canonicalize_name(name)] = Pin(version, digests.count("--hash="))
+    return pins
+
+
+def constrained(path: Path) -> dict[str, str]:
+    """Return the versions of constraints.txt by canonical names."""
+    pairs = (line.split("==") for line in path.read_text("utf-8").split())
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def required(root: Path, lock: str) -> list[Requirement]:
+    """Return what pyproject.toml names for a lock, without what that needs in turn."""
+    body = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    project = body["project"]
+    lines = [line for extra in LOCKS[lock] for line in project["optional-dependencies"][extra]]
+    if lock == WITH_PROJECT:
+        lines += project["dependencies"] + body["build-system"]["requires"]
+    return [Requirement(line) for line in lines]
+
+
+def write(root: Path, lock: str) -> None:
+    """Resolve one lock anew under constraints.txt and write it.
+
+    The digests are of all files of a version, so that one lock is good for every platform.
+
+    Raises:
+        subprocess.CalledProcessError: uv found no solution, and printed why.
+    """
+    argv = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "--output-file", lock]
+    argv += ["--constraints", "constraints.txt", "--generate-hashes", "--no-annotate"]
+    argv += ["--python-version", "3.11", "--python-platform", "x86_64-unknown-linux-gnu"]
+    argv += ["--custom-compile-command", "make lock"]
+    told = "\n".join(map(str, required(root, lock)))
+    subprocess.run(argv, input=told, text=True, cwd=root, check=True)
+
+
+if __name__ == "__main__":
+    for name in LOCKS:
+        write(Path(__file__).parents[2], name)

@@ -1,0 +1,54 @@
+"""What goes into an image is pinned to its content, in the versions of constraints.txt."""
+
+import re
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from release.locks import LOCKS, constrained, locked, required
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_has_digests_and_the_versions_of_the_constraints(name: str) -> None:
+    versions = constrained(ROOT / "constraints.txt")
+    for package, pin in locked(ROOT / name).items():
+        assert pin.version == versions.get(package), f"{package}: `make lock` writes {name} anew"
+        assert pin.digests
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_has_what_the_project_names(name: str) -> None:
+    pins = locked(ROOT / name)
+    for requirement in required(ROOT, name):
+        package = canonicalize_name(requirement.name)
+        assert package in pins, f"{package}: `make lock` writes {name} anew"
+        assert pins[package].version in requirement.specifier
+
+
+def test_images_install_packages_by_their_digests_alone() -> None:
+    installs = [
+        command.strip()
+        for line in re.findall(r"^RUN (.*)$", DOCKERFILE, re.MULTILINE)
+        for command in line.split("&&")
+        if re.search(r"\bpip3? install\b", command)
+    ]
+    locks = [file for command in installs for file in re.findall(r"-r (\S+)", command)]
+    assert sorted(locks) == sorted(LOCKS)
+    for command in installs:
+        options = {"--require-hashes", "--only-binary"}  # a source distribution runs its own code
+        if "-r" not in command.split():
+            # The project itself, by what is installed already.
+            options = {"--no-deps", "--no-index", "--no-build-isolation"}
+            assert command.split()[-1] == "."
+        assert options <= set(command.split()), command
+
+
+def test_a_line_without_a_digest_is_refused(tmp_path: Path) -> None:
+    digest = "--hash=sha256:" + "0" * 64
+    (tmp_path / "r.txt").write_text(f"# x\na==1 \\\n    {digest}\nb==2\n")
+    with pytest.raises(ValueError, match=r"r\.txt: no version with digests: b==2"):
+        locked(tmp_path / "r.txt")
