@@ -1,8 +1,8 @@
-# syntax=docker/dockerfile:1
 # Two images from one file:
 #   operator   the operator and its own Jobs: fetch, publish, verify, benchmark
 #   reference  a CPU tritonserver with the Reference backend and the tiny model pair
 # docker build --target operator -t specdec/operator .
+# `make pin` writes the digests of the base images; a release without them is refused.
 
 FROM python:3.11-slim-bookworm AS base
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \

@@ -13,7 +13,7 @@ CLUSTER ?= node
 NAME ?= demo
 LAYERS := tests/unit tests/golden tests/triton tests/controlplane
 
-.PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e lock bench campaign release-check
+.PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e lock pin bench campaign release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ campaign: setup ## prove correctness at length: NAME=sampling, equivalence, serv
 
 lock: setup ## write the digests of the images' packages, in the versions of constraints.txt
 	$(BIN)/python -m release.locks
+
+pin: setup ## write the digests of the Dockerfile's base images, as their registry has them now (docker)
+	@$(BIN)/python -m release.pins
 
 release-check: setup ## whether this tree can be released; TAG=v1.2.3 for a tag that exists
 	@$(BIN)/python -m release $(TAG)

@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from cluster import folders
@@ -44,28 +44,48 @@ def full_name(image: str) -> str:
     return image if "." in first or ":" in first or first == "localhost" else f"docker.io/{image}"
 
 
-def ensure(name: str, say: Say) -> None:
+def resolved(dockerfile: str, names: Mapping[str, str]) -> str:
+    """Return the Dockerfile with the images that FROM names under other names.
+
+    Args:
+        dockerfile: its text.
+        names: full name to the one to use; others stay as they are.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        return match[1] + names.get(full_name(match[2]), match[2])
+
+    return re.sub(r"(?mi)^(\s*FROM\s+(?:--\S+\s+)*)(\S+)", replaced, dockerfile)
+
+
+def ensure(name: str, say: Say) -> str:
     """Have the image called name in the store: as it is, pulled, or made.
+
+    Returns:
+        The name it has there: one that is made has no digest of a registry.
 
     Raises:
         ClusterError: it can neither be pulled nor made.
     """
-    if image_id(name):
-        return
+    stands_in = name.partition("@")[0] == STAND_IN
+    for there in (name, *([STAND_IN] if stands_in else [])):
+        if image_id(there):
+            return there
     say(f"pulling {name}")
     if _pulled(name):
-        return
-    if name != STAND_IN:
+        return name
+    if not stands_in:
         raise ClusterError(f"The base image {name} cannot be pulled, and only {STAND_IN} is made.")
-    say(f"no registry has it for this machine: making {name} from Debian's packages")
+    say(f"no registry has it for this machine: making {STAND_IN} from Debian's packages")
     folder = folders.cache() / "images"
     root = Path(tempfile.mkdtemp(prefix=".base-", dir=folder))
     try:
         _bootstrap(root)
         _dress(root)
-        _commit(root, name)
+        _commit(root, STAND_IN)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    return STAND_IN
 
 
 def _pulled(name: str) -> bool:

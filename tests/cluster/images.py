@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,15 +59,15 @@ def build(target: str, tag: str, say: Say, file: str = "Dockerfile") -> Image:
     except library.LibraryError as error:
         raise ClusterError(str(error)) from error
     with folders.locked(_folder() / ".lock"):
-        for name in base.named(dockerfile.read_text(), {_LIBRARY}):
-            base.ensure(name, say)
-        inputs = input_hash(dockerfile, target)
+        needed = base.named(dockerfile.read_text(), {_LIBRARY})
+        names = {name: base.ensure(name, say) for name in needed}
+        inputs = input_hash(dockerfile, target, names)
         found = _recorded(tag)
         if found and found.inputs == inputs and image_id(tag) == found.id:
             say(f"{tag} is built already")
             return found
         say(f"building {tag}")
-        _run(dockerfile, target, tag, say)
+        _run(dockerfile, target, tag, names, say)
         image = Image(tag, image_id(tag) or "", inputs)
         folders.write(_ledger(tag), json.dumps(asdict(image)))
         if found and found.id != image.id:
@@ -95,12 +96,18 @@ def export(tag: str, archive: Path) -> Path:
     return archive
 
 
-def input_hash(dockerfile: Path, target: str) -> str:
-    """Return the hash of what decides over the image: Dockerfile, copied files, base images."""
+def input_hash(dockerfile: Path, target: str, names: Mapping[str, str] | None = None) -> str:
+    """Return the hash of what decides over the image: Dockerfile, copied files, base images.
+
+    Args:
+        dockerfile: its path, at the root of the context.
+        target: the stage that becomes the image.
+        names: what base images are called in the store, where they have another name there.
+    """
     text = dockerfile.read_text()
     hasher = hashlib.sha256(f"{target}\0{text}".encode())
     for name in base.named(text, {_LIBRARY}):
-        hasher.update(f"\0{image_id(name)}".encode())
+        hasher.update(f"\0{image_id((names or {}).get(name, name))}".encode())
     for pattern in _copied(text):
         matches = sorted(dockerfile.parent.glob(pattern.strip("/"))) if pattern != "." else []
         for path in matches or [dockerfile.parent]:
@@ -129,9 +136,11 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _run(dockerfile: Path, target: str, tag: str, say: Say) -> None:
+def _run(dockerfile: Path, target: str, tag: str, names: Mapping[str, str], say: Say) -> None:
+    text = base.resolved(dockerfile.read_text(), names)
+    file = folders.write(_folder() / "Dockerfile", text)
     argv = ["build", "--layers", "--pull=never", "--network=host", f"--target={target}"]
-    argv += [f"--tag={tag}", f"--file={dockerfile}"]
+    argv += [f"--tag={tag}", f"--file={file}"]
     for source, place in _mounts().items():
         argv += ["--volume", f"{source}:{place}:ro"]
     argv += ["--build-context", f"{_LIBRARY}={library.PACKAGED}"]

@@ -36,6 +36,43 @@ def test_full_names(image: str, full: str) -> None:
     assert base.full_name(image) == full
 
 
+PINNED = f"python:3.11-slim-bookworm@sha256:{'a' * 64}"
+
+
+def test_an_image_made_here_stands_in_for_a_pinned_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No image that is made on this machine can have the digest of the registry's."""
+    made: list[str] = []
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path))
+    (tmp_path / "images").mkdir()
+    monkeypatch.setattr(base, "image_id", lambda name: "id" if name in made else None)
+    monkeypatch.setattr(base, "_pulled", lambda _: False)
+    for step in ("_bootstrap", "_dress"):
+        monkeypatch.setattr(base, step, lambda _: None)
+    monkeypatch.setattr(base, "_commit", lambda _, name: made.append(name))
+    (name,) = base.named(f"FROM {PINNED} AS base")
+    for _ in range(2):
+        assert base.ensure(name, lambda _: None) == base.STAND_IN
+        assert made == [base.STAND_IN]
+    with pytest.raises(ClusterError, match="cannot be pulled"):
+        base.ensure(f"docker.io/library/rust@sha256:{'a' * 64}", lambda _: None)
+
+
+def test_a_pinned_image_that_is_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "image_id", lambda _: "id")
+    name = base.full_name(PINNED)
+    assert base.ensure(name, lambda _: None) == name
+
+
+def test_the_build_names_the_stand_in_and_nothing_else_differs() -> None:
+    text = f"FROM {PINNED} AS base\nRUN echo {PINNED}\nFROM base\n"
+    name = base.full_name(PINNED)
+    changed = base.resolved(text, {name: base.STAND_IN})
+    assert changed == text.replace(f"FROM {PINNED}", f"FROM {base.STAND_IN}")
+    assert base.resolved(text, {name: name}) == text.replace(f"FROM {PINNED}", f"FROM {name}")
+
+
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "cache"))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from release.pins import unpinned
+
 # Semantic versioning 2.0.0, without build metadata: an image's tag cannot have its plus.
 _VERSION = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
@@ -14,7 +16,7 @@ _VERSION = re.compile(
 _DATE = r"\d{4}-\d{2}-\d{2}"
 CHARTS = ("charts/specdec-operator/Chart.yaml", "charts/specdec-model/Chart.yaml")
 # Where the check looks.
-ROOT_FILES = ("operator/specdec/__init__.py", *CHARTS, "CHANGELOG.md")
+ROOT_FILES = ("operator/specdec/__init__.py", *CHARTS, "CHANGELOG.md", "Dockerfile")
 
 
 def version(root: Path) -> str:
@@ -39,6 +41,8 @@ def problems(root: Path, tag: str = "") -> Iterator[str]:
     for chart in CHARTS:
         yield from _chart(root, chart, ours)
     yield from _changelog(root, ours)
+    for image in unpinned((root / "Dockerfile").read_text("utf-8")):
+        yield f"Dockerfile: the base image {image} has no digest: ask `make pin` for it"
     yield from _git(root, ours, tag)
 
 

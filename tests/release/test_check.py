@@ -1,6 +1,7 @@
 """The check of a release lets a right tree pass and finds each thing that is wrong."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from release.check import ROOT_FILES, problems, version
 
 ROOT = Path(__file__).parents[2]
+DIGEST = "sha256:" + "a" * 64
 ENVIRONMENT = {
     **os.environ,
     **{
@@ -44,6 +46,10 @@ def tree(tmp_path: Path) -> Path:
         "## Unreleased\n",
         f"## Unreleased\n\n## {version(ROOT)} - 2026-11-21\n",
     )
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text(
+        re.sub(r"(?m)^(FROM \S+:[^@\s]+)( .*)$", rf"\1@{DIGEST}\2", dockerfile.read_text())
+    )
     git(tmp_path, "init", "-q")
     commit(tmp_path)
     return tmp_path
@@ -67,6 +73,18 @@ def test_a_tree_that_is_right_passes(tree: Path) -> None:
         (ROOT_FILES[1], "\nversion: 0.", "\nversion: 9.", "version is 9."),
         (ROOT_FILES[1], "appVersion: 0.", "appVersion: 9.", "appVersion is 9."),
         (ROOT_FILES[2], "\nversion: 0.", "\nversion: 9.", "version is 9."),
+        (
+            "Dockerfile",
+            f"bookworm@{DIGEST} AS base",
+            "bookworm AS base",
+            "python:3.11-slim-bookworm",
+        ),
+        (
+            "Dockerfile",
+            f"bookworm@{DIGEST} AS library",
+            "bookworm@sha256:0 AS library",
+            "make pin",
+        ),
         ("CHANGELOG.md", "## Unreleased\n", "## Unreleased\n\n- news\n", "Unreleased has lines"),
         ("CHANGELOG.md", " - 2026-11-21", "", "no section '## "),
     ],
