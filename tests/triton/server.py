@@ -70,7 +70,7 @@ class Server:
         self._age = connection_age
         self._command = [*within, str(executable)]
         self._tls = tls
-        self._prefix = f"specdec_test_{uuid.uuid4().hex[:8]}_"
+        self._prefix = f"triton_python_backend_shm_region_specdec_test_{uuid.uuid4().hex[:8]}_"
         self._log = folder / "server.log"
         self.repository = folder / "repository"
         for path, text in repository.items():

@@ -14,7 +14,10 @@ from importlib import resources
 
 from specdec.triton.ranks import PLAIN, Launch, Mode
 
-_PREFIX = "specdec_rank"
+# Triton refuses clients that register a region whose name starts like this, from 25.07 on: it is
+# the Python backend's own default, and a prefix without it would step around that guard.
+_REGIONS = "triton_python_backend_shm_region_"
+_PREFIX = f"{_REGIONS}specdec_rank"
 _TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 # mpirun takes this name for its own machine and starts nothing to reach it.
 _LEADER, _WORKER = "localhost", "worker"
@@ -23,9 +26,11 @@ _LEADER, _WORKER = "localhost", "worker"
 # moves it to another one, and spreads clients over pods that were added.
 CONNECTION_AGE = 30
 
-# Restricted endpoints ask for this value in a header. A header cannot hold a line break, so
-# nobody can send it: the endpoints are closed, and there is no secret to keep.
-_CLOSED = "specdec-closed=no\nvalue"
+# Restricted endpoints ask for this header, which cannot be sent: the endpoints are closed, and
+# there is no secret to keep. A line of HTTP/1 ends its name at the first colon and its value at a
+# line break. HTTP/2 gives both a length and could carry all of it, but gRPC refuses a call with a
+# colon, a blank or an upper-case letter in a name; a line break in a value it lets through.
+_CLOSED = "Closed: to all=no\nvalue"
 
 # Reading is fine (health, metadata, configuration, statistics); these change the server, attach
 # memory of the host, or make it write files.

@@ -98,7 +98,7 @@ def test_tls_is_of_the_rank_with_ports_and_leaves_health_in_the_clear() -> None:
         "--grpc-server-cert=/tls/tls.crt",
         "--grpc-server-key=/tls/tls.key",
         "--http-restricted-api=shared-memory,model-repository,trace,logging,inference,metadata,"
-        "model-config,statistics:specdec-closed=no\nvalue",
+        "model-config,statistics:Closed: to all=no\nvalue",
     }
     assert any(a.startswith("--grpc-restricted-protocol=") for a in set(first) & set(plain))
 
@@ -137,6 +137,16 @@ def test_every_rank_is_sound(wanted: Launch) -> None:
         )
         assert ("--model-control-mode=explicit" in context) == (rank > 0)
         assert ("--allow-http=false" in context) == (rank > 0)
+
+
+@given(LAUNCHES)
+def test_every_rank_has_regions_that_no_client_may_register(wanted: Launch) -> None:
+    """Triton refuses names that start as the Python backend's own do."""
+    option = "--backend-config=python,shm-region-prefix-name="
+    argv = launch.command(wanted, REPOSITORY)
+    prefixes = [a.removeprefix(option) for a in argv if a.startswith(option)]
+    assert len(set(prefixes)) == wanted.world_size
+    assert all(p.startswith("triton_python_backend_shm_region_") for p in prefixes)
 
 
 def test_an_unknown_command_is_one_rank() -> None:

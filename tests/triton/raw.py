@@ -1,0 +1,194 @@
+"""An attacker's clients: HTTP/2 frames and HTTP/1 bytes are sent as given, nothing checks them.
+
+A client library refuses to send most of this, so a test with one proves nothing about the server.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 1, 3, 4, 6, 7, 9
+_END_STREAM, _ACK, _END_HEADERS, PRIORITY = 0x1, 0x1, 0x4, 0x20
+_SECONDS = 20.0
+
+# How a header is to be entered into the table of both sides (RFC 7541, 6.2).
+INDEXED, PLAIN, NEVER = 0x40, 0x00, 0x10
+# The first entry that a client has added to the table.
+NEWEST = b"\xbe"
+
+# Codes of RFC 7541, appendix B, for the characters that these tests send.
+_CODES = {
+    "\n": (0x3FFFFFFC, 30), " ": (0x14, 6), "-": (0x16, 6), ":": (0x5C, 7), "C": (0x5E, 7),
+    "a": (0x3, 5), "c": (0x4, 5), "d": (0x24, 6), "e": (0x5, 5), "g": (0x26, 6), "i": (0x6, 5),
+    "l": (0x28, 6), "n": (0x2A, 6), "o": (0x7, 5), "p": (0x2B, 6), "r": (0x2C, 6),
+    "s": (0x8, 5), "t": (0x9, 5), "u": (0x2D, 6), "v": (0x77, 7),
+}  # fmt: skip
+
+
+@dataclass
+class Reply:
+    """What came back for one call.
+
+    Attributes:
+        message: the answer; None where the server gave none, be it by an error or by its end.
+        end: how it ended: `trailers`, `reset`, `goaway` or `closed`.
+        headers: blocks of header frames, as they came.
+    """
+
+    message: bytes | None = None
+    end: str = "closed"
+    headers: bytes = b""
+
+
+def text(value: bytes, *, huffman: bool = False) -> bytes:
+    """A string of HPACK."""
+    if not huffman:
+        return _number(len(value), 7, 0) + value
+    bits = "".join(f"{code:0{size}b}" for code, size in (_CODES[chr(c)] for c in value))
+    bits += "1" * (-len(bits) % 8)
+    packed = int(bits, 2).to_bytes(len(bits) // 8, "big")
+    return _number(len(packed), 7, 0x80) + packed
+
+
+def header(name: bytes, value: bytes, kind: int = PLAIN, *, huffman: bool = False) -> bytes:
+    """A header of HPACK whose name is written out."""
+    return bytes([kind]) + text(name, huffman=huffman) + text(value, huffman=huffman)
+
+
+def _number(value: int, bits: int, first: int) -> bytes:
+    most = (1 << bits) - 1
+    if value < most:
+        return bytes([first | value])
+    out, value = bytearray([first | most]), value - most
+    while value >= 128:
+        out.append(value % 128 + 128)
+        value //= 128
+    return bytes([*out, value])
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a method of Triton's gRPC service.
+
+    Attributes:
+        method: without the service's name.
+        headers: fragments of HPACK, sent as they are behind those that gRPC needs.
+        message: a serialised request.
+        pieces: sizes of the frames that the headers are cut into, the rest is the last one's.
+        flags: more flags of the first of them.
+        trailers: a header block that follows the message.
+    """
+
+    method: str
+    headers: bytes = b""
+    message: bytes = b""
+    pieces: Sequence[int] = ()
+    flags: int = 0
+    trailers: bytes = b""
+
+    def frames(self, stream: int) -> Iterator[bytes]:
+        """All of the call, on a stream."""
+        path = f"/inference.GRPCInferenceService/{self.method}".encode()
+        block = b"\x83\x86\x04" + text(path) + b"\x01" + text(b"localhost")
+        block += b"\x0f\x10" + text(b"application/grpc") + header(b"te", b"trailers")
+        yield from self._split(stream, block + self.headers)
+        body = struct.pack(">BI", 0, len(self.message)) + self.message
+        yield _frame(_DATA, 0 if self.trailers else _END_STREAM, stream, body)
+        if self.trailers:
+            yield _frame(_HEADERS, _END_STREAM | _END_HEADERS, stream, self.trailers)
+
+    def _split(self, stream: int, block: bytes) -> Iterator[bytes]:
+        parts = []
+        for size in self.pieces:
+            parts.append(block[:size])
+            block = block[size:]
+        parts.append(block)
+        if self.flags & PRIORITY:
+            parts[0] = b"\0\0\0\0\x10" + parts[0]
+        for at, part in enumerate(parts):
+            kind, flags = (_CONTINUATION, 0) if at else (_HEADERS, self.flags)
+            last = _END_HEADERS if at == len(parts) - 1 else 0
+            yield _frame(kind, flags | last, stream, part)
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+@dataclass
+class _Connection:
+    port: int
+    replies: dict[int, Reply] = field(default_factory=dict)
+
+    def ask(self, calls: Iterable[Call]) -> list[Reply]:
+        """One call after another on one connection; those it did not live for are `closed`."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=_SECONDS) as link:
+            try:
+                link.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
+                for at, call in enumerate(calls):
+                    stream = 2 * at + 1
+                    self.replies[stream] = Reply()
+                    link.sendall(b"".join(call.frames(stream)))
+                    self._read(link, stream)
+            except (ConnectionError, EOFError):
+                pass
+        return list(self.replies.values())
+
+    def _read(self, link: socket.socket, stream: int) -> None:
+        reply = self.replies[stream]
+        while reply.end == "closed":
+            size, kind, flags, of = struct.unpack(">IBBI", b"\0" + _exactly(link, 9))
+            payload = _exactly(link, size)
+            if kind == _SETTINGS and not flags & _ACK:
+                link.sendall(_frame(_SETTINGS, _ACK, 0, b""))
+            elif kind == _PING and not flags & _ACK:
+                link.sendall(_frame(_PING, _ACK, 0, payload))
+            elif kind == _GOAWAY:
+                reply.end = "goaway"
+            elif of == stream:
+                _take(reply, kind, flags, payload)
+
+
+def _take(reply: Reply, kind: int, flags: int, payload: bytes) -> None:
+    if kind == _DATA:
+        reply.message = (reply.message or b"") + payload
+    elif kind == _HEADERS:
+        reply.headers += payload
+    if kind == _RESET:
+        reply.end = "reset"
+    elif kind in (_DATA, _HEADERS) and flags & _END_STREAM:
+        reply.end = "trailers"
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = link.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def grpc(port: int, *calls: Call) -> list[Reply]:
+    """The replies to calls, one after another on one connection."""
+    return _Connection(port).ask(calls)
+
+
+def http(port: int, *parts: bytes) -> int | None:
+    """The status of the answer to bytes that are sent as given; None without an answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=_SECONDS) as link:
+        answer = b""
+        try:
+            for part in parts:
+                link.sendall(part)
+            while b"\r\n" not in answer and (more := link.recv(4096)):
+                answer += more
+        except ConnectionError:
+            return None
+    words = answer.split(b" ", 2)
+    return int(words[1]) if len(words) > 2 and words[0].startswith(b"HTTP/1.") else None
