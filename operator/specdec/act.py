@@ -58,35 +58,43 @@ class EarlyError(Transient):
 
 
 class RefusedError(Exception):
-    """A child could not be written; `stage` is the condition it belongs to, `reason` its own."""
+    """A child could not be written; `stage` is the condition it belongs to, `reason` its own.
 
-    def __init__(self, stage: Type, words: str, reason: str = "Rejected") -> None:
+    `stands` says that the child exists as it was, so that the objects behind it can be applied.
+    """
+
+    def __init__(
+        self, stage: Type, words: str, reason: str = "Rejected", *, stands: bool = False
+    ) -> None:
         super().__init__(words)
         self.stage = stage
         self.reason = reason
+        self.stands = stands
 
 
 async def act(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
 ) -> list[RefusedError]:
-    """Apply in order, then delete; returns the refusals of what the service does without.
+    """Apply in order, then delete; returns the refusals that stop nothing behind them.
+
+    Those are of what the service does without, and of a child that exists and stays as it was.
 
     Raises:
-        RefusedError: the server refuses a child, or an object of that name is not ours.
+        RefusedError: the server refuses a new child, or an object of that name is not ours.
         EarlyError: the definition is too young for the server to take children of it.
         ClusterError: anything else that went wrong with a request.
     """
-    optional: list[RefusedError] = []
+    refusals: list[RefusedError] = []
     for intent in decision.apply:
         try:
             await _accepted(cluster, model, observed, intent)
         except RefusedError as error:
-            if error.stage not in OPTIONAL:
+            if error.stage not in OPTIONAL and not error.stands:
                 raise
-            optional.append(error)
+            refusals.append(error)
     for ref in decision.delete:
         await remove(cluster, model, observed, ref)
-    return optional
+    return refusals
 
 
 async def _accepted(
@@ -100,7 +108,10 @@ async def _accepted(
     except Rejected as error:
         if _NOT_SEEN_YET in error.words:
             raise EarlyError(str(error)) from error
-        raise RefusedError(stage_of(intent), str(error)) from error
+        live = find(observed, intent["kind"], intent["metadata"]["name"])
+        # What lies behind a ConfigMap reads it: an old one does not do its job.
+        stands = live is not None and intent["kind"] != "ConfigMap"
+        raise RefusedError(stage_of(intent), str(error), stands=stands) from error
 
 
 async def ensure(

@@ -55,7 +55,7 @@ def covers(live: Any, intent: Any, *, quantity: bool = False) -> bool:
     if isinstance(intent, list | tuple):
         return _covers_list(live, intent)
     if quantity and live is not None:
-        return _amount(live) == _amount(intent)
+        return amount(live) == amount(intent)
     return bool(live == intent)
 
 
@@ -69,7 +69,7 @@ def _covers_list(live: Any, intent: list[Any] | tuple[Any, ...]) -> bool:
     return live == list(intent)
 
 
-def _amount(value: Any) -> Decimal | str:
+def amount(value: Any) -> Decimal | str:
     """A Kubernetes quantity as a number; anything else as it is spelled."""
     text = str(value)
     digits = text.rstrip("numkKMGTPEi")

@@ -13,6 +13,7 @@ from specdec.act import RefusedError
 from specdec.api.conditions import (
     FAILED,
     MEASURED,
+    OPTIONAL,
     Condition,
     Transition,
     Type,
@@ -120,13 +121,18 @@ def invalid(body: Body, error: ValidationError) -> Decision:
 def refused(decision: Decision, error: RefusedError) -> Decision:
     """The decision with the server's refusal in the condition that it belongs to.
 
-    What cannot be measured is not known, and does not keep a service from being Ready.
+    What cannot be measured is not known, and does not keep a service from being Ready. A claim
+    that cannot be changed is as good as before: its condition only says so.
     """
+    if error.stands and error.stage == Type.STORAGE_READY:
+        claim = next(c for c in decision.conditions if c.type == error.stage)
+        message = f"{claim.message}; the claim stays as it is: {error}"
+        return _with(decision, replace(claim, message=message))
     if error.stage in MEASURED:
-        unknown = Condition(error.stage, "Unknown", error.reason, str(error))
-        told = (unknown if c.type == error.stage else c for c in decision.conditions)
-        return replace(decision, conditions=tuple(told))
+        return _with(decision, Condition(error.stage, "Unknown", error.reason, str(error)))
     bad = Condition(error.stage, "False", error.reason, str(error))
+    if error.stage in OPTIONAL:
+        return _with(decision, bad)
     stages = [c for c in decision.conditions if c.type not in (error.stage, Type.READY)]
     phase = "Failed" if error.reason in FAILED else decision.status.get("phase", "Failed")
     return replace(
@@ -137,11 +143,16 @@ def refused(decision: Decision, error: RefusedError) -> Decision:
 
 
 def without(decision: Decision, missed: Sequence[RefusedError]) -> Decision:
-    """The decision with refusals in the optional conditions that they belong to."""
-    bad = {e.stage: Condition(e.stage, "False", e.reason, str(e)) for e in missed}
-    return replace(
-        decision, conditions=tuple(bad.get(one.type, one) for one in decision.conditions)
-    )
+    """The decision with refusals that stopped nothing in the conditions that they belong to."""
+    for error in missed:
+        decision = refused(decision, error)
+    return decision
+
+
+def _with(decision: Decision, condition: Condition) -> Decision:
+    """The decision with another condition of a type that it has."""
+    conditions = (condition if c.type == condition.type else c for c in decision.conditions)
+    return replace(decision, conditions=tuple(conditions))
 
 
 def summed(found: Sequence[Condition]) -> tuple[Condition, ...]:

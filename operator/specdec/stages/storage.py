@@ -1,12 +1,14 @@
 """StorageReady: the one claim all later stages work on."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.desired import storage as desired
 from specdec.desired.pod import Volume
+from specdec.drift import amount
 from specdec.observed import Object, Observed
 from specdec.stages.stage import POLL, Context, Outcome
 
@@ -20,7 +22,8 @@ def storage(context: Context) -> Outcome:
     model, claim = context.model, context.observed.claim
     name = names.claim_name(model)
     own = model.spec.storage.existing_claim is None
-    apply = (desired.claim(model),) if own else ()
+    size = _size(model, claim)
+    apply = (desired.claim(model, size),) if own else ()
     facts = replace(context.facts, volume=volume_of(model, context.observed))
     if claim is None and not own:
         missing = Condition(
@@ -32,6 +35,12 @@ def storage(context: Context) -> Outcome:
         )
         return Outcome((missing,), facts, proceed=False, retry_after=POLL)
     condition = _judge(name, claim)
+    if own and size != model.spec.storage.size:
+        condition = replace(
+            condition,
+            message=f"{condition.message}; it keeps {size}, because a claim cannot shrink: set "
+            f"spec.storage.size (now {model.spec.storage.size}) to {size}",
+        )
     # Nothing may be asked of a claim that is not there: its uid tells volumes apart.
     proceed = claim is not None and condition.reason != "ClaimLost"
     waiting = None if condition.status == "True" else POLL
@@ -45,6 +54,26 @@ def volume_of(model: SpeculativeModel, observed: Observed) -> Volume:
     modes = claim.get("spec", {}).get("accessModes") or [model.spec.storage.access_mode]
     identity = claim.get("metadata", {}).get("uid", name)
     return Volume(name, identity, single_node="ReadWriteMany" not in modes)
+
+
+def _size(model: SpeculativeModel, claim: Object | None) -> str | None:
+    """How much to ask for: what the claim asks for already where the spec has less.
+
+    The spec may have less: a larger size that was refused is put back, or somebody else grew the
+    claim. After an expansion that failed, anything above the capacity may be asked for.
+    """
+    size = model.spec.storage.size
+    live = (claim or {}).get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
+    capacity = (claim or {}).get("status", {}).get("capacity", {}).get("storage")
+    if live is None or not _less(size, live) or (capacity and _less(capacity, size)):
+        return size
+    return str(live)
+
+
+def _less(one: str | None, other: str | None) -> bool:
+    """Whether a quantity is less than another; False where either is no number."""
+    first, second = amount(one), amount(other)
+    return isinstance(first, Decimal) and isinstance(second, Decimal) and first < second
 
 
 def _judge(name: str, claim: Object | None) -> Condition:

@@ -123,3 +123,48 @@ async def test_a_cluster_without_groups_is_told_what_to_install() -> None:
     available = next(c for c in found if c["type"] == "Available")
     assert available["reason"] == "LeaderWorkerSetMissing"
     assert "install the LeaderWorkerSet controller" in available["message"]
+
+
+async def test_a_refused_change_of_a_child_that_stands_stops_nothing_behind_it() -> None:
+    claim = child("PersistentVolumeClaim", "pair-models", "storage")
+    cluster = FakeCluster(resource(), {**claim, "spec": {"size": "old"}})
+    words = "only dynamically provisioned pvc can be resized"
+    cluster.fail["apply", "PersistentVolumeClaim"] = Rejected(403, "claim pair-models", words)
+    bound = tuple(
+        Condition(c.type, "True", "Bound", "claim pair-models is bound")
+        if c.type == Type.STORAGE_READY
+        else c
+        for c in DONE
+    )
+    decided = Decided(conditions=bound, apply=(claim, BUDGET))
+    assert await Reconciler(cluster, IMAGES, decided).visit(KEY) == Visit(
+        again_after=REFUSED_RETRY
+    )
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    assert by_type["StorageReady"]["status"] == "True"
+    assert by_type["StorageReady"]["reason"] == "Bound"
+    assert words in by_type["StorageReady"]["message"]
+    assert by_type["Ready"]["status"] == "True"
+    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+
+
+async def test_a_refused_change_of_a_server_is_said_and_stops_nothing_behind_it() -> None:
+    server = child("Deployment", "pair", "server")
+    old = {**server, "spec": {"template": {"spec": {"containers": []}, "metadata": {}}}}
+    cluster = FakeCluster(resource(), old)
+    cluster.fail["apply", "Deployment"] = Rejected(403, "Deployment pair", "a policy")
+    await Reconciler(cluster, IMAGES, Decided(apply=(server, BUDGET))).visit(KEY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c["reason"] for c in found}
+    assert by_type["Available"] == by_type["Ready"] == "Rejected"
+    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+
+
+async def test_nothing_is_made_of_a_config_map_whose_change_is_refused() -> None:
+    files = child("ConfigMap", "pair-publish", "publish")
+    job = child("Job", "pair-publish", "publish")
+    cluster = FakeCluster(resource(), {**files, "data": {"a": "old"}})
+    cluster.fail["apply", "ConfigMap"] = Rejected(403, "ConfigMap pair-publish", "a policy")
+    await Reconciler(cluster, IMAGES, Decided(apply=(files, job))).visit(KEY)
+    assert ("Job", "pair-publish") not in cluster.objects

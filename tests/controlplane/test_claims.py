@@ -1,0 +1,88 @@
+"""A claim that cannot be changed as the spec says stops nothing, and the spec can be put back."""
+
+import pytest
+
+from controlplane.operating import Lab, Object, until
+from controlplane.pipeline import resource, serve, unwritten
+
+pytestmark = pytest.mark.controlplane
+
+
+@pytest.fixture
+def bound(lab: Lab) -> Lab:
+    """The resource's claim gets a volume that somebody made by hand: no class can expand it."""
+    volume: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": lab.namespace},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "hostPath": {"path": "/nowhere"},
+            "claimRef": {"namespace": lab.namespace, "name": "pair-models"},
+        },
+    }
+    lab.apply(volume)
+    return lab
+
+
+def resize(lab: Lab, size: str) -> None:
+    lab.patch("specm", "pair", {"spec": {"storage": {"size": size}}})
+
+
+def seen(lab: Lab) -> bool:
+    """Whether the status is of the present generation."""
+    body = lab.get("specm", "pair") or {}
+    return bool(body["status"]["observedGeneration"] == body["metadata"]["generation"])
+
+
+def test_a_refused_expansion_is_a_message_and_what_lies_behind_goes_on(bound: Lab) -> None:
+    serve(bound, "pair")
+    bound.wait("pair", "StorageReady", "True", "Bound")
+    resize(bound, "2Gi")
+
+    def refused() -> Object | None:
+        condition = bound.condition("pair", "StorageReady")
+        return condition if "the claim stays as it is" in condition["message"] else None
+
+    condition = until(refused, lambda: bound.story("pair"))
+    assert (condition["status"], condition["reason"]) == ("True", "Bound")
+    assert "must support resize" in condition["message"]
+    assert bound.condition("pair")["status"] == "True"
+
+    bound.patch("specm", "pair", {"spec": {"serving": {"replicas": 2}}})
+    until(
+        lambda: (bound.get("deployment", "pair") or {})["spec"]["replicas"] == 2,
+        lambda: f"a second replica: {bound.story('pair')}",
+    )
+    bound.patch("specm", "pair", {"spec": {"suspend": True}})
+    bound.wait("pair", "Ready", "False", "Suspended")
+
+
+def test_a_size_that_the_claim_never_had_can_be_put_back(bound: Lab) -> None:
+    bound.apply(resource("pair"))
+    bound.wait("pair", "StorageReady", "True", "Bound")
+    resize(bound, "2Gi")
+    until(lambda: seen(bound), lambda: bound.story("pair"))
+    resize(bound, "1Gi")
+
+    def clean() -> bool:
+        message = bound.condition("pair", "StorageReady")["message"]
+        return seen(bound) and message == "claim pair-models is bound (1Gi, ReadWriteMany)"
+
+    until(clean, lambda: bound.story("pair"))
+
+
+def test_a_size_below_the_claims_is_a_message_and_nothing_is_sent(bound: Lab) -> None:
+    bound.apply(resource("pair"))
+    bound.wait("pair", "StorageReady", "True", "Bound")
+    resize(bound, "512Mi")
+
+    def kept() -> bool:
+        return "it keeps 1Gi" in bound.condition("pair", "StorageReady")["message"]
+
+    until(kept, lambda: bound.story("pair"))
+    condition = bound.condition("pair", "StorageReady")
+    assert "set spec.storage.size (now 512Mi) to 1Gi" in condition["message"]
+    assert condition["status"] == "True"
+    unwritten(bound, "pair")
