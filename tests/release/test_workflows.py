@@ -1,6 +1,8 @@
 """The workflows: pinned, with few rights, and of commands that exist."""
 
 import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,12 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+
+# Beyond reading the sources: pushing to the registry, and the identity that a signature carries.
+_PUBLISHES = {"contents": "read", "packages": "write", "id-token": "write"}
+RIGHTS = {("release", "image"): _PUBLISHES, ("release", "chart"): _PUBLISHES}
+RELEASE = ROOT / ".github" / "workflows" / "release.yaml"
+DIGEST = "sha256:" + "5" * 64
 
 
 def workflow(path: Path) -> Any:
@@ -22,7 +30,7 @@ def steps(path: Path) -> Iterator[Any]:
 
 
 def test_there_are_workflows() -> None:
-    assert {path.stem for path in FILES} == {"release", "test"}
+    assert {path.stem for path in FILES} == {"release", "scan", "test"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -39,8 +47,8 @@ def test_rights_are_few_and_no_script_takes_foreign_text(path: Path) -> None:
     body = workflow(path)
     assert body["permissions"] == {"contents": "read"}
     assert "pull_request_target" not in str(body)
-    for job in body["jobs"].values():
-        assert job.get("permissions", {}).get("contents", "read") == "read"
+    for name, job in body["jobs"].items():
+        assert job.get("permissions", {}) == RIGHTS.get((path.stem, name), {})
         assert job["timeout-minutes"]
     for step in steps(path):
         # An expression inside a script is text of the shell; variables are not.
@@ -73,7 +81,125 @@ def test_images_come_with_sbom_and_provenance_for_the_platforms_they_run_on() ->
     assert set(platforms) == stages - {"base", "library"}
     assert platforms["operator"] == "linux/amd64,linux/arm64"
     assert platforms["reference"] == "linux/amd64"
-    (build,) = [s for s in job["steps"] if s.get("uses", "").startswith("docker/build-push")]
+    (build,) = [s for s in job["steps"] if s.get("id") == "build"]
     assert build["with"]["sbom"] is True
     assert build["with"]["provenance"] == "mode=max"
     assert job["needs"] == "check"
+
+
+def ordered(job: str, *parts: str) -> list[Any]:
+    """The steps whose action, name or script has these texts; they come in this order."""
+    found = workflow(RELEASE)["jobs"][job]["steps"]
+    places = []
+    for part in parts:
+        (place,) = [i for i, step in enumerate(found) if part in f"{step}"]
+        places.append(place)
+    assert places == sorted(places)
+    return [found[place] for place in places]
+
+
+def test_an_image_is_scanned_before_it_is_pushed_and_signed_by_its_digest() -> None:
+    trial, scan, push, sign = ordered(
+        "image", "'load': True", "anchore/scan-action", "'push': True", "cosign sign"
+    )
+    for field in ("context", "target"):
+        assert trial["with"][field] == push["with"][field]
+    assert trial["with"]["tags"] == scan["with"]["image"]
+    assert "push" not in trial["with"]
+    require_strict(scan)
+    assert sign["env"]["DIGEST"] == "${{ steps.build.outputs.digest }}"
+    assert run(sign["run"], IMAGE="ghcr.io/o/r/operator:1.0.0", DIGEST=DIGEST) == [
+        f"cosign sign --yes ghcr.io/o/r/operator@{DIGEST}"
+    ]
+
+
+def test_charts_are_signed_by_the_digest_that_the_push_printed(tmp_path: Path) -> None:
+    (push,) = ordered("chart", "helm push")
+    assert workflow(RELEASE)["defaults"]["run"]["shell"] == "bash", "else a pipe hides a failure"
+    (tmp_path / "dist").mkdir()
+    for chart in ("operator", "model"):
+        (tmp_path / "dist" / f"specdec-{chart}-1.0.0.tgz").touch()
+    given = {"REGISTRY": "ghcr.io", "GITHUB_REPOSITORY_OWNER": "Owner", "TOKEN": "secret"}
+    given |= {"GITHUB_ACTOR": "me", "GITHUB_REF_NAME": "v1.0.0"}
+    lines = run(push["run"], folder=tmp_path, **given)
+    assert not any("secret" in line for line in lines)
+    assert [line for line in lines if "login" not in line] == [
+        line
+        for chart in ("model", "operator")
+        for line in (
+            f"helm push dist/specdec-{chart}-1.0.0.tgz oci://ghcr.io/owner/charts",
+            f"cosign sign --yes ghcr.io/owner/charts/specdec-{chart}@{DIGEST}",
+        )
+    ]
+
+
+def test_a_chart_without_a_digest_is_not_signed(tmp_path: Path) -> None:
+    (push,) = ordered("chart", "helm push")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "specdec-model-1.0.0.tgz").touch()
+    with pytest.raises(subprocess.CalledProcessError):
+        run(
+            push["run"],
+            folder=tmp_path,
+            helm='test "$1" != push',
+            REGISTRY="r",
+            GITHUB_REPOSITORY_OWNER="o",
+            TOKEN="t",
+            GITHUB_ACTOR="a",
+            GITHUB_REF_NAME="v1.0.0",
+        )
+    assert "cosign sign" not in (tmp_path / "asked").read_text()
+
+
+def require_strict(scan: Any) -> None:
+    given = scan["with"]
+    assert given["fail-build"] is True
+    assert given["severity-cutoff"] == "high"
+
+
+def run(script: str, *, folder: Path | None = None, helm: str = "", **variables: str) -> list[str]:
+    """Run a step's script as the runner does, with programs that note their arguments.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        place = folder or Path(scratch)
+        programs = Path(scratch) / "bin"
+        programs.mkdir()
+        answers = {
+            "helm": helm or f'[ "$1" = push ] && echo "Digest: {DIGEST}" >&2; true',
+            "cosign": "",
+        }
+        for name, answer in answers.items():
+            # As the programs do: a pipe without a reader ends its writer.
+            reads = 'case "$*" in *--password-stdin*) cat > /dev/null ;; esac'
+            text = f'#!/bin/sh\necho "{name} $*" >> {place}/asked\n{reads}\n{answer}\n'
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        environment = {"PATH": f"{programs}:/usr/bin:/bin", **variables}
+        argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+        subprocess.run(argv, env=environment, cwd=place, check=True, capture_output=True)
+        return (place / "asked").read_text().splitlines()
+
+
+def test_packages_that_go_into_images_are_scanned_each_week() -> None:
+    body = workflow(ROOT / ".github/workflows/scan.yaml")
+    # YAML reads the key `on` as true.
+    assert {"schedule", "push", "pull_request"} <= set(body[True])
+    (job,) = body["jobs"].values()
+    (scan,) = [step for step in job["steps"] if "anchore/scan-action" in step.get("uses", "")]
+    require_strict(scan)
+    script = "\n".join(step.get("run", "") for step in job["steps"])
+    for name in ("requirements-operator.txt", "requirements-reference.txt", "Cargo.lock"):
+        assert name in script
+    assert scan["with"]["path"] in script
+
+
+def test_updates_are_proposed_for_base_images_and_actions() -> None:
+    body = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text("utf-8"))
+    assert {"docker", "github-actions", "cargo"} <= {
+        u["package-ecosystem"] for u in body["updates"]
+    }
+    for update in body["updates"]:
+        assert (ROOT / update["directory"].strip("/")).is_dir()
