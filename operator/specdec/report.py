@@ -21,13 +21,17 @@ from specdec.api.conditions import (
     transitions,
 )
 from specdec.api.model import explain
-from specdec.cluster import Cluster, ClusterError
+from specdec.api.text import LIMIT, bounded, cut
+from specdec.cluster import Cluster, ClusterError, Rejected
 from specdec.decide import Decision
 from specdec.stages import ready
 
 logger = logging.getLogger(__name__)
 
 Body = Mapping[str, Any]
+# What the API server answers to an object that its schema or its size limit refuses.
+_INVALID = frozenset({400, 413, 422})
+_SHORT = "the API server rejected the full status: read the operator's log for the message"
 
 
 async def report(cluster: Cluster, body: Body, decision: Decision) -> Body | None:
@@ -43,11 +47,46 @@ async def report(cluster: Cluster, body: Body, decision: Decision) -> Body | Non
     meta = body["metadata"]
     identity = {key: meta[key] for key in ("name", "namespace", "uid")}
     head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": identity}
-    written = await cluster.apply_status({**head, "status": new})
+    try:
+        written = await cluster.apply_status({**head, "status": new})
+    except Rejected as error:
+        if error.code not in _INVALID:
+            raise
+        new = short(old, new)
+        if new == old:
+            return None
+        logger.error("%s/%s: %s; a short status takes its place", *_key(body), error)  # noqa: TRY400
+        written = await cluster.apply_status({**head, "status": new})
     if written is not None:
+        log_whole(body, decision.conditions)
         for transition in news(old.get("conditions", []), decision.conditions):
             await tell(cluster, body, transition)
     return written
+
+
+def short(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A status that the API server takes where it refuses the whole one.
+
+    It has the reasons of the new conditions, and every result of the old status, which it took.
+    """
+    return {
+        **{key: value for key, value in old.items() if key != "conditions"},
+        "phase": new.get("phase", "Failed"),
+        "observedGeneration": new["observedGeneration"],
+        "conditions": [{**item, "message": _SHORT} for item in new["conditions"]],
+    }
+
+
+def log_whole(body: Body, conditions: Sequence[Condition]) -> None:
+    """Log each message that the status holds in part."""
+    for condition in conditions:
+        if len(condition.message) > LIMIT:
+            said = (condition.type, condition.message)
+            logger.info("%s/%s: the whole message of %s: %s", *_key(body), *said)
+
+
+def _key(body: Body) -> tuple[str, str]:
+    return body["metadata"]["namespace"], body["metadata"]["name"]
 
 
 def news(old: Sequence[Mapping[str, Any]], new: Sequence[Condition]) -> list[Transition]:
@@ -72,7 +111,7 @@ async def tell(cluster: Cluster, body: Body, transition: Transition) -> None:
     logger.log(
         logging.WARNING if transition.warning else logging.INFO,
         "%s is %s (%s): %s",
-        *(told.type, told.status, told.reason, told.message),
+        *(told.type, told.status, told.reason, cut(told.message)),
         extra={"resource": f"{meta['namespace']}/{meta['name']}"},
     )
     try:
@@ -89,7 +128,7 @@ def status_of(body: Body, decision: Decision, now: datetime) -> dict[str, Any]:
     stated = {condition.type for condition in decision.conditions}
     kept = [item for item in old if item["type"] not in stated] if decision.partial else []
     return {
-        **decision.status,
+        **bounded(dict(decision.status)),
         "observedGeneration": generation,
         "conditions": [*kept, *merge(old, decision.conditions, generation, stamp)],
     }

@@ -7,6 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from specdec.api.text import plain
+
+__all__ = ["ago", "grid", "plain", "row", "screen"]
+
 # Of what is no terminal: lines may be longer than any screen.
 _WIDE = 160
 
@@ -33,11 +37,6 @@ def row(table: Table, *cells: Any, style: str | None = None) -> None:
         *(cell if isinstance(cell, Text) else Text(plain(str(cell))) for cell in cells),
         style=style,
     )
-
-
-def plain(text: str) -> str:
-    """The text with what does not print spelled out: no markup, no command to the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 def ago(seconds: float) -> str:

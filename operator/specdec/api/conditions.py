@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
+from specdec.api.text import cut, line
+
 Status = Literal["True", "False", "Unknown"]
 
 
@@ -169,6 +171,10 @@ class Condition:
     reason: str
     message: str = ""
 
+    def __post_init__(self) -> None:
+        """Make the message plain: much of it was written by pods and servers of others."""
+        object.__setattr__(self, "message", line(self.message))
+
 
 @dataclass(frozen=True)
 class Transition:
@@ -183,6 +189,8 @@ def merge(
 ) -> list[dict[str, Any]]:
     """The condition list to write: `lastTransitionTime` moves only when a status flips.
 
+    Messages are cut to what people read: one above the schema's limit would fail the whole status.
+
     `now` is an RFC 3339 time; every entry carries `generation` as its observedGeneration.
     """
     before = {item["type"]: item for item in old}
@@ -195,7 +203,7 @@ def merge(
                 "type": str(condition.type),
                 "status": condition.status,
                 "reason": condition.reason,
-                "message": condition.message,
+                "message": cut(condition.message),
                 "observedGeneration": generation,
                 "lastTransitionTime": last["lastTransitionTime"] if kept else now,
             }

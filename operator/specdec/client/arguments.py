@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from specdec.api.text import plain
 from specdec.client.connection import Connection, headers
 from specdec.client.errors import BadRequestError, ClientError
 
@@ -71,6 +72,11 @@ def explained() -> Iterator[None]:
     except ClientError as error:
         typer.echo(f"specdec: {error}", err=True)
         raise typer.Exit(error.exit_status) from None
+
+
+def say(text: str, *, nl: bool = True) -> None:
+    """Print a model's text: as it is into a file, and on a terminal without commands to it."""
+    typer.echo(plain(text, "\n\t") if sys.stdout.isatty() else text, nl=nl)
 
 
 def address(given: Mapping[str, Any]) -> str:

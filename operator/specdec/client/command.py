@@ -118,7 +118,7 @@ def _several(given: Mapping[str, Any], requests: "list[Request]") -> None:
             elif given["as_json"]:
                 typer.echo(json.dumps({"done": True, "index": index, **_plain(told)}))
             else:
-                typer.echo(told.text)
+                a.say(told.text)
                 for line in _lines(told):
                     typer.echo(line, err=True)
     if failed:
@@ -146,7 +146,7 @@ def _print_chunk(chunk: "Chunk", as_json: bool) -> None:
         extras = {name: array.tolist() for name, array in chunk.extras.items()}
         typer.echo(json.dumps({"text": chunk.text, **extras}))
     else:
-        typer.echo(chunk.text, nl=False)
+        a.say(chunk.text, nl=False)
         sys.stdout.flush()
 
 

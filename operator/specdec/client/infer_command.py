@@ -95,7 +95,7 @@ def _run(given: Mapping[str, Any]) -> None:
             a.connection(given, given["url"]),
             inference,
             cancel_after=None if late is None else late / 1000,
-            tell=(lambda new: typer.echo(write(new)) if new else None) if shown else None,
+            tell=(lambda new: a.say(write(new)) if new else None) if shown else None,
         )
     )
     _tell(output, given["as_json"], None if shown else write)
@@ -167,7 +167,7 @@ def _tell(output: "Output", as_json: bool, write: Callable[[list[int]], str] | N
         typer.echo(json.dumps(vars(output)))
         return
     if write is not None:
-        typer.echo(write(output.tokens))
+        a.say(write(output.tokens))
     drafts = f", {output.accepted} of {output.drafted} drafts accepted" if output.drafted else ""
     end = ", cancelled" if output.cancelled else ""
     typer.echo(

@@ -97,7 +97,7 @@ def _run(given: dict[str, Any]) -> None:
 
 def _tell(result: "Result") -> None:
     if result.tokens:
-        typer.echo(result.text)
+        a.say(result.text)
     for number, step in enumerate(result.steps, 1):
         for name in ("draft_logits", "accepted_logits"):
             logits = getattr(step, name)

@@ -82,7 +82,7 @@ class Display:
         elif missed is None:
             self._console.print(table(rows))
         if missed is not None and self._live is None:
-            typer.echo(f"specdec: {missed}", err=True)
+            typer.echo(f"specdec: {plain(missed)}", err=True)
 
 
 def table(rows: Sequence[Row]) -> Table:

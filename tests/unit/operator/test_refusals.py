@@ -1,8 +1,11 @@
 """What the server refuses or does not know: said on its own condition, or tried again soon."""
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
@@ -168,3 +171,71 @@ async def test_nothing_is_made_of_a_config_map_whose_change_is_refused() -> None
     cluster.fail["apply", "ConfigMap"] = Rejected(403, "ConfigMap pair-publish", "a policy")
     await Reconciler(cluster, IMAGES, Decided(apply=(files, job))).visit(KEY)
     assert ("Job", "pair-publish") not in cluster.objects
+
+
+class Strict(FakeCluster):
+    """Takes a status only where no message is longer than `longest` characters."""
+
+    longest = 32768
+
+    @override
+    async def apply_status(
+        self, body: Mapping[str, Any], manager: str = names.MANAGER
+    ) -> dict[str, Any] | None:
+        self.calls.append(("ask_status", body["kind"], body["metadata"]["name"]))
+        longest = max(len(c["message"]) for c in body["status"]["conditions"])
+        if longest > self.longest:
+            name = body["metadata"]["name"]
+            raise Rejected(422, f"SpeculativeModel {name}", "message: Too long")
+        return await super().apply_status(body, manager)
+
+
+async def test_a_refusal_of_any_length_is_in_the_status(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Strict(resource())
+    refusal = "exceeded quota: few, " + "and " * 10_000 + "more"
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", refusal)
+    with caplog.at_level(logging.INFO):
+        visit = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    for kind in ("Available", "Ready"):
+        message = by_type[kind]["message"]
+        assert "exceeded quota: few" in message
+        assert len(message) <= 1024
+        assert message.endswith(" and…")
+    assert refusal in caplog.text
+
+
+async def test_a_status_that_the_server_refuses_is_written_short() -> None:
+    cluster = Strict(resource(status={"models": [{"role": "target"}]}))
+    cluster.longest = 100
+    conditions = (
+        *DONE[:-1],
+        Condition(Type.READY, "False", "Building", "words " * 100),
+    )
+    reconciler = Reconciler(cluster, IMAGES, Decided(conditions=conditions, requeue_after=5))
+    for _ in range(2):
+        assert await reconciler.visit(KEY) == Visit(again_after=5)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    assert status["models"] == [{"role": "target"}]
+    assert status["observedGeneration"] == 3
+    assert [c["reason"] for c in status["conditions"]] == [c.reason for c in conditions]
+    assert {c["observedGeneration"] for c in status["conditions"]} == {3}
+    assert len({c["message"] for c in status["conditions"]}) == 1
+    writes = [verb for verb, kind, _ in cluster.calls if verb == "apply_status"]
+    assert writes == ["apply_status"]
+    # What the server takes again is whole again.
+    cluster.longest = 1024
+    await reconciler.visit(KEY)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    assert status["conditions"][-1]["message"].startswith("words words")
+
+
+async def test_a_status_that_nobody_may_write_stays_a_rejection() -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply_status", "SpeculativeModel"] = Rejected(403, "SpeculativeModel pair", "no")
+    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit(
+        again_after=REFUSED_RETRY
+    )
+    assert [verb for verb, _, _ in cluster.calls].count("apply_status") == 1

@@ -1,0 +1,52 @@
+"""Text from elsewhere on its way to people: nothing in it is a command, and none is too long."""
+
+from typing import Any
+from unicodedata import category
+
+# Characters of a message in a status; an event's note has 1024 bytes.
+LIMIT = 1024
+_MORE = "…"
+# Controls, formats (direction, no width), halves of pairs, separators of lines and paragraphs.
+_NO_SIGNS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def plain(text: str, keep: str = "\n") -> str:
+    """The text with every character that is no sign spelled out, as in \\x1b, but those of `keep`.
+
+    That is each control character, each that turns the direction of others or has no width, and
+    half a surrogate pair, which no encoder takes.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or category(c) not in _NO_SIGNS else _spelled(c) for c in text)
+
+
+def _spelled(character: str) -> str:
+    return f"\\x{ord(character):02x}"
+
+
+def line(text: str) -> str:
+    """`plain` text on one line: every kind of blank and break is a blank."""
+    if text.isprintable():
+        return text
+    return plain("".join(" " if c.isspace() else c for c in text))
+
+
+def cut(text: str, limit: int = LIMIT) -> str:
+    """At most `limit` characters, cut at a word; an ellipsis stands for the rest."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit - len(_MORE)]
+    at = head.rfind(" ")
+    return head[: at if at > limit // 2 else None].rstrip(" ,;:") + _MORE
+
+
+def bounded(value: Any) -> Any:
+    """A JSON value with every text in it on one line and cut; keys are the operator's own."""
+    if isinstance(value, str):
+        return cut(line(value))
+    if isinstance(value, dict):
+        return {key: bounded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [bounded(inner) for inner in value]
+    return value

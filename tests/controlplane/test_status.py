@@ -1,0 +1,92 @@
+"""The status of a resource is never of an earlier state, whatever the API server answers."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from controlplane.operating import Lab, until
+from controlplane.pipeline import claim, fetched, resource
+
+pytestmark = pytest.mark.controlplane
+
+DEFINITION = "speculativemodels.specdec.dev"
+MESSAGE = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions/items"
+
+
+def test_a_refusal_longer_than_the_definition_allows_is_said_in_part(lab: Lab) -> None:
+    lab.apply(claim("pair"), resource("pair"))
+    fetched(lab)
+    lab.wait("pair", "EnginesReady", "False", "Building")
+    # No key of a taint: the API server names each of them, with the rule that it breaks.
+    wrong = [{"key": f"{number:03}{'!' * 300}", "operator": "Exists"} for number in range(64)]
+    lab.patch("specm", "pair", {"spec": {"build": {"tolerations": wrong}}})
+    found = lab.wait("pair", "EnginesReady", "False", "Rejected")
+    body = lab.get("specm", "pair")
+    assert body is not None
+    assert found["observedGeneration"] == body["metadata"]["generation"]
+    assert "spec.template.spec.tolerations[0].key: Invalid value" in found["message"]
+    assert 512 < len(found["message"]) <= 1024
+    assert lab.condition("pair")["reason"] == "Rejected"
+    whole = [json.loads(line)["message"] for line in lab.operator.log.read_text().splitlines()]
+    longest = max((text for text in whole if f"{lab.namespace}/pair" in text), key=len)
+    assert len(longest) > 32768
+    assert "tolerations[63].key: Invalid value" in longest
+    lab.patch("specm", "pair", {"spec": {"build": None}})
+    lab.wait("pair", "EnginesReady", "False", "Building")
+
+
+@contextmanager
+def shorter_messages(lab: Lab, most: int) -> Iterator[None]:
+    """A definition that takes messages of `most` characters; simulates one of another release."""
+
+    def patch(value: int) -> None:
+        change: list[dict[str, Any]] = [
+            {"op": "replace", "path": f"{MESSAGE}/properties/message/maxLength", "value": value}
+        ]
+        lab.plane.kubectl("patch", "crd", DEFINITION, "--type=json", "-p", json.dumps(change))
+
+    def enforced() -> bool:
+        body = {"status": {"conditions": [condition("x" * (most + 1))]}}
+        said = lab.refused(
+            *("patch", "specm", "probe", "--subresource=status", "--type=merge"),
+            *("--dry-run=server", "-p", json.dumps(body)),
+        )
+        return "Too long" in said
+
+    lab.apply(resource("probe", suspend=True))
+    patch(most)
+    try:
+        until(enforced, "a definition in force")
+        yield
+    finally:
+        patch(32768)
+
+
+def condition(message: str) -> dict[str, Any]:
+    return {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Test",
+        "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+def test_a_status_that_the_definition_refuses_is_written_short(lab: Lab) -> None:
+    with shorter_messages(lab, 100):
+        lab.apply(claim("pair"), resource("pair"))
+        fetched(lab)
+        found = lab.wait("pair", "EnginesReady", "False", "Building")
+        assert "operator's log" in found["message"]
+        body = lab.get("specm", "pair")
+        assert body is not None
+        assert body["status"]["observedGeneration"] == body["metadata"]["generation"]
+        assert body["status"]["phase"] == "Building"
+    lab.kubectl("annotate", "specm", "pair", "test/touched=1")
+    until(
+        lambda: "builds the engine" in lab.condition("pair", "EnginesReady")["message"],
+        lambda: f"a whole status again: {lab.story('pair')}",
+    )

@@ -1,0 +1,30 @@
+"""What a server says to a person's terminal: signs, and no commands."""
+
+import io
+
+import pytest
+from typing_extensions import override
+
+from specdec.client import arguments
+
+SAID = "def f():\n\tpass \x1b]0;title\x07 \u202egnp\u200b"
+
+
+class Terminal(io.StringIO):
+    """A stdout that says it is one."""
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_models_text_commands_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    arguments.say(SAID, nl=False)
+    assert terminal.getvalue() == ("def f():\n\tpass \\x1b]0;title\\x07 \\x202egnp\\x200b")
+
+
+def test_a_models_text_goes_into_a_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments.say(SAID)
+    assert capsys.readouterr().out == SAID + "\n"
