@@ -53,6 +53,7 @@ class Server:
         within: a command that becomes the server, given as its last arguments.
         tls: of its gRPC endpoint.
         connection_age: seconds after which a gRPC client is asked to connect anew.
+        health_only: its HTTP endpoint reports health alone.
 
     Raises:
         ServerError: it is not ready in time, or ends before; with the log's tail.
@@ -66,8 +67,10 @@ class Server:
         within: Sequence[str] = (),
         tls: Tls | None = None,
         connection_age: int = CONNECTION_AGE,
+        *,
+        health_only: bool = False,
     ) -> None:
-        self._age = connection_age
+        self._age, self._health_only = connection_age, health_only
         self._command = [*within, str(executable)]
         self._tls = tls
         self._prefix = f"triton_python_backend_shm_region_specdec_test_{uuid.uuid4().hex[:8]}_"
@@ -99,6 +102,7 @@ class Server:
             connection_age_seconds=self._age,
             shm_region_prefix=self._prefix,
             tls=self._tls,
+            health_only=self._health_only,
         )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -141,6 +145,10 @@ class Server:
         for region in self.shared_memory():
             region.unlink(missing_ok=True)
         return status
+
+    def status(self) -> int | None:
+        """The exit status of a server that ended by itself; None while it runs."""
+        return None if self._process is None else self._process.poll()
 
     def log(self) -> str:
         """What the server has written so far."""

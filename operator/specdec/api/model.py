@@ -181,6 +181,12 @@ class Serving(Value):
     disruption: Disruption = Disruption()
     rollout: Rollout = Rollout()
     tls: Tls | None = None
+    http: Literal["Open", "HealthOnly"] = "Open"
+
+    @property
+    def takes_http(self) -> bool:
+        """Whether clients are served over HTTP; health is reported over it in any case."""
+        return self.http == "Open" and self.tls is None
 
     @property
     def enough(self) -> int:

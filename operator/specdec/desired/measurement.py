@@ -73,6 +73,7 @@ def _hash(
     named, secure = prompts.model_dump() if prompts else None, model.spec.serving.tls
     serves = {"repository": repository, "image": image}
     serves |= given(tls=secure.model_dump() if secure else None)
+    serves |= {} if model.spec.serving.http == "Open" else {"http": model.spec.serving.http}
     return names.digest({**serves, "prompts": named, **asked})[:16]
 
 
@@ -147,8 +148,8 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
 
 
 def _over_http(model: SpeculativeModel) -> dict[str, Any]:
-    """Times over HTTP are the nearer to the server's; with TLS nothing is served in the clear."""
-    if model.spec.serving.tls is not None:
+    """Times over HTTP are the nearer to the server's, where it serves over HTTP."""
+    if not model.spec.serving.takes_http:
         return {}
     return {"server": _address(model, "target", "http"), "protocol": "http"}
 

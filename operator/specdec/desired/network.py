@@ -32,23 +32,26 @@ def service(
 
 
 def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
-    """All of them, or with TLS those that have anything to say to a client."""
+    """Those that have anything to say to a client."""
     ports: list[dict[str, Any]] = [
         {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
         for name, port in PORTS.items()
+        if name != "http" or model.spec.serving.takes_http
     ]
     if model.spec.serving.tls is None:
         return ports
     # A mesh takes a port called grpc for one in the clear, unless it is told. Not "https": some
     # load balancers would then ask it for a web page to see whether it is well.
     encrypted = {"grpc": {"appProtocol": "tls"}}
-    return [port | encrypted.get(port["name"], {}) for port in ports if port["name"] != "http"]
+    return [port | encrypted.get(port["name"], {}) for port in ports]
 
 
 def url(model: SpeculativeModel, role: str = "target") -> str:
-    """Where clients inside the cluster reach a server: over HTTP, or with TLS over gRPC."""
-    scheme, port = ("http", "http") if model.spec.serving.tls is None else ("grpcs", "grpc")
-    return f"{scheme}://{_host(model, role)}:{PORTS[port]}"
+    """Where clients inside the cluster reach a server: over HTTP where it takes it, or gRPC."""
+    serving, host = model.spec.serving, _host(model, role)
+    if serving.takes_http:
+        return f"http://{host}:{PORTS['http']}"
+    return f"{'grpcs' if serving.tls else 'grpc'}://{host}:{PORTS['grpc']}"
 
 
 def endpoint(model: SpeculativeModel, role: str) -> dict[str, str]:

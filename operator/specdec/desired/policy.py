@@ -22,8 +22,8 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
         return ()
     pods = _pods(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]
-    # With TLS nothing but probes, which come from the node, has business in the clear.
-    endpoints = ("http", "grpc") if model.spec.serving.tls is None else ("grpc",)
+    # What reports health alone is for probes, which come from the node.
+    endpoints = ("http", "grpc") if model.spec.serving.takes_http else ("grpc",)
     ingress: list[dict[str, Any]] = [
         {"from": clients, "ports": _ports(*endpoints)},
         # A scraper is in another namespace as a rule, and counters are no secret.

@@ -202,6 +202,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         exit_timeout_seconds=drain,
         connection_age_seconds=connection_age_seconds(model),
         tls=tls.files(model),
+        health_only=not serving.takes_http,
     )
     secure = tls.server(model)
     # The hook ends before the grace period does, even when the server does not.

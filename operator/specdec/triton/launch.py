@@ -63,6 +63,7 @@ def server_argv(
     shm_region_prefix: str = f"{_PREFIX}0_",
     log_verbose: int = 0,
     tls: Tls | None = None,
+    health_only: bool = False,
 ) -> list[str]:
     """Arguments of a single-rank server; the first is the executable's name.
 
@@ -77,8 +78,9 @@ def server_argv(
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
         tls: of the gRPC endpoint. HTTP, which stays in the clear, then tells its health alone.
+        health_only: HTTP reports health alone without TLS too; a refused body is never parsed.
     """
-    closed = _RESTRICTED if tls is None else f"{_RESTRICTED},{_ASKED}"
+    closed = f"{_RESTRICTED},{_ASKED}" if tls or health_only else _RESTRICTED
     argv = [
         "tritonserver",
         f"--model-repository={repository_dir}",
@@ -121,6 +123,7 @@ def command(
     connection_age_seconds: int = CONNECTION_AGE,
     shm_region_prefix: str = _PREFIX,
     tls: Tls | None = None,
+    health_only: bool = False,
 ) -> list[str]:
     """Arguments of a server's container, for one rank or for many.
 
@@ -130,7 +133,7 @@ def command(
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
         connection_age_seconds: that of `server_argv`.
         shm_region_prefix: what the names of all ranks' regions in /dev/shm start with.
-        tls: of rank 0, the only one with ports.
+        tls, health_only: of rank 0, the only one with ports.
     """
     contexts = [
         server_argv(
@@ -139,6 +142,7 @@ def command(
             connection_age_seconds=connection_age_seconds,
             shm_region_prefix=f"{shm_region_prefix}{rank}_",
             tls=tls if rank == 0 else None,
+            health_only=health_only and rank == 0,
         )
         for rank in range(launch.world_size)
     ]

@@ -41,6 +41,7 @@ def test_plans_are_those_that_the_operator_writes() -> None:
     [
         ({}, ("pair.demo.svc:8000", "http")),
         ({"tls": {"secretName": "pair-tls"}}, ("pair.demo.svc:8001", None)),
+        ({"http": "HealthOnly"}, ("pair.demo.svc:8001", None)),
     ],
 )
 def test_a_benchmark_asks_over_http_where_it_is_served(

@@ -101,3 +101,16 @@ def test_ranks_of_a_group_reach_each_other_on_any_port() -> None:
     cr["spec"]["networking"] = {"networkPolicy": {"mode": "Enabled"}}
     body = spec(policy.objects(SpeculativeModel.parse(cr)))
     assert body["ingress"][2] == {"from": [{"podSelector": body["podSelector"]}]}
+
+
+def test_with_health_alone_on_http_clients_are_led_to_grpc() -> None:
+    asked = {"networkPolicy": {"mode": "Enabled"}}
+    closed = SpeculativeModel.parse(resource(serving={"http": "HealthOnly"}, networking=asked))
+    assert network.url(closed) == "grpc://pair.demo.svc:8001"
+    ports = network.service(closed)["spec"]["ports"]
+    assert [port["name"] for port in ports] == ["grpc", "metrics"]
+    (body,) = policy.objects(closed)
+    assert [[port["port"] for port in rule["ports"]] for rule in body["spec"]["ingress"]] == [
+        [8001],
+        [8002],
+    ]

@@ -91,6 +91,7 @@ RUN: dict[str, Any] = {
     "serving.replicas": 3,
     "serving.nodesPerReplica": 2,
     "serving.streaming": False,
+    "serving.http": "HealthOnly",
     "serving.resources": {"limits": {"memory": "8Gi"}},
     "serving.nodeSelector": {"zone": "a"},
     "serving.tolerations": [{"operator": "Exists"}],

@@ -103,6 +103,14 @@ def test_tls_is_of_the_rank_with_ports_and_leaves_health_in_the_clear() -> None:
     assert any(a.startswith("--grpc-restricted-protocol=") for a in set(first) & set(plain))
 
 
+def test_health_alone_on_http_closes_what_tls_closes() -> None:
+    (server,) = plan(Layout(Split(2, 2))).servers
+    first, *followers = contexts(launch.command(server.launch, REPOSITORY, health_only=True))
+    assert followers == contexts(launch.command(server.launch, REPOSITORY))[1:]
+    tls = server_argv(REPOSITORY, tls=launch.Tls("/tls/tls.crt", "/tls/tls.key"))
+    assert set(first) == {a for a in tls if "ssl" not in a and "server-" not in a}
+
+
 def test_clients_of_an_authority_are_asked_for_their_certificate() -> None:
     open_to_all = launch.Tls("/tls/tls.crt", "/tls/tls.key")
     known = launch.Tls("/tls/tls.crt", "/tls/tls.key", "/clients/ca.crt")
