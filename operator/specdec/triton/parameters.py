@@ -37,6 +37,7 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
         (multimodal, ""),
         ("gpt_model_path", plan.target.engine_dir),
         ("max_num_images", ""),
+        ("max_seq_len", _max_seq_len(plan)),
     )
     if contract.at_least(plan.version, "1.2.0"):
         parameters += (("hf_model_path", ""),)
@@ -112,7 +113,7 @@ def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
         ("min_draft_length", str(plan.adaptive.least) if plan.adaptive else ""),
         ("max_draft_length", str(plan.adaptive.most) if plan.adaptive else ""),
         ("draft_ahead", str(plan.draft_ahead if plan.draft else 0)),
-        ("max_seq_len", "" if plan.max_seq_len is None else str(plan.max_seq_len)),
+        ("max_seq_len", _max_seq_len(plan)),
         ("use_draft_logits", _word(plan.use_draft_logits)),
         ("max_in_flight", str(in_flight)),
         ("tokenizer_dir", plan.tokenizer_dir),
@@ -155,6 +156,10 @@ def _tuning_parameters() -> Parameters:
             "lora_cache_host_memory_bytes",
         )
     )
+
+
+def _max_seq_len(plan: RepositoryPlan) -> str:
+    return "" if plan.max_seq_len is None else str(plan.max_seq_len)
 
 
 def _word(value: bool) -> str:

@@ -31,7 +31,10 @@ DRAFT = "tensorrt_llm_draft"
 BLS = "tensorrt_llm_bls"
 
 # The Python models share their tokenizer module: one source, two copies.
-_SHARED = {"specdec_text.py": (PREPROCESSING, POSTPROCESSING)}
+_SHARED = {
+    "specdec_longest.py": (PREPROCESSING, POSTPROCESSING),
+    "specdec_text.py": (PREPROCESSING, POSTPROCESSING),
+}
 # What the library runs where a checkpoint has no tokenizer.json.
 _HELPER = "tokenizer_json.py"
 

@@ -3,6 +3,7 @@
 pub use crate::config::Server;
 pub use crate::fields::RequestError;
 use crate::fields::{Fields, Row};
+use crate::limits::Limits;
 use crate::task::Task;
 use crate::tensor::Tensor;
 use crate::tokenizer::{Tokenizer, word_array};
@@ -68,6 +69,7 @@ pub fn parse(
     if rows == 0 {
         return Err(no_prompt());
     }
+    Limits::new(server.max_seq_len, tokenizer.bytes_per_token()).check(given)?;
     let fields = Fields::new(given, rows)?;
     let mut parsed = Parsed::default();
     for (row, values) in fields.rows().enumerate() {

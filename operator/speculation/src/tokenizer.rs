@@ -4,6 +4,7 @@ use crate::tensor::Tensor;
 
 mod files;
 mod hub;
+mod longest;
 
 pub use hub::{HubTokenizer, Special};
 
@@ -38,6 +39,11 @@ pub trait Tokenizer: Send + Sync {
 
     /// Number of token ids, added tokens included.
     fn size(&self) -> usize;
+
+    /// Bytes of text that one token stands for at most, 0 where that is unknown.
+    fn bytes_per_token(&self) -> usize {
+        0
+    }
 
     /// Token ids of stop or bad words, without special tokens; empty words are left out.
     fn words(&self, words: &[String]) -> Result<Vec<Vec<i32>>, TextError> {

@@ -230,3 +230,59 @@ fn what_keeps_transformers_from_reading_is_told() {
         "{error}"
     );
 }
+
+/// `tests/unit/triton/test_text.py` has the same cases for the other text models.
+#[test]
+fn the_longest_token_bounds_the_bytes_of_a_token() {
+    // The pair is byte-level, and its longest token has 37 bytes.
+    assert_eq!(open(&pair()).unwrap().bytes_per_token(), 37);
+    let whole = fs::read_to_string(pair().join("tokenizer.json")).unwrap();
+    let byte_level =
+        r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}"#;
+    let before = |steps: &str| {
+        format!(r#""pre_tokenizer":{{"type":"Sequence","pretokenizers":[{steps},{byte_level}]}}"#)
+    };
+    let split = |behavior: &str| {
+        let pattern = r#""pattern":{"String":" "},"invert":false"#;
+        before(&format!(
+            r#"{{"type":"Split",{pattern},"behavior":"{behavior}"}}"#
+        ))
+    };
+    let kept = format!(r#""pre_tokenizer":{byte_level}"#);
+    let no_normalizer = r#""normalizer":null"#.to_owned();
+    let named = r#""content":"<|endoftext|>""#.to_owned();
+    let longer = r#""content":"<|a token that somebody added to the vocabulary|>""#.to_owned();
+    for (name, old, new, bytes) in [
+        ("split", &kept, split("Isolated"), 37),
+        ("removed", &kept, split("Removed"), 4 * 37),
+        (
+            "blanks",
+            &kept,
+            before(r#"{"type":"WhitespaceSplit"}"#),
+            4 * 37,
+        ),
+        (
+            "composed",
+            &no_normalizer,
+            r#""normalizer":{"type":"NFC"}"#.to_owned(),
+            4 * 37,
+        ),
+        (
+            "prepended",
+            &no_normalizer,
+            r#""normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"a"}]}"#
+                .to_owned(),
+            37,
+        ),
+        // The vocabulary's longest token is spelled with signs of two bytes.
+        ("plain", &kept, r#""pre_tokenizer":null"#.to_owned(), 4 * 74),
+        ("added", &named, longer, 49),
+    ] {
+        let folder = directory(name);
+        let file = whole.replacen(old.as_str(), &new, 1);
+        assert_ne!(file, whole, "{name}");
+        fs::write(folder.join("tokenizer.json"), file).unwrap();
+        let found = open(&folder).unwrap().bytes_per_token();
+        assert_eq!(found, bytes, "{name}");
+    }
+}

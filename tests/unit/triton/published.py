@@ -15,8 +15,9 @@ TABLES = Path(__file__).with_name("contract")
 VERSIONS = tuple(sorted(path.stem for path in TABLES.glob("*.txt")))
 ENGINES = ("tensorrt_llm", "tensorrt_llm_draft")
 STEPS = ("preprocessing", "tensorrt_llm", "postprocessing")
-# Parameters that our own BLS takes beside those of the layout.
+# Parameters that our own models take beside those of the layout.
 OURS = {
+    "preprocessing": {"max_seq_len"},
     "tensorrt_llm_bls": {
         "num_draft_tokens",
         "max_draft_tokens",
@@ -30,7 +31,7 @@ OURS = {
         "tokenizer_dir",
         "skip_special_tokens",
         "add_special_tokens",
-    }
+    },
 }
 # Models that the layout runs in Python, and we in a backend of our own.
 BACKENDS = {"tensorrt_llm_bls": "specdec"}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use tokenizers::Tokenizer as Library;
 
 use super::files::{self, Opened};
+use super::longest::bytes_per_token;
 use super::{TextError, Tokenizer};
 
 /// What becomes of the tokenizer's own special tokens.
@@ -30,6 +31,7 @@ pub struct HubTokenizer {
     library: Library,
     special: Special,
     size: usize,
+    bytes_per_token: usize,
     end_id: i32,
     pad_id: i32,
     clean_up: bool,
@@ -65,6 +67,7 @@ impl HubTokenizer {
         library.with_padding(None);
         Ok(Self {
             size: library.get_vocab_size(true),
+            bytes_per_token: bytes_per_token(&library),
             library,
             special,
             end_id: opened.end_id,
@@ -114,6 +117,10 @@ impl Tokenizer for HubTokenizer {
 
     fn size(&self) -> usize {
         self.size
+    }
+
+    fn bytes_per_token(&self) -> usize {
+        self.bytes_per_token
     }
 }
 

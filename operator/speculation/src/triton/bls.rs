@@ -1,29 +1,26 @@
 //! The model `tensorrt_llm_bls`: everything that its requests share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::error::log;
-use super::ffi::{self, Code};
 use super::infer::Server;
 use super::keeper::Keeper;
 use super::metrics::Metrics;
 use super::process::Process;
 use super::prompt::Prompt;
 use super::reply::Reply;
-use super::request::ClientRequest;
 use super::row::{Row, Trip};
 use crate::answer::{Answer, Means};
 use crate::config::Settings;
 use crate::engine::Role;
 use crate::gather::Gather;
+use crate::limits::Limits;
 use crate::lock::locked;
 use crate::policy::{AdaptiveLength, FixedLength, Lengths};
-use crate::request::{Parsed, parse};
-use crate::response::wanted;
+use crate::pool::{Pool, SpawnError, spawn};
 use crate::task::Task;
 use crate::tokenizer::Tokenizer;
 
@@ -31,8 +28,9 @@ use crate::tokenizer::Tokenizer;
 pub struct Bls {
     pub(super) settings: Settings,
     pub(super) server: Server,
-    tokenizer: Arc<dyn Tokenizer>,
-    metrics: Arc<Metrics>,
+    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    pub(super) limits: Limits,
+    pub(super) metrics: Arc<Metrics>,
     policy: Option<AdaptiveLength>,
     pub(super) gather: Mutex<Gather<Row>>,
     pub(super) ahead: AtomicUsize,
@@ -44,6 +42,7 @@ pub struct Bls {
     pub(super) trips: Mutex<HashMap<u64, Arc<Trip>>>,
     pub(super) processes: Mutex<HashMap<Role, Option<Process>>>,
     pub(super) keeper: Keeper,
+    pub(super) pool: Pool,
 }
 
 /// Prompts in flight, bounded.
@@ -70,12 +69,15 @@ impl Places {
 
 impl Bls {
     /// A model that is ready for requests.
+    ///
+    /// # Errors
+    /// The system starts no further threads.
     pub fn new(
         settings: Settings,
         server: Server,
         tokenizer: Arc<dyn Tokenizer>,
         metrics: Metrics,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, SpawnError> {
         let metrics = Arc::new(metrics);
         let policy = settings.adaptive.map(|bounds| {
             let told = Arc::clone(&metrics);
@@ -96,6 +98,8 @@ impl Bls {
         };
         let bls = Arc::new(Self {
             server,
+            limits: Limits::new(settings.server.max_seq_len, tokenizer.bytes_per_token()),
+            pool: Pool::start(&spawn)?,
             tokenizer,
             metrics,
             policy,
@@ -113,59 +117,26 @@ impl Bls {
             keeper: Keeper::default(),
             settings,
         });
-        bls.keeper.start(&bls);
-        bls
+        if let Err(error) = bls.keeper.start(&bls, &spawn) {
+            bls.close();
+            return Err(error);
+        }
+        Ok(bls)
     }
 
-    /// End the thread; nothing is in flight when a model goes.
+    /// End the threads; nothing is in flight when a model goes.
     pub fn close(&self) {
         self.keeper.close();
+        self.pool.close();
     }
 
-    /// Start a request and return: its answers leave from the engines' threads. Waits while there
-    /// is no place for its prompts, and later requests wait in Triton's queue.
-    pub fn accept(self: &Arc<Self>, request: ClientRequest) {
-        let (parsed, outputs) = match self.read(&request) {
-            Ok(read) => read,
-            Err((code, words)) => {
-                if let Err(words) = request.refuse(code, &words, true) {
-                    log(ffi::LOG_ERROR, &words);
-                }
-                return request.release(false);
-            }
-        };
-        if !parsed.fallback.is_empty() {
-            self.metrics.fallback(parsed.fallback);
-        }
-        self.find_processes();
-        let reply = Arc::new(self.reply(request, parsed.tasks.len(), outputs));
-        for (row, task) in parsed.tasks.into_iter().enumerate() {
-            self.places.take();
-            self.metrics.in_flight(1);
-            self.begin(row, Arc::new(task), &reply);
-        }
+    /// Wait until one more prompt may be answered, and count it.
+    pub(super) fn take_slot(&self) {
+        self.places.take();
+        self.metrics.in_flight(1);
     }
 
-    /// What a request asks for, and which outputs its answers have.
-    fn read(&self, request: &ClientRequest) -> Result<(Parsed, BTreeSet<String>), (Code, String)> {
-        let ours = |words| (Code::Internal, words);
-        let given = request.tensors().map_err(ours)?;
-        let requested = request.requested().map_err(ours)?;
-        let parsed = parse(&given, &self.settings.server, self.tokenizer.as_ref())
-            .map_err(|error| (Code::InvalidArg, error.to_string()))?;
-        let requested = requested.iter().map(String::as_str);
-        Ok((parsed, wanted(&self.settings.declared, requested)))
-    }
-
-    fn reply(&self, request: ClientRequest, rows: usize, outputs: BTreeSet<String>) -> Reply {
-        if self.settings.decoupled {
-            Reply::stream(request, rows, outputs, self.settings.accumulate_tokens)
-        } else {
-            Reply::whole(request, rows, outputs)
-        }
-    }
-
-    fn begin(self: &Arc<Self>, row: usize, task: Arc<Task>, reply: &Arc<Reply>) {
+    pub(super) fn begin(self: &Arc<Self>, row: usize, task: Arc<Task>, reply: &Arc<Reply>) {
         let lengths: Box<dyn Lengths> = match &self.policy {
             Some(policy) if task.adaptive => Box::new(policy.answer()),
             _ => Box::new(FixedLength(task.draft_tokens)),
@@ -227,7 +198,7 @@ impl Bls {
         }
     }
 
-    fn find_processes(&self) {
+    pub(super) fn find_processes(&self) {
         let mut processes = locked(&self.processes);
         let draft = self.settings.draft.is_some().then_some(Role::Draft);
         for role in [Some(Role::Target), draft].into_iter().flatten() {

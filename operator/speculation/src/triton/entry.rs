@@ -137,7 +137,7 @@ unsafe fn open(model: *mut ffi::Model) -> Result<Arc<Bls>, String> {
     let tokenizer = HubTokenizer::open(&settings.tokenizer_dir, special, &helper)
         .map_err(|error| error.to_string())?;
     let metrics = Metrics::new(&name, version, settings.server.draft_tokens)?;
-    Ok(Bls::new(settings, server, Arc::new(tokenizer), metrics))
+    Bls::new(settings, server, Arc::new(tokenizer), metrics).map_err(|error| error.to_string())
 }
 
 /// # Safety

@@ -280,4 +280,7 @@ unsafe extern "C" {
     pub fn TRITONSERVER_MetricDelete(metric: *mut Metric) -> Failure;
     pub fn TRITONSERVER_MetricIncrement(metric: *mut Metric, value: f64) -> Failure;
     pub fn TRITONSERVER_MetricSet(metric: *mut Metric, value: f64) -> Failure;
+
+    /// Of glibc, which Triton is built for: give free memory back to the system.
+    pub fn malloc_trim(pad: usize) -> c_int;
 }

@@ -1,12 +1,13 @@
-//! The one thread of the library: wakes rows that waited long enough, and looks after everybody.
+//! One thread that wakes rows that waited long enough, and looks after everybody.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::bls::Bls;
 use crate::engine::EngineError;
 use crate::lock::locked;
+use crate::pool::{Spawn, SpawnError};
 
 /// Between two looks for clients that went away.
 const LOOK: Duration = Duration::from_millis(50);
@@ -31,13 +32,15 @@ pub struct Keeper {
 
 impl Keeper {
     /// Begin to look after a model.
-    pub fn start(&self, bls: &Arc<Bls>) {
+    ///
+    /// # Errors
+    /// The thread cannot be started; without it no answer would end that waits for an engine.
+    pub fn start(&self, bls: &Arc<Bls>, spawn: Spawn) -> Result<(), SpawnError> {
         let kept = Arc::clone(bls);
-        let name = "speculation".to_owned();
-        let started = thread::Builder::new()
-            .name(name)
-            .spawn(move || kept.keeper.run(&kept));
-        *locked(&self.thread) = started.ok();
+        let body = Box::new(move || kept.keeper.run(&kept));
+        let thread = spawn("speculation".to_owned(), body).map_err(SpawnError)?;
+        *locked(&self.thread) = Some(thread);
+        Ok(())
     }
 
     /// End the thread.

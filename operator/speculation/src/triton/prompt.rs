@@ -15,7 +15,8 @@ use crate::lock::locked;
 use crate::part::Part;
 use crate::task::Task;
 
-const CANCELLED: &str = "the request was cancelled";
+/// What the client of a request that it cancelled would read.
+pub const CANCELLED: &str = "the request was cancelled";
 
 /// One prompt in flight.
 pub struct Prompt {

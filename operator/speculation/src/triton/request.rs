@@ -1,11 +1,12 @@
 //! A client's request: its tensors, and the way its responses go.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
 use super::error::{INTERNAL, c_text, check, failure, log, logged};
 use super::ffi::{self, Code};
+use super::memory::{dimensions, on_cpu};
 use crate::tensor::{DataType, Tensor};
 
 /// Nanoseconds of the clock that Triton's statistics go by.
@@ -26,6 +27,47 @@ pub fn now_ns() -> u64 {
     // SAFETY: the place for the answer is ours; this clock always exists on Linux.
     unsafe { clock_gettime(MONOTONIC, &mut time) };
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+/// A tensor of a request that was not released yet.
+struct Given {
+    input: *mut ffi::Input,
+    name: String,
+    kind: c_int,
+    shape: Vec<i64>,
+    size: usize,
+    buffers: u32,
+}
+
+impl Given {
+    fn tensor(&self) -> Result<Tensor, String> {
+        let name = self.name.clone();
+        let kind = DataType::from_number(self.kind)
+            .ok_or_else(|| format!("{name} is of a type that no model takes"))?;
+        let mut data = Vec::with_capacity(self.size);
+        for place in 0..self.buffers {
+            let (mut base, mut length) = (ptr::null(), 0);
+            let (mut memory, mut device) = (ffi::CPU, 0);
+            // SAFETY: the input is Triton's until its request is released; only bytes that the
+            // processor can read are copied.
+            unsafe {
+                check(ffi::TRITONBACKEND_InputBuffer(
+                    self.input,
+                    place,
+                    &mut base,
+                    &mut length,
+                    &mut memory,
+                    &mut device,
+                ))?;
+                on_cpu(&name, memory)?;
+                if length > 0 {
+                    let bytes = std::slice::from_raw_parts(base.cast::<u8>(), length as usize);
+                    data.extend_from_slice(bytes);
+                }
+            }
+        }
+        Ok(Tensor::new(name, kind, &self.shape, data))
+    }
 }
 
 /// A request that Triton handed over, from its first look to its release.
@@ -56,15 +98,24 @@ impl ClientRequest {
         })
     }
 
+    /// Name, shape and bytes of every tensor, without its data.
+    pub fn sizes(&self) -> Result<Vec<(String, Vec<i64>, usize)>, String> {
+        self.each(|input| Ok((input.name.clone(), input.shape.clone(), input.size)))
+    }
+
     /// All tensors, copied.
     pub fn tensors(&self) -> Result<Vec<Tensor>, String> {
+        self.each(Given::tensor)
+    }
+
+    fn each<T>(&self, read: impl Fn(&Given) -> Result<T, String>) -> Result<Vec<T>, String> {
         let mut count = 0;
         // SAFETY: the request is ours until it is released.
         check(unsafe { ffi::TRITONBACKEND_RequestInputCount(self.request, &mut count) })?;
-        (0..count).map(|index| self.tensor(index)).collect()
+        (0..count).map(|index| read(&self.input(index)?)).collect()
     }
 
-    fn tensor(&self, index: u32) -> Result<Tensor, String> {
+    fn input(&self, index: u32) -> Result<Given, String> {
         let mut input = ptr::null_mut();
         let (mut name, mut kind) = (ptr::null(), 0);
         let (mut shape, mut dims) = (ptr::null(), 0);
@@ -85,28 +136,14 @@ impl ClientRequest {
                 &mut size,
                 &mut buffers,
             ))?;
-            let mut data = Vec::with_capacity(size as usize);
-            for place in 0..buffers {
-                let (mut base, mut length) = (ptr::null(), 0);
-                let (mut memory, mut device) = (ffi::CPU, 0);
-                check(ffi::TRITONBACKEND_InputBuffer(
-                    input,
-                    place,
-                    &mut base,
-                    &mut length,
-                    &mut memory,
-                    &mut device,
-                ))?;
-                if length > 0 {
-                    let bytes = std::slice::from_raw_parts(base.cast::<u8>(), length as usize);
-                    data.extend_from_slice(bytes);
-                }
-            }
-            let name = CStr::from_ptr(name).to_string_lossy().into_owned();
-            let kind = DataType::from_number(kind)
-                .ok_or_else(|| format!("{name} is of a type that no model takes"))?;
-            let shape = std::slice::from_raw_parts(shape, dims as usize);
-            Ok(Tensor::new(name, kind, shape, data))
+            Ok(Given {
+                input,
+                name: CStr::from_ptr(name).to_string_lossy().into_owned(),
+                kind,
+                shape: dimensions(shape, dims as usize),
+                size: size as usize,
+                buffers,
+            })
         }
     }
 
@@ -254,9 +291,7 @@ fn add(response: *mut ffi::Response, tensor: &Tensor) -> Result<(), String> {
             &mut memory,
             &mut device,
         ))?;
-        if memory != ffi::CPU && memory != ffi::CPU_PINNED {
-            return Err(format!("{} cannot be written to a GPU", tensor.name));
-        }
+        on_cpu(&tensor.name, memory)?;
         if !tensor.data.is_empty() {
             ptr::copy_nonoverlapping(tensor.data.as_ptr(), base.cast::<u8>(), tensor.data.len());
         }

@@ -7,13 +7,21 @@ opened with transformers where that is installed. Code from a checkpoint is neve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from specdec_longest import bytes_per_learned_token, bytes_per_token
 
+# Bytes of a prompt where the longest sequence or the longest token is unknown, and bytes that no
+# prompt is refused for; the BLS has the same (operator/speculation/src/limits.rs).
+_UNKNOWN_BYTES = 1 << 20
+_LEAST_BYTES = 64 << 10
+# Items of one list of words of a request, and bytes of all of them.
+_MOST_ITEMS = 1024
+_MOST_ITEM_BYTES = 64 << 10
 _FALSE_WORDS = frozenset({"false", "0", "f", "n", "no"})
 _NOT_A_TOKEN = -1
 
@@ -33,6 +41,7 @@ class Tokenizer:
     Attributes:
         end_id, pad_id: from the tokenizer; pad falls back to end, both to -1 when it has none.
         size: number of token ids, added tokens included.
+        bytes_per_token: bytes of text that one token stands for at most, 0 where unknown.
 
     Raises:
         TextError: the directory holds no tokenizer that can be read.
@@ -90,6 +99,7 @@ class Tokenizer:
         fast.no_truncation()
         fast.no_padding()
         self.size = int(fast.get_vocab_size(with_added_tokens=True))
+        self.bytes_per_token = bytes_per_token(fast)
         self._encode: Callable[[str, bool], list[int]] = lambda text, special: list(
             fast.encode(text, add_special_tokens=special).ids
         )
@@ -121,11 +131,61 @@ class Tokenizer:
                 f"tokenizer_dir {folder} holds no tokenizer: put tokenizer.json there"
             ) from error
         self.size = len(slow)
+        self.bytes_per_token = bytes_per_learned_token(slow.get_vocab())
         self._encode = lambda text, special: list(slow.encode(text, add_special_tokens=special))
         self._decode = lambda ids: str(slow.decode(ids, skip_special_tokens=self._skip_special))
         end, pad = slow.eos_token_id, slow.pad_token_id
         self.end_id = _NOT_A_TOKEN if end is None else int(end)
         self.pad_id = self.end_id if pad is None else int(pad)
+
+
+class Limits:
+    """How much text a request may bring, which is known before any of it becomes tokens.
+
+    Args:
+        max_seq_len: the longest sequence, tokens; 0 where it is unknown.
+        bytes_per_token: of the tokenizer.
+    """
+
+    def __init__(self, max_seq_len: int, bytes_per_token: int) -> None:
+        most = max_seq_len * bytes_per_token
+        self._prompt = max(most, _LEAST_BYTES) if most else _UNKNOWN_BYTES
+
+    def prompts(self, texts: Iterable[bytes | str], field: str) -> None:
+        """Refuse a prompt that no tokens of the longest sequence could hold.
+
+        Raises:
+            TextError: one of the texts has too many bytes.
+        """
+        size = max((_size(text) for text in texts), default=0)
+        if size > self._prompt:
+            raise TextError(
+                f"{field} has {size} bytes, more than the limit of {self._prompt} for a prompt: "
+                "send a shorter prompt"
+            )
+
+    @staticmethod
+    def items(texts: Sequence[bytes | str], field: str) -> None:
+        """Refuse a list of words, every one of which is matched with every token.
+
+        Raises:
+            TextError: too many items, or too many bytes in all of them.
+        """
+        if len(texts) > _MOST_ITEMS:
+            raise TextError(
+                f"{field} has {len(texts)} items, more than the limit of {_MOST_ITEMS} in a "
+                "request: send fewer"
+            )
+        size = sum(map(_size, texts))
+        if size > _MOST_ITEM_BYTES:
+            raise TextError(
+                f"{field} has {size} bytes, more than the limit of {_MOST_ITEM_BYTES} in a "
+                "request: send fewer or shorter items"
+            )
+
+
+def _size(text: bytes | str) -> int:
+    return len(text.encode() if isinstance(text, str) else text)
 
 
 def word_array(words: Sequence[Sequence[int]]) -> NDArray[np.int32]:
@@ -158,6 +218,18 @@ def parameter(model_config: dict[str, Any], key: str, default: str = "") -> str:
     """String value of a model's parameter; an empty or unfilled one counts as absent."""
     value = str(model_config.get("parameters", {}).get(key, {}).get("string_value", ""))
     return default if not value or value.startswith("${") else value
+
+
+def number(model_config: dict[str, Any], key: str) -> int:
+    """Whole number of a model's parameter; 0 where it is absent.
+
+    Raises:
+        TextError: it is no whole number of 0 or more.
+    """
+    value = parameter(model_config, key, "0")
+    if not value.strip().isdecimal():
+        raise TextError(f"{key} is {value}: set it to a whole number of 0 or more")
+    return int(value)
 
 
 def _special_tokens(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,24 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
-from specdec_text import TextError, Tokenizer, is_true, parameter, text_of, word_array
+from specdec_text import (
+    Limits,
+    TextError,
+    Tokenizer,
+    is_true,
+    number,
+    parameter,
+    text_of,
+    word_array,
+)
+
+# Inputs that are encoded, with the names that clients of the ensemble send them by.
+_PROMPTS = {"QUERY": "text_input", "DECODER_QUERY": "decoder_text_input"}
+_LISTS = {
+    "STOP_WORDS_DICT": "stop_words",
+    "BAD_WORDS_DICT": "bad_words",
+    "EMBEDDING_BIAS_WORDS": "embedding_bias_words",
+}
 
 
 class TritonPythonModel:
@@ -22,6 +39,7 @@ class TritonPythonModel:
                 parameter(config, "tokenizer_dir"),
                 add_special_tokens=is_true(parameter(config, "add_special_tokens", "true")),
             )
+            self._limits = Limits(number(config, "max_seq_len"), self._tokenizer.bytes_per_token)
         except TextError as error:
             raise pb_utils.TritonModelException(str(error)) from error
 
@@ -38,7 +56,17 @@ class TritonPythonModel:
             [pb_utils.Tensor(name, array) for name, array in arrays.items()]
         )
 
+    def _limit(self, given: dict[str, NDArray[Any]]) -> None:
+        """Refuse by their bytes what this process would be busy with for seconds."""
+        for name, field in _PROMPTS.items():
+            if name in given:
+                self._limits.prompts(given[name].reshape(-1), field)
+        for name, field in _LISTS.items():
+            if name in given:
+                self._limits.items(given[name].reshape(-1), field)
+
     def _arrays(self, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        self._limit(given)
         queries = [text_of(row, "text_input") for row in given["QUERY"].reshape(-1)]
         rows = len(queries)
         end = _column(given.get("END_ID"), rows, self._tokenizer.end_id)

@@ -1,0 +1,150 @@
+"""Prompts of megabytes are refused at once and cost nobody else an answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cluster.processes import until
+from specdec.triton.repository import RepositoryPlan, render
+from triton.asking import RefusedError, ask, text
+from triton.server import Server
+
+BLS = "tensorrt_llm_bls"
+ENSEMBLE = "ensemble"
+MEGABYTE = 1_000_000
+# What 512 tokens may hold; the floor of the limit, since the pair's longest token has 37 bytes.
+LIMIT = 64 * 1024
+# An answer of the good client takes milliseconds; tokenizing 10 MB took 7 s and more.
+PATIENT_SECONDS = 5.0
+STALL_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def attacked(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("attacked")
+    with Server(executable, render(draft_target_plan), folder) as server:
+        yield server
+
+
+def prompt(size: int) -> NDArray[np.object_]:
+    """A prompt of so many bytes."""
+    line = b"def value(x):\n    return x + 1\n"
+    return np.array([[(line * (size // len(line) + 1))[:size]]], object)
+
+
+def refusal(server: Server, model: str, **values: object) -> str:
+    """The sentence that this request is refused with."""
+    with pytest.raises(RefusedError) as refused:
+        ask(server.url, model, **{"max_tokens": 1, **values})
+    return str(refused.value)
+
+
+class GoodClient:
+    """Sends short prompts one after another and measures each."""
+
+    def __init__(self, server: Server, model: str) -> None:
+        self._server, self._model = server, model
+        self._stop = threading.Event()
+        self.seconds: list[float] = []
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            answer = ask(self._server.url, self._model, text_input="def f():\n", max_tokens=2)
+            assert text(answer)
+            self.seconds.append(time.monotonic() - begun)
+
+    def stop(self) -> None:
+        """Let the request under way be the last one."""
+        self._stop.set()
+
+
+@contextmanager
+def good_client(server: Server, model: str) -> Iterator[GoodClient]:
+    """A client that is answered before, during and after the body."""
+    client = GoodClient(server, model)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.run)
+        try:
+            more_answers(client)
+            yield client
+            more_answers(client)
+        finally:
+            client.stop()
+            running.result(STALL_SECONDS)
+
+
+def more_answers(client: GoodClient) -> None:
+    known = len(client.seconds)
+    until(lambda: len(client.seconds) > known + 3, STALL_SECONDS, lambda: "no answers")
+
+
+@pytest.mark.parametrize("model", [BLS, ENSEMBLE])
+def test_large_prompts_are_refused_while_short_ones_are_answered(
+    attacked: Server, model: str
+) -> None:
+    sizes = [MEGABYTE, 10 * MEGABYTE, 50 * MEGABYTE]
+    prompts = [prompt(size) for size in sizes]
+    with good_client(attacked, model) as good, ThreadPoolExecutor(len(sizes)) as pool:
+        attacks = [pool.submit(refusal, attacked, model, text_input=one) for one in prompts]
+        sentences = [attack.result(STALL_SECONDS) for attack in attacks]
+    for size, sentence in zip(sizes, sentences, strict=True):
+        assert f"text_input has {size} bytes, more than the limit of {LIMIT} " in sentence
+        assert "send a shorter prompt" in sentence
+    assert max(good.seconds) < PATIENT_SECONDS
+
+
+def resident(server: Server) -> int:
+    """Bytes in memory of the server and its models' processes, shared regions counted once."""
+    total = 0
+    for process in server.processes():
+        lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return 1024 * total
+
+
+@pytest.mark.parametrize("model", [BLS, ENSEMBLE])
+def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -> None:
+    large = prompt(50 * MEGABYTE)
+    for _ in range(3):  # warm-up: buffers that are kept for the next request
+        refusal(attacked, model, text_input=large)
+    before = resident(attacked)
+    for _ in range(6):
+        refusal(attacked, model, text_input=large)
+    until(
+        lambda: resident(attacked) < 1.05 * before,
+        STALL_SECONDS,
+        lambda: f"{resident(attacked)} bytes are held after {before}",
+    )
+
+
+def test_short_prompts_are_answered_while_long_ones_are_encoded(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """Without a known sequence length the limit is a megabyte, which takes long to encode."""
+    plan = replace(draft_target_plan, max_seq_len=None)
+    with (
+        Server(executable, render(plan), tmp_path) as server,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        ask(server.url, BLS, text_input="def f():\n", max_tokens=2)
+        large = prompt(MEGABYTE)
+        pending = [pool.submit(refusal, server, BLS, text_input=large) for _ in range(4)]
+        answer = ask(server.url, BLS, text_input="def f():\n", max_tokens=2)
+        assert text(answer)
+        assert not all(one.done() for one in pending)
+        # The engine cannot take them, which is known only when they are tokens.
+        assert all("tensorrt_llm: " in one.result(STALL_SECONDS) for one in pending)
