@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,8 @@ from specdec.api.kinds import EXTRAS
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, ClusterError, Missing
 from specdec.desired import extras, tls
-from specdec.observed import Object, Observed
+from specdec.desired.serving import CONTAINER
+from specdec.observed import Object, Observed, server_log
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     found = await asyncio.gather(*(_extras(cluster, model, kind) for kind in sorted(kinds)))
     # Pods of a shared Job belong to no resource by label: they are found by their Job.
     pods = _distinct(pods + await _pods_of(cluster, namespace, shared_jobs))
-    logs = await asyncio.gather(*(_log(cluster, pod) for pod in pods if _tells(pod)))
+    sources = [(pod, *source) for pod in pods for source in _sources(pod)]
+    logs = await asyncio.gather(*(_log(cluster, *source) for source in sources))
     return Observed(
         now=datetime.now(UTC),
         claim=claim,
@@ -122,11 +124,28 @@ async def _pods_of(
     return await cluster.list("v1", "Pod", namespace, f"{POD_JOB} in ({wanted})")
 
 
-def _tells(pod: Object) -> bool:
-    """Whether a pod is one that runs and says how far it is, or what certificate it has."""
+def _sources(pod: Object) -> Iterator[tuple[str, str]]:
+    """Whose last lines of a pod are read, under which name: container (empty for the only one).
+
+    A Job says how far it is, the container beside a server what certificate it has, and a server
+    that is not ready yet whether it waits for files.
+    """
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    talks = component in TALKATIVE or _watcher(pod)
-    return bool(talks) and pod.get("status", {}).get("phase") == "Running"
+    name, watcher = pod["metadata"]["name"], _watcher(pod)
+    if pod.get("status", {}).get("phase") != "Running":
+        return
+    if component in TALKATIVE or watcher:
+        yield name, watcher
+    if component in names.SERVERS.values() and _starts(pod):
+        yield server_log(pod), CONTAINER
+
+
+def _starts(pod: Object) -> bool:
+    """Whether a pod's server runs and is not ready."""
+    return any(
+        one.get("name") == CONTAINER and "running" in one.get("state", {}) and not one.get("ready")
+        for one in pod["status"].get("containerStatuses", [])
+    )
 
 
 def _watcher(pod: Object) -> str:
@@ -135,15 +154,15 @@ def _watcher(pod: Object) -> str:
     return tls.WATCHER if tls.WATCHER in containers else ""
 
 
-async def _log(cluster: Cluster, pod: Object) -> tuple[str, str]:
-    """A pod's name and its last lines; progress is a comfort, so a failure only costs the text."""
+async def _log(cluster: Cluster, pod: Object, key: str, container: str) -> tuple[str, str]:
+    """The last lines of a pod; progress is a comfort, so a failure only costs the text."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     try:
-        return name, await cluster.log(namespace, name, LINES, _watcher(pod))
+        return key, await cluster.log(namespace, name, LINES, container)
     except ClusterError as error:
         # As often as the pod is looked at, for hours: the metrics count what failed.
         logger.debug("no log of pod %s: %s", name, error)
-        return name, ""
+        return key, ""
 
 
 def _by_name(objects: list[dict[str, Any]]) -> Mapping[str, Object]:

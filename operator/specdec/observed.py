@@ -26,8 +26,9 @@ class Observed:
 
     `deployments` is by the role whose server it is, `extras` by kind and name, every other mapping
     by name.
-    `logs` holds the last lines of running build and fetch pods, by pod name; `peer` is the
-    SpeculativeModel that the route's split names.
+    `logs` holds the last lines of running build and fetch pods, by pod name, and of servers that
+    are not ready yet, by `server_log`; `peer` is the SpeculativeModel that the route's split
+    names.
     """
 
     now: datetime
@@ -67,6 +68,11 @@ def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "F
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             return "Complete" if condition["type"] == "Complete" else "Failed"
     return "Running"
+
+
+def server_log(pod: Object) -> str:
+    """By what `Observed.logs` has the last lines of a pod's server."""
+    return f"{pod['metadata']['name']}/server"
 
 
 def pod_ready(pod: Object) -> bool:

@@ -20,13 +20,16 @@ HEALTH = {
 }
 # What another resource of the same sync, or the cluster, may still bring.
 PATIENT = {
+    "CheckpointDamaged",
     "CheckpointMissing",
     "ClaimNotFound",
+    "EngineDamaged",
     "EngineMissing",
     "FitsWithWarnings",
     "LeaderWorkerSetMissing",
     "SecretMissing",
     "Unschedulable",
+    "VolumeDamaged",
 }
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controlplane.operating import Lab, until
+from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import (
     built,
     claim,
@@ -137,18 +137,50 @@ def crash(lab: Lab) -> str:
     return name
 
 
+def replaced(lab: Lab, name: str, before: Object) -> Object | None:
+    """The Job that took the place of another of its name; None while there is none."""
+    job = lab.get("job", name)
+    return job if job and job["metadata"]["uid"] != before["metadata"]["uid"] else None
+
+
+def test_a_damaged_engine_is_named_and_built_again_and_no_other(lab: Lab) -> None:
+    serve(lab, "pair")
+    publish, builds = (
+        lab.job("publish"),
+        {name: lab.get("job", name) for name in lab.jobs("engine")},
+    )
+    engines = {e["role"]: e["job"] for e in (lab.get("specm", "pair") or {})["status"]["engines"]}
+    before = lab.get("job", publish)
+    assert before is not None
+    pod = crash(lab)
+    until(lambda: replaced(lab, publish, before), "another check of the volume")
+    sentence = "the draft engine bbbb is damaged (rank0.engine has other content)"
+    error = {"reason": "EngineDamaged", "message": sentence}
+    lab.finish(publish, {"lost": ["draft"], "error": error}, exit_code=2)
+    damaged = builds[engines["draft"]]
+    assert damaged is not None
+    until(lambda: replaced(lab, engines["draft"], damaged), "another build of the draft")
+    notes = [e["note"] for e in lab.all("events.events.k8s.io") if e["reason"] == "EngineDamaged"]
+    assert any(sentence in note for note in notes)
+    assert lab.get("job", engines["target"]) == builds[engines["target"]]
+    built(lab, engines["draft"])
+    published(lab)
+    lab.wait("pair", "RepositoryReady")
+    lab.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
+    lab.wait("pair")
+
+
 def test_an_engine_that_was_deleted_from_the_volume_is_built_again(lab: Lab) -> None:
     serve(lab, "pair")
     publish, builds = lab.job("publish"), lab.jobs("engine")
     before = lab.get("job", publish)
     assert before is not None
     pod = crash(lab)
-
-    def looks() -> bool:
-        job = lab.get("job", publish)
-        return job is not None and job["metadata"]["uid"] != before["metadata"]["uid"]
-
-    until(looks, lambda: f"another look at the volume: {lab.story('pair')}")
+    again = until(
+        lambda: replaced(lab, publish, before),
+        lambda: f"another check of the volume: {lab.story('pair')}",
+    )
+    assert again["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "--content"
     error = {"reason": "EngineMissing", "message": "the draft engine is not complete"}
     lab.finish(publish, {"error": error}, exit_code=2)
     lab.wait("pair", "EnginesReady", "False", "Building")

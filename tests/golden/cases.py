@@ -22,7 +22,7 @@ from specdec.api.source import Source
 from specdec.offline.plan import repository as repository_files
 from specdec.offline.rendering import dump
 from specdec.stages import backends, repository
-from specdec.triton import library
+from specdec.triton import library, start
 from specdec.triton.repository import RepositoryPlan, render
 
 HERE = Path(__file__).parent
@@ -68,6 +68,8 @@ def generate(case: str) -> dict[str, str]:
             backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
         ),
         patch.object(repository, "_render", _render),
+        # The program has tests of its own, and every server would show it.
+        patch.object(start, "program", lambda name: f"# {name}\n"),
         # A golden file must not change with the library's sources.
         patch.object(library, "source", lambda: "d" * 64),
     ):

@@ -38,12 +38,14 @@ OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY})
 # Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
 BLOCKED = frozenset(
     {
+        "CheckpointDamaged",
         "CheckpointMissing",
         "ClaimLost",
         "ClaimNotFound",
         "ContainerConfigError",
         "CrashLoop",
         "Diverged",
+        "EngineDamaged",
         "EngineMissing",
         "ErrorRateHigh",
         "FitsWithWarnings",
@@ -65,6 +67,7 @@ BLOCKED = frozenset(
         "SplitTargetMissing",
         "StartupTimeout",
         "Unschedulable",
+        "VolumeDamaged",
     }
 )
 # Reasons that stay until somebody changes the resource, a checkpoint or deletes a failed Job.

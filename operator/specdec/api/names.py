@@ -35,6 +35,11 @@ ENGINES = f"{VOLUME}/engines"
 REPOSITORIES = f"{VOLUME}/repositories"
 
 
+def manifest(repository: str) -> str:
+    """Inside a pod, the list of all files that servers of a repository (hash) read."""
+    return f"{REPOSITORIES}/.manifest-{repository}.json"
+
+
 def canonical(value: Any) -> str:
     """JSON with one spelling: sorted keys, no blanks, plain characters."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

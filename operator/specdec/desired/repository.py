@@ -76,9 +76,18 @@ def config_map(
 
 
 def job(
-    model: SpeculativeModel, revision_: str, paths: Sequence[str], volume: Volume, image: str
+    model: SpeculativeModel,
+    revision_: str,
+    paths: Sequence[str],
+    volume: Volume,
+    image: str,
+    *,
+    content: bool = False,
 ) -> dict[str, Any]:
-    """The publish Job; `image` is the operator's own, `paths` are the repository's files."""
+    """The publish Job; `image` is the operator's own, `paths` are the repository's files.
+
+    With `content` it reads every file that servers read.
+    """
     name = job_name(model, revision_)
     container = Container(
         name="publish",
@@ -87,6 +96,7 @@ def job(
         command=[
             *("python", "-m", "specdec.jobs.publish", "--repository", FILES),
             *("--expectations", f"{EXPECTATIONS}/{EXPECTATIONS_KEY}"),
+            *(["--content"] if content else []),
         ],
         env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
         mounts=[

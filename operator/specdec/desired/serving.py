@@ -10,7 +10,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import pod, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Placement, Volume
-from specdec.triton import launch
+from specdec.triton import launch, start
 from specdec.triton.ranks import PLAIN, Launch
 
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
@@ -22,6 +22,8 @@ _STARTUP_PERIOD = 2
 # Endpoints are removed while the server still answers: a client in between loses nothing.
 _LINGER = 5
 _MARGIN = 15
+# The startup probe would end a container that waits for a repair, for another reason than it has.
+_BEFORE_PROBE = 20
 # The age of a connection is meant give or take a tenth; and who has left is watched for a moment.
 _MOVED = 5
 
@@ -57,7 +59,7 @@ def read(live: Mapping[str, Any], template_: Mapping[str, Any], role: str = "tar
     spec = template_["spec"]
     found = (c for c in spec["containers"] if c["name"] == CONTAINER)
     server: Mapping[str, Any] = next(found, {"image": ""})
-    command = server.get("command", [])
+    command = start.server(server.get("command", []))
     return Revision(
         repository,
         server["image"],
@@ -218,7 +220,11 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         name=CONTAINER,
         image=revision.image,
         pull_policy=model.spec.runtime.pull_policy,
-        command=command,
+        command=start.checked(
+            command,
+            names.manifest(revision.repository),
+            max(_BEFORE_PROBE, budget - _BEFORE_PROBE),
+        ),
         env=[*variables(revision), *secure.env],
         mounts=[SHARED_MEMORY, *secure.mounts],
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
-from specdec.jobs import result, sources, volume
+from specdec.jobs import manifests, result, sources, volume
 from specdec.jobs.inspection import inspect
 from specdec.jobs.kind import Kind
+from specdec.jobs.manifests import DamagedError
 from specdec.jobs.remote import Listing, Remote
 from specdec.jobs.result import JobError, progress
 
@@ -94,7 +95,7 @@ def _from_remote(role: str, kind: Kind, source: Mapping[str, Any], checkpoints: 
         key = names.digest([*listing.identity, *own])[:32]
         with volume.locked(checkpoints / f".lock-{key}"):
             index = checkpoints / f".index-{key}.json"
-            known = _indexed(index, checkpoints)
+            known = _indexed(index, checkpoints, kind)
             if known is not None:
                 progress("download", 100, f"{role} is on the volume already")
                 return _seen(known, listing.revision, kind)
@@ -122,7 +123,7 @@ def _from_claim(
     progress("digest", 0, role)
     digest = volume.digest(folder, kind)
     final = checkpoints / digest
-    if final.is_dir():
+    if _intact(final, kind):
         progress("copy", 100, f"{role} is on the volume already")
         return _seen(final, digest[:12], kind)
     # Inspected before the copy too: a wrong directory costs no space.
@@ -159,8 +160,12 @@ def _settle(scratch: Path, checkpoints: Path, revision: str, role: str, kind: Ki
         # What is corrupt is fetched from the start the next time.
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    digest, size = volume.digest(scratch, kind), volume.size(scratch, kind)
-    volume.settle(scratch, checkpoints / digest)
+    files, size = manifests.describe(volume.files(scratch, kind)), volume.size(scratch, kind)
+    digest = manifests.digest(files)
+    final = checkpoints / digest
+    if not _intact(final, kind):
+        manifests.write(manifests.of_checkpoint(final), {"files": files})
+    volume.settle(scratch, final)
     progress("inspect", 100, role)
     return Fetched(digest, revision or digest[:12], size, facts)
 
@@ -196,12 +201,25 @@ def _directory(mount: Path, path: str, role: str, kind: Kind) -> Path:
     return folder
 
 
-def _indexed(index: Path, checkpoints: Path) -> Path | None:
+def _indexed(index: Path, checkpoints: Path, kind: Kind) -> Path | None:
     """The checkpoint an earlier Job made of the same commit, if it is still there."""
     if not index.is_file():
         return None
     folder = checkpoints / str(json.loads(index.read_text(encoding="utf-8"))["digest"])
-    return folder if folder.is_dir() else None
+    return folder if _intact(folder, kind) else None
+
+
+def _intact(folder: Path, kind: Kind) -> bool:
+    """Whether a checkpoint is on the volume as it arrived; a damaged one is removed."""
+    if not folder.is_dir():
+        return False
+    try:
+        manifests.checkpoint(folder, kind, kind, content=False)
+    except DamagedError as error:
+        print(f"{folder.name} is damaged ({error}): it is fetched again", flush=True)
+        volume.discard(folder)
+        return False
+    return True
 
 
 def _write(path: Path, text: str) -> None:

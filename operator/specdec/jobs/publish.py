@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
-from specdec.jobs import result, volume
+from specdec.jobs import intact, manifests, result, volume
 from specdec.jobs.result import JobError, progress
+from specdec.payload.serving.check_volume import foreign
 from specdec.triton import library
 from specdec.triton.plan import PlanError
 
@@ -39,23 +40,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repository", type=Path, required=True, help="the rendered files")
     parser.add_argument("--expectations", type=Path, required=True, help="hash, files, engines")
     parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
+    parser.add_argument(
+        "--content", action="store_true", help="read every file, whatever its modification time"
+    )
     options = parser.parse_args(arguments)
     return result.run(
-        lambda: publish(options.repository, options.expectations, options.volume),
+        lambda: publish(
+            options.repository, options.expectations, options.volume, content=options.content
+        ),
         "PublishFailed",
     )
 
 
-def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
-    """Check the engines, then put the files under `repositories/<hash>`.
+def publish(
+    source: Path, expectations: Path, root: Path, *, content: bool = False
+) -> dict[str, Any]:
+    """Check the engines, put the files under `repositories/<hash>`, and list what servers read.
 
     Raises:
-        JobError: CheckpointMissing, EngineMissing, EngineMismatch, LibraryMismatch or
-            PublishFailed.
+        JobError: CheckpointMissing, CheckpointDamaged, EngineMissing, EngineDamaged,
+            EngineMismatch, LibraryMismatch or PublishFailed.
     """
     expected = json.loads(expectations.read_text(encoding="utf-8"))
     copies = check_library(expected.get("libraries", {}))
-    check_checkpoints(expected, root)
+    folders = intact.check(expected, root, content=content)
     check_engines(expected["engines"], root)
     progress("engines", 100)
     files: dict[str, str] = expected["files"]
@@ -67,33 +75,17 @@ def publish(source: Path, expectations: Path, root: Path) -> dict[str, Any]:
     with volume.locked(repositories / f".lock-{expected['hash'][:32]}"):
         if not equal(final, wanted):
             _place(copies, wanted, final)
+        listed = {"folders": [*folders, _listed(final, wanted)]}
+        manifests.write(repositories / Path(names.manifest(expected["hash"])).name, listed)
     progress("publish", 100)
     return {"repository": {"hash": expected["hash"], "files": len(wanted)}}
-
-
-def check_checkpoints(expected: Mapping[str, Any], root: Path) -> None:
-    """Whether the checkpoints are there that servers read, or that lost engines are built from.
-
-    Others may be gone: who has the engines can spare the weights.
-
-    Raises:
-        JobError: CheckpointMissing, naming the role.
-    """
-    lost = {e["role"] for e in expected["engines"] if not e["prebuilt"] and not _there(e, root)}
-    for role, one in expected.get("checkpoints", {}).items():
-        used = one["served"] or role in lost or (role == "heads" and lost)
-        if used and not _folder(one, root).is_dir():
-            raise JobError(
-                "CheckpointMissing",
-                f"the checkpoint of the {role} is gone from the volume: it is fetched again",
-            )
 
 
 def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
     """Hold each engine's directory against what the repository needs.
 
     Raises:
-        JobError: EngineMissing or EngineMismatch, naming engine, field and values.
+        JobError: EngineMismatch, naming engine, field and values.
     """
     vocabularies = {}
     for engine in engines:
@@ -136,37 +128,27 @@ def check_library(wanted: Mapping[str, str]) -> dict[str, Path]:
 
 def equal(folder: Path, files: Mapping[str, str]) -> bool:
     """Whether a directory holds exactly these files (sha256 in hex by path)."""
-    if not folder.is_dir():
+    if not folder.is_dir() or any(foreign(folder, files)):
         return False
-    found = {str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file()}
-    return found.keys() == files.keys() and all(
-        volume.sha256(path) == files[name] for name, path in found.items()
+    return all(
+        (folder / name).is_file() and volume.sha256(folder / name) == sha256
+        for name, sha256 in files.items()
     )
 
 
-def _folder(one: Mapping[str, Any], root: Path) -> Path:
-    """The directory of an engine or a checkpoint, wherever the volume is mounted here."""
-    return root / Path(one["path"]).relative_to(names.VOLUME)
-
-
-def _there(engine: Mapping[str, Any], root: Path) -> bool:
-    folder = _folder(engine, root)
-    # Our own builds write the manifest last; a fetched directory is there whole or not at all.
-    last = folder / ("config.json" if engine["prebuilt"] else "manifest.json")
-    return last.is_file() and (folder / "config.json").is_file()
+def _listed(folder: Path, files: Mapping[str, str]) -> intact.Folder:
+    """The published repository, as a server's start compares it."""
+    return {
+        "what": f"the model repository {folder.name[:16]}",
+        "path": f"{folder.parent.name}/{folder.name}",
+        "files": manifests.stamped(folder, files),
+        "exact": True,
+    }
 
 
 def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    folder = _folder(engine, root)
-    if not _there(engine, root):
-        again = "fetched" if engine["prebuilt"] else "built"
-        raise JobError(
-            "EngineMissing",
-            f"the {engine['role']} engine {engine['key'][:16]} is not complete on the volume: it "
-            f"is {again} again",
-        )
     try:
-        config = json.loads((folder / "config.json").read_bytes())
+        config = json.loads((intact.place(engine, root) / "config.json").read_bytes())
         # Both sections are read below; an engine without them was not built by trtllm-build.
         sections = {name: dict(config[name]) for name in ("pretrained_config", "build_config")}
     except (ValueError, KeyError, TypeError) as error:
@@ -208,7 +190,7 @@ def _check_ranks(engine: Mapping[str, Any], config: Mapping[str, Any], root: Pat
             )
     ranks = engine["tensorParallel"] * engine["pipelineParallel"]
     wanted = {f"rank{rank}.engine" for rank in range(ranks)}
-    found = {path.name for path in _folder(engine, root).glob("rank*.engine")}
+    found = {path.name for path in intact.place(engine, root).glob("rank*.engine")}
     if found != wanted:
         files = ", ".join(sorted(found)) or "none"
         raise _mismatch(engine, f"its rank files are {files}, and {ranks} ranks need one each")

@@ -5,7 +5,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,9 +29,14 @@ def sha256(path: Path) -> str:
 
 def digest(folder: Path, kind: Kind = Kind.CHECKPOINT) -> str:
     """sha256 (hex) over the sorted names and contents of a directory's files of its kind."""
+    return combined({path.name: sha256(path) for path in files(folder, kind)})
+
+
+def combined(digests: Mapping[str, str]) -> str:
+    """The digest of a directory by those of its files."""
     total = hashlib.sha256()
-    for path in files(folder, kind):
-        total.update(f"{path.name}\0{sha256(path)}\n".encode())
+    for name, sha256_ in sorted(digests.items()):
+        total.update(f"{name}\0{sha256_}\n".encode())
     return total.hexdigest()
 
 
@@ -66,6 +71,18 @@ def settle(scratch: Path, final: Path) -> None:
             raise
         shutil.rmtree(scratch)
     sync(final.parent)
+
+
+def discard(folder: Path) -> None:
+    """Remove a directory: whoever has its files open keeps them, nobody opens half of it."""
+    aside = folder.with_name(f".{folder.name}.damaged")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        folder.rename(aside)
+    except FileNotFoundError:
+        return
+    print(f"removed {folder}", flush=True)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def require_space(folder: Path, needed: int) -> None:

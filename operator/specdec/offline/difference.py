@@ -8,7 +8,7 @@ from specdec.offline.plan import Json, Plan, pods
 
 Change = dict[str, Any]
 # Of the pod template, what follows from a new repository and says nothing of its own.
-_FOLLOWS = (names.REPOSITORY, "--model-repository=")
+_FOLLOWS = (names.REPOSITORY, "--model-repository=", f"{names.REPOSITORIES}/.manifest-")
 
 
 def compare(before: Plan, after: Plan) -> Json:

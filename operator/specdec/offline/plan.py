@@ -26,6 +26,7 @@ from specdec.offline import configuration
 from specdec.offline.resource import InputError
 from specdec.offline.world import World
 from specdec.stages.stage import Images
+from specdec.triton import start
 
 Json = dict[str, Any]
 LATER = "known after fetch"
@@ -289,7 +290,7 @@ def _server(name: str, server: Json) -> Json:
         "replicas": server["spec"]["replicas"],
         "podsPerReplica": group.get("size", 1),
         "image": container["image"],
-        "command": container["command"],
+        "command": start.server(container["command"]),
         "env": {one["name"]: one["value"] for one in container.get("env", []) if "value" in one},
         "gpusPerPod": _gpus(container),
     }

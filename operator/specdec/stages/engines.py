@@ -36,8 +36,11 @@ def engines(context: Context) -> Outcome:
         strategy.engine(model, context.facts.checkpoints[role], context.facts)
         for role in model.models
     ]
-    gone = lost.missing(context, "EngineMissing")
-    builds = [_stand(context, engine, missing=bool(gone)) for engine in wanted]
+    loss = lost.missing(context, "EngineMissing", "EngineDamaged")
+    builds = [
+        _lost(context, engine, loss) if loss and loss.of(engine.role) else _stand(context, engine)
+        for engine in wanted
+    ]
     keep = {build.job for build in builds}
     outdated = [
         work.delete(name)
@@ -51,9 +54,9 @@ def engines(context: Context) -> Outcome:
         facts,
         proceed=not waiting,
         apply=tuple(obj for b in builds for obj in b.apply),
-        delete=(*outdated, *gone, *(ref for b in builds for ref in b.delete)),
+        delete=(*outdated, *(loss.jobs if loss else ()), *(r for b in builds for r in b.delete)),
         status={
-            **(_forgotten(context, wanted) if gone else {}),
+            **(_forgotten(context, wanted, loss) if loss else {}),
             "engines": [_entry(b) for b in builds],
             "plan": {"engineKeys": {e.role: e.key for e in wanted}},
         },
@@ -66,14 +69,19 @@ def _retry(waiting: list[Words]) -> float | None:
     return POLL if any("kubectl delete job" not in words.message for words in waiting) else None
 
 
-def _stand(context: Context, engine: Engine, *, missing: bool) -> _Build:
+def _stand(context: Context, engine: Engine) -> _Build:
+    return _Build(engine, None) if engine.checkpoint is not None else _build(context, engine)
+
+
+def _lost(context: Context, engine: Engine, loss: lost.Loss) -> _Build:
+    """Forget what is known of an engine; the next reconcile builds or fetches it again."""
+    words = Words(loss.words.reason, f"{engine.role}: {loss.words.message}")
     if engine.checkpoint is not None:
-        gone = Words(
-            "EngineMissing",
-            f"{engine.role}: the engine is gone from the volume, it is fetched again",
-        )
-        return _Build(engine, None, gone if missing else None)
-    return _rebuild(context, engine) if missing else _build(context, engine)
+        return _Build(engine, None, words)
+    state = work.look(context.observed, desired.job_name(engine.key, context.facts.volume))
+    # One that runs is another resource's, which has lost the same engine and builds it.
+    jobs = (work.delete(state.name),) if state.state in ("Complete", "Failed") else ()
+    return _Build(engine, state.name, words, delete=jobs)
 
 
 def _build(context: Context, engine: Engine) -> _Build:
@@ -138,21 +146,12 @@ def _remembered(context: Context, engine: Engine, job: str) -> Mapping[str, Any]
     return None
 
 
-def _forgotten(context: Context, wanted: Sequence[Engine]) -> dict[str, Any]:
+def _forgotten(context: Context, wanted: Sequence[Engine], loss: lost.Loss) -> dict[str, Any]:
     """Prebuilt engines out of the status' models: what it does not remember is fetched again."""
-    gone = {f"{engine.role}-engine" for engine in wanted if engine.checkpoint is not None}
+    prebuilt = (engine.role for engine in wanted if engine.checkpoint is not None)
+    gone = {f"{role}-engine" for role in prebuilt if loss.of(role)}
     entries = context.model.status.get("models", [])
     return {"models": [e for e in entries if e.get("role") not in gone]} if gone else {}
-
-
-def _rebuild(context: Context, engine: Engine) -> _Build:
-    """Forget what is known of an engine; the next look builds it (or finds it) again."""
-    name = desired.job_name(engine.key, context.facts.volume)
-    words = Words(
-        "EngineMissing", f"{engine.role}: an engine is gone from the volume, builds start again"
-    )
-    gone = (work.delete(name),) if name in context.observed.jobs else ()
-    return _Build(engine, name, words, delete=gone)
 
 
 def _condition(builds: list[_Build]) -> Condition:
@@ -199,6 +198,6 @@ def _state(build: _Build) -> str:
     words = build.words
     if words is None:
         return "Built" if build.job is not None else "Prebuilt"
-    if words.reason == "EngineMissing":
+    if words.reason in ("EngineMissing", "EngineDamaged"):
         return "Queued"
     return words.reason if words.reason in ("Building", "Queued", "Suspended") else "Failed"

@@ -28,8 +28,8 @@ class _Fetched:
 def fetch(context: Context) -> Outcome:
     """Run the fetch Job unless its results are known, then judge the pair."""
     model, observed, volume = context.model, context.observed, context.facts.volume
-    if gone := lost.missing(context, "CheckpointMissing"):
-        return _gone(context, gone)
+    if loss := lost.missing(context, "CheckpointMissing", "CheckpointDamaged"):
+        return _lost(context, loss)
     job = work.shaped(desired.job(model, volume, context.images.operator))
     name = job["metadata"]["name"]
     state = work.look(observed, name)
@@ -51,11 +51,9 @@ def fetch(context: Context) -> Outcome:
     return _unfinished(context.facts, state, _what(model), outdated)
 
 
-def _gone(context: Context, jobs: tuple[Ref, ...]) -> Outcome:
+def _lost(context: Context, loss: lost.Loss) -> Outcome:
     """Forget every model: the Job finds those that are there, and fetches what is not."""
-    what = _what(context.model)
-    words = Words("CheckpointMissing", f"of {what}, not all is on the volume: fetched again")
-    return replace(_waiting(context.facts, words, delete=jobs), status={"models": []})
+    return replace(_waiting(context.facts, loss.words, delete=loss.jobs), status={"models": []})
 
 
 def _outdated(context: Context, name: str, *, known: bool) -> tuple[Ref, ...]:

@@ -9,7 +9,7 @@ from specdec.desired import serving as server
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed, pod_ready
-from specdec.stages import progress, renewal
+from specdec.stages import damage, progress, renewal
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
 
@@ -119,7 +119,8 @@ def _trouble(context: Context, live: Revision) -> Words:
     budget = context.model.spec.serving.probes.startup_budget_seconds
     pods = [pod for pod in _pods(context) if _of_revision(pod, live)]
     for pod in pods:
-        words = progress.blocked(pod) or progress.crashed(pod, budget)
+        words = damage.waits(context, pod) or progress.blocked(pod)
+        words = words or progress.crashed(pod, budget)
         if words:
             return words
     waiting = sorted(pod["metadata"]["name"] for pod in pods if not pod_ready(pod))

@@ -1,45 +1,89 @@
-"""What is gone from the volume although the status remembers it.
+"""What is missing from the volume, or damaged, although the status remembers it.
 
-The operator does not see the volume. A server that finds no engine, tokenizer or repository ends
-while it loads; then the publish Job, which holds the volume against what servers need, is run once
-more. It puts the repository back by itself, and names what else is missing: that is forgotten, and
-so fetched or built again.
+The operator does not see the volume. A server compares its files before it loads them, waits
+where they are damaged and reports which; one that fails to load all the same ends. Either way the
+publish Job, which compares the volume with what servers need, runs once more and reads every file.
+It restores the repository itself, removes what is damaged and names what is missing: that is
+forgotten, and so fetched or built again.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from specdec.api import names
 from specdec.observed import Object, Ref, result
-from specdec.stages import progress, work
+from specdec.stages import damage, progress, work
+from specdec.stages.progress import Words
 from specdec.stages.stage import Context
 
 # A server may end while it loads for other reasons too, as often as the kubelet tries.
 _PAUSE = timedelta(minutes=30)
+# One that waits names damage; only a container that started before the last check is asked twice.
+_REPAIR = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why the volume is to be looked at again, and when that was decided (RFC 3339)."""
+    """Why the volume is to be checked again, and when that was decided (RFC 3339)."""
 
-    words: str
+    words: Words
     at: str
 
 
+@dataclass(frozen=True)
+class Loss:
+    """What publishing found missing or damaged.
+
+    `jobs` are the publish and fetch Jobs to forget, `roles` whose engines it is; empty: anybody's.
+    """
+
+    words: Words
+    jobs: tuple[Ref, ...]
+    roles: frozenset[str]
+
+    def of(self, role: str) -> bool:
+        """Whether the engine of a role may be lost."""
+        return not self.roles or role in self.roles
+
+
 def doubt(context: Context, revision: str) -> Doubt | None:
-    """Whether a pod of a published revision ended while it loaded, since the last look."""
-    told, now = context.model.status.get("repository", {}), context.observed.now
-    if told.get("hash") != revision or context.model.spec.suspend:
+    """Whether a pod of a published revision waits for files, or ended while it loaded, since the
+    last check."""
+    status, now = context.model.status.get("repository", {}), context.observed.now
+    if status.get("hash") != revision or context.model.spec.suspend:
         return None
-    last = told.get("checkedAt")
-    if last is not None and now - datetime.fromisoformat(last) < _PAUSE:
-        return None
-    for pod in _servers(context, revision):
-        end = progress.ended_loading(pod, context.model.spec.serving.probes.startup_budget_seconds)
-        if end is not None and (last is None or end > datetime.fromisoformat(last)):
+    text = status.get("checkedAt")
+    last = None if text is None else datetime.fromisoformat(text)
+    pods = list(_servers(context, revision))
+    words = _waiting(context, pods, last)
+    if words is None and (last is None or now - last >= _PAUSE):
+        words = _ended(context, pods, last)
+    return None if words is None else Doubt(words, stamp(context))
+
+
+def _waiting(context: Context, pods: list[Object], last: datetime | None) -> Words | None:
+    """What a server waits for, unless the last check has just been about it."""
+    for pod in pods:
+        words, since = damage.waits(context, pod), damage.since(pod)
+        over = last is None or context.observed.now - last >= _REPAIR
+        if words is not None and (
+            over or (since is not None and last is not None and since > last)
+        ):
+            return words
+    return None
+
+
+def _ended(context: Context, pods: list[Object], last: datetime | None) -> Words | None:
+    """That a pod ended while it loaded, later than the last check."""
+    budget = context.model.spec.serving.probes.startup_budget_seconds
+    for pod in pods:
+        end = progress.ended_loading(pod, budget)
+        if end is not None and (last is None or end > last):
             name = pod["metadata"]["name"]
-            return Doubt(f"pod {name} ended while it loaded", stamp(context))
+            why = f"the volume is checked again: pod {name} ended while it loaded"
+            return Words("Publishing", why)
     return None
 
 
@@ -48,21 +92,29 @@ def stamp(context: Context) -> str:
     return context.observed.now.isoformat(timespec="seconds")
 
 
-def missing(context: Context, reason: str) -> tuple[Ref, ...]:
-    """Publish and fetch Jobs to forget when publishing found something gone; empty if not.
+def missing(context: Context, *reasons: str) -> Loss | None:
+    """What publishing found missing or damaged; None if nothing.
 
     Args:
         context: what was read.
-        reason: what the Job calls it: CheckpointMissing or EngineMissing.
+        reasons: what the Job calls it.
     """
     for name, job in sorted(context.observed.jobs.items()):
         if not work.belongs(job, context.model) or job["metadata"].get("deletionTimestamp"):
             continue
-        error = result(context.observed.pods_of(name)).get("error", {})
-        if isinstance(error, dict) and error.get("reason") == reason:
-            fetch = work.of(context.observed, context.model, "fetch")
-            return tuple(work.delete(n) for n in sorted({name, *fetch}))
-    return ()
+        report = result(context.observed.pods_of(name))
+        match report.get("error"):
+            case {"reason": str(reason), "message": str(message)} if reason in reasons:
+                fetch = work.of(context.observed, context.model, "fetch")
+                jobs = tuple(work.delete(n) for n in sorted({name, *fetch}))
+                words = Words(reason, message[: progress.TAIL])
+                return Loss(words, jobs, _roles(report.get("lost")))
+    return None
+
+
+def _roles(value: Any) -> frozenset[str]:
+    listed = value if isinstance(value, list) else []
+    return frozenset(role for role in listed if isinstance(role, str))
 
 
 def _servers(context: Context, revision: str) -> Iterator[Object]:

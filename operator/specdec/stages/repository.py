@@ -39,11 +39,13 @@ def repository(context: Context) -> Outcome:
         words = Words("Suspended", "nothing is published while spec.suspend is true")
         return _stopped(facts, words, delete=outdated, retry=None)
     volume, image = facts.volume, context.images.operator
-    job = work.shaped(desired.job(model, revision, list(files), volume, image))
+    again = "checkedAt" in model.status.get("repository", {})
+    # What is published once more may have damage that neither size nor time shows.
+    content = again and "hash" not in model.status["repository"]
+    job = work.shaped(desired.job(model, revision, list(files), volume, image, content=content))
     state = work.look(context.observed, job["metadata"]["name"])
     if state.state == "Complete":
         # Whatever ended before this look needs no other one.
-        again = "checkedAt" in model.status.get("repository", {})
         checked = lost.stamp(context) if again else None
         return _published(facts, revision, count, (config,), outdated, checked)
     if work.outdated(state, job, model):
@@ -118,9 +120,8 @@ def _again(
     facts: Facts, model: SpeculativeModel, revision: str, doubt: lost.Doubt, old: tuple[Ref, ...]
 ) -> Outcome:
     """Forget that it was published: the Job looks at the volume once more."""
-    words = Words("Publishing", f"the volume is looked at once more: {doubt.words}")
     again = work.delete(desired.job_name(model, revision))
-    outcome = _stopped(facts, words, delete=(*old, again))
+    outcome = _stopped(facts, doubt.words, delete=(*old, again))
     return replace(outcome, status={"repository": {"checkedAt": doubt.at}})
 
 

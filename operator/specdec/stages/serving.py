@@ -9,7 +9,7 @@ from specdec.desired import serving as desired
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed, Ref, pod_ready
-from specdec.stages import backends, progress, renewal
+from specdec.stages import backends, damage, progress, renewal
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
 
@@ -131,7 +131,8 @@ def _trouble(context: Context, live: Revision) -> Words:
     name = names.server_name(context.model, live.role)
     pods = [p for p in context.observed.serving_pods(live.role) if _of_revision(p, live)]
     for pod in pods:
-        words = progress.blocked(pod) or progress.crashed(pod, budget)
+        words = damage.waits(context, pod) or progress.blocked(pod)
+        words = words or progress.crashed(pod, budget)
         if words:
             return words
     deployment: dict[str, Any] = dict(context.observed.deployments[live.role])

@@ -13,6 +13,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch, pod, repository, serving, storage
 from specdec.desired.pod import Container, Placement, Volume
 from specdec.stages.serving import live_revisions
+from specdec.triton import start
 from specdec.triton.ranks import Launch, Mode
 
 SHARED = Volume("models", "uid", single_node=False)
@@ -180,7 +181,7 @@ def test_a_server_of_several_ranks_drains_before_mpirun_is_told() -> None:
     template = deployment["spec"]["template"]["spec"]
     (container,) = template["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "5"
-    assert container["command"][0] == "mpirun"
+    assert start.server(container["command"])[0] == "mpirun"
     assert {"name": "TRTLLM_ORCHESTRATOR", "value": "1"} in container["env"]
     _, _, script, *numbers, _, mark = container["lifecycle"]["preStop"]["exec"]["command"]
     linger, moving, timeout, _ = (int(number) for number in numbers)

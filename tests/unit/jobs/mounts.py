@@ -66,7 +66,9 @@ class Mounts:
         for role in KEYS:
             engine(volume, role)
 
-    def run(self, files: dict[str, str] | None = None, name: str = "f" * 64) -> int:
+    def run(
+        self, files: dict[str, str] | None = None, name: str = "f" * 64, *, content: bool = False
+    ) -> int:
         wanted = FILES if files is None else files
         config = desired.config_map(self.model, name, wanted, self.engines, self.checkpoints)
         mount = self.root / "mount"
@@ -77,6 +79,7 @@ class Mounts:
         expectations = self.root / "expectations.json"
         expectations.write_text(config["data"][desired.EXPECTATIONS_KEY])
         arguments = ["--repository", str(mount), "--expectations", str(expectations)]
+        arguments += ["--content"] if content else []
         return publish.main([*arguments, "--volume", str(self.volume)])
 
     @property

@@ -219,7 +219,7 @@ def test_a_checkpoint_that_is_gone_counts_where_somebody_reads_it(
     assert mounts.run() == result.PERMANENT
     error = told()["error"]
     assert error["reason"] == "CheckpointMissing"
-    assert "checkpoint of the draft is gone" in error["message"]
+    assert "checkpoint of the draft is missing" in error["message"]
     (root / "draft").mkdir()
     assert mounts.run() == result.PERMANENT
     assert told()["error"]["reason"] == "EngineMissing"
@@ -227,7 +227,7 @@ def test_a_checkpoint_that_is_gone_counts_where_somebody_reads_it(
     engine(mounts.volume, "draft")
     (root / "target").rmdir()
     assert mounts.run() == result.PERMANENT
-    assert "checkpoint of the target is gone" in told()["error"]["message"]
+    assert "checkpoint of the target is missing" in told()["error"]["message"]
 
 
 def test_vocabularies_may_differ_where_nobody_enforces(mounts: Mounts, told: Told) -> None:

@@ -53,6 +53,28 @@ async def test_a_server_s_log_is_read_where_a_container_watches_its_certificate(
     assert ("log", "Pod", "secure/certificate") in fake.calls
 
 
+def serving(name: str, *, ready: bool, state: str = "running") -> dict[str, Any]:
+    server = pod(name, "server", "Running")
+    status = {"name": "server", "state": {state: {}}, "ready": ready}
+    return {**server, "status": {**server["status"], "containerStatuses": [status]}}
+
+
+async def test_a_server_s_log_is_read_until_it_is_ready() -> None:
+    """It ends with the files that the server waits for, where it does."""
+    starting = serving("starting", ready=False)
+    starting["spec"] = {"containers": [{"name": "server"}, {"name": "certificate"}]}
+    crashed = serving("crashed", ready=False, state="waiting")
+    fake = FakeCluster(starting, serving("ready", ready=True), crashed)
+    fake.logs = {"starting": "{}"}
+    seen = await observe(fake, SpeculativeModel.parse(resource()))
+    assert seen.logs == {"starting": "{}", "starting/server": "{}"}
+    logs = [call for call in fake.calls if call[0] == "log"]
+    assert logs == [
+        ("log", "Pod", "starting/certificate"),
+        ("log", "Pod", "starting/server"),
+    ]
+
+
 async def test_a_log_that_does_not_come_costs_only_the_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -8,6 +8,7 @@ from golden.world import World, fetched, limits, resource, source, waiting
 from specdec.api import names
 from specdec.observed import Object
 from specdec.stages import group
+from specdec.triton import start
 
 SET = "leaderworkerset.sigs.k8s.io/name"
 SHARED: dict[str, Any] = {"size": "1Gi", "accessMode": "ReadWriteMany"}
@@ -79,7 +80,7 @@ def test_a_group_of_two_pods_takes_the_place_of_a_deployment() -> None:
     assert names.selector(made.model()).items() <= leader["metadata"]["labels"].items()
     assert not names.selector(made.model()).items() <= worker["metadata"]["labels"].items()
     (first,), (second,) = leader["spec"]["containers"], worker["spec"]["containers"]
-    assert first["command"][0] == "mpirun"
+    assert start.server(first["command"])[0] == "mpirun"
     assert {"startupProbe", "readinessProbe", "livenessProbe", "ports"} <= set(first)
     assert not {"startupProbe", "readinessProbe", "livenessProbe", "ports"} & set(second)
     grace = [t["spec"]["terminationGracePeriodSeconds"] for t in (leader, worker)]

@@ -56,6 +56,7 @@ def look(world: World) -> None:
     world.step()
     condition = world.condition("RepositoryReady")
     assert (condition["status"], condition["reason"]) == ("False", "Publishing")
+    assert "the volume is checked again" in condition["message"]
     assert "pair-abc ended while it loaded" in condition["message"]
     assert world.named("publish") == []
     world.step()

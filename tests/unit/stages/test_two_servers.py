@@ -4,6 +4,7 @@ import pytest
 
 from golden.world import World, fetched, waiting
 from specdec.api import names
+from specdec.triton import start
 from unit.stages.tensorrt import Json, put, tensorrt
 
 DRAFT = "speculation.draftTarget"
@@ -24,8 +25,7 @@ def world() -> World:
 
 def command(world: World, name: str) -> list[str]:
     (container,) = world.deployments[name]["spec"]["template"]["spec"]["containers"]
-    found: list[str] = container["command"]
-    return found
+    return start.server(container["command"])
 
 
 def test_each_server_has_its_part_of_one_repository(world: World) -> None:

@@ -1,0 +1,144 @@
+"""Compares the files of a server with what was published, then becomes the server.
+
+    check_volume.py MANIFEST SECONDS COMMAND ...
+
+The manifest, on the volume beside the repositories, lists the folders that the server reads, with
+size, modification time and SHA-256 of every file. Sizes and times are compared; only a file whose
+time differs is read. Damage is printed as one line of JSON, `{"volume": {"damaged": [SENTENCE]}}`,
+which the operator reads to repair the volume. Meanwhile the program waits, so that the server
+starts as soon as its files are complete, and not when the kubelet tries again. After SECONDS it
+gives up and exits 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_PERIOD = 2.0
+_BLOCK = 1 << 20
+_LISTED = 5
+
+# A file's size, time and path, and its SHA-256: a file that stays as it is is read once.
+Digests = dict[tuple[str, int, int], str]
+
+
+def differences(
+    folder: Path, files: Mapping[str, Any], *, exact: bool = False, known: Digests | None = None
+) -> Iterator[str]:
+    """How the files of a folder differ from what is listed; nothing when they do not.
+
+    Args:
+        folder: the directory.
+        files: by path below it: `bytes`, `sha256` (hex) and `mtime` (ns; None: read the file).
+        exact: whether anything that is not listed is a difference too.
+        known: digests of an earlier comparison.
+
+    Raises:
+        OSError: a file that exists cannot be read.
+    """
+    for name, entry in sorted(files.items()):
+        path = folder / name
+        try:
+            status = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            yield f"{name} is missing"
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            yield f"{name} is not a file"
+        elif status.st_size != entry["bytes"]:
+            yield f"{name} has {status.st_size} bytes, not {entry['bytes']}"
+        elif status.st_mtime_ns != entry["mtime"]:
+            seen = (str(path), status.st_size, status.st_mtime_ns)
+            digests = {} if known is None else known
+            digests[seen] = digests.get(seen) or sha256(path)
+            if digests[seen] != entry["sha256"]:
+                yield f"{name} has other content"
+    if exact:
+        yield from (f"{name} does not belong there" for name in foreign(folder, files))
+
+
+def foreign(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
+    """Entries of a folder beside the listed files and their directories, links included."""
+    parents = {str(parent) for name in files for parent in Path(name).parents}
+    pending = [folder] if folder.is_dir() else []
+    while pending:
+        for path in sorted(pending.pop().iterdir()):
+            name = str(path.relative_to(folder))
+            if name in parents and path.is_dir() and not path.is_symlink():
+                pending.append(path)
+            elif name not in files or path.is_symlink():
+                yield name
+
+
+def sha256(path: Path) -> str:
+    """sha256 (hex) of a file."""
+    digest = hashlib.sha256()
+    # Not file_digest: the server's image may have Python 3.10.
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def damaged(manifest: Path, known: Digests) -> list[str]:
+    """A sentence for every file that is not as published, with the folder it belongs to."""
+    root = manifest.parent.parent
+    try:
+        folders = json.loads(manifest.read_bytes())["folders"]
+        return [
+            f"{folder['what']}: {difference}"
+            for folder in folders
+            for difference in _read(root, folder, known)
+        ]
+    except FileNotFoundError:
+        return [f"the list of the repository's files is missing ({manifest.name})"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return [f"the list of the repository's files is not readable ({type(error).__name__})"]
+
+
+def wait(manifest: Path, seconds: float) -> list[str]:
+    """Wait until every file is as published; what is not so after that many seconds."""
+    known: Digests = {}
+    deadline, last = time.monotonic() + seconds, ""
+    while found := damaged(manifest, known):
+        line = json.dumps({"volume": {"damaged": found[:_LISTED]}})
+        if line != last:
+            print(line, flush=True)
+            last = line
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_PERIOD)
+    return found
+
+
+def become(command: Sequence[str]) -> None:
+    """Replace this process by the server, with the signals it would have had from the kubelet."""
+    # Python ignores these, and what is ignored stays so in the program that takes its place.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    os.execvp(command[0], list(command))  # noqa: S606
+
+
+def _read(root: Path, folder: Mapping[str, Any], known: Digests) -> list[str]:
+    try:
+        files, exact = folder["files"], folder["exact"]
+        return list(differences(root / folder["path"], files, exact=exact, known=known))
+    except OSError as error:
+        return [f"{Path(str(error.filename)).name} cannot be read ({error.strerror})"]
+
+
+if __name__ == "__main__":
+    # The first process of a container ignores what it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if left := wait(Path(sys.argv[1]), float(sys.argv[2])):
+        sys.exit(f"{'; '.join(left[:_LISTED])}: not repaired within {sys.argv[2]} seconds")
+    become(sys.argv[3:])
