@@ -7,7 +7,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import OPTIONAL, Type
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import KIND, SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Missing, Rejected, Transient
 from specdec.decide import Decision
 from specdec.drift import covers, marked, shared
@@ -94,6 +94,8 @@ async def act(
             refusals.append(error)
     for ref in decision.delete:
         await remove(cluster, model, observed, ref)
+    for orphan in orphans(model, observed, decision):
+        await _adopt(cluster, model, orphan)
     return refusals
 
 
@@ -193,6 +195,40 @@ def membership(intent: Object) -> dict[str, Any]:
     kept = {k: meta[k] for k in ("name", "namespace", "labels", "ownerReferences") if k in meta}
     kept["labels"] = {k: v for k, v in meta.get("labels", {}).items() if names.ours(k)}
     return {"apiVersion": intent["apiVersion"], "kind": intent["kind"], "metadata": kept}
+
+
+def orphans(model: SpeculativeModel, observed: Observed, decision: Decision) -> list[Object]:
+    """Jobs and ConfigMaps that lost their owner and that no stage applies any more.
+
+    Nothing would delete them with the resource. An owner of the resource's name and another uid
+    is its predecessor, whose children the API server is about to delete.
+    """
+    handled = {(one["kind"], one["metadata"]["name"]) for one in decision.apply}
+    handled |= {(ref.kind, ref.name) for ref in decision.delete}
+    return [
+        live
+        for live in (*observed.jobs.values(), *observed.config_maps.values())
+        if (live["kind"], live["metadata"]["name"]) not in handled
+        and not live["metadata"].get("deletionTimestamp")
+        and not any(
+            owner["kind"] == KIND and owner["name"] == model.metadata.name
+            for owner in live["metadata"].get("ownerReferences", [])
+        )
+    ]
+
+
+async def _adopt(cluster: Cluster, model: SpeculativeModel, live: Object) -> None:
+    """Set the owner again; a refusal costs nobody anything but a leftover."""
+    # With its uid: what somebody deletes meanwhile must not be made anew, and empty.
+    meta = {key: live["metadata"][key] for key in ("name", "namespace", "uid")}
+    meta["ownerReferences"] = names.owned_by(model)
+    intent = {"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": meta}
+    try:
+        await cluster.apply(intent, f"{manager_of(model, live)}-membership")
+    except Rejected as error:
+        logger.warning("%s stays without an owner: %s", meta["name"], error)
+        return
+    log(model, "changed %s %s", live["kind"], meta["name"])
 
 
 def manager_of(model: SpeculativeModel, intent: Object) -> str:

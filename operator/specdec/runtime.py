@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import start_http_server
 
 from specdec import metrics, probe, standby
+from specdec.api import names
 from specdec.api.model import API_VERSION, KIND
 from specdec.cluster import Cluster, ClusterError, Transient
 from specdec.cluster.login import connect
@@ -149,13 +150,19 @@ class Runtime:
 
 
 def owners(body: Mapping[str, Any]) -> list[Key]:
-    """The keys of the resources that own a child: several for a shared engine Job."""
+    """The keys of the resources that a child belongs to: several for a shared engine Job.
+
+    By owner and by label, since somebody may have taken either away: the event that shows it is
+    the one that has to bring it back.
+    """
     meta = body["metadata"]
-    return [
-        (meta["namespace"], owner["name"])
+    owning = [
+        owner["name"]
         for owner in meta.get("ownerReferences", [])
         if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION
     ]
+    labelled = names.models(meta.get("labels", {}))
+    return [(meta["namespace"], name) for name in dict.fromkeys([*owning, *labelled])]
 
 
 async def defined(cluster: Cluster) -> None:

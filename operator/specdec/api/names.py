@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from specdec.api.model import API_VERSION, GROUP, KIND, SpeculativeModel, Topology
@@ -82,6 +83,13 @@ def servers(model: SpeculativeModel) -> tuple[str, ...]:
 def sharer(name: str) -> str:
     """Label key that a shared engine Job carries for each resource that uses it."""
     return f"models.{GROUP}/{name}"
+
+
+def models(labels: Mapping[str, str]) -> list[str]:
+    """The names of the resources that a child's labels say it belongs to."""
+    prefix = sharer("")
+    sharers = [key.removeprefix(prefix) for key in labels if key.startswith(prefix)]
+    return [*([labels[MODEL]] if MODEL in labels else []), *sharers]
 
 
 def ours(key: str) -> bool:

@@ -35,6 +35,30 @@ def test_a_child_concerns_every_owner_of_our_kind_and_nobody_else() -> None:
     assert owners({"metadata": {"namespace": "ns"}}) == []
 
 
+@pytest.mark.parametrize(
+    ("labels", "keys"),
+    [
+        ({"specdec.dev/model": "one"}, [("ns", "one")]),
+        (
+            {"models.specdec.dev/one": "true", "models.specdec.dev/two": "true"},
+            [("ns", "one"), ("ns", "two")],
+        ),
+        ({"app": "one", "specdec.dev/engine": "0123"}, []),
+    ],
+)
+def test_a_child_without_owners_concerns_whom_its_labels_name(
+    labels: dict[str, str], keys: list[tuple[str, str]]
+) -> None:
+    assert owners({"metadata": {"namespace": "ns", "labels": labels}}) == keys
+    reference = {
+        "apiVersion": "specdec.dev/v1alpha1",
+        "kind": "SpeculativeModel",
+        "name": "one",
+    }
+    both = {"namespace": "ns", "labels": labels, "ownerReferences": [reference]}
+    assert owners({"metadata": both}) == (keys or [("ns", "one")])
+
+
 def test_the_probe_tells_a_dead_queue_a_stuck_visit_and_a_missing_resync() -> None:
     assert probe.check(Health(1, 2), 3, 600) == {"idle": 1, "longestVisit": 2, "sinceResync": 3}
     for health, since, word in (

@@ -1,0 +1,88 @@
+"""What somebody takes from a child comes back at once, without another event."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import ControlPlane
+from controlplane.operating import Lab, Object, Operator, until
+from controlplane.pipeline import at_rest, serve
+from specdec.api import names
+
+pytestmark = pytest.mark.controlplane
+
+OWNED = (
+    ("deployment", "server"),
+    ("service", "network"),
+    ("job", "publish"),
+    ("job", "engine"),
+    ("configmap", "publish"),
+    ("configmap", "engine"),
+)
+NOTED = (("deployment", "server"), ("service", "network"), ("pvc", "storage"))
+
+
+@pytest.fixture(scope="module")
+def served(operator: Operator, installed: ControlPlane) -> Iterator[Lab]:
+    """One resource that serves, and an operator with nothing left to do."""
+    with Lab(installed, operator) as lab:
+        serve(lab, "pair")
+        at_rest(lab)
+        yield lab
+
+
+def child(lab: Lab, kind: str, component: str) -> Object:
+    first, *_ = lab.all(kind, f"{names.COMPONENT}={component}")
+    return first
+
+
+def current(lab: Lab, kind: str, body: Object) -> Object:
+    metadata: Object = (lab.get(kind, body["metadata"]["name"]) or {})["metadata"]
+    return metadata
+
+
+@pytest.mark.parametrize(("kind", "component"), OWNED, ids=str)
+def test_a_stripped_owner_reference_comes_back_at_once(
+    served: Lab, kind: str, component: str
+) -> None:
+    body = child(served, kind, component)
+    at_rest(served)
+    served.patch(kind, body["metadata"]["name"], {"metadata": {"ownerReferences": None}})
+
+    def owned() -> bool:
+        owners = current(served, kind, body).get("ownerReferences", [])
+        return bool(owners == body["metadata"]["ownerReferences"])
+
+    until(owned, lambda: f"an owner of {kind}: {served.story('pair')}", seconds=20)
+
+
+@pytest.mark.parametrize(("kind", "component"), NOTED, ids=str)
+def test_stripped_annotations_come_back_at_once(served: Lab, kind: str, component: str) -> None:
+    body = child(served, kind, component)
+    own = {
+        key: value
+        for key, value in body["metadata"].get("annotations", {}).items()
+        if names.ours(key)
+    }
+    assert own
+    at_rest(served)
+    served.patch(kind, body["metadata"]["name"], {"metadata": {"annotations": None}})
+
+    def noted() -> bool:
+        return bool(own.items() <= current(served, kind, body).get("annotations", {}).items())
+
+    until(noted, lambda: f"annotations of {kind}: {served.story('pair')}", seconds=20)
+
+
+def test_a_claim_without_its_owner_is_a_message_where_the_server_asks_for_the_right_to_delete(
+    served: Lab,
+) -> None:
+    """The operator may not delete claims, and this server checks who sets an owner."""
+    served.patch("pvc", "pair-models", {"metadata": {"ownerReferences": None}})
+
+    def reported() -> bool:
+        message = served.condition("pair", "StorageReady")["message"]
+        return "cannot set an ownerRef on a resource you can't delete" in message
+
+    until(reported, lambda: served.story("pair"))
+    assert served.condition("pair")["status"] == "True"
