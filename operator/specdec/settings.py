@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from specdec.api.networks import Networks
 from specdec.stages.stage import Images
 
 
@@ -19,6 +20,8 @@ class Settings(BaseSettings):
     """The default server image of the Reference backend."""
     namespaces: Annotated[tuple[str, ...], NoDecode] = ()
     """Namespaces to watch, separated by commas; empty means all."""
+    fetch_allowed_networks: Annotated[tuple[str, ...], NoDecode] = ()
+    """Networks (CIDR), separated by commas, that fetch Jobs reach beside public addresses."""
     workers: int = Field(default=8, ge=1, le=64)
     """Resources reconciled at the same time; the API server's latency sets the pace."""
     metrics_port: int = Field(default=9090, ge=0, le=65535)
@@ -34,14 +37,20 @@ class Settings(BaseSettings):
     health_port: int = Field(default=8080, ge=0, le=65535)
     """Where a standby answers its probe until kopf does, so that of `--liveness`; 0: nowhere."""
 
-    @field_validator("namespaces", mode="before")
+    @field_validator("namespaces", "fetch_allowed_networks", mode="before")
     @classmethod
     def _split(cls, value: str | tuple[str, ...]) -> tuple[str, ...]:
         if isinstance(value, str):
             return tuple(part for part in (p.strip() for p in value.split(",")) if part)
         return value
 
+    @field_validator("fetch_allowed_networks")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        Networks.parse(value)
+        return value
+
     @property
     def images(self) -> Images:
-        """The images of this release."""
-        return Images(operator=self.operator_image, reference=self.reference_image)
+        """The images of this release, and the networks of its fetch Jobs."""
+        return Images(self.operator_image, self.reference_image, self.fetch_allowed_networks)

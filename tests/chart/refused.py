@@ -18,6 +18,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "short-lease": ({"leaderElection": {"seconds": 2}}, "leaderElection/seconds"),
     "own-lease": ({"extraEnv": [{"name": "SPECDEC_LEASE"}]}, "extraEnv"),
     "workers": ({"workers": 100}, "workers"),
+    "fetch-network": ({"fetch": {"allowedNetworks": ["store.internal"]}}, "fetch/allowedNetworks"),
     "resync": ({"resyncSeconds": 0}, "resyncSeconds"),
     "log-format": ({"logFormat": "yaml"}, "logFormat"),
     "own-variable": ({"extraEnv": [{"name": "SPECDEC_NAMESPACES"}]}, "extraEnv"),

@@ -134,6 +134,10 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             namespaces(o, "Role") == {"team-a", "specdec-system"} and "ClusterRole" not in kinds(o)
         ),
     ),
+    "fetch-networks": (
+        {"fetch": {"allowedNetworks": ["10.20.0.0/16", "fd12::/16"]}},
+        lambda o: environment(o)["SPECDEC_FETCH_ALLOWED_NETWORKS"] == "10.20.0.0/16,fd12::/16",
+    ),
     "settings": (
         {"workers": 16, "resyncSeconds": 120, "extraEnv": [{"name": "HTTPS_PROXY", "value": "p"}]},
         lambda o: (

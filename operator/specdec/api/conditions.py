@@ -73,6 +73,7 @@ BLOCKED = frozenset(
 # Reasons that stay until somebody changes the resource, a checkpoint or deletes a failed Job.
 FAILED = frozenset(
     {
+        "AddressRefused",
         "AuthFailed",
         "BenchmarkFailed",
         "BuildFailed",

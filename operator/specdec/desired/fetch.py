@@ -1,5 +1,6 @@
 """The Job that brings every source onto the volume and looks at it; it takes no GPU."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,14 +62,20 @@ def plan(model: SpeculativeModel) -> dict[str, Any]:
     }
 
 
-def job(model: SpeculativeModel, volume: Volume, image: str) -> dict[str, Any]:
-    """The fetch Job; `image` is the operator's own."""
+def job(
+    model: SpeculativeModel, volume: Volume, image: str, networks: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The fetch Job; `image` is the operator's own, `networks` (CIDR) it reaches too."""
+    allowed = [argument for network in networks for argument in ("--allow", network)]
     mounted, trust = _mounted(model, volume), _trust(model.spec.fetch)
     container = Container(
         name="fetch",
         image=image,
         pull_policy="IfNotPresent",
-        command=["python", "-m", "specdec.jobs.fetch", "--plan", names.canonical(plan(model))],
+        command=[
+            *("python", "-m", "specdec.jobs.fetch", "--plan", names.canonical(plan(model))),
+            *allowed,
+        ],
         env=[
             *_settings(),
             *(env for role, source in model.sources.items() for env in _secrets(role, source)),

@@ -109,7 +109,9 @@ class Bucket:
         return remote.unreachable(self.where, _short(error))
 
 
-def s3(role: str, kind: Kind, source: Mapping[str, Any], secrets: Mapping[str, str]) -> Bucket:
+def s3(
+    role: str, kind: Kind, source: Mapping[str, Any], secrets: Mapping[str, str], proxy: str
+) -> Bucket:
     """A prefix of an S3 bucket; without an access key it is read anonymously."""
     bucket, prefix = _split(source["uri"])
     endpoint = source.get("endpoint", "")
@@ -123,12 +125,12 @@ def s3(role: str, kind: Kind, source: Mapping[str, Any], secrets: Mapping[str, s
             config["session_token"] = secrets["session"]
     else:
         config["skip_signature"] = True
-    store = S3Store(bucket, client_options=_client(endpoint), retry_config=_RETRY, **config)
+    store = S3Store(bucket, client_options=_client(endpoint, proxy), retry_config=_RETRY, **config)
     words = f"the Secret of the {role}'s s3.credentialsSecretRef"
     return Bucket(store, source["uri"], prefix, role, words, kind)
 
 
-def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str) -> Bucket:
+def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str, proxy: str) -> Bucket:
     """A prefix of a Google Cloud Storage bucket; without a key it is read anonymously.
 
     Raises:
@@ -141,7 +143,8 @@ def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str) -> Bucket:
         config["base_url"] = endpoint
     words = f"the Secret of the {role}'s gcs.credentialsSecretRef"
     try:
-        store = GCSStore(bucket, client_options=_client(endpoint), retry_config=_RETRY, **config)
+        options = _client(endpoint, proxy)
+        store = GCSStore(bucket, client_options=options, retry_config=_RETRY, **config)
     except exceptions.BaseError:
         # The library may quote what it could not read, which is the key: its words stay here.
         raise JobError(
@@ -156,8 +159,12 @@ def _split(uri: str) -> tuple[str, str]:
     return bucket, prefix.strip("/")
 
 
-def _client(endpoint: str) -> Any:
-    return {"allow_http": endpoint.startswith("http://"), "timeout": timedelta(seconds=300)}
+def _client(endpoint: str, proxy: str) -> Any:
+    return {
+        "allow_http": endpoint.startswith("http://"),
+        "timeout": timedelta(seconds=300),
+        "proxy_url": proxy,
+    }
 
 
 def _what(kind: Kind) -> str:
@@ -165,4 +172,6 @@ def _what(kind: Kind) -> str:
 
 
 def _short(error: Exception) -> str:
-    return " ".join(str(error).split("\n\nDebug source", 1)[0].split())[:200]
+    """Without the library's text, which quotes the answer's body."""
+    status = _STATUS.search(str(error))
+    return f"answer {status[1]}" if status else "the connection failed"

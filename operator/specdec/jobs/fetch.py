@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
+from specdec.api.networks import Networks
 from specdec.jobs import manifests, result, sources, volume
+from specdec.jobs.guard import Guard
 from specdec.jobs.inspection import inspect
 from specdec.jobs.kind import Kind
 from specdec.jobs.manifests import DamagedError
@@ -25,6 +27,7 @@ from specdec.jobs.remote import Listing, Remote
 from specdec.jobs.result import JobError, progress
 
 _ENGINES_TOLD = 60
+_PUBLIC = Networks()
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--plan", required=True, help="sources by role, as JSON")
     parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
     parser.add_argument("--sources", type=Path, default=Path("/sources"))
+    parser.add_argument("--allow", action="append", default=[], help="network (CIDR) to reach too")
     options = parser.parse_args(arguments)
-    plan = json.loads(options.plan)
-    return result.run(lambda: fetch(plan, options.volume, options.sources), "FetchFailed")
+    plan, networks = json.loads(options.plan), Networks.parse(options.allow)
+    return result.run(
+        lambda: fetch(plan, options.volume, options.sources, networks), "FetchFailed"
+    )
 
 
-def fetch(plan: Mapping[str, Any], root: Path, mounts: Path) -> dict[str, Any]:
+def fetch(
+    plan: Mapping[str, Any], root: Path, mounts: Path, networks: Networks = _PUBLIC
+) -> dict[str, Any]:
     """Fetch everything the plan names and look at it; whether it fits is judged elsewhere.
+
+    `networks` are those that sources may lead to beside public addresses.
 
     Raises:
         JobError: a source cannot be had, or is not a checkpoint this release can build.
@@ -58,7 +68,7 @@ def fetch(plan: Mapping[str, Any], root: Path, mounts: Path) -> dict[str, Any]:
     checkpoints.mkdir(parents=True, exist_ok=True)
     bare = plan.get("withoutWeights", ())
     models = {
-        role: _model(role, Kind.of(role, bare), source, checkpoints, mounts)
+        role: _model(role, Kind.of(role, bare), source, checkpoints, mounts, networks)
         for role, source in plan["models"].items()
     }
     return {
@@ -80,15 +90,26 @@ def engines(root: Path) -> list[str]:
 
 
 def _model(
-    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, mounts: Path
+    role: str,
+    kind: Kind,
+    source: Mapping[str, Any],
+    checkpoints: Path,
+    mounts: Path,
+    networks: Networks,
 ) -> Fetched:
     if "pvc" in source:
         return _from_claim(role, kind, source["pvc"], checkpoints, mounts / role)
-    return _from_remote(role, kind, source, checkpoints)
+    with Guard(networks) as guard:
+        try:
+            return _from_remote(role, kind, source, checkpoints, guard.url)
+        except JobError as error:
+            raise guard.explained(error, f"the source of the {role}") from error
 
 
-def _from_remote(role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path) -> Fetched:
-    with sources.remote(role, kind, source) as where:
+def _from_remote(
+    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, proxy: str
+) -> Fetched:
+    with sources.remote(role, kind, source, proxy) as where:
         listing = where.resolve()
         # Without a name of its own, the same files under two roles are two things.
         own = [] if kind is Kind.CHECKPOINT else [kind.name]
@@ -108,9 +129,8 @@ def _from_remote(role: str, kind: Kind, source: Mapping[str, Any], checkpoints: 
 
 def _download(where: Remote, listing: Listing, scratch: Path) -> None:
     scratch.mkdir(exist_ok=True)
-    for half in scratch.rglob("*.incomplete"):
-        # The hub's client names these by process: nothing can go on with a killed one's.
-        half.unlink()
+    # Half files of an earlier release, which nothing can go on with.
+    shutil.rmtree(scratch / ".cache", ignore_errors=True)
     arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
     volume.require_space(scratch, listing.bytes - arrived)
     where.download(listing, scratch)

@@ -1,40 +1,59 @@
 """Checkpoints from a Hugging Face hub: resolve a revision, download what is missing."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, hf_hub_url, set_client_factory
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
-    LocalEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from typing_extensions import override
 
-from specdec.jobs import remote
+from specdec.jobs import remote, web
 from specdec.jobs.kind import Kind
-from specdec.jobs.remote import Listing
+from specdec.jobs.remote import Listing, RemoteFile
 from specdec.jobs.result import JobError
+from specdec.jobs.web import Web
 
 _PUBLIC = "https://huggingface.co"
+_SECONDS = 60.0
+
+
+class _TokenAuth(httpx.Auth):
+    """The token for the hub itself; a redirect to another host goes without it."""
+
+    def __init__(self, token: str) -> None:
+        self._header = f"Bearer {token}"
+
+    @override
+    def sync_auth_flow(
+        self, request: httpx.Request
+    ) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = self._header
+        yield request
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A hub repository as the plan names it; `token` is empty for anonymous access."""
+    """A hub repository as the plan names it; `token` is empty for anonymous access.
+
+    `proxy` is the guard that everything is asked through.
+    """
 
     repo: str
     revision: str
     endpoint: str
     token: str
     role: str
+    proxy: str
     kind: Kind = Kind.CHECKPOINT
 
     @property
@@ -42,46 +61,71 @@ class Repository:
         """How messages name it."""
         return f"{self.repo} at revision {self.revision} on {self.endpoint or _PUBLIC}"
 
+    @property
+    def secret(self) -> str:
+        """Where messages say that a token belongs."""
+        return f"the Secret of the {self.role}'s huggingFace.tokenSecretRef"
+
     def resolve(self) -> Listing:
-        """Ask the hub what the revision is.
+        """Ask the hub what the revision is, and what digests its files have.
 
         Raises:
             JobError: SourceNotFound, AuthFailed, RevisionNotFound or NetworkError.
         """
+        set_client_factory(lambda: web.client(self.proxy))
         with _explained(self):
             api = HfApi(endpoint=self.endpoint or None, token=self.token or False)
-            info = api.model_info(self.repo, revision=self.revision, files_metadata=True)
+            info = api.model_info(
+                self.repo, revision=self.revision, files_metadata=True, timeout=_SECONDS
+            )
         siblings = [s for s in info.siblings or [] if self.kind.wants(s.rfilename)]
         if not siblings or info.sha is None:
             raise remote.nothing(self.where, "configuration and no weights")
+        with self._server() as server:
+            files = tuple(self._file(server, info.sha, s) for s in siblings)
         identity = [self.endpoint, self.repo, info.sha]
-        return Listing(identity, info.sha, sum(s.size or 0 for s in siblings))
+        return Listing(identity, info.sha, sum(f.size for f in files), files)
 
     def download(self, listing: Listing, folder: Path) -> None:
         """Download the files that count; what is there already is not sent again.
 
         Raises:
-            JobError: the hub refused or the connection broke; what has arrived stays.
+            JobError: the hub refused, the connection broke, or a file is not what the listing
+                states; what has arrived whole stays.
         """
-        with remote.reporting(folder, listing.bytes, self.role), _explained(self):
-            snapshot_download(
-                self.repo,
-                revision=listing.revision,
-                local_dir=folder,
-                endpoint=self.endpoint or None,
-                token=self.token or False,
-                allow_patterns=list(self.kind.value),
-                # Only the top of the repository: other formats live in folders below it.
-                ignore_patterns=["*/*", ".*"],
-                max_workers=4,
-            )
-        shutil.rmtree(folder / ".cache", ignore_errors=True)
+        with self._server() as server:
+
+            def read(file: RemoteFile, offset: int) -> AbstractContextManager[Iterator[bytes]]:
+                return server.read(self._url(listing.revision, file.name), offset)
+
+            with remote.reporting(folder, listing.bytes, self.role):
+                remote.transfer(listing.files, folder, read, self.where)
+
+    @contextmanager
+    def _server(self) -> Iterator[Web]:
+        auth = _TokenAuth(self.token) if self.token else None
+        with web.client(self.proxy, auth) as client:
+            yield Web(client, self.where, self.secret)
+
+    def _url(self, commit: str, name: str) -> str:
+        return hf_hub_url(self.repo, name, revision=commit, endpoint=self.endpoint or None)
+
+    def _file(self, server: Web, commit: str, sibling: Any) -> RemoteFile:
+        """A file of the listing; some mirrors state neither size nor digest."""
+        name, size = sibling.rfilename, sibling.size
+        if size is None:
+            size = server.size(self._url(commit, name))
+        if not isinstance(size, int) or size < 0:
+            raise remote.unreachable(self.where, f"the hub states no size of {name}")
+        if sibling.lfs is not None:
+            return RemoteFile(name, size, name, sha256=str(sibling.lfs.sha256))
+        return RemoteFile(name, size, name, git=str(sibling.blob_id or ""))
 
 
 @contextmanager
 def _explained(repository: Repository) -> Iterator[None]:
     """Say in one sentence what the hub's client says in classes."""
-    secret = f"the Secret of the {repository.role}'s huggingFace.tokenSecretRef"
+    secret = repository.secret
     try:
         yield
     except RevisionNotFoundError as error:
@@ -103,8 +147,6 @@ def _explained(repository: Repository) -> Iterator[None]:
         ) from error
     except HFValidationError as error:
         raise JobError("SourceNotFound", f"{repository.repo} is no repository name") from error
-    except LocalEntryNotFoundError as error:
-        raise _unreachable(repository, error.__cause__ or error) from error
     except HfHubHTTPError as error:
         status = _status(error)
         if status in (401, 403):
@@ -113,18 +155,12 @@ def _explained(repository: Repository) -> Iterator[None]:
                 f"the hub refused {repository.where} ({status}): put a token with access into "
                 f"{secret}",
             ) from error
-        raise _unreachable(repository, f"answer {status}") from error
-    except httpx.HTTPError as error:
-        raise _unreachable(repository, error) from error
-
-
-def _unreachable(repository: Repository, why: object) -> JobError:
-    return JobError(
-        "NetworkError",
-        f"{repository.where} cannot be downloaded ({why}): check that pods reach the hub, or set "
-        "huggingFace.endpoint to a mirror",
-        permanent=False,
-    )
+        raise remote.unreachable(repository.where, f"answer {status}") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise remote.unreachable(repository.where, web.reason(error)) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        why = "the hub's answer describes no model"
+        raise remote.unreachable(repository.where, why) from error
 
 
 def _status(error: HfHubHTTPError) -> int:

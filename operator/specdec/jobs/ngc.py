@@ -14,7 +14,7 @@ from specdec.jobs import remote, web
 from specdec.jobs.kind import Kind
 from specdec.jobs.remote import Listing, RemoteFile
 from specdec.jobs.result import JobError
-from specdec.jobs.web import Web
+from specdec.jobs.web import AnswerError, Web
 
 _CATALOGUE = "https://api.ngc.nvidia.com"
 _TOKENS = "https://authn.nvidia.com"
@@ -62,7 +62,7 @@ class _KeyAuth(httpx.Auth):
             try:
                 self._token = str(response.json()["token"])
             except (ValueError, KeyError, TypeError) as error:
-                raise httpx.RequestError("the token server's answer has no token") from error
+                raise AnswerError("the token server's answer has no token") from error
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,9 @@ class Version:
 
 
 @contextmanager
-def version(role: str, kind: Kind, source: Mapping[str, Any], key: str) -> Iterator[Version]:
+def version(
+    role: str, kind: Kind, source: Mapping[str, Any], key: str, proxy: str
+) -> Iterator[Version]:
     """The version that `org/team/model:version` or `org/model:version` names.
 
     Raises:
@@ -137,6 +139,6 @@ def version(role: str, kind: Kind, source: Mapping[str, Any], key: str) -> Itera
     groups = [f"group/ngc:{'/'.join(parts[:n])}" for n in range(1, len(parts))]
     auth = _KeyAuth(key, str(source.get("endpoint") or _TOKENS).rstrip("/"), groups)
     words = f"the Secret of the {role}'s ngc.authSecretRef"
-    with web.client(auth if key else None) as client:
+    with web.client(proxy, auth if key else None) as client:
         server = Web(client, f"{resource} of the {role}", words)
         yield Version(server, base, resource, role, kind)

@@ -120,7 +120,9 @@ def _chosen(manifests: list[Mapping[str, Any]], where: str) -> str:
 
 
 @contextmanager
-def artifact(role: str, kind: Kind, source: Mapping[str, Any], config: str) -> Iterator[Artifact]:
+def artifact(
+    role: str, kind: Kind, source: Mapping[str, Any], config: str, proxy: str
+) -> Iterator[Artifact]:
     """The artifact of `registry/repository:tag` or `@sha256:...`.
 
     `config` is a docker configuration in JSON with the registry's login, or empty.
@@ -132,5 +134,5 @@ def artifact(role: str, kind: Kind, source: Mapping[str, Any], config: str) -> I
     words = f"the Secret of the {role}'s oci.pullSecretRef"
     auth = RegistryAuth(login(config, reference.registry, words), reference.scheme)
     where = f"{source['reference']} of the {role}"
-    with web.client(auth) as client:
+    with web.client(proxy, auth) as client:
         yield Artifact(Web(client, where, words), reference, role, kind)

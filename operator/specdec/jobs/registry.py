@@ -10,6 +10,7 @@ import httpx
 from typing_extensions import override
 
 from specdec.jobs.result import JobError
+from specdec.jobs.web import AnswerError
 
 _HUB = "docker.io"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -123,9 +124,12 @@ class RegistryAuth(httpx.Auth):
             yield request
 
     def _question(self, challenge: dict[str, str]) -> httpx.Request:
-        realm = httpx.URL(challenge.get("realm", ""))
+        try:
+            realm = httpx.URL(challenge.get("realm", ""))
+        except httpx.InvalidURL as error:
+            raise AnswerError("the registry's token server has no valid address") from error
         if realm.scheme != "https" and self._scheme == "https":
-            raise httpx.RequestError("the registry sends logins to a server without TLS")
+            raise AnswerError("the registry sends logins to a server without TLS")
         params = {key: value for key, value in challenge.items() if key in ("service", "scope")}
         request = httpx.Request("GET", realm.copy_merge_params(params))
         if self._login:
@@ -145,4 +149,4 @@ class RegistryAuth(httpx.Auth):
                 answer = response.json()
                 self._header = f"Bearer {answer.get('token') or answer['access_token']}"
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise httpx.RequestError("the token server's answer has no token") from error
+                raise AnswerError("the token server's answer has no token") from error

@@ -14,20 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from specdec.jobs import volume
 from specdec.jobs.result import JobError, progress
 
 _REPORT_SECONDS = 10.0
 _WORKERS = 4
+_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a source; `key` is what the source knows it by, `sha256` (hex) may be empty."""
+    """One file of a source; `key` is what the source knows it by.
+
+    Digests (hex) are those that the source states, else empty: `sha256` of the content, `git` of
+    the content as a blob of git (SHA-1).
+    """
 
     name: str
     size: int
     key: str
     sha256: str = ""
+    git: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ def _whole(
                 raise unreachable(where, f"{file.name} ends before its {file.size} bytes")
     if stop.is_set():
         return
-    if file.sha256 and _sha256(part) != file.sha256:
+    if not _is_stated(part, file):
         part.unlink()
         raise JobError(
             "CheckpointCorrupt",
@@ -126,9 +133,20 @@ def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event) -
                 return
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _is_stated(path: Path, file: RemoteFile) -> bool:
+    """Whether the content has the digests that its source states."""
+    if file.sha256 and volume.sha256(path) != file.sha256:
+        return False
+    return not file.git or _git(path) == file.git
+
+
+def _git(path: Path) -> str:
+    """The name that git gives a blob of this content."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as reader:
+        while block := reader.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def unreachable(where: str, why: object) -> JobError:

@@ -11,8 +11,10 @@ from specdec.jobs.kind import Kind
 from specdec.jobs.remote import Remote
 
 
-def remote(role: str, kind: Kind, source: Mapping[str, Any]) -> AbstractContextManager[Remote]:
-    """The source of a role behind a network.
+def remote(
+    role: str, kind: Kind, source: Mapping[str, Any], proxy: str
+) -> AbstractContextManager[Remote]:
+    """The source of a role behind a network, asked through `proxy`.
 
     What a place needs is imported when it is wanted: most Jobs need one of them.
 
@@ -21,30 +23,31 @@ def remote(role: str, kind: Kind, source: Mapping[str, Any]) -> AbstractContextM
     """
     ((place, where),) = source.items()
     if place == "huggingFace":
-        return nullcontext(_hub(role, kind, where))
+        return nullcontext(_hub(role, kind, where, proxy))
     if place == "oci":
         from specdec.jobs import oci
 
-        return oci.artifact(role, kind, where, _secret("OCI_CONFIG", role))
+        return oci.artifact(role, kind, where, _secret("OCI_CONFIG", role), proxy)
     if place == "ngc":
         from specdec.jobs import ngc
 
-        return ngc.version(role, kind, where, _secret("NGC_API_KEY", role))
+        return ngc.version(role, kind, where, _secret("NGC_API_KEY", role), proxy)
     from specdec.jobs import buckets
 
     if place == "gcs":
-        return nullcontext(buckets.gcs(role, kind, where, _secret("GCS_KEY", role)))
+        return nullcontext(buckets.gcs(role, kind, where, _secret("GCS_KEY", role), proxy))
     parts = {name: _secret(f"S3_{name.upper()}", role) for name in ("access", "secret", "session")}
-    return nullcontext(buckets.s3(role, kind, where, parts))
+    return nullcontext(buckets.s3(role, kind, where, parts, proxy))
 
 
-def _hub(role: str, kind: Kind, source: Mapping[str, Any]) -> hub.Repository:
+def _hub(role: str, kind: Kind, source: Mapping[str, Any], proxy: str) -> hub.Repository:
     return hub.Repository(
         repo=source["repo"],
         revision=source.get("revision", "main"),
         endpoint=source.get("endpoint", ""),
         token=_secret("HF_TOKEN", role),
         role=role,
+        proxy=proxy,
         kind=kind,
     )
 

@@ -1,19 +1,30 @@
-"""Files over plain HTTP: requests whose failures speak, downloads that go on where they broke."""
+"""Files over plain HTTP: requests whose failures speak, downloads that go on where they broke.
 
+No message quotes what a server sends: it may be somebody else's secret.
+"""
+
+import ssl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from typing_extensions import override
 
 from specdec.jobs import remote
 from specdec.jobs.remote import BrokenError
 from specdec.jobs.result import JobError
 
 _TIMEOUT = httpx.Timeout(60.0, connect=20.0)
-# Answers that are small by nature; a larger one is no answer to our question.
+# Answers that are small by nature: a larger or slower one is no answer to our question.
 _ANSWER_BYTES = 8 << 20
+_ANSWER_SECONDS = 120.0
+
+
+class AnswerError(httpx.RequestError):
+    """An answer that is of no use; the message is a sentence of ours."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +44,10 @@ class Web:
         try:
             with self.client.stream("GET", url, headers=headers) as response:
                 self._refuse(response)
-                body = bytearray()
-                for block in response.iter_bytes():
-                    body += block
-                    if len(body) > _ANSWER_BYTES:
-                        raise remote.unreachable(self.where, "the server's answer has no end")
-                return httpx.Response(200, headers=_plain(response.headers), content=bytes(body))
+                response.read()
+                return response
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise remote.unreachable(self.where, _words(error)) from error
+            raise remote.unreachable(self.where, reason(error)) from error
 
     def json(self, url: str) -> dict[str, Any]:
         """GET a JSON object."""
@@ -52,11 +59,24 @@ class Web:
             raise remote.unreachable(self.where, "the server answers with no JSON object")
         return value
 
+    def size(self, url: str) -> int | None:
+        """The bytes of a file as its head states them; None when it does not.
+
+        Raises:
+            JobError: SourceNotFound, AuthFailed or NetworkError.
+        """
+        try:
+            response = self.client.head(url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise remote.unreachable(self.where, reason(error)) from error
+        self._refuse(response)
+        stated = response.headers.get("Content-Length", "")
+        return int(stated) if stated.isdecimal() else None
+
     @contextmanager
     def read(self, url: str, offset: int) -> Iterator[Iterator[bytes]]:
         """The bytes of a file from an offset on."""
-        # Compressed on the way, a file would have no offsets.
-        headers = {"Accept-Encoding": "identity", "Range": f"bytes={offset}-"}
+        headers = {"Range": f"bytes={offset}-"}
         try:
             with self.client.stream("GET", url, headers=headers) as response:
                 self._refuse(response)
@@ -64,7 +84,7 @@ class Web:
                 skip = offset if response.status_code == httpx.codes.OK else 0
                 yield _after(response.iter_raw(), skip)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise BrokenError(_words(error)) from error
+            raise BrokenError(reason(error)) from error
 
     def _refuse(self, response: httpx.Response) -> None:
         status = response.status_code
@@ -82,9 +102,88 @@ class Web:
             raise remote.unreachable(self.where, f"answer {status}")
 
 
-def client(auth: httpx.Auth | None = None) -> httpx.Client:
-    """A client that follows redirects; credentials stay with the host they are for."""
-    return httpx.Client(auth=auth, follow_redirects=True, timeout=_TIMEOUT)
+def client(proxy: str, auth: httpx.Auth | None = None) -> httpx.Client:
+    """A client that asks through the guard and follows redirects.
+
+    Credentials stay with the host they are for.
+    """
+    return httpx.Client(
+        auth=auth,
+        # Compressed on the way, a file would have no offsets, and a small answer no limit.
+        headers={"Accept-Encoding": "identity"},
+        follow_redirects=True,
+        timeout=_TIMEOUT,
+        transport=_Bounded(httpx.HTTPTransport(proxy=proxy)),
+    )
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without a word of the server's."""
+    if isinstance(error, AnswerError):
+        return str(error)
+    if isinstance(error, httpx.TooManyRedirects):
+        return "it redirects without end"
+    if isinstance(error, httpx.TimeoutException):
+        return "it does not answer in time"
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+        return "it leads to what is no HTTP address"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "its certificate is not trusted"
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpx.ConnectError | httpx.ProxyError):
+        return "it does not take connections"
+    return "the connection broke"
+
+
+class _Bounded(httpx.BaseTransport):
+    """Every answer but the bytes of a file that was asked for ends in time and in size.
+
+    Those of token servers and of redirects too, which the client reads by itself.
+    """
+
+    def __init__(self, inner: httpx.BaseTransport) -> None:
+        self._inner = inner
+
+    @override
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = self._inner.handle_request(request)
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            response.close()
+            raise AnswerError("its answer is compressed, which nobody asked for")
+        if "Range" in request.headers and response.is_success:
+            return response
+        return httpx.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_Small(response.stream),
+            extensions=response.extensions,
+        )
+
+    @override
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _Small(httpx.SyncByteStream):
+    """The bytes of a small answer."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    @override
+    def __iter__(self) -> Iterator[bytes]:
+        count, end = 0, time.monotonic() + _ANSWER_SECONDS
+        for block in self._inner:
+            count += len(block)
+            if count > _ANSWER_BYTES or time.monotonic() > end:
+                raise AnswerError("the server's answer has no end")
+            yield block
+
+    @override
+    def close(self) -> None:
+        self._inner.close()
 
 
 def _after(blocks: Iterator[bytes], skip: int) -> Iterator[bytes]:
@@ -93,12 +192,3 @@ def _after(blocks: Iterator[bytes], skip: int) -> Iterator[bytes]:
         if skip < len(block):
             yield block[skip:]
         skip = max(0, skip - len(block))
-
-
-def _plain(headers: httpx.Headers) -> dict[str, str]:
-    dropped = ("content-encoding", "content-length", "transfer-encoding")
-    return {name: value for name, value in headers.items() if name not in dropped}
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -30,7 +30,8 @@ def fetch(context: Context) -> Outcome:
     model, observed, volume = context.model, context.observed, context.facts.volume
     if loss := lost.missing(context, "CheckpointMissing", "CheckpointDamaged"):
         return _lost(context, loss)
-    job = work.shaped(desired.job(model, volume, context.images.operator))
+    images = context.images
+    job = work.shaped(desired.job(model, volume, images.operator, images.fetch_networks))
     name = job["metadata"]["name"]
     state = work.look(observed, name)
     told = result(state.pods) if state.state == "Complete" else {}

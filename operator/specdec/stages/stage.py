@@ -16,10 +16,14 @@ NO_VOLUME = Volume(claim="", identity="", single_node=False)
 
 @dataclass(frozen=True)
 class Images:
-    """The images of a release: our own Jobs' and the default server of each backend."""
+    """The images of a release: our own Jobs' and the default server of each backend.
+
+    `fetch_networks` (CIDR) are what its fetch Jobs reach beside public addresses.
+    """
 
     operator: str
     reference: str
+    fetch_networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -206,6 +206,19 @@ def test_a_token_is_a_reference_and_never_a_value() -> None:
     assert "hub" not in json.dumps(spec["containers"][0]["command"])
 
 
+def test_a_fetch_job_reaches_the_networks_of_the_installation_alone() -> None:
+    """They come from the operator's settings; a resource has no field for them."""
+    model = SpeculativeModel.parse(resource())
+    commands = [
+        fetch.job(model, SHARED, "i", networks)["spec"]["template"]["spec"]["containers"][0][
+            "command"
+        ]
+        for networks in ((), ("10.20.0.0/16", "fd12::/16"))
+    ]
+    assert "--allow" not in commands[0]
+    assert commands[1] == [*commands[0], "--allow", "10.20.0.0/16", "--allow", "fd12::/16"]
+
+
 def test_another_token_is_another_fetch_but_no_other_source() -> None:
     crs = [resource(), resource()]
     for cr, name in zip(crs, ("one", "two"), strict=True):

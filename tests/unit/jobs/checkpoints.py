@@ -62,9 +62,17 @@ def write(folder: Path, **files: Any) -> Path:
     return folder
 
 
-def run(plan: dict[str, Any], volume: Path, sources: Path, **told: Any) -> int:
+def run(
+    plan: dict[str, Any],
+    volume: Path,
+    sources: Path,
+    allowed: tuple[str, ...] = ("127.0.0.1/32",),
+    **told: Any,
+) -> int:
+    """The Job; of the loopback it may reach the one address where the tests' servers are."""
     paths = ["--volume", str(volume), "--sources", str(sources)]
-    return fetch.main(["--plan", json.dumps({"models": plan, **told}), *paths])
+    networks = [argument for network in allowed for argument in ("--allow", network)]
+    return fetch.main(["--plan", json.dumps({"models": plan, **told}), *paths, *networks])
 
 
 def claim(path: str = "model") -> dict[str, Any]:

@@ -22,12 +22,16 @@ class Hub:
     Attributes:
         files: content by path of the one repository `acme/model`, revision `main`.
         token: when set, everybody else is refused.
+        stated: content by path that the listing describes where it is not that of `files`.
+        bare: the listing states neither sizes nor digests.
         cut: after so many bytes of a file the connection breaks, once for each file.
         requests: what was asked, in order: method, path, Range header.
     """
 
     files: dict[str, bytes]
     token: str = ""
+    stated: dict[str, bytes] = field(default_factory=dict)
+    bare: bool = False
     cut: int = 0
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     cut_files: set[str] = field(default_factory=set)
@@ -36,6 +40,11 @@ class Hub:
     def gets(self, name: str) -> list[str]:
         """The Range headers of the downloads of one file."""
         return [r for m, p, r in self.requests if m == "GET" and p.endswith(f"/{name}")]
+
+
+def git(data: bytes) -> str:
+    """The name that git gives a blob."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # noqa: S324
 
 
 @contextmanager
@@ -98,9 +107,21 @@ class _Handler(BaseHTTPRequestHandler):
             ]
             self._send(200, json.dumps(tree).encode(), {})
             return
-        siblings = [{"rfilename": name, "size": len(data)} for name, data in files]
+        siblings = [self._sibling(name, data) for name, data in files]
         info = {"id": "acme/model", "sha": COMMIT, "siblings": siblings}
         self._send(200, json.dumps(info).encode(), {})
+
+    def _sibling(self, name: str, data: bytes) -> dict[str, Any]:
+        """Weights lie in the large file store, the rest in git, as on the real hub."""
+        if self.hub.bare:
+            return {"rfilename": name}
+        stated = self.hub.stated.get(name, data)
+        entry = {"rfilename": name, "size": len(stated), "blobId": git(stated)}
+        if name.endswith(".safetensors"):
+            digest = hashlib.sha256(stated).hexdigest()
+            lfs = {"size": len(stated), "sha256": digest, "pointerSize": 130}
+            return entry | {"blobId": git(b"a pointer"), "lfs": lfs}
+        return entry
 
     def _file(self, name: str, data: bytes, *, body: bool) -> None:
         etag = hashlib.sha256(data).hexdigest()

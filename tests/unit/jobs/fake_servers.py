@@ -109,13 +109,13 @@ S = TypeVar("S", bound=Server)
 
 
 @contextmanager
-def serving(state: S) -> Iterator[S]:
+def serving(state: S, address: str = "127.0.0.1") -> Iterator[S]:
     """Serve until the block ends."""
     handler = type("Served", (Handler,), {"server_state": state})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer((address, 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}"
+    state.url = f"http://{address}:{server.server_port}"
     try:
         yield state
     finally:

@@ -74,13 +74,11 @@ def test_a_hub_and_a_claim_give_equal_checkpoints_one_name(
 
 
 def test_a_cut_connection_resumes_where_it_broke(
-    hub: Hub, volume: Path, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, volume: Path, tmp_path: Path, told: Told
 ) -> None:
-    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
     hub.cut = 30_000
     assert run({"target": source(hub)}, volume, tmp_path) == 0
-    assert hub.gets("model.safetensors") == ["", "bytes=30000-"]
+    assert hub.gets("model.safetensors") == ["bytes=0-", "bytes=30000-"]
     digest = told()["models"]["target"]["digest"]
     folder = volume / "checkpoints" / digest
     assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
@@ -164,6 +162,30 @@ def test_what_a_hub_does_not_have(
     error = told()["error"]
     assert error["reason"] == reason
     assert words in error["message"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_that_is_not_what_the_listing_states_is_not_taken(
+    name: str, hub: Hub, volume: Path, told: Told
+) -> None:
+    """Weights by the SHA-256 of the large file store, the rest by the name git gives it."""
+    hub.stated[name] = hub.files[name]
+    hub.files[name] = hub.files[name][:-1] + b" "
+    assert run({"target": source(hub)}, volume, volume) == result.TRANSIENT
+    error = told()["error"]
+    assert error["reason"] == "CheckpointCorrupt"
+    assert f"{name} from acme/model at revision main" in error["message"]
+    assert visible(volume) == []
+    hub.files[name] = hub.stated[name]
+    assert run({"target": source(hub)}, volume, volume) == 0
+
+
+def test_a_mirror_that_states_neither_size_nor_digest(hub: Hub, volume: Path, told: Told) -> None:
+    hub.bare = True
+    assert run({"target": source(hub)}, volume, volume) == 0
+    digest = told()["models"]["target"]["digest"]
+    folder = volume / "checkpoints" / digest
+    assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
 
 
 def test_a_hub_that_does_not_answer_is_tried_again(hub: Hub, volume: Path, told: Told) -> None:

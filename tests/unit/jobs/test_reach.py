@@ -11,12 +11,16 @@ from pathlib import Path
 import obstore
 import pytest
 from obstore import exceptions
-from obstore.store import S3Store
 from typing_extensions import override
 
-from specdec.jobs import web
+from specdec.api.networks import Networks
+from specdec.jobs import buckets, web
+from specdec.jobs.guard import Guard
+from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
 from specdec.jobs.web import Web
+
+LOOPBACK = Networks.parse(["127.0.0.1"])
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -87,21 +91,16 @@ def encrypted(server: ThreadingHTTPServer, authority: Authority) -> str:
 
 def ask(url: str) -> str:
     """As registries and catalogues are asked."""
-    with web.client() as client:
+    with Guard(LOOPBACK) as guard, web.client(guard.url) as client:
         return Web(client, "the store", "").ask(f"{url}/bucket/file").text
 
 
 def get(url: str) -> str:
     """As buckets are read."""
-    store = S3Store(
-        "bucket",
-        endpoint=url,
-        region="any",
-        skip_signature=True,
-        client_options={"allow_http": True},
-        retry_config={"max_retries": 0},
-    )
-    return bytes(obstore.get(store, "file").bytes()).decode()
+    with Guard(LOOPBACK) as guard:
+        source = {"uri": "s3://bucket", "endpoint": url, "region": "any"}
+        bucket = buckets.s3("target", Kind.CHECKPOINT, source, {}, guard.url)
+        return bytes(obstore.get(bucket.store, "file").bytes()).decode()
 
 
 @pytest.mark.parametrize("way", [ask, get])

@@ -82,6 +82,12 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValidationError, match="workers"):
         Settings()
     monkeypatch.delenv("SPECDEC_WORKERS")
+    monkeypatch.setenv("SPECDEC_FETCH_ALLOWED_NETWORKS", "10.20.0.0/16, fd12::/16")
+    assert Settings().images.fetch_networks == ("10.20.0.0/16", "fd12::/16")
+    monkeypatch.setenv("SPECDEC_FETCH_ALLOWED_NETWORKS", "10.20.0.0/66")
+    with pytest.raises(ValidationError, match="fetch_allowed_networks"):
+        Settings()
+    monkeypatch.delenv("SPECDEC_FETCH_ALLOWED_NETWORKS")
     monkeypatch.setenv("SPECDEC_LEASE", "system/operator")
     assert Settings().lease_seconds == 15
     monkeypatch.setenv("SPECDEC_LEASE", "operator")

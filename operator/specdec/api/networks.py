@@ -1,0 +1,98 @@
+"""Which addresses a fetch Job may connect to: public ones, and networks that are allowed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_PREFIX_64 = IPv6Network("64:ff9b::/96")
+# All that is given out; the rest holds more ways to write an IPv4 address.
+_GLOBAL = IPv6Network("2000::/3")
+_COMPATIBLE = IPv6Network("::/96")
+
+
+def _networks(*texts: str) -> tuple[Network, ...]:
+    return tuple(ip_network(text) for text in texts)
+
+
+# Opened only by a network that names nothing else: 0.0.0.0/0 in a list does not mean these.
+_CLOSED: tuple[tuple[str, tuple[Network, ...]], ...] = (
+    (
+        "the metadata service of a cloud",
+        _networks(
+            *("169.254.169.254/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
+            *("fd00:ec2::254/128", "fd20:ce::254/128"),
+        ),
+    ),
+    ("a link-local address", _networks("169.254.0.0/16", "fe80::/10")),
+    ("a loopback address", _networks("127.0.0.0/8", "::1/128")),
+    ("an unspecified address", _networks("0.0.0.0/8", "::/128")),
+    ("a multicast address", _networks("224.0.0.0/4", "ff00::/8", "255.255.255.255/32")),
+)
+PRIVATE = _networks("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+LINK_LOCAL = _networks("169.254.0.0/16", "fe80::/10")
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What may be reached beside public addresses.
+
+    A network opens link-local, loopback, unspecified and multicast addresses, and those of
+    metadata services, only if it lies inside that range.
+    """
+
+    allowed: tuple[Network, ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> "Networks":
+        """Read CIDRs; raises ValueError with the one that is none."""
+        return cls(tuple(ip_network(text, strict=False) for text in texts))
+
+    def refusal(self, text: str) -> str | None:
+        """What kind of address may not be reached; None when it may.
+
+        Raises:
+            ValueError: `text` is no IP address.
+        """
+        address = _embedded(ip_address(text.partition("%")[0]))
+        matching = [n for n in self.allowed if n.version == address.version and address in n]
+        for kind, closed in _CLOSED:
+            for network in closed:
+                if network.version == address.version and address in network:
+                    opened = any(_inside(one, network) for one in matching)
+                    return None if opened else kind
+        if matching:
+            return None
+        if any(address in one for one in PRIVATE if one.version == address.version):
+            return "a private or cluster address"
+        public = isinstance(address, IPv4Address) or address in _GLOBAL
+        return None if public and address.is_global else "a reserved address"
+
+
+def _embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address leads to: mapped, compatible, NAT64 or 6to4."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    low = int(address) & 0xFFFFFFFF
+    if address in _PREFIX_64 or (address in _COMPATIBLE and low > 1):
+        return IPv4Address(low)
+    return address
+
+
+def _inside(one: Network, other: Network) -> bool:
+    if isinstance(one, IPv4Network):
+        return isinstance(other, IPv4Network) and one.subnet_of(other)
+    return isinstance(other, IPv6Network) and one.subnet_of(other)

@@ -1,0 +1,258 @@
+"""Sources that lead a fetch Job to addresses inside the cluster, and what it says of them."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from specdec.api.networks import Networks
+from specdec.jobs import result
+from unit.jobs.checkpoints import run, visible
+from unit.jobs.fake_servers import Handler, Server, serving
+from unit.jobs.test_sources import FILES, PLACES
+
+Told = Callable[[], dict[str, Any]]
+# The tests' servers are where run() allows; what must stay closed is another address.
+CLOSED = "127.0.0.2"
+KEYS = b'{"AccessKeyId": "AKIASTOLEN", "SecretAccessKey": "stolen"}'
+
+
+class Metadata(Server):
+    """A metadata service: it gives its keys to everybody who reaches it, whatever is asked."""
+
+    @override
+    def answer(self, handler: Handler) -> None:
+        handler.say(200, KEYS, X_Keys="AKIASTOLEN", ETag='"1"')
+
+
+class Hostile(Server):
+    """A source that redirects everything, or fails with words that are not its own."""
+
+    to = ""
+    status = 302
+    body = b""
+    headers: dict[str, str] = {}  # noqa: RUF012 - set by a test on its own instance
+
+    @override
+    def answer(self, handler: Handler) -> None:
+        more = {"Location": self.to} if self.to else {}
+        handler.say(self.status, self.body, **more, **self.headers)
+
+
+@pytest.fixture
+def metadata() -> Iterator[Metadata]:
+    with serving(Metadata({}), CLOSED) as server:
+        yield server
+
+
+@pytest.fixture
+def hostile() -> Iterator[Hostile]:
+    with serving(Hostile({})) as server:
+        yield server
+
+
+def source(kind: str, server: Server) -> dict[str, Any]:
+    """A source of each kind that asks one server for everything."""
+    return {
+        "huggingFace": {"huggingFace": {"repo": "acme/model", "endpoint": server.url}},
+        "s3": {"s3": {"uri": "s3://bucket/a", "endpoint": server.url}},
+        "gcs": {"gcs": {"uri": "gs://bucket/a", "endpoint": server.url}},
+        "oci": {"oci": {"reference": f"{server.host}/acme/model:v1"}},
+        "ngc": {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}},
+    }[kind]
+
+
+KINDS = ["huggingFace", "s3", "gcs", "oci", "ngc"]
+
+
+def refused(told: Told, volume: Path, metadata: Server) -> str:
+    """Nothing was asked, nothing arrived, and one sentence of ours says why."""
+    error = told()["error"]
+    assert error["reason"] == "AddressRefused", error
+    assert "AKIASTOLEN" not in json.dumps(told())
+    assert metadata.requests == []
+    assert visible(volume) == []
+    return str(error["message"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_redirect_to_a_metadata_service_is_not_followed(
+    kind: str, hostile: Hostile, metadata: Metadata, volume: Path, told: Told
+) -> None:
+    hostile.to = f"{metadata.url}/latest/meta-data/iam/security-credentials/node"
+    assert run({"target": source(kind, hostile)}, volume, volume) == result.PERMANENT
+    message = refused(told, volume, metadata)
+    assert f"leads to {CLOSED}, which is a loopback address" in message
+    assert "fetch.allowedNetworks" in message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_endpoint_inside_is_not_asked(
+    kind: str, metadata: Metadata, volume: Path, told: Told
+) -> None:
+    assert run({"target": source(kind, metadata)}, volume, volume) == result.PERMANENT
+    refused(told, volume, metadata)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_file_is_not_taken_from_where_a_redirect_leads(
+    kind: str,
+    metadata: Metadata,
+    volume: Path,
+    told: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(handler: Handler, name: str, data: bytes) -> None:
+        handler.say(307, Location=f"{metadata.url}/{name}")
+
+    monkeypatch.setattr(Handler, "file", away)
+    with ExitStack() as stack:
+        place = PLACES[kind](stack)
+        assert run({"target": place.source}, volume, volume) == result.PERMANENT
+    refused(told, volume, metadata)
+
+
+def test_a_registry_cannot_send_its_login_inside(
+    hostile: Hostile, metadata: Metadata, volume: Path, told: Told
+) -> None:
+    hostile.status = 401
+    hostile.headers = {"WWW_Authenticate": f'Bearer realm="{metadata.url}/token",service="r"'}
+    assert run({"target": source("oci", hostile)}, volume, volume) == result.PERMANENT
+    refused(told, volume, metadata)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2", "169.254.169.254", "10.96.0.1", "fe80::1"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_of_an_address_inside_is_refused(
+    kind: str, address: str, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(monkeypatch, {"models.example": [address]})
+    server = Metadata({}, url="http://models.example:1")
+    assert run({"target": source(kind, server)}, volume, volume) == result.PERMANENT
+    assert "leads to models.example, which is" in refused(told, volume, server)
+    assert "models.example" in names.asked
+
+
+def test_a_name_that_changes_its_address_is_connected_where_it_was_checked(
+    metadata: Metadata, hostile: Hostile, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding: the first answer is allowed, each later one is the metadata service."""
+    port = hostile.url.rpartition(":")[2]
+    names = Names(monkeypatch, {"models.example": ["127.0.0.1", CLOSED]})
+    hostile.status = 404
+    server = Metadata({}, url=f"http://models.example:{port}")
+    assert run({"target": source("ngc", server)}, volume, volume) == result.PERMANENT
+    assert told()["error"]["reason"] == "SourceNotFound"
+    assert names.asked.count("models.example") == len(hostile.requests) == 1
+    assert metadata.requests == []
+
+
+class Names:
+    """Answers of a name server: the next of a name's addresses each time, then the last."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, answers: dict[str, list[str]]) -> None:
+        self.asked: list[str] = []
+        real = socket.getaddrinfo
+
+        def resolve(host: Any, *rest: Any, **more: Any) -> Any:
+            name = host.decode() if isinstance(host, bytes) else str(host)
+            if name not in answers:
+                return real(host, *rest, **more)
+            self.asked.append(name)
+            left = answers[name]
+            return real(left.pop(0) if len(left) > 1 else left[0], *rest, **more)
+
+        patch.setattr(socket, "getaddrinfo", resolve)
+
+
+@pytest.mark.parametrize("status", [200, 403, 404, 418, 500])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_word_of_a_server_is_quoted(
+    kind: str,
+    status: int,
+    hostile: Hostile,
+    volume: Path,
+    told: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+    hostile.status, hostile.body = status, KEYS
+    hostile.headers = {"X_Error_Message": "AKIASTOLEN", "X_Error_Code": "AKIASTOLEN"}
+    assert run({"target": source(kind, hostile)}, volume, volume) != 0
+    text = json.dumps(told())
+    assert "error" in told()
+    assert "STOLEN" not in text.upper()
+
+
+def test_a_proxy_inside_is_not_asked_either(
+    metadata: Metadata, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", metadata.url)
+    server = Metadata({}, url="http://models.example")
+    assert run({"target": source("ngc", server)}, volume, volume) == result.PERMANENT
+    refused(told, volume, metadata)
+
+
+def test_a_proxy_is_not_asked_for_an_address_inside(
+    hostile: Hostile, metadata: Metadata, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", hostile.url)
+    assert run({"target": source("ngc", metadata)}, volume, volume) == result.PERMANENT
+    refused(told, volume, metadata)
+    assert hostile.requests == []
+
+
+def test_a_network_that_is_allowed_is_reached(volume: Path, told: Told) -> None:
+    with ExitStack() as stack:
+        place = PLACES["ngc"](stack)
+        assert run({"target": place.source}, volume, volume, allowed=()) == result.PERMANENT
+        assert told()["error"]["reason"] == "AddressRefused"
+        assert run({"target": place.source}, volume, volume, allowed=("127.0.0.0/8",)) == 0
+    digest = told()["models"]["target"]["digest"]
+    assert {p.name for p in (volume / "checkpoints" / digest).iterdir()} == set(FILES)
+
+
+REFUSED = [
+    *("127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "169.254.169.254", "169.254.1.1"),  # noqa: S104
+    *("fe80::1", "fe80::1%eth0", "224.0.0.1", "239.1.1.1", "ff02::1", "255.255.255.255"),
+    *("10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.127.0.1"),
+    *("fc00::1", "fd12:3456::1", "fd00:ec2::254", "168.63.129.16", "240.0.0.1", "198.18.0.1"),
+    *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1"),
+    *("64:ff9b::a9fe:a9fe", "64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1"),
+    *("2002:7f00:1::", "2002:a00:1::1", "2001:0:a00:1::", "::ffff:0:127.0.0.1"),
+]
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_addresses_inside_are_refused(address: str) -> None:
+    assert Networks().refusal(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["93.184.216.34", "2606:4700::1", "::ffff:8.8.8.8", "172.32.0.1", "64:ff9b::808:808"],
+)
+def test_public_addresses_are_reached(address: str) -> None:
+    assert Networks().refusal(address) is None
+
+
+def test_a_wide_network_opens_private_addresses_and_not_the_node() -> None:
+    everything = Networks.parse(["0.0.0.0/0", "::/0"])
+    assert everything.refusal("10.0.0.1") is None
+    assert everything.refusal("fd12::1") is None
+    closed = ["127.0.0.1", "169.254.169.254", "169.254.1.1", "fe80::1", "::1", "0.0.0.0"]  # noqa: S104
+    cloud = ["168.63.129.16", "100.100.100.200", "fd00:ec2::254"]
+    assert all(everything.refusal(address) for address in [*closed, *cloud])
+
+
+def test_an_explicit_network_opens_what_it_names() -> None:
+    named = Networks.parse(["169.254.20.10/32", "127.0.0.1"])
+    assert named.refusal("169.254.20.10") is None
+    assert named.refusal("127.0.0.1") is None
+    assert named.refusal("169.254.169.254") == "the metadata service of a cloud"
+    assert Networks.parse(["169.254.0.0/16"]).refusal("169.254.169.254")
