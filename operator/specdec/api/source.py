@@ -77,11 +77,12 @@ class AuthorityRef(Value):
 
 
 class Fetch(Value):
-    """How sources are reached from inside a network of one's own.
+    """How sources are reached from inside a network of one's own, and for how long (seconds).
 
     The Secret holds `HTTPS_PROXY` and, if need be, `HTTP_PROXY` and `NO_PROXY`: an address of a
     proxy may carry a password.
     """
 
+    active_deadline_seconds: int = 86400
     ca_config_map_ref: AuthorityRef | None = None
     proxy_secret_ref: Reference | None = None

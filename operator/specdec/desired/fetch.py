@@ -44,7 +44,7 @@ def content(model: SpeculativeModel, volume: Volume) -> str:
     sources = source_hashes(model, volume)
     tokens = {role: _secrets(role, spec) for role, spec in model.sources.items()}
     # Only where there is such a thing: all other Jobs keep their names.
-    reached = model.spec.fetch.model_dump(exclude_none=True)
+    reached = model.spec.fetch.model_dump(exclude_none=True, exclude={"active_deadline_seconds"})
     return names.digest({"sources": sources, "tokens": tokens, **given(reached=reached)})
 
 
@@ -102,7 +102,9 @@ def job(
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": metadata(model, name, "fetch", tags=model.spec.metadata.jobs),
-        "spec": own_job(model, container, volume, "fetch", volumes),
+        "spec": own_job(
+            model, container, volume, "fetch", volumes, model.spec.fetch.active_deadline_seconds
+        ),
     }
 
 
@@ -127,9 +129,12 @@ def own_job(
     volume: Volume | None,
     component: str,
     volumes: list[dict[str, Any]],
-    deadline: int | None = None,
+    deadline: int,
 ) -> dict[str, Any]:
-    """The spec of a Job that runs our own image: an error that stays ends it at once."""
+    """The spec of a Job that runs our own image: an error that stays ends it at once.
+
+    `deadline` is in seconds, retries included: what hangs (a volume, a server) ends too.
+    """
     template = pod.template(
         container,
         volume,

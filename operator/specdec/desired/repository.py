@@ -21,6 +21,8 @@ EXPECTATIONS = "/specdec/expectations"
 EXPECTATIONS_KEY = "expectations.json"
 # The API server's limit on one ConfigMap, less room for metadata.
 LIMIT_BYTES = 1024 * 1024 - 16 * 1024
+# Seconds. The files are small, but engines on a slow volume take their time to be read.
+_DEADLINE = 6 * 3600
 _RESOURCES = {
     "requests": {"cpu": "100m", "memory": "64Mi"},
     "limits": {"memory": "256Mi"},
@@ -115,7 +117,7 @@ def job(
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": _metadata(model, revision_, model.spec.metadata.jobs),
-        "spec": own_job(model, container, volume, "publish", volumes),
+        "spec": own_job(model, container, volume, "publish", volumes, _DEADLINE),
     }
 
 

@@ -8,20 +8,30 @@ from typing import Any
 from specdec.jobs.weights import corrupt
 
 Config = Mapping[str, Any]
+# The largest is a tokenizer with a vocabulary of hundreds of thousands: some 35 MB. The Job's
+# memory holds a few times that as Python objects.
+_LIMIT_BYTES = 64 << 20
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
     """A JSON object; raises JobError (CheckpointCorrupt) when it is missing or none."""
-    path = folder / name
-    if not path.is_file():
+    if not (folder / name).is_file():
         raise corrupt(f"it has no {name}")
     try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise corrupt(f"{name} is not JSON ({error})") from error
+        value = json.loads(content(folder / name))
+    except (ValueError, RecursionError) as error:
+        raise corrupt(f"{name} is not JSON ({type(error).__name__})") from error
     if not isinstance(value, dict):
         raise corrupt(f"{name} is not a JSON object")
     return value
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a small file; raises JobError (CheckpointCorrupt) when it is none."""
+    size = path.stat().st_size
+    if size > _LIMIT_BYTES:
+        raise corrupt(f"{path.name} has {size} bytes, and no model's has more than {_LIMIT_BYTES}")
+    return path.read_bytes()
 
 
 def optional(folder: Path, name: str) -> dict[str, Any]:
@@ -59,4 +69,5 @@ def word(value: object) -> str | None:
 def architecture(config: Config) -> str:
     """The first architecture that a configuration states."""
     stated = config.get("architectures")
-    return str(stated[0])[:80] if isinstance(stated, list) and stated else "(none)"
+    first = str(stated[0])[:80] if isinstance(stated, list) and stated else ""
+    return first if first.isidentifier() else "(none)"

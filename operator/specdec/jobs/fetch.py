@@ -23,7 +23,7 @@ from specdec.jobs.guard import Guard
 from specdec.jobs.inspection import inspect
 from specdec.jobs.kind import Kind
 from specdec.jobs.manifests import DamagedError
-from specdec.jobs.remote import Listing, Remote
+from specdec.jobs.remote import Listing, Remote, unreachable
 from specdec.jobs.result import JobError, progress
 
 _ENGINES_TOLD = 60
@@ -110,7 +110,7 @@ def _from_remote(
     role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, proxy: str
 ) -> Fetched:
     with sources.remote(role, kind, source, proxy) as where:
-        listing = where.resolve()
+        listing = _listing(where, role)
         # Without a name of its own, the same files under two roles are two things.
         own = [] if kind is Kind.CHECKPOINT else [kind.name]
         key = names.digest([*listing.identity, *own])[:32]
@@ -125,6 +125,15 @@ def _from_remote(
             fetched = _settle(scratch, checkpoints, listing.revision, role, kind)
             _write(index, json.dumps({"digest": fetched.digest}))
             return fetched
+
+
+def _listing(where: Remote, role: str) -> Listing:
+    """What a source holds; it comes from a server, so its shape may be any."""
+    try:
+        return where.resolve()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        why = "its answer is not what such a server answers"
+        raise unreachable(f"the source of the {role}", why) from error
 
 
 def _download(where: Remote, listing: Listing, scratch: Path) -> None:

@@ -7,6 +7,7 @@ next one asks for the rest.
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +21,11 @@ from specdec.jobs.result import JobError, progress
 _REPORT_SECONDS = 10.0
 _WORKERS = 4
 _BLOCK = 4 << 20
+# A transfer that brings less on an average of a window is given up: it would take days.
+_WINDOW_SECONDS = 60.0
+_RATE_BYTES = 16 << 10
+# And so is one whose connections break before they brought this much.
+_LEAST_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -96,10 +102,10 @@ def _whole(
     part.touch()
     while (before := part.stat().st_size) < file.size and not stop.is_set():
         try:
-            _append(part, file, read, stop)
+            _append(part, file, read, stop, where)
         except BrokenError as error:
             # As long as bytes come it goes on at once; else the next Job tries, later.
-            if part.stat().st_size <= before:
+            if part.stat().st_size < min(before + _LEAST_BYTES, file.size):
                 raise unreachable(where, error) from error
         else:
             if part.stat().st_size < file.size and not stop.is_set():
@@ -116,10 +122,10 @@ def _whole(
     part.rename(final)
 
 
-def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event) -> None:
+def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event, where: str) -> None:
     start = part.stat().st_size
     with part.open("ab") as writer, read(file, start) as blocks:
-        for block in blocks:
+        for block in _steady(blocks, where):
             start += len(block)
             if start > file.size:
                 raise JobError(
@@ -131,6 +137,26 @@ def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event) -
             writer.write(block)
             if stop.is_set():
                 return
+
+
+def _steady(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
+    """The blocks of a server that sends; one that drips for ever ends the transfer.
+
+    Only the time that the server takes counts, not that of the volume.
+    """
+    waited, count = 0.0, 0
+    while True:
+        began = time.monotonic()
+        block = next(blocks, None)
+        waited += time.monotonic() - began
+        if block is None:
+            return
+        count += len(block)
+        if waited > _WINDOW_SECONDS:
+            if count < _RATE_BYTES * waited:
+                raise unreachable(where, f"it sends less than {_RATE_BYTES >> 10} KiB a second")
+            waited, count = 0.0, 0
+        yield block
 
 
 def _is_stated(path: Path, file: RemoteFile) -> bool:

@@ -59,7 +59,8 @@ def run(work: Callable[[], Mapping[str, Any]], fallback: str) -> int:
         return _fail(_system_error(error, fallback))
     except Exception as error:  # noqa: BLE001 - the boundary: a user gets a sentence, the log the rest
         traceback.print_exc()
-        return _fail(JobError(fallback, f"{type(error).__name__}: {error}", permanent=False))
+        message = f"the Job's program met an error that nobody foresaw ({type(error).__name__})"
+        return _fail(JobError(fallback, f"{message}: its log has the rest", permanent=False))
     return 0
 
 

@@ -22,7 +22,7 @@ def facts(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         JobError: CheckpointCorrupt when there is no tokenizer.
     """
     piece = folder / "tokenizer.model"
-    raw = _digest(piece.read_bytes()) if piece.is_file() else None
+    raw = _digest(configuration.content(piece)) if piece.is_file() else None
     json_file = (folder / "tokenizer.json").is_file()
     return {
         "tokenizer": tokenizer_hash(folder) if json_file or raw is None else raw,
@@ -46,7 +46,7 @@ def tokenizer_hash(folder: Path) -> str:
     try:
         meaning = _meaning(configuration.read(folder, "tokenizer.json"))
     except (AttributeError, TypeError) as error:
-        raise corrupt(f"tokenizer.json cannot be read ({error})") from error
+        raise corrupt(f"tokenizer.json cannot be read ({type(error).__name__})") from error
     return _digest(json.dumps(meaning, sort_keys=True).encode())
 
 
@@ -74,7 +74,8 @@ def _token(folder: Path, config: Mapping[str, Any], key: str) -> int | None:
 def _template(folder: Path) -> str | None:
     """Hash of the chat template, whichever of its three places it is in; blanks do not count."""
     if (folder / "chat_template.jinja").is_file():
-        text: Any = (folder / "chat_template.jinja").read_text("utf-8", errors="replace")
+        raw = configuration.content(folder / "chat_template.jinja")
+        text: Any = raw.decode("utf-8", errors="replace")
     else:
         text = configuration.optional(folder, "tokenizer_config.json").get("chat_template")
         text = text or configuration.optional(folder, "chat_template.json").get("chat_template")

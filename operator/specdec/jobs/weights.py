@@ -28,7 +28,7 @@ def shapes(folder: Path, index: Mapping[str, Any] | None) -> Shapes:
     """
     names = {path.name for path in folder.glob("*.safetensors")}
     if index is not None:
-        shards = set(index.get("weight_map", {}).values())
+        shards = _shards(index)
         missing = sorted(shards - names)
         if missing:
             raise corrupt(
@@ -41,6 +41,14 @@ def shapes(folder: Path, index: Mapping[str, Any] | None) -> Shapes:
     for name in sorted(names):
         found |= _header(folder / name)
     return found
+
+
+def _shards(index: Mapping[str, Any]) -> set[str]:
+    """The files that an index lists."""
+    listed = index.get("weight_map")
+    if not isinstance(listed, dict) or not all(isinstance(n, str) for n in listed.values()):
+        raise corrupt("its index lists no files by tensor")
+    return set(listed.values())
 
 
 def parameters(tensors: Shapes) -> int:
@@ -86,8 +94,9 @@ def _header(path: Path) -> dict[str, tuple[int, ...]]:
         tensors = {name: t for name, t in header.items() if name != "__metadata__"}
         ends = [int(t["data_offsets"][1]) for t in tensors.values()]
         found = {name: tuple(int(n) for n in t["shape"]) for name, t in tensors.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise corrupt(f"the header of {path.name} cannot be read ({error})") from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        why = type(error).__name__
+        raise corrupt(f"the header of {path.name} cannot be read ({why})") from error
     expected = 8 + size + max(ends, default=0)
     if length != expected:
         raise corrupt(f"{path.name} has {length} bytes, and its header speaks of {expected}")

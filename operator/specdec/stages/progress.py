@@ -21,10 +21,12 @@ _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
 
 # Where a pod's resources come from, by its component.
 _RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
-# What ends a Job that takes too long, by its component.
+# What helps a Job that takes too long, by its component.
 _DEADLINES = {
-    "verify": "spec.verification.timeoutSeconds",
-    "benchmark": "spec.benchmark.timeoutSeconds",
+    "fetch": "raise spec.fetch.activeDeadlineSeconds",
+    "publish": "check the volume, which is slow or does not answer",
+    "verify": "raise spec.verification.timeoutSeconds",
+    "benchmark": "raise spec.benchmark.timeoutSeconds",
 }
 
 
@@ -112,8 +114,8 @@ def failed(name: str, job: Object, pods: list[Object], reason: str) -> Words:
     conditions = job.get("status", {}).get("conditions", [])
     if any(c.get("reason") == "DeadlineExceeded" for c in conditions):
         component = job["metadata"].get("labels", {}).get(names.COMPONENT)
-        field = _DEADLINES.get(component, "spec.build.activeDeadlineSeconds")
-        why = Words("DeadlineExceeded", f"ran longer than {deadline} seconds: raise {field}")
+        fix = _DEADLINES.get(component, "raise spec.build.activeDeadlineSeconds")
+        why = Words("DeadlineExceeded", f"ran longer than {deadline} seconds: {fix}")
     else:
         why = _failure(pods, reason)
     again = f"; to try again: kubectl delete job {name}"

@@ -1,8 +1,10 @@
 """Names and archives that want to leave the directory; registries with their own habits."""
 
+import gzip
 import io
 import json
 import tarfile
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,80 @@ def test_only_the_loopback_is_spoken_to_without_tls() -> None:
     assert Reference.parse("127.0.0.1:5000/a:1", "t").base == "http://127.0.0.1:5000/v2/a"
     assert Reference.parse("127.0.0.1.evil.example/a:1", "t").base.startswith("https://")
     assert Reference.parse("x:1", "t").base == "https://registry-1.docker.io/v2/library/x"
+
+
+def refused(acme: Registry, data: bytes, media: str, volume: Path, told: Told) -> str:
+    """The message about a layer that is no model's."""
+    acme.add(data, mediaType=media)
+    assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
+    error = told()["error"]
+    assert error["reason"] == "CheckpointCorrupt", error
+    assert visible(volume) == []
+    return str(error["message"])
+
+
+def test_a_small_layer_that_unpacks_to_gigabytes_is_refused(
+    acme: Registry, volume: Path, told: Told
+) -> None:
+    """A thousand times its size, as gzip can: the volume sees only a part, and not for long."""
+    zeros = tarfile.TarInfo("models/model.safetensors")
+    zeros.size = 512 << 20
+    out = io.BytesIO()
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=9) as packer:
+        packer.write(zeros.tobuf())
+        for _ in range(zeros.size >> 24):
+            packer.write(bytes(1 << 24))
+    message = refused(acme, out.getvalue(), f"{TAR}+gzip", volume, told)
+    assert "50 times its size" in message
+    assert max(p.stat().st_size for p in volume.rglob("*") if p.is_file()) <= len(out.getvalue())
+
+
+@pytest.mark.parametrize("name", ["models/config.json", "etc/other"])
+def test_a_long_header_is_not_read_into_memory(
+    name: str, acme: Registry, volume: Path, told: Told
+) -> None:
+    """A pax header says how long it is, and tarfile reads it in one piece."""
+    member = tarfile.TarInfo(name)
+    member.pax_headers = {"comment": "x" * (8 << 20)}
+    data = member.tobuf(format=tarfile.PAX_FORMAT) + bytes(1024)
+    tracemalloc.start()
+    try:
+        assert "headers of more than 1 MiB" in refused(acme, data, TAR, volume, told)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The server of the test holds the layer too, and so does the answer on its way.
+    assert peak < 3 * len(data)
+
+
+def test_many_members_do_not_fill_the_memory(tmp_path: Path) -> None:
+    layer, out = tmp_path / "layer", tmp_path / "out"
+    layer.write_bytes(tarfile.TarInfo("x").tobuf() * 20_000 + bytes(1024))
+    out.mkdir()
+    tracemalloc.start()
+    try:
+        archive.unpack(layer, out, Kind.CHECKPOINT, "here")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_an_archive_that_is_cut_short_is_one_sentence(
+    part: float, mode: str, acme: Registry, volume: Path, told: Told
+) -> None:
+    data = packed(("model.safetensors", FILES["model.safetensors"]), mode=mode)
+    short = data[: int(len(data) * part)]
+    message = refused(acme, short, TAR, volume, told)
+    assert "cannot be unpacked: it is cut short, damaged or no archive" in message
+
+
+@pytest.mark.parametrize("mode", ["w:xz", "w:bz2"])
+def test_other_ways_to_pack_are_refused(
+    mode: str, acme: Registry, volume: Path, told: Told
+) -> None:
+    """Unpacking xz takes the memory that its header asks for."""
+    message = refused(acme, packed(("config.json", b"{}"), mode=mode), TAR, volume, told)
+    assert "pack it as tar or tar+gzip" in message

@@ -154,7 +154,7 @@ def test_a_killed_job_s_bytes_are_used_by_the_next(
 def _dying(lock: threading.Lock) -> Callable[..., None]:
     """Write the first thousand bytes of the weights, then end the Job."""
 
-    def append(part: Path, file: Any, read: Any, stop: Any) -> None:
+    def append(part: Path, file: Any, read: Any, stop: Any, where: str) -> None:
         if file.size != len(WEIGHTS):
             with part.open("ab") as writer, read(file, 0) as blocks:
                 writer.writelines(blocks)

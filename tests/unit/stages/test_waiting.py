@@ -167,6 +167,30 @@ def test_a_deadline_names_the_field() -> None:
     assert "14400 seconds: raise spec.build.activeDeadlineSeconds" in condition["message"]
 
 
+@pytest.mark.parametrize(
+    ("component", "condition", "message"),
+    [
+        ("fetch", "ModelsFetched", "86400 seconds: raise spec.fetch.activeDeadlineSeconds"),
+        ("publish", "RepositoryReady", "21600 seconds: check the volume"),
+    ],
+)
+def test_a_fetch_or_publish_job_that_hangs_ends_and_names_the_fix(
+    component: str, condition: str, message: str
+) -> None:
+    world = fetching() if component == "fetch" else building()
+    if component == "publish":
+        for job in world.named("engine"):
+            world.finish(job, {})
+        world.step()
+    world.fail(world.job(component), "", reason="DeadlineExceeded")
+
+    world.step()
+
+    found = world.condition(condition)
+    assert found["reason"] == "DeadlineExceeded"
+    assert message in found["message"]
+
+
 def test_one_failed_engine_does_not_hide_behind_a_running_one() -> None:
     world = building()
     first, second = world.named("engine")

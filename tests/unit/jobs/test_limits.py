@@ -1,0 +1,177 @@
+"""Servers that answer without end, and files larger than any model's: the Job stops in time."""
+
+import contextlib
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from specdec.jobs import configuration, remote, result, weights
+from specdec.jobs.result import JobError
+from unit.jobs.checkpoints import run, visible
+from unit.jobs.checkpoints import write as checkpoint
+from unit.jobs.fake_servers import Catalogue, Handler, Server, serving
+from unit.jobs.test_guard import KINDS, source
+from unit.jobs.test_sources import FILES
+
+Told = Callable[[], dict[str, Any]]
+_SENT = 64 << 20
+
+
+class Endless(Server):
+    """Sends a body without end, as far as the client reads it."""
+
+    status = 200
+    sent = 0
+    headers: dict[str, str] = {}  # noqa: RUF012 - set by a test on its own instance
+
+    @override
+    def answer(self, handler: Handler) -> None:
+        handler.send_response(self.status)
+        for name, value in self.headers.items():
+            handler.send_header(name, value)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            while self.sent < _SENT:
+                handler.wfile.write(b" " * (1 << 20))
+                self.sent += 1 << 20
+
+
+@pytest.fixture
+def endless() -> Iterator[Endless]:
+    with serving(Endless({})) as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", ["huggingFace", "oci", "ngc"])
+@pytest.mark.parametrize("status", [200, 401, 302])
+def test_a_small_answer_without_end_is_not_read_to_its_end(
+    kind: str, status: int, endless: Endless, volume: Path, told: Told
+) -> None:
+    """Listings, refusals and redirects: the client reads each body by itself."""
+    endless.status = status
+    endless.headers = {"Location": "/again"} if status == 302 else {}
+    tracemalloc.start()
+    try:
+        assert run({"target": source(kind, endless)}, volume, volume) != 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "error" in told()
+    # Eight MiB of the answer, and what is on its way between the sockets.
+    assert endless.sent < _SENT
+    assert peak < 40 << 20
+
+
+def test_a_token_answer_without_end_is_not_read_to_its_end(
+    endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NGC_API_KEY_TARGET", "key-1")
+    assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
+    assert "the server's answer has no end" in told()["error"]["message"]
+    assert endless.sent < _SENT
+
+
+def test_a_small_answer_that_takes_for_ever_is_given_up(
+    endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec.jobs.web._ANSWER_SECONDS", -1.0)
+    assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
+    assert "the server's answer has no end" in told()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compressed_answer_is_not_unpacked(
+    kind: str, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen KB can be sixteen MB inside."""
+    bomb = gzip.compress(bytes(16 << 20))
+    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+
+    class Swelling(Server):
+        @override
+        def answer(self, handler: Handler) -> None:
+            handler.say(200, bomb, Content_Encoding="gzip")
+
+    with serving(Swelling({})) as server:
+        tracemalloc.start()
+        try:
+            assert run({"target": source(kind, server)}, volume, volume) != 0
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert "error" in told()
+    assert peak < 12 << 20
+
+
+def test_a_server_that_drips_is_given_up(
+    volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes come, and so few in a window that the Job would go on for days."""
+    monkeypatch.setattr(remote, "_WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "_RATE_BYTES", 1 << 40)
+    with serving(Catalogue(FILES)) as server:
+        ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
+        assert run({"target": ngc}, volume, volume) == result.TRANSIENT
+    error = told()["error"]
+    assert error["reason"] == "NetworkError"
+    assert "KiB a second" in error["message"]
+    assert visible(volume) == []
+
+
+def test_connections_that_break_after_a_few_bytes_each_are_given_up(
+    volume: Path, told: Told
+) -> None:
+    with serving(Catalogue(FILES, cut=10, cuts=1_000_000)) as server:
+        ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
+        assert run({"target": ngc}, volume, volume) == result.TRANSIENT
+        assert len(server.requests) < 10
+    assert told()["error"]["reason"] == "NetworkError"
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer.model"])
+def test_a_small_file_that_is_large_is_not_read(name: str, tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "model")
+    with (folder / name).open("wb") as file:
+        file.truncate(configuration._LIMIT_BYTES + 1)
+    with pytest.raises(JobError, match=f"{name} has 67108865 bytes"):
+        configuration.content(folder / name)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "\xff"])
+def test_json_that_cannot_be_read_is_one_sentence(text: str, tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "model")
+    (folder / "config.json").write_text(text, encoding="latin-1")
+    with pytest.raises(JobError, match=r"config\.json is not JSON"):
+        configuration.read(folder, "config.json")
+
+
+@pytest.mark.parametrize("index", [{"weight_map": 3}, {"weight_map": {"a": ["b"]}}, {}])
+def test_an_index_of_another_shape_is_one_sentence(index: dict[str, Any], tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "model")
+    with pytest.raises(JobError, match="its index lists no files by tensor"):
+        weights.shapes(folder, index)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("body", [[], 3, {"siblings": 3}, {"layers": 3}, {"modelFiles": [3]}])
+def test_an_answer_of_another_shape_is_one_sentence(
+    kind: str, body: Any, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+
+    class Odd(Server):
+        @override
+        def answer(self, handler: Handler) -> None:
+            handler.say(200, json.dumps(body).encode())
+
+    with serving(Odd({})) as server:
+        assert run({"target": source(kind, server)}, volume, volume) != 0
+    assert told()["error"]["reason"] in ("NetworkError", "SourceNotFound")
