@@ -1,6 +1,5 @@
 """Snapshot of everything read for one reconcile, with small predicates over plain API objects."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -93,15 +92,3 @@ def last_words(pod: Object) -> str:
             if message:
                 return str(message)
     return ""
-
-
-def result(pods: list[Object]) -> dict[str, Any]:
-    """The JSON a Job left in its newest termination message; `{}` when there is none."""
-    for pod in pods:
-        try:
-            value = json.loads(last_words(pod) or "null")
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            return value
-    return {}

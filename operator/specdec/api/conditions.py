@@ -94,6 +94,7 @@ FAILED = frozenset(
         "Internal",
         "InternalError",
         "InvalidDevices",
+        "InvalidResult",
         "InvalidSpec",
         "LibraryMismatch",
         "PaddedVocabMismatch",

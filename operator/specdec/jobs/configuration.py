@@ -11,6 +11,8 @@ Config = Mapping[str, Any]
 # The largest is a tokenizer with a vocabulary of hundreds of thousands: some 35 MB. The Job's
 # memory holds a few times that as Python objects.
 _LIMIT_BYTES = 64 << 20
+# A status holds 64 bits.
+_MOST = 2**63
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
@@ -50,15 +52,17 @@ def number(config: Config, key: str, default: int | None = None) -> int:
     value = config.get(key, default)
     if value is None:
         value = default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _MOST:
         raise corrupt(f"{key} in config.json is {str(value)[:40]!r}, not a positive number")
     return value
 
 
 def whole(config: Config, key: str) -> int | None:
-    """A whole number that may be absent."""
+    """A whole number that may be absent; one that no status can hold is as good as absent."""
     value = config.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < _MOST else None
 
 
 def word(value: object) -> str | None:

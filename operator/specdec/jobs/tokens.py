@@ -10,6 +10,7 @@ from specdec.jobs import configuration
 from specdec.jobs.weights import corrupt
 
 _DIGITS = 12
+_IDS = 2**31
 
 
 def facts(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +69,9 @@ def _token(folder: Path, config: Mapping[str, Any], key: str) -> int | None:
         value = configuration.optional(folder, "generation_config.json").get(key)
     if isinstance(value, list):
         value = value[0] if value else None
-    return value if isinstance(value, int) else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if abs(value) < _IDS else None
 
 
 def _template(folder: Path) -> str | None:

@@ -8,14 +8,13 @@ from typing import Any
 
 from specdec.api.conditions import Condition, Status, Type
 from specdec.desired import measurement as desired
-from specdec.observed import result
+from specdec.results import Benchmarked, result
 from specdec.stages import backends, work
 from specdec.stages.progress import Words
 from specdec.stages.stage import Context, Outcome
 from specdec.stages.verification import SUSPENDED, Step, others, unfinished
 
 Entry = dict[str, Any]
-_FIELDS = ("message", "draftTokens", "levels", "measuredAt", "planHash")
 
 
 def benchmark(context: Context) -> Outcome:
@@ -78,7 +77,8 @@ def _next(context: Context, state: work.Work, job: dict[str, Any]) -> Step:
     if state.state == "Absent":
         words = Words("Queued", f"Job {state.name} is created to measure the service")
         return Step(words, apply=(job,))
-    return unfinished(state, "Measuring", "measures the service", "BenchmarkFailed")
+    doing = "measures the service"
+    return unfinished(state, "benchmark", "Measuring", doing, "BenchmarkFailed")
 
 
 def _known(context: Context, state: work.Work, plan_hash: str) -> Entry | None:
@@ -87,17 +87,16 @@ def _known(context: Context, state: work.Work, plan_hash: str) -> Entry | None:
     A Job that failed for its errors has measured nevertheless.
     """
     if state.state in ("Complete", "Failed"):
-        told = result(state.pods).get("benchmark", {})
-        if isinstance(told, dict) and told.get("planHash") == plan_hash:
+        told = result(state.pods).benchmark
+        if told is not None and told.plan_hash == plan_hash:
             return _entry(context, told, plan_hash, completed=state.state == "Complete")
     old: Mapping[str, Any] = context.model.status.get("benchmark", {})
     return {**old, "stale": False} if old.get("planHash") == plan_hash else None
 
 
-def _entry(context: Context, told: Mapping[str, Any], plan_hash: str, *, completed: bool) -> Entry:
-    fields = {name: told[name] for name in _FIELDS if told.get(name) is not None}
+def _entry(context: Context, told: Benchmarked, plan_hash: str, *, completed: bool) -> Entry:
     return {
-        **fields,
+        **told.shown(),
         "state": "Completed" if completed else "Failed",
         "report": desired.report(context.model, plan_hash),
         "stale": False,

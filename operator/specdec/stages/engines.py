@@ -9,7 +9,8 @@ from typing import Any
 
 from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
 from specdec.desired import engine as desired
-from specdec.observed import Object, Ref, result
+from specdec.observed import Object, Ref
+from specdec.results import result
 from specdec.stages import backends, lost, progress, work
 from specdec.stages.progress import Progress, Words
 from specdec.stages.stage import POLL, Context, Engine, Outcome
@@ -88,11 +89,13 @@ def _build(context: Context, engine: Engine) -> _Build:
     model, volume = context.model, context.facts.volume
     name = desired.job_name(engine.key, volume)
     state = work.look(context.observed, name)
-    told = result(state.pods).get("engine", {}) if state.state == "Complete" else {}
+    told = result(state.pods if state.state == "Complete" else ())
     known = _remembered(context, engine, name)
     if known is not None or state.state == "Complete":
-        seconds = told.get("seconds", (known or {}).get("seconds"))
-        return _Build(engine, name, seconds=None if seconds is None else round(seconds))
+        seconds = told.engine.seconds if told.engine else (known or {}).get("seconds")
+        problem = told.problem("engine") if known is None else None
+        words = progress.unread(name, problem) if problem else None
+        return _Build(engine, name, words, seconds=None if seconds is None else round(seconds))
     if engine.key[:16] in context.facts.engines_on_volume:
         return _Build(engine, name)
     if model.spec.suspend:

@@ -9,7 +9,8 @@ from specdec.api.compatibility import Verdict
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch as desired
-from specdec.observed import Ref, result
+from specdec.observed import Ref
+from specdec.results import Fetched, Result, parsed, result
 from specdec.stages import lost, progress, work
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Checkpoint, Context, Facts, Outcome
@@ -34,7 +35,7 @@ def fetch(context: Context) -> Outcome:
     job = work.shaped(desired.job(model, volume, images.operator, images.fetch_networks))
     name = job["metadata"]["name"]
     state = work.look(observed, name)
-    told = result(state.pods) if state.state == "Complete" else {}
+    told = result(state.pods if state.state == "Complete" else ())
     fetched = _known(context, told)
     outdated = _outdated(context, name, known=fetched is not None)
     if fetched is not None:
@@ -49,6 +50,9 @@ def fetch(context: Context) -> Outcome:
     if state.state == "Absent":
         words = Words("Queued", f"Job {name} is created to fetch {_what(model)}")
         return _waiting(context.facts, words, apply=(job,), delete=outdated)
+    if problem := told.problem("models", "engines"):
+        words = progress.unread(name, problem)
+        return _waiting(context.facts, words, delete=outdated, retry=None)
     return _unfinished(context.facts, state, _what(model), outdated)
 
 
@@ -82,35 +86,29 @@ def _unfinished(facts: Facts, state: work.Work, what: str, outdated: tuple[Ref, 
     return _waiting(facts, Words("Queued", f"Job {state.name} is being deleted"), delete=outdated)
 
 
-def _known(context: Context, told: Mapping[str, Any]) -> _Fetched | None:
+def _known(context: Context, told: Result) -> _Fetched | None:
     """Results for the wanted sources: the Job's, else those the status remembers."""
     volume = context.facts.volume
     sources = desired.source_hashes(context.model, volume)
-    engines = frozenset(str(key) for key in told.get("engines", []))
-    models = told.get("models", {})
-    if all(role in models for role in sources):
-        entries = {
-            role: {"role": role, "source": source, **_entry(models[role])}
-            for role, source in sources.items()
-        }
-        return _Fetched(entries, engines)
-    known = {e.get("role"): e for e in context.model.status.get("models", [])}
-    if all(known.get(role, {}).get("source") == source for role, source in sources.items()):
-        return _Fetched(
-            {role: {**known[role], **_entry(known[role])} for role in sources}, engines
-        )
-    return None
-
-
-def _entry(model: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a result; findings are none of its facts, they are judged anew."""
-    facts = model.get("facts", {}).items()
-    return {
-        "digest": str(model.get("digest", "")),
-        "revision": str(model.get("revision", "")),
-        "bytes": int(model.get("bytes", 0)),
-        "facts": {k: v for k, v in facts if v is not None and k != "findings"},
+    engines = frozenset(told.engines.root) if told.engines else frozenset()
+    models = told.models.root if told.models else {}
+    if not all(role in models for role in sources):
+        models = _remembered(context.model, sources)
+    if not all(role in models for role in sources):
+        return None
+    # Findings are none of the facts, they are judged anew.
+    entries = {
+        role: {"role": role, "source": source, **models[role].shown()}
+        for role, source in sources.items()
     }
+    return _Fetched(entries, engines)
+
+
+def _remembered(model: SpeculativeModel, sources: Mapping[str, str]) -> dict[str, Fetched]:
+    """What the status has of these very sources, by role."""
+    entries = [e for e in model.status.get("models", []) if sources.get(e["role"]) == e["source"]]
+    found = {entry["role"]: parsed(Fetched, entry) for entry in entries}
+    return {role: fetched for role, fetched in found.items() if fetched is not None}
 
 
 def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outcome:

@@ -10,10 +10,10 @@ forgotten, and so fetched or built again.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from specdec.api import names
-from specdec.observed import Object, Ref, result
+from specdec.observed import Object, Ref
+from specdec.results import result
 from specdec.stages import damage, progress, work
 from specdec.stages.progress import Words
 from specdec.stages.stage import Context
@@ -103,18 +103,12 @@ def missing(context: Context, *reasons: str) -> Loss | None:
         if not work.belongs(job, context.model) or job["metadata"].get("deletionTimestamp"):
             continue
         report = result(context.observed.pods_of(name))
-        match report.get("error"):
-            case {"reason": str(reason), "message": str(message)} if reason in reasons:
-                fetch = work.of(context.observed, context.model, "fetch")
-                jobs = tuple(work.delete(n) for n in sorted({name, *fetch}))
-                words = Words(reason, message[: progress.TAIL])
-                return Loss(words, jobs, _roles(report.get("lost")))
+        if report.error is not None and report.error.reason in reasons:
+            fetch = work.of(context.observed, context.model, "fetch")
+            jobs = tuple(work.delete(n) for n in sorted({name, *fetch}))
+            words = Words(report.error.reason, report.error.message[: progress.TAIL])
+            return Loss(words, jobs, frozenset(report.lost.root if report.lost else ()))
     return None
-
-
-def _roles(value: Any) -> frozenset[str]:
-    listed = value if isinstance(value, list) else []
-    return frozenset(role for role in listed if isinstance(role, str))
 
 
 def _servers(context: Context, revision: str) -> Iterator[Object]:

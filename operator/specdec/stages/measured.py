@@ -1,42 +1,26 @@
 """What a verification found: as the status keeps it, and as conditions say it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import Method, SpeculativeModel
 from specdec.api.speculation import LengthPolicy
+from specdec.results import Measured, parsed
 
-_NUMBERS = (
-    "draftTokens",
-    "acceptancePercent",
-    "speedupPercent",
-    "prompts",
-    "matched",
-    "failed",
-    "draftedTokens",
-    "acceptedTokens",
-    "rounds",
-)
-_TEXTS = ("tokensPerRound", "failure", "divergence", "measuredAt", "planHash")
 Entry = dict[str, Any]
 
 
-def entry(told: Mapping[str, Any], plan_hash: str) -> Entry | None:
-    """What a Job left, in the fields of `status.speculation`; None if it is of another plan."""
-    if told.get("planHash") != plan_hash or not isinstance(told.get("prompts"), int):
-        return None
-    numbers = {name: told[name] for name in _NUMBERS if isinstance(told.get(name), int)}
-    texts = {name: told[name] for name in _TEXTS if isinstance(told.get(name), str)}
-    return {**numbers, **texts, "active": told.get("active") is True, "stale": False}
+def entry(told: Measured) -> Entry:
+    """What a Job left, in the fields of `status.speculation`."""
+    return {**told.shown(), "stale": False}
 
 
 def kept(model: SpeculativeModel) -> Entry | None:
     """The last measurement that the status knows, whether or not it is of what serves now."""
-    found = model.status.get("speculation")
-    if not found:
-        return None
-    return dict(found.get("previous", {}) if found.get("stale") else found) or None
+    found = model.status.get("speculation", {})
+    old = found.get("previous") if found.get("stale") else found
+    told = parsed(Measured, old)
+    return None if told is None else entry(told)
 
 
 def stale(old: Entry) -> Entry:

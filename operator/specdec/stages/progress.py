@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from specdec.api import names
-from specdec.observed import Object, last_words, result
+from specdec.api.conditions import PROBLEMS
+from specdec.observed import Object, last_words
+from specdec.results import result
 
 # How many characters of a container's last words fit into a condition.
 TAIL = 600
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-_REASON = re.compile(r"[A-Z][A-Za-z]{1,62}")
 _TOLD = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
 _QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
@@ -122,6 +123,15 @@ def failed(name: str, job: Object, pods: list[Object], reason: str) -> Words:
     return Words(why.reason, f"Job {name} failed: {_sentence(why.message)}{again}")
 
 
+def unread(name: str, problem: str) -> Words:
+    """A Job that ended well, and left what cannot be read; `problem` is of `Result.problems`."""
+    return Words(
+        "InvalidResult",
+        f"Job {name} left a result that cannot be read ({problem}): use an image whose programs "
+        f"are those of its release; to try again: kubectl delete job {name}",
+    )
+
+
 def crashed(pod: Object, startup_budget: int) -> Words | None:
     """Why a serving pod is not ready although it started before; None while it first starts."""
     name = pod["metadata"]["name"]
@@ -170,9 +180,10 @@ def _failure(pods: list[Object], reason: str) -> Words:
             end = status.get("state", {}).get("terminated", {})
             if end.get("reason") == "OOMKilled":
                 return Words("OutOfMemory", _memory(pod))
-    error = result(pods[:1]).get("error")
-    if isinstance(error, dict) and _REASON.fullmatch(str(error.get("reason", ""))):
-        return Words(str(error["reason"]), _tail(str(error.get("message", ""))))
+    error = result(pods[:1]).error
+    if error is not None:
+        # A program of another image may use any word; a reason is one of the documented ones.
+        return Words(error.reason if error.reason in PROBLEMS else reason, _tail(error.message))
     words = _tail(last_words(pods[0])) if pods else ""
     return Words(reason, f"last words: {words}" if words else "its pod left no word")
 
@@ -221,7 +232,7 @@ def _seconds(end: dict[str, Any]) -> float:
     try:
         start = datetime.fromisoformat(end["startedAt"])
         return (datetime.fromisoformat(end["finishedAt"]) - start).total_seconds()
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):  # a container that nobody saw end has nulls
         return 0.0
 
 
@@ -230,7 +241,7 @@ def _answered(pod: Object, end: dict[str, Any]) -> bool:
     conditions = pod.get("status", {}).get("conditions", [])
     changed = [c.get("lastTransitionTime") for c in conditions if c["type"] == "Ready"]
     # Both are RFC 3339 in UTC with whole seconds: text order is time order.
-    return bool(changed and changed[0]) and str(changed[0]) > str(end.get("startedAt", ""))
+    return bool(changed and changed[0]) and str(changed[0]) > str(end.get("startedAt") or "")
 
 
 def _tail(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 from specdec.api.conditions import VERIFIED, Condition
 from specdec.api.model import Method, SpeculativeModel
 from specdec.desired import measurement as desired
-from specdec.observed import Object, Ref, result
+from specdec.observed import Object, Ref
+from specdec.results import Section, result
 from specdec.stages import backends, measured, progress, work
 from specdec.stages.measured import Entry
 from specdec.stages.progress import Words
@@ -104,10 +105,9 @@ def _idle(context: Context) -> Outcome | None:
 def _known(context: Context, state: work.Work, plan_hash: str) -> Entry | None:
     """The Job's result, else what the status remembers of the very same plan."""
     if state.state == "Complete":
-        told = result(state.pods).get("verification", {})
-        found = measured.entry(told, plan_hash) if isinstance(told, dict) else None
-        if found is not None:
-            return found
+        told = result(state.pods).verification
+        if told is not None and told.plan_hash == plan_hash:
+            return measured.entry(told)
     old = measured.kept(context.model)
     return old if old is not None and old.get("planHash") == plan_hash else None
 
@@ -124,10 +124,10 @@ def _next(context: Context, state: work.Work, job: dict[str, Any]) -> Step:
     if state.state == "Absent":
         words = Words("Queued", f"Job {state.name} is created to ask the service")
         return Step(words, apply=(job,))
-    return unfinished(state, "Verifying", "asks the service", "VerificationFailed")
+    return unfinished(state, "verification", "Verifying", "asks the service", "VerificationFailed")
 
 
-def unfinished(state: work.Work, running: str, doing: str, failed: str) -> Step:
+def unfinished(state: work.Work, section: Section, running: str, doing: str, failed: str) -> Step:
     """What to say and do of a Job that left no result; `running` and `failed` are reasons."""
     name = state.name
     if state.state == "Deleting":
@@ -140,6 +140,8 @@ def unfinished(state: work.Work, running: str, doing: str, failed: str) -> Step:
     if not state.pods:
         words = Words("Queued", f"Job {name} lost its result with its pod and runs again")
         return Step(words, delete=(work.delete(name),))
+    if problem := result(state.pods).problem(section):
+        return Step(progress.unread(name, problem), over=True, retry=None)
     message = f"Job {name} left no result; to try again: kubectl delete job {name}"
     return Step(Words(failed, message), over=True, retry=None)
 
