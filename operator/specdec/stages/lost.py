@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from specdec.api import names
-from specdec.observed import Object, Ref
+from specdec.observed import Object, Ref, pod_ready
 from specdec.results import result
 from specdec.stages import damage, progress, work
 from specdec.stages.progress import Words
@@ -85,6 +85,16 @@ def _ended(context: Context, pods: list[Object], last: datetime | None) -> Words
             why = f"the volume is checked again: pod {name} ended while it loaded"
             return Words("Publishing", why)
     return None
+
+
+def starting(context: Context, revision: str) -> bool:
+    """Whether a pod of a revision may yet report damage, though enough others serve."""
+    return any(
+        pod.get("status", {}).get("phase") in ("Pending", "Running")
+        and not pod["metadata"].get("deletionTimestamp")
+        and not pod_ready(pod)
+        for pod in _servers(context, revision)
+    )
 
 
 def stamp(context: Context) -> str:

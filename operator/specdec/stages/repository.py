@@ -15,6 +15,9 @@ from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Facts, Outcome
 from specdec.triton.repository import RepositoryPlan, libraries, render
 
+# Seconds: no event comes when a server that starts finds damage.
+_CHECK = 30.0
+
 
 def repository(context: Context) -> Outcome:
     """Render, hand the files to the publish Job, and go on when they are on the volume."""
@@ -34,7 +37,8 @@ def repository(context: Context) -> Outcome:
         return _again(facts, model, revision, doubt, outdated)
     if model.status.get("repository", {}).get("hash") == revision:
         checked = model.status["repository"].get("checkedAt")
-        return _published(facts, revision, count, (config,), outdated, checked)
+        published = _published(facts, revision, count, (config,), outdated, checked)
+        return replace(published, retry_after=_CHECK if lost.starting(context, revision) else None)
     if model.spec.suspend:
         words = Words("Suspended", "nothing is published while spec.suspend is true")
         return _stopped(facts, words, delete=outdated, retry=None)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from golden.world import NOW, World, fetched, resource
+from unit.stages.test_extras import ABLE, ACTIVE, BY_HPA
 from unit.stages.test_group import served
 
 Json = dict[str, Any]
@@ -219,6 +220,29 @@ def test_the_leader_of_a_group_is_heard_too() -> None:
     world.step()
     assert world.condition("Available")["reason"] == "VolumeDamaged"
     assert world.condition("RepositoryReady")["reason"] == "VolumeDamaged"
+
+
+def test_a_pod_that_starts_is_checked_although_enough_others_serve() -> None:
+    world = World(resource(serving={"replicas": 2, "scaling": BY_HPA}))
+    world.settle()
+    for scaler in world.extras.values():
+        scaler["status"] = {"conditions": [ABLE, ACTIVE]}
+    assert world.step().requeue_after is None
+    wait(world, DAMAGE)
+    assert world.deployment is not None
+    world.deployment["status"]["readyReplicas"] = 1
+    # Its log is not there yet, and nothing else will happen.
+    (log,) = world.logs.values()
+    world.logs.clear()
+    assert world.step().requeue_after == 30
+    assert world.condition("Available")["status"] == "True"
+    world.logs["pair-abc/server"] = log
+    check(world)
+    world.finish(world.job("publish"), {})
+    world.step()
+    (started,) = [one for one in world.pods if one["metadata"]["name"] == "pair-abc"]
+    started["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    assert world.step().requeue_after is None
 
 
 def test_who_is_suspended_repairs_nothing(world: World) -> None:
