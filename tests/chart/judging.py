@@ -25,6 +25,7 @@ PATIENT = {
     "ClaimNotFound",
     "EngineDamaged",
     "EngineMissing",
+    "BelowFixLevel",
     "FitsWithWarnings",
     "LeaderWorkerSetMissing",
     "SecretMissing",

@@ -40,7 +40,7 @@ def test_a_stranger_is_told_what_happens(world: World, served: str) -> None:
     stages = ("Accepted", "StorageReady", "ModelsFetched", "Compatible", "EnginesReady")
     for word in (*stages, "RepositoryReady", "Available", "Events:"):
         assert word in described
-    wanted = {"Valid", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"}
+    wanted = {"BelowFixLevel", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"}
 
     def reasons() -> set[str]:
         events = world.listed("events.events.k8s.io")

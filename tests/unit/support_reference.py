@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from specdec.api.matrix import Support, matrix
+from specdec.api.matrix import Support, advisories, matrix
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"
 HEAD = """\
@@ -23,7 +23,26 @@ def render() -> str:
     for backend, row in matrix().items():
         lines += [f"## {backend}", ""]
         lines += [*_backend(row), ""] if row.served else ["Not served by this release.", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_faults()])
+
+
+def _faults() -> Iterator[str]:
+    level = advisories()[-1].fixed
+    yield "## Known faults of Triton"
+    yield ""
+    yield (
+        "Publicly known and usable from the network, checked on 2026-11-22. A server whose image "
+        f"is older than {level} is accepted with the reason `BelowFixLevel`. The release is read "
+        "from an image's tag; of a tag without one, and of a digest alone, nothing is said. "
+        "TensorRT-LLM has no server image after 26.07."
+    )
+    yield ""
+    yield "| Fixed in | What | Published |"
+    yield "|---|---|---|"
+    for row in advisories():
+        name = "/".join(row.link.removesuffix(".md").rsplit("/", 2)[-2:])
+        yield f"| {row.fixed} | {row.faults} | [{name}]({row.link}) |"
+    yield ""
 
 
 def _backend(row: Support) -> Iterator[str]:
@@ -39,6 +58,9 @@ def _backend(row: Support) -> Iterator[str]:
         yield f"| `{method}` | {' | '.join(able)} | {models} | {after} |"
     yield ""
     yield f"Default version {row.default_version}; `dtype` {', '.join(row.dtypes)}."
+    if row.triton:
+        yield ""
+        yield f"Its server is Triton {row.triton}, which is not for untrusted clients: see below."
     if not row.compute_capability:
         return
     yield ""

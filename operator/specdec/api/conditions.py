@@ -38,6 +38,7 @@ OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY})
 # Reasons that pass by themselves or by someone else's hand: worth a warning, not a failure.
 BLOCKED = frozenset(
     {
+        "BelowFixLevel",
         "CheckpointDamaged",
         "CheckpointMissing",
         "ClaimLost",

@@ -1,5 +1,6 @@
 """The support matrix: method by backend by version, read from `support.yaml`."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,9 @@ import yaml
 
 from specdec.api.model import Backend
 
+# Of tritonserver:26.07-trtllm-python-py3, whichever registry it comes from.
+_RELEASE = re.compile(r":(\d{2}\.(?:0[1-9]|1[0-2]))(?![\d.])")
+
 
 @dataclass(frozen=True)
 class Lost:
@@ -18,6 +22,21 @@ class Lost:
     since: str
     until: str
     formats: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Advisory:
+    """Faults of Triton that are publicly known and can be used from the network.
+
+    Attributes:
+        fixed: the first release without them, YY.MM as in the tag of an image.
+        faults: what they are, for people.
+        link: where they are published.
+    """
+
+    fixed: str
+    faults: str
+    link: str
 
 
 @dataclass(frozen=True)
@@ -31,6 +50,7 @@ class Support:
         compute_capability: the least a GPU needs, None without one; `quantization` and
             `kv_cache_quantization` by what is asked for beyond it; `lost` is what newer GPUs lack.
         images, examples: server image and folder of the conversion scripts in it, by version.
+        triton: release of every server of the backend, empty where an image's tag tells it.
         deprecation: why the backend has no future, empty when it has one; `replacements` are the
             methods of the backend that follows it.
     """
@@ -48,6 +68,7 @@ class Support:
     lost: Lost | None
     images: Mapping[str, str]
     examples: Mapping[str, str]
+    triton: str
     deprecation: str
     replacements: Mapping[str, str]
 
@@ -58,10 +79,15 @@ class Support:
 
 
 @cache
+def _data() -> Any:
+    text = resources.files("specdec.api").joinpath("support.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)
+
+
+@cache
 def matrix() -> dict[Backend, Support]:
     """The whole matrix, read once."""
-    text = resources.files("specdec.api").joinpath("support.yaml").read_text(encoding="utf-8")
-    data = yaml.safe_load(text)
+    data = _data()
     return {
         Backend(name): Support(
             served=row["served"],
@@ -80,6 +106,7 @@ def matrix() -> dict[Backend, Support]:
             lost=_lost(row.get("lostFormats")),
             images=row.get("images", {}),
             examples=row.get("examples", {}),
+            triton=row.get("triton", ""),
             deprecation=row.get("deprecation", ""),
             replacements=row.get("replacements", {}),
         )
@@ -94,6 +121,24 @@ def _lost(row: Mapping[str, Any] | None) -> Lost | None:
 def support(backend: Backend) -> Support:
     """What one backend can do."""
     return matrix()[backend]
+
+
+@cache
+def advisories() -> tuple[Advisory, ...]:
+    """Publicly known remote faults of Triton, the ones fixed first before the others."""
+    rows = (Advisory(**row) for row in _data()["advisories"])
+    return tuple(sorted(rows, key=lambda row: _numbers(row.fixed)))
+
+
+def exposed(backend: Backend, image: str) -> tuple[str, str] | None:
+    """The release of Triton in an image, and the newer one that fixes what is publicly known.
+
+    None where it is new enough, and where neither the backend nor the image's tag tells.
+    """
+    tag = _RELEASE.search(image.rpartition("/")[2])
+    release = support(backend).triton or (tag[1] if tag else "")
+    level = advisories()[-1].fixed
+    return (release, level) if release and not at_least(release, level) else None
 
 
 def architectures() -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from specdec.api.conditions import Condition, Type
-from specdec.api.matrix import support
+from specdec.api.matrix import exposed, support
 from specdec.api.model import Method, SpeculativeModel
 from specdec.stages import backends, rules
 from specdec.stages.stage import Context, Outcome
@@ -24,7 +24,8 @@ def accept(context: Context) -> Outcome:
     runtime, version = model.spec.runtime, rules.version(model)
     strategy = backends.strategy(runtime.backend)
     image = runtime.image or strategy.default_image(images, version)
-    good = Condition(Type.ACCEPTED, "True", "Valid", _message(model, version, image))
+    reason = "BelowFixLevel" if exposed(runtime.backend, image) else "Valid"
+    good = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
     plan = {
         "backend": runtime.backend.value,
         "version": version,
@@ -42,7 +43,7 @@ def _message(model: SpeculativeModel, version: str, image: str) -> str:
     backend, method = model.spec.runtime.backend, model.spec.speculation.method
     message = f"{backend} {version} serves method {method} with image {image}"
     row = support(backend)
-    message += _pipeline(model)
+    message += _pipeline(model) + _faults(model, image)
     if not row.deprecation:
         return message
     return f"{message}; deprecated: {row.deprecation}, method {row.replacements[method]}"
@@ -58,6 +59,23 @@ def _pipeline(model: SpeculativeModel) -> str:
         f"; warning: parallelism.pipeline of the {role} is {stages[role]}, and releases are known "
         "to hang while they load a speculating engine in pipeline stages: raise tensor instead "
         "where the GPUs of one node allow it"
+    )
+
+
+def _faults(model: SpeculativeModel, image: str) -> str:
+    """What to say of a server with faults that anybody may read of."""
+    found = exposed(model.spec.runtime.backend, image)
+    if found is None:
+        return ""
+    release, level = found
+    backend = model.spec.runtime.backend
+    fixed = [v for v, i in support(backend).images.items() if exposed(backend, i) is None]
+    http = ", and set serving.http to HealthOnly where they use gRPC"
+    return (
+        f"; warning: Triton {release} of this image has publicly known remote faults that are "
+        f"fixed in {level}: let only trusted clients reach it"
+        + (http if model.spec.serving.takes_http else "")
+        + (f", or take the image of runtime.version {fixed[-1]}" if fixed else "")
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec.api.matrix import at_least, matrix, support
+from specdec.api.matrix import advisories, at_least, exposed, matrix, support
 from specdec.api.model import Backend, Method
 from specdec.triton import contract
 from unit import support_reference
@@ -33,6 +33,42 @@ def test_a_served_backend_has_all_it_needs(backend: Backend) -> None:
 def test_every_version_of_tensorrt_has_image_and_examples() -> None:
     row = support(Backend.TENSORRT)
     assert tuple(row.images) == tuple(row.examples) == row.versions
+
+
+def test_the_default_server_of_tensorrt_has_no_publicly_known_fault() -> None:
+    row = support(Backend.TENSORRT)
+    assert exposed(Backend.TENSORRT, row.images[row.default_version]) is None
+    assert all(row.serves(method, row.default_version) for method in row.methods)
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        ("nvcr.io/nvidia/tritonserver:25.03-trtllm-python-py3", "25.03"),
+        ("mirror:5000/a/tritonserver:26.06-py3@sha256:" + "0" * 64, "26.06"),
+        ("tritonserver:25.12", "25.12"),
+        ("tritonserver:26.07-py3", None),
+        ("tritonserver:27.01-py3", None),
+        # Nothing is known of these.
+        ("registry:25.03/tritonserver:ours", None),
+        ("tritonserver:25.03.1-ours", None),
+        ("tritonserver:1.2.1", None),
+        ("tritonserver@sha256:" + "2" * 64, None),
+    ],
+)
+def test_the_tag_of_an_image_gives_the_release_of_its_server(
+    image: str, release: str | None
+) -> None:
+    found = exposed(Backend.TENSORRT, image)
+    assert found == ((release, "26.07") if release else None)
+    # The Reference image is built from a wheel, whatever its tag.
+    assert exposed(Backend.REFERENCE, image) == ("24.10", "26.07")
+
+
+def test_advisories_come_in_the_order_of_their_fixes() -> None:
+    fixed = [tuple(map(int, row.fixed.split("."))) for row in advisories()]
+    assert fixed == sorted(fixed)
+    assert all(row.faults and row.link.startswith("https://") for row in advisories())
 
 
 def test_capabilities_are_compared_by_number() -> None:

@@ -99,6 +99,42 @@ def test_the_spec_s_image_and_version_win() -> None:
     assert (plan["image"], plan["version"]) == (image, "0.18.0")
 
 
+@pytest.mark.parametrize(
+    ("runtime", "serving", "reason", "said"),
+    [
+        ({"backend": "Reference"}, {}, "BelowFixLevel", "set serving.http to HealthOnly"),
+        ({"backend": "Reference"}, {"http": "HealthOnly"}, "BelowFixLevel", "trusted clients"),
+        ({"backend": "TensorRT"}, {}, "Valid", "26.07-trtllm"),
+        (
+            {"backend": "TensorRT", "version": "0.18.0"},
+            {},
+            "BelowFixLevel",
+            "Triton 25.03 of this image has publicly known remote faults that are fixed in 26.07: "
+            "let only trusted clients reach it, and set serving.http to HealthOnly where they use "
+            "gRPC, or take the image of runtime.version 1.2.1",
+        ),
+        (
+            {"backend": "TensorRT", "version": "0.18.0", "image": "mirror/triton:26.07-ours"},
+            {},
+            "Valid",
+            "",
+        ),
+    ],
+)
+def test_a_server_below_the_fix_level_is_accepted_with_a_warning(
+    runtime: dict[str, Any], serving: dict[str, Any], reason: str, said: str
+) -> None:
+    world = World(resource(runtime=runtime, serving=serving, gpu={"product": "NVIDIA-A10"}))
+    world.step()
+    accepted = world.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("True", reason), accepted
+    assert said in accepted["message"]
+    assert ("publicly known" in accepted["message"]) is (reason == "BelowFixLevel")
+    assert world.condition("StorageReady")["message"] != "waits for Accepted"
+    if serving:
+        assert "HealthOnly" not in accepted["message"]
+
+
 def test_every_backend_has_a_row_in_the_matrix() -> None:
     assert set(matrix()) == set(Backend)
 

@@ -75,8 +75,7 @@ def test_logits_are_gathered_where_a_release_wants_it_said(version: str, gathers
 @pytest.mark.parametrize("version", support(Backend.TENSORRT).versions)
 def test_every_version_has_an_image_and_its_conversion_scripts(version: str) -> None:
     assert "-trtllm-python-py3" in STRATEGY.default_image(IMAGES, version)
-    folder = "/app/tensorrt_llm/examples" if version == "1.2.1" else "/app/examples"
-    assert engines(tensorrt(version=version))["target"].plan["examples"] == folder
+    assert engines(tensorrt(version=version))["target"].plan["examples"] == "/app/examples"
 
 
 def test_a_prebuilt_engine_is_its_fetched_directory() -> None:
