@@ -1,4 +1,4 @@
-"""Prompts of megabytes are refused at once and cost nobody else an answer."""
+"""Prompts of megabytes and lists of many words are refused, and others answered meanwhile."""
 
 from __future__ import annotations
 
@@ -105,6 +105,23 @@ def test_large_prompts_are_refused_while_short_ones_are_answered(
         assert f"text_input has {size} bytes, more than the limit of {LIMIT} " in sentence
         assert "send a shorter prompt" in sentence
     assert max(good.seconds) < PATIENT_SECONDS
+
+
+@pytest.mark.parametrize("model", [BLS, ENSEMBLE])
+def test_long_lists_of_words_are_refused_while_others_are_answered(
+    attacked: Server, model: str
+) -> None:
+    """A search for each of 100 000 words in every token kept others waiting for a minute."""
+    many = [f"word {number}" for number in range(100_000)]
+    lists = {"stop_words": many, "bad_words": many, "embedding_bias_words": many}
+    with good_client(attacked, model) as good:
+        for name, words in lists.items():
+            more = {"embedding_bias_weights": [1.0] * len(many)} if "bias" in name else {}
+            sentence = refusal(attacked, model, text_input="a", **{name: words}, **more)
+            assert f"{name} has 100000 items, more than the limit of 1024 in a request" in sentence
+    assert max(good.seconds) < PATIENT_SECONDS
+    # As many as there may be cost no more than a few.
+    text(ask(attacked.url, model, text_input="a", max_tokens=50, stop_words=many[:1024]))
 
 
 def resident(server: Server) -> int:

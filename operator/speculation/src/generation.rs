@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::chunk::{Chunk, Proposal};
 use crate::engine::{Call, EngineError, Role, new_tokens, token_log_probs};
+use crate::matcher::StopTokens;
 use crate::rows::DRAFT_IDS;
 use crate::task::Task;
 use crate::tensor::{DataType, Tensor};
@@ -24,7 +25,7 @@ pub struct Generation {
     /// The prompt and what was generated.
     ids: Vec<i32>,
     part: usize,
-    longest_stop: usize,
+    stop: StopTokens,
 }
 
 impl Generation {
@@ -32,7 +33,7 @@ impl Generation {
         Self {
             ids: task.prompt.clone(),
             part: 1,
-            longest_stop: task.stop_words.iter().map(Vec::len).max().unwrap_or(0),
+            stop: StopTokens::new(&task.stop_words, &task.prompt),
             task,
         }
     }
@@ -292,21 +293,16 @@ impl Generation {
         let fitting = &new[..new.len().min(self.remaining())];
         for (index, token) in fitting.iter().enumerate() {
             self.ids.push(*token);
-            if self.ends() {
+            if self.ends(*token) {
                 return (fitting[..=index].to_vec(), true);
             }
         }
         (fitting.to_vec(), false)
     }
 
-    fn ends(&self) -> bool {
-        if self.ids.last() == Some(&self.task.end_id) {
-            return true;
-        }
-        // As in the engines, a stop word may begin in the prompt; its last token never lies there.
-        let from = self.ids.len().saturating_sub(self.longest_stop);
-        let tail = &self.ids[from..];
-        self.task.stop_words.iter().any(|word| tail.ends_with(word))
+    /// Whether the token that was appended ends the answer.
+    fn ends(&mut self, token: i32) -> bool {
+        self.stop.end_with(token) || token == self.task.end_id
     }
 }
 

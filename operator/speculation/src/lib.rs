@@ -13,6 +13,7 @@ pub mod gather;
 pub mod generation;
 pub mod limits;
 pub mod lock;
+pub mod matcher;
 pub mod part;
 pub mod policy;
 pub mod pool;

@@ -2,6 +2,7 @@
 //!
 //! All lengths here count characters (Unicode scalar values), never bytes.
 
+use crate::matcher::Matcher;
 use crate::tokenizer::Tokenizer;
 
 /// Tokens decoded again on every push. Enough that no decoder looks further back for its spacing,
@@ -74,40 +75,19 @@ impl Detokenizer {
 
 /// Finds stop words in growing text, also those that begin in earlier pieces.
 #[derive(Clone, Debug)]
-pub struct StopText {
-    words: Vec<String>,
-    /// Characters of earlier pieces in which a word may have begun.
-    kept: usize,
-    tail: String,
-}
+pub struct StopText(Option<Matcher>);
 
 impl StopText {
     /// Looks for these words; empty ones are ignored.
     pub fn new(words: &[String]) -> Self {
-        let words: Vec<String> = words
-            .iter()
-            .filter(|one| !one.is_empty())
-            .cloned()
-            .collect();
-        let longest = words.iter().map(|one| one.chars().count()).max();
-        Self {
-            words,
-            kept: longest.unwrap_or(1) - 1,
-            tail: String::new(),
-        }
+        Self(Matcher::new(words))
     }
 
     /// Characters of `piece` up to the end of the first stop word in it, None without one.
     pub fn cut(&mut self, piece: &str) -> Option<usize> {
-        let before = self.tail.chars().count();
-        let text = format!("{}{piece}", self.tail);
-        let end = self
-            .words
-            .iter()
-            .filter_map(|word| Some(text.find(word)? + word.len()))
-            .min();
-        let length = text.chars().count();
-        self.tail = behind(&text, length.saturating_sub(self.kept)).to_owned();
-        end.map(|byte| text[..byte].chars().count().saturating_sub(before))
+        let matcher = self.0.as_mut()?;
+        // Words end where characters do.
+        let last = piece.bytes().position(|byte| matcher.step(byte))?;
+        Some(piece[..=last].chars().count())
     }
 }

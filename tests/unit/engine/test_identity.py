@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+from specdec.payload.backend.tensorrtllm.reference_engine.words import Words
 from unit.engine.conftest import Engine, Start
 from unit.engine.engines import ask, rounds
 from unit.engine.oracle import Tiny
@@ -28,7 +29,7 @@ RULES = [
     Sampling(top_p=0.8, temperature=1.3, seed=4),
     Sampling(top_k=20, top_p=0.9, seed=2**63 + 1, repetition_penalty=1.2),
     Sampling(repetition_penalty=1.3, presence_penalty=0.4, frequency_penalty=0.2),
-    Sampling(end_id=3, min_length=9, bad_words=((5,), (7, 8))),
+    Sampling(end_id=3, min_length=9, bad_words=Words(((5,), (7, 8)))),
 ]
 
 
@@ -120,7 +121,7 @@ def test_words_and_limits_end_the_answer_alike(engine: Engine, start: Start) -> 
     for prompt in prompts(6, 97):
         free = ask(target, prompt, 20).tokens()
         fields: dict[str, Any] = {
-            "stop_words": ((free[5],), tuple(free[8:10])),
+            "stop_words": Words(((free[5],), tuple(free[8:10]))),
             "rules": Sampling(end_id=free[12]),
         }
         plain = ask(target, prompt, 20, **fields).tokens()

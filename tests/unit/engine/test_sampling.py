@@ -20,6 +20,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.sampling import (
     probabilities,
 )
 from specdec.payload.backend.tensorrtllm.reference_engine.verify import accept_by_logits
+from specdec.payload.backend.tensorrtllm.reference_engine.words import Words
 
 LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -3.0], np.float32)
 OTHER = np.array([0.0, 2.0, -1.0, 1.0, 0.5, -2.0], np.float32)
@@ -130,7 +131,7 @@ def test_minimum_length_bad_words_and_bias() -> None:
     held = Sampling(end_id=0, min_length=2)
     assert np.isneginf(adjust(held, LOGITS, tokens, 1)[0])
     assert adjust(held, LOGITS, tokens, 2)[0] == 2.0
-    words = adjust(Sampling(bad_words=((1,), (2, 4), (9, 5))), LOGITS, tokens, 0)
+    words = adjust(Sampling(bad_words=Words(((1,), (2, 4), (9, 5)))), LOGITS, tokens, 0)
     assert np.flatnonzero(np.isneginf(words)).tolist() == [1, 4]
     bias = np.arange(6, dtype=np.float32)
     assert np.array_equal(adjust(Sampling(bias=bias), LOGITS, tokens, 0), LOGITS + bias)

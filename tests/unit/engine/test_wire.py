@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,12 @@ from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestE
 from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Update
 from specdec.payload.backend.tensorrtllm.reference_engine.wire import parse_call
-from specdec.payload.backend.tensorrtllm.reference_engine.words import banned, ends_with, parse
+from specdec.payload.backend.tensorrtllm.reference_engine.words import (
+    Words,
+    banned,
+    ends_with,
+    parse,
+)
 from unit.engine.test_kv import CONFIG
 
 GOOD: dict[str, Any] = {
@@ -209,8 +216,59 @@ def test_counts_of_tokens_are_answered_when_asked_for(streaming: bool) -> None:
 
 def test_words() -> None:
     words = parse(np.array([[1, 2, 3], [1, 3, -1]]), "stop_words_list")
-    assert words == ((1,), (2, 3))
+    assert list(words) == [(1,), (2, 3)]
     assert ends_with(np.array([9, 2, 3]), words)
-    assert not ends_with(np.array([3]), ((2, 3),))
+    assert not ends_with(np.array([3]), Words(((2, 3),)))
     assert list(banned(np.array([9, 2]), words)) == [1, 3]
     assert parse(np.empty((2, 0), np.int32), "stop_words_list") == ()
+
+
+def _random_words(numbers: random.Random) -> Words:
+    words = [
+        tuple(numbers.randrange(3) for _ in range(numbers.randint(1, 5)))
+        for _ in range(numbers.randrange(8))
+    ]
+    return Words(words)
+
+
+def test_words_are_found_as_by_comparing_every_one() -> None:
+    numbers = random.Random(1)
+    ended = 0
+    for _ in range(3000):
+        words = _random_words(numbers)
+        tokens = [numbers.randrange(3) for _ in range(numbers.randrange(9))]
+        behind = [word for word in words if tokens[len(tokens) - len(word) :] == list(word)]
+        ends = any(len(word) <= len(tokens) for word in behind)
+        ended += ends
+        assert ends_with(np.array(tokens, np.int64), words) == ends
+        completed = {
+            word[-1]
+            for word in words
+            if len(word) <= len(tokens) + 1
+            and tokens[len(tokens) - len(word) + 1 :] == list(word[:-1])
+        }
+        found = banned(np.array(tokens, np.int64), words)
+        assert set(found.tolist()) == completed, (tokens, words)
+    assert 500 < ended < 2500
+
+
+def test_a_step_costs_no_more_for_many_words() -> None:
+    """Comparing 100 000 words at every token took longer than the model itself."""
+    words = Words((number, number + 1, 7) for number in range(100_000))
+    tokens = np.arange(1000)
+    # The first time makes the index.
+    ends_with(tokens, words)
+    banned(tokens, words)
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        assert not ends_with(tokens, words)
+        assert banned(tokens, words).tolist() == [7]
+    finally:
+        sys.setprofile(None)
+    assert calls < 100

@@ -9,7 +9,7 @@ from .errors import RequestError
 from .kv import Tokens
 from .sampling import Sampling
 from .weights import Floats
-from .words import Words
+from .words import NO_WORDS, Words
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Request:
     prompt: Tokens
     max_new: int
     rules: Sampling = field(default_factory=Sampling)
-    stop_words: Words = ()
+    stop_words: Words = NO_WORDS
     draft: Tokens | None = None
     draft_logits: Floats | None = None
     threshold: float | None = None

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .kv import Tokens
 from .weights import Floats
-from .words import Words, banned
+from .words import NO_WORDS, Words, banned
 
 Doubles = npt.NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Sampling:
     seed: int = 0
     end_id: int = -1
     min_length: int = 0
-    bad_words: Words = ()
+    bad_words: Words = NO_WORDS
     bias: Floats | None = None
 
     @property
@@ -97,9 +97,8 @@ def adjust(rules: Sampling, logits: Floats, tokens: Tokens, generated: int) -> F
         seen, counts = np.unique(tokens, return_counts=True)
         penalties = rules.presence_penalty + rules.frequency_penalty * counts
         result[seen] -= penalties.astype(np.float32)
-    for token in banned(tokens, rules.bad_words):
-        if 0 <= token < result.size:
-            result[token] = -np.inf
+    bad = banned(tokens, rules.bad_words)
+    result[bad[(bad >= 0) & (bad < result.size)]] = -np.inf
     if hold_end:
         result[rules.end_id] = -np.inf
     return result

@@ -12,7 +12,7 @@ from .inputs import Call, Inputs
 from .request import Request
 from .sampling import Sampling
 from .weights import Floats
-from .words import parse
+from .words import NO_WORDS, parse
 
 # Tensors of a row, each with the field it becomes; of two names for one field the later one wins.
 _FLAGS = (
@@ -66,7 +66,7 @@ def _parse(inputs: Inputs, config: EngineConfig) -> Request:
         prompt=prompt[:length],
         max_new=int(max_new),
         rules=_sampling(inputs, config),
-        stop_words=() if stop is None else parse(stop, "stop_words_list"),
+        stop_words=NO_WORDS if stop is None else parse(stop, "stop_words_list"),
         draft=draft if draft.size else None,
         draft_logits=_draft_logits(inputs, draft.size, config),
         threshold=_threshold(inputs),
