@@ -75,7 +75,7 @@ class Tokenizer:
         """Weight of every token of the vocabulary: a word's weight goes to each of its tokens.
 
         Raises:
-            TextError: not one weight for every word.
+            TextError: not one weight for every word, or a token outside of the vocabulary.
         """
         if len(words) != len(weights):
             raise TextError(
@@ -85,6 +85,11 @@ class Tokenizer:
         bias = np.zeros(self.size, np.float32)
         for word, weight in zip(words, weights, strict=True):
             for token in self._encode(word, False):
+                if token >= self.size:
+                    raise TextError(
+                        f"embedding_bias_words has a word whose token {token} lies outside of the "
+                        f"vocabulary of {self.size}: leave {word!r} out"
+                    )
                 bias[token] += weight
         return bias
 

@@ -19,6 +19,8 @@ from specdec_text import (
     word_array,
 )
 
+_EMPTY = "text_input is empty: send at least one character"
+_INTERNAL = "preprocessing failed on this request: the server's log has the details"
 # Inputs that are encoded, with the names that clients of the ensemble send them by.
 _PROMPTS = {"QUERY": "text_input", "DECODER_QUERY": "decoder_text_input"}
 _LISTS = {
@@ -51,7 +53,11 @@ class TritonPythonModel:
         try:
             arrays = self._arrays({t.name(): t.as_numpy() for t in request.inputs()})
         except TextError as error:
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+            refusal = pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG)
+            return pb_utils.InferenceResponse(error=refusal)
+        except Exception as error:  # noqa: BLE001 - raising would show clients the server's paths
+            pb_utils.Logger.log_error(f"preprocessing: {type(error).__name__}: {error}")
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(_INTERNAL))
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor(name, array) for name, array in arrays.items()]
         )
@@ -69,6 +75,8 @@ class TritonPythonModel:
         self._limit(given)
         queries = [text_of(row, "text_input") for row in given["QUERY"].reshape(-1)]
         rows = len(queries)
+        if not rows:
+            raise TextError(_EMPTY)
         end = _column(given.get("END_ID"), rows, self._tokenizer.end_id)
         pad = _column(given.get("PAD_ID"), rows, self._tokenizer.pad_id)
         prompts = [self._prompt(query) for query in queries]
@@ -95,7 +103,7 @@ class TritonPythonModel:
     def _prompt(self, text: str) -> list[int]:
         ids = self._tokenizer.encode(text) if text else []
         if not ids:
-            raise TextError("text_input is empty: send at least one character")
+            raise TextError(_EMPTY)
         return ids
 
     def _decoder_prompts(
