@@ -11,7 +11,7 @@ import kopf
 from pydantic import ValidationError
 
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import PLURALS, WATCHED, triple
 from specdec.api.model import GROUP, PLURAL, VERSION
 from specdec.cluster import ClusterError
 from specdec.runtime import Runtime
@@ -19,16 +19,7 @@ from specdec.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-CHILDREN = (
-    ("", "v1", "configmaps"),
-    ("", "v1", "persistentvolumeclaims"),
-    ("", "v1", "services"),
-    ("apps", "v1", "deployments"),
-    ("batch", "v1", "jobs"),
-    # A cluster need not have these: kopf then waits for their definitions.
-    ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets"),
-    *(extra.watched for extra in EXTRAS.values()),
-)
+CHILDREN = tuple(triple(version, PLURALS[version, kind]) for version, kind in WATCHED)
 
 
 @kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
@@ -107,9 +98,9 @@ async def resource_changed(
     memo.runtime.resource_changed(body, deleted=type == "DELETED")
 
 
-async def child_changed(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+async def child_changed(body: kopf.Body, type: str | None, memo: kopf.Memo, **_: Any) -> None:
     """A child appeared, changed or went."""
-    memo.runtime.child_changed(body)
+    memo.runtime.child_changed(body, deleted=type == "DELETED")
 
 
 for _group, _version, _plural in CHILDREN:

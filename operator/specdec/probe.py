@@ -14,8 +14,15 @@ class UnhealthyError(Exception):
     """Why the operator should be restarted, in one sentence."""
 
 
-def check(queue: Health, since_resync: float, interval: float) -> dict[str, float]:
-    """Figures in seconds for the probe's answer; raises UnhealthyError."""
+def check(
+    queue: Health, since_resync: float, interval: float, deaf: str | None = None
+) -> dict[str, float]:
+    """Figures in seconds for the probe's answer; raises UnhealthyError.
+
+    `deaf` is an object of which no watch shows the changes.
+    """
+    if deaf is not None:
+        raise UnhealthyError(f"no watch shows the changes of {deaf}")
     if queue.idle_for > IDLE:
         raise UnhealthyError(f"the queue has not turned for {queue.idle_for:.0f} s")
     if queue.longest_visit > VISIT:

@@ -11,14 +11,16 @@ from prometheus_client import start_http_server
 
 from specdec import metrics, probe, standby
 from specdec.api import names
+from specdec.api.kinds import WATCHED
 from specdec.api.model import API_VERSION, KIND
-from specdec.cluster import Cluster, ClusterError, Transient
+from specdec.cluster import Cluster, ClusterError, Missing, Transient
 from specdec.cluster.login import connect
 from specdec.followers import Followers
 from specdec.lease import Lease
 from specdec.queue import Key, WorkQueue
 from specdec.reconcile import Reconciler
 from specdec.settings import Settings
+from specdec.watches import Watches
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ SETTLE = 0.1
 RESYNC_RETRY = 15.0
 DEFINED_TRIES = 60
 GRACE = 15.0
+WATCH_CHECK_SHARE = 20.0
 
 
 class Runtime:
@@ -39,6 +42,7 @@ class Runtime:
         self._queue: WorkQueue | None = None
         self._reconciler: Reconciler | None = None
         self._followers = Followers()
+        self._watches = Watches()
         self._resynced: float | None = None
         self._started = 0.0
 
@@ -70,6 +74,7 @@ class Runtime:
         self._tasks = [
             asyncio.create_task(queue.run(), name="queue"),
             asyncio.create_task(self._resync(cluster, queue), name="resync"),
+            asyncio.create_task(self._watch_check(cluster, queue), name="watch check"),
         ]
         for task in self._tasks:
             task.add_done_callback(_tell_end)
@@ -95,6 +100,7 @@ class Runtime:
         """An event of a resource: ask for a reconcile, unless it shows our own status write."""
         meta = body["metadata"]
         key = (meta["namespace"], meta["name"])
+        self._watches.see(meta, _now(), deleted=deleted)
         if self._queue is None or self._reconciler is None:
             return
         if deleted:
@@ -106,19 +112,23 @@ class Runtime:
             # Our own status write of the one is news for the other.
             self._queue.add_after(follower, SETTLE)
 
-    def child_changed(self, body: Mapping[str, Any]) -> None:
+    def child_changed(self, body: Mapping[str, Any], *, deleted: bool = False) -> None:
         """An event of a child: ask for a reconcile of whom it belongs to."""
+        self._watches.see(body["metadata"], _now(), deleted=deleted)
         if self._queue is not None:
-            for key in owners(body):
+            for key in owners(body["metadata"]):
                 self._queue.add_after(key, SETTLE)
 
     def check(self) -> dict[str, float]:
         """Figures for the probe; raises `probe.UnhealthyError` with one sentence."""
-        now = asyncio.get_running_loop().time()
         if self._queue is None:
             raise probe.UnhealthyError("the operator has not started its queue")
-        since = self._started if self._resynced is None else self._resynced
-        return probe.check(self._queue.health(), now - since, self.settings.resync_seconds)
+        for task in self._tasks:
+            if task.done():
+                raise probe.UnhealthyError(f"the operator's {task.get_name()} has ended")
+        since = _now() - (self._started if self._resynced is None else self._resynced)
+        interval = self.settings.resync_seconds
+        return probe.check(self._queue.health(), since, interval, self._watches.deaf)
 
     async def _resync(self, cluster: Cluster, queue: WorkQueue) -> None:
         """Add every resource now and then: what a broken watch missed is found here."""
@@ -139,6 +149,52 @@ class Runtime:
             jitter = random.uniform(0.9, 1.1)  # noqa: S311 - no secret
             await asyncio.sleep(self.settings.resync_seconds * jitter)
 
+    async def _watch_check(self, cluster: Cluster, queue: WorkQueue) -> None:
+        """Hold the objects against their events, now and then."""
+        while True:
+            began = _now()
+            try:
+                await self._compare(cluster, queue, began)
+            except Exception:
+                # A defect of the check must not make the probe restart what works.
+                logger.exception("the watch check broke")
+            # Of a large cluster it takes its time: never more than a part of it.
+            pause = max(self.settings.watch_check_seconds, WATCH_CHECK_SHARE * (_now() - began))
+            await asyncio.sleep(pause)
+
+    async def _compare(self, cluster: Cluster, queue: WorkQueue, began: float) -> None:
+        """Reconcile what events have missed; forget what is gone if every kind could be listed."""
+        uids: list[str] = []
+        whole = True
+        for kind in ((API_VERSION, KIND), *WATCHED):
+            found = await self._heads(cluster, *kind)
+            whole = whole and found is not None
+            late = set(self._watches.compare(kind[1], found or (), began))
+            uids += [meta["uid"] for meta in found or ()]
+            for meta in (one for one in found or () if one["uid"] in late):
+                own = [(meta["namespace"], meta["name"])]
+                for key in own if kind[1] == KIND else owners(meta):
+                    queue.add(key)
+        if whole:
+            self._watches.keep(uids, began)
+
+    async def _heads(
+        self, cluster: Cluster, api_version: str, kind: str
+    ) -> list[dict[str, Any]] | None:
+        """The metadata of all objects of a kind that events should show; None where not known."""
+        selector = "" if kind == KIND else f"{names.MANAGED_BY}={names.MANAGER}"
+        places: tuple[str | None, ...] = self.settings.namespaces or (None,)
+        found: list[dict[str, Any]] = []
+        for place in places:
+            try:
+                found += await cluster.heads(api_version, kind, place, selector)
+            except Missing:
+                continue  # the cluster does not have the kind
+            except ClusterError as error:
+                logger.debug("watch check of %s: %s", kind, error)
+                return None
+        return found
+
     async def _keys(self, cluster: Cluster) -> list[Key]:
         places: tuple[str | None, ...] = self.settings.namespaces or (None,)
         found = [await cluster.list(API_VERSION, KIND, place) for place in places]
@@ -149,13 +205,16 @@ class Runtime:
         ]
 
 
-def owners(body: Mapping[str, Any]) -> list[Key]:
-    """The keys of the resources that a child belongs to: several for a shared engine Job.
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def owners(meta: Mapping[str, Any]) -> list[Key]:
+    """The keys of the resources that a child belongs to, by its metadata: several for a shared Job.
 
     By owner and by label, since somebody may have taken either away: the event that shows it is
     the one that has to bring it back.
     """
-    meta = body["metadata"]
     owning = [
         owner["name"]
         for owner in meta.get("ownerReferences", [])

@@ -28,6 +28,8 @@ class Settings(BaseSettings):
     """Port of the operator's own metrics; 0 serves none."""
     resync_seconds: float = Field(default=600, ge=1)
     """How often every resource is looked at without an event, give or take a tenth."""
+    watch_check_seconds: float = Field(default=60, ge=1)
+    """How often the objects of watched kinds are held against their events, at most."""
 
     lease: str = Field(default="", pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$")
     """`namespace/name` of the Lease without which this replica stands by; empty: it is the only

@@ -123,6 +123,10 @@ class Operator:
         self._process.send_signal(how)
         return self.wait()
 
+    def ended(self) -> bool:
+        """Whether it has ended, by itself or by a test."""
+        return self._process is None or self._process.poll() is not None
+
     def wait(self) -> int:
         """Its exit status when it has ended."""
         assert self._process is not None

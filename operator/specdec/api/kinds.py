@@ -18,8 +18,13 @@ class Extra(NamedTuple):
     @property
     def watched(self) -> tuple[str, str, str]:
         """Group, version and plural."""
-        group, _, version = self.version.partition("/")
-        return group, version, self.plural
+        return triple(self.version, self.plural)
+
+
+def triple(api_version: str, plural: str) -> tuple[str, str, str]:
+    """Group (empty for the core), version and plural of a kind."""
+    group, _, version = api_version.rpartition("/")
+    return group, version, plural
 
 
 # What only some resources have beside servers and Services; a cluster need not know all of them.
@@ -31,6 +36,18 @@ EXTRAS = {
     "Ingress": Extra("networking.k8s.io/v1", "ingresses"),
     "NetworkPolicy": Extra("networking.k8s.io/v1", "networkpolicies"),
 }
+
+# The children whose events ask for a reconcile. A cluster need not have these all: kopf waits for
+# the definitions that are missing.
+WATCHED = (
+    ("v1", "ConfigMap"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "Service"),
+    ("apps/v1", "Deployment"),
+    ("batch/v1", "Job"),
+    (names.GROUP_API, names.GROUP_KIND),
+    *((extra.version, kind) for kind, extra in EXTRAS.items()),
+)
 
 PLURALS = {
     (API_VERSION, KIND): PLURAL,

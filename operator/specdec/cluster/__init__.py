@@ -23,8 +23,10 @@ from specdec.api.kinds import PLURALS
 from specdec.events import event_of
 
 Json = dict[str, Any]
+Jsons = list[Json]
 
 APPLY = "application/apply-patch+yaml"
+HEADS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # Creation of Services reaches seconds on a busy server, so a client must be patient.
 TIMEOUT = 60.0
 # A log comes from a pod's node, which may be the thing that is broken: no decision waits for it.
@@ -131,13 +133,30 @@ class Cluster:
 
         Items carry apiVersion and kind, which the server leaves out of lists.
         """
-        found: list[Json] = []
+        found = await self._pages("application/json", api_version, kind, namespace, selector)
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
+
+    async def heads(
+        self, api_version: str, kind: str, namespace: str | None, selector: str = ""
+    ) -> Jsons:
+        """The metadata of what `list` finds; an API server sends nothing else."""
+        found = await self._pages(HEADS, api_version, kind, namespace, selector)
+        return [item["metadata"] for item in found]
+
+    async def _pages(
+        self, accept: str, api_version: str, kind: str, namespace: str | None, selector: str
+    ) -> Jsons:
+        found: Jsons = []
         token: str | None = None
         options: Json = {"label_selector": selector or None, "limit": PAGE}
         while True:
             place = (api_version, kind, namespace)
-            page = await self._send("list", *place, **options, _continue=token)
-            found += [{"apiVersion": api_version, "kind": kind, **item} for item in page["items"]]
+            # The client adds its own headers to the dictionary.
+            headers = {"Accept": accept}
+            page = await self._send(
+                "list", *place, **options, _continue=token, header_params=headers
+            )
+            found += page["items"] or ()  # of an empty list of metadata it is null
             token = page["metadata"].get("continue")
             if not token:
                 return found

@@ -30,9 +30,9 @@ def test_a_child_concerns_every_owner_of_our_kind_and_nobody_else() -> None:
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": "three"},
         {"apiVersion": "other.dev/v1", "kind": "SpeculativeModel", "name": "four"},
     ]
-    body = {"metadata": {"namespace": "ns", "ownerReferences": references}}
-    assert owners(body) == [("ns", "one"), ("ns", "two")]
-    assert owners({"metadata": {"namespace": "ns"}}) == []
+    meta = {"namespace": "ns", "ownerReferences": references}
+    assert owners(meta) == [("ns", "one"), ("ns", "two")]
+    assert owners({"namespace": "ns"}) == []
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_a_child_concerns_every_owner_of_our_kind_and_nobody_else() -> None:
 def test_a_child_without_owners_concerns_whom_its_labels_name(
     labels: dict[str, str], keys: list[tuple[str, str]]
 ) -> None:
-    assert owners({"metadata": {"namespace": "ns", "labels": labels}}) == keys
+    assert owners({"namespace": "ns", "labels": labels}) == keys
     reference = {
         "apiVersion": "specdec.dev/v1alpha1",
         "kind": "SpeculativeModel",
         "name": "one",
     }
     both = {"namespace": "ns", "labels": labels, "ownerReferences": [reference]}
-    assert owners({"metadata": both}) == (keys or [("ns", "one")])
+    assert owners(both) == (keys or [("ns", "one")])
 
 
 def test_the_probe_tells_a_dead_queue_a_stuck_visit_and_a_missing_resync() -> None:

@@ -1,0 +1,123 @@
+"""Definitions that are deleted and installed again leave no operator deaf and alive."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster import ClusterError, ControlPlane
+from controlplane import definitions
+from controlplane.conftest import ROOT, define
+from controlplane.operating import ACCOUNT, Lab, Object, Operator, until
+from controlplane.pipeline import resource
+from specdec.api import names
+
+pytestmark = pytest.mark.controlplane
+
+DEFINITION = "speculativemodels.specdec.dev"
+# A second between comparisons instead of a minute.
+QUICK = {"SPECDEC_WATCH_CHECK_SECONDS": "1"}
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane of these tests alone: other operators would lose their definition."""
+    with ControlPlane(f"watches-{os.getpid()}", kwok=False) as found:
+        define(found)
+        rendered = found.kubectl("kustomize", str(ROOT / "manifests" / "install"))
+        objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
+        found.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+        yield found
+
+
+def tended(operator: Operator, check: Callable[[], bool]) -> Callable[[], bool]:
+    """The check, with what a kubelet does between: it starts anew what ended or is unhealthy."""
+
+    def look() -> bool:
+        if operator.ended():
+            operator.start()
+        elif operator.healthy() == 500:
+            operator.stop()
+            operator.start()
+        return check()
+
+    return look
+
+
+def test_a_resource_of_a_definition_installed_again_is_reconciled(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    account = plane.service_account(*ACCOUNT)
+    with (
+        Operator(account, tmp_path / "operator.log", **QUICK) as operator,
+        Lab(plane, operator) as lab,
+    ):
+        for number in range(4):
+            name = f"pair-{number}"
+            lab.apply(resource(name))
+            until(tended(operator, lambda: bool(lab.condition(name))), lambda: operator.words())  # noqa: B023
+            plane.kubectl("delete", "crd", DEFINITION)
+            if number % 2:
+                until(lambda: not known(plane), "no definition")
+            define(plane)
+        lab.apply(resource("last"))
+        reconciled = tended(operator, lambda: bool(lab.condition("last")))
+        until(reconciled, lambda: f"a reconcile: {operator.words()}", 90)
+        changed = {"spec": {"suspend": True}}
+        lab.patch("specm", "last", changed)
+        suspended = tended(operator, lambda: lab.condition("last")["reason"] == "Suspended")
+        until(suspended, lambda: f"a reconcile of a change: {operator.words()}", 90)
+
+
+def known(plane: ControlPlane) -> bool:
+    try:
+        plane.kubectl("get", "specm", "-n", "default")
+    except ClusterError:
+        return False
+    return True
+
+
+def route(lab: Lab) -> Object:
+    """A child of the resource of a kind that came after the operator had started."""
+    body = lab.get("specm", "pair")
+    assert body is not None
+    owner = {key: body[key] for key in ("apiVersion", "kind")}
+    owner |= {"name": "pair", "uid": body["metadata"]["uid"]}
+    labels = {names.MANAGED_BY: names.MANAGER, names.MODEL: "pair"}
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": "pair", "labels": labels, "ownerReferences": [owner]},
+        "spec": {},
+    }
+
+
+def test_a_kind_that_no_watch_shows_makes_the_probe_fail_until_the_next_start(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    account = plane.service_account(*ACCOUNT)
+    namespace = "watches-alone"
+    # An operator of some namespaces may not look at definitions: it knows those of its start.
+    scope = ("-n", namespace)
+    alone = {**QUICK, "SPECDEC_NAMESPACES": namespace}
+    operator = Operator(account, tmp_path / "operator.log", scope, **alone)
+    with Lab(plane, operator, namespace) as lab, operator:
+        lab.apply(resource("pair"))
+        lab.wait("pair", "Accepted")
+        with definitions.installed(plane):
+            lab.apply(route(lab))
+            until(lambda: operator.healthy() == 500, lambda: f"unhealthy: {operator.words()}")
+            operator.stop()
+            operator.start()
+            # Longer than it took to be seen as deaf.
+            checks = operator.metric("specdec_api_requests_total", verb="list", kind="HTTPRoute")
+
+            def checked() -> bool:
+                assert operator.healthy() == 200, operator.words()
+                asked = {"verb": "list", "kind": "HTTPRoute"}
+                return operator.metric("specdec_api_requests_total", **asked) > checks + 10
+
+            until(checked, lambda: f"checks of routes: {operator.words()}")
+            lab.kubectl("delete", "httproute", "pair")
