@@ -15,6 +15,7 @@ from specdec.stages.accept import accept
 from specdec.stages.benchmark import benchmark
 from specdec.stages.engines import engines
 from specdec.stages.fetch import fetch
+from specdec.stages.isolation import isolation
 from specdec.stages.memory import memory
 from specdec.stages.network import network, reachable
 from specdec.stages.repository import repository
@@ -25,6 +26,7 @@ from specdec.stages.verification import verification
 CHAIN: tuple[Stage, ...] = (
     accept,
     storage,
+    isolation,
     fetch,
     memory,
     engines,

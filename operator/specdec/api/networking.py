@@ -47,7 +47,10 @@ class IngressRoute(Value):
 
 
 class ServingPolicy(Value):
-    """Who may reach serving pods: pods of the namespace, and what `from` adds."""
+    """Who may reach serving pods: pods of the namespace, and what `from` adds.
+
+    Enabled, it narrows what Jobs reach too.
+    """
 
     mode: Literal["Enabled", "Disabled"] = "Disabled"
     from_: tuple[PodShaped, ...] = Field(default=(), alias="from")

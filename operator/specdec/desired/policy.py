@@ -20,7 +20,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     asked, name = model.spec.networking.network_policy, model.metadata.name
     if asked.mode == "Disabled":
         return ()
-    pods = _pods(model)
+    pods = servers(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]
     # What reports health alone is for probes, which come from the node.
     endpoints = ("http", "grpc") if model.spec.serving.takes_http else ("grpc",)
@@ -41,11 +41,12 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     return (body,)
 
 
-def _pods(model: SpeculativeModel) -> dict[str, Any]:
+def servers(model: SpeculativeModel) -> dict[str, Any]:
+    """Selects all serving pods of a resource."""
     labels = names.selector(model)
     del labels[names.COMPONENT]
-    servers = [*names.SERVERS.values(), names.WORKER]
-    members = {"key": names.COMPONENT, "operator": "In", "values": servers}
+    components = [*names.SERVERS.values(), names.WORKER]
+    members = {"key": names.COMPONENT, "operator": "In", "values": components}
     return {"matchLabels": labels, "matchExpressions": [members]}
 
 

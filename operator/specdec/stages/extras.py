@@ -6,6 +6,7 @@ from typing import Any
 from specdec.api.conditions import Condition, Status, Type
 from specdec.api.kinds import EXTRAS
 from specdec.desired import extras as desired
+from specdec.desired import isolation
 from specdec.observed import Object, Ref
 from specdec.stages import split
 from specdec.stages.stage import Context, Outcome
@@ -19,7 +20,9 @@ def extras(context: Context) -> Outcome:
     portion = split.portion(context)
     wanted = desired.objects(context.model, portion.percent)
     keys = [(body["kind"], body["metadata"]["name"]) for body in wanted]
-    old = [key for key in context.observed.extras if key not in keys]
+    # An earlier stage applies these, before the first Job.
+    jobs = [(body["kind"], body["metadata"]["name"]) for body in isolation.objects(context.model)]
+    old = [key for key in context.observed.extras if key not in (*keys, *jobs)]
     found = [
         _TOLD[kind](f"{kind} {name}", context.observed.extras.get((kind, name), {}))
         for kind, name in keys

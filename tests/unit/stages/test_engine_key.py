@@ -147,6 +147,7 @@ NEITHER: dict[str, Any] = {
     "benchmark.maxErrorPercent": 9,
     "benchmark.timeoutSeconds": 60,
     "benchmark.run": "again",
+    "fetch.activeDeadlineSeconds": 60,
     "fetch.caConfigMapRef": {"name": "ca"},
     "fetch.proxySecretRef": {"name": "proxy"},
     "build.backoffLimit": 5,

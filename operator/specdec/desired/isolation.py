@@ -1,0 +1,71 @@
+"""What the Jobs of a resource may reach, where the resource asks for policies.
+
+Jobs take no connections. They reach what their work needs: a fetch Job the outside, measuring Jobs
+the servers, building and publishing nothing: their volume is mounted by the node.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from specdec.api import names
+from specdec.api.kinds import EXTRAS
+from specdec.api.model import SpeculativeModel
+from specdec.api.networks import LINK_LOCAL, PRIVATE
+from specdec.desired.child import given, metadata
+from specdec.desired.measurement import BENCHMARK, VERIFY
+from specdec.desired.policy import servers
+
+_KIND = "NetworkPolicy"
+_EVERYTHING = ("0.0.0.0/0", "::/0")
+# To anywhere: a cluster's name server may be a pod, or an address of the node.
+_DNS = {"ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
+
+
+def objects(model: SpeculativeModel, networks: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
+    """The policies of its Jobs; `networks` (CIDR) are what fetch Jobs may reach too."""
+    if model.spec.networking.network_policy.mode == "Disabled":
+        return ()
+    own = {names.MODEL: model.metadata.name, names.MANAGED_BY: names.MANAGER}
+    # A build is shared by all resources on the claim, and its pods name none of them.
+    claim = names.claim_label(names.claim_name(model))
+    shared = {names.CLAIM: claim, names.MANAGED_BY: names.MANAGER}
+    to_servers = {"to": [{"podSelector": servers(model)}]}
+    return (
+        _policy(model, "fetch", own, ["fetch"], [_DNS, {"to": _outside(networks)}]),
+        _policy(model, "build", shared, ["engine", "publish"], []),
+        _policy(model, "measure", own, [VERIFY, BENCHMARK], [_DNS, to_servers]),
+    )
+
+
+def _policy(
+    model: SpeculativeModel,
+    what: str,
+    labels: Mapping[str, str],
+    components: Iterable[str],
+    egress: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    members = {"key": names.COMPONENT, "operator": "In", "values": list(components)}
+    return {
+        "apiVersion": EXTRAS[_KIND].version,
+        "kind": _KIND,
+        "metadata": metadata(model, f"{model.metadata.name}-{what}", "policy"),
+        "spec": {
+            "podSelector": {"matchLabels": dict(labels), "matchExpressions": [members]},
+            # A type without rules is closed.
+            "policyTypes": ["Ingress", "Egress"],
+            **given(egress=[dict(rule) for rule in egress]),
+        },
+    }
+
+
+def _outside(networks: Sequence[str]) -> list[dict[str, Any]]:
+    """Everything but private and link-local ranges, and what the operator allows of those."""
+    closed = [*LINK_LOCAL, *PRIVATE]
+    blocks: list[dict[str, Any]] = [
+        {
+            "cidr": cidr,
+            "except": [str(one) for one in closed if (":" in cidr) == (one.version == 6)],
+        }
+        for cidr in _EVERYTHING
+    ]
+    return [{"ipBlock": block} for block in [*blocks, *({"cidr": one} for one in networks)]]
