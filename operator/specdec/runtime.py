@@ -210,7 +210,7 @@ def _now() -> float:
 
 
 def owners(meta: Mapping[str, Any]) -> list[Key]:
-    """The keys of the resources that a child belongs to, by its metadata: several for a shared Job.
+    """The keys of the resources that a child (its metadata) belongs to: several for a shared Job.
 
     By owner and by label, since somebody may have taken either away: the event that shows it is
     the one that has to bring it back.
