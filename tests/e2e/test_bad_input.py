@@ -1,8 +1,9 @@
 """Everything a user can get wrong, each with a sentence that says the mend, and nothing lost."""
 
 import json
-import shutil
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,13 +144,25 @@ def test_full_volume(world: World) -> None:
 
 def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:
     name = world.apply(LASTING["damaged"])
-    ready = world.ready(name)
-    engines = world.folder(f"{name}-models") / "engines"
-    shutil.rmtree(engines / ready["status"]["plan"]["engineKeys"]["draft"])
+    key = world.ready(name)["status"]["plan"]["engineKeys"]["draft"]
+    spoil(world.folder(f"{name}-models") / "engines" / key / "rank0.engine")
     (pod,) = world.pods(name)
     world.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
     condition = world.until(name, "Available", "CrashLoop", seconds=90)
-    assert ready["status"]["plan"]["engineKeys"]["draft"][:12] in condition["message"]
+    assert key[:12] in condition["message"]
+    # A load that failed is a reason to read everything.
+    world.ready(name, seconds=180)
+    notes = [event["note"] for event in world.listed("events.events.k8s.io")]
+    sentence = f"the draft engine {key[:16]} is damaged (rank0.engine has other content)"
+    assert any(sentence in note for note in notes)
+
+
+def spoil(engine: Path) -> None:
+    """Damage that only reading shows, as of a failing disk: size and time stay."""
+    before = engine.stat()
+    with engine.open("r+b") as file:
+        file.write(b"\0" * 16)
+    os.utime(engine, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_server_that_is_never_ready_in_time(world: World) -> None:
