@@ -4,6 +4,7 @@ Every event only adds a key to the queue. The operator uses no finalizer, timer,
 state-keeping handler of kopf, so that nothing of ours stays on any object when it is uninstalled.
 """
 
+import dataclasses
 import logging
 from typing import Any
 
@@ -14,6 +15,7 @@ from specdec.api import names
 from specdec.api.kinds import PLURALS, WATCHED, triple
 from specdec.api.model import GROUP, PLURAL, VERSION
 from specdec.cluster import ClusterError
+from specdec.cluster.login import pod_server
 from specdec.runtime import Runtime
 from specdec.settings import Settings
 
@@ -84,7 +86,11 @@ async def stop(memo: kopf.Memo, **_: Any) -> None:
 @kopf.on.login()
 async def login(**kwargs: Any) -> Any:
     """As the pod's service account, else by kubeconfig; without loading another client."""
-    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    account = kopf.login_with_service_account(**kwargs)
+    if account is None:
+        return kopf.login_with_kubeconfig(**kwargs)
+    # Not by the name that kopf assumes: the operator then works where it may not ask a DNS server.
+    return dataclasses.replace(account, server=pod_server() or account.server)
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)

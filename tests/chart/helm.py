@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "specdec-operator"
 MODEL_CHART = ROOT / "charts" / "specdec-model"
 INSTALL = ROOT / "manifests" / "install"
+NAMESPACED = ROOT / "manifests" / "install-namespaced"
 RELEASE, NAMESPACE = "specdec-operator", "specdec-system"
 
 Object = dict[str, Any]
@@ -63,6 +64,13 @@ class Helm:
         )
         # In C: the definition is long, and every set of values renders it.
         return [found for found in yaml.load_all(text, Loader=yaml.CSafeLoader) if found]
+
+
+def kustomized(folder: Path) -> list[Object]:
+    """The objects of a folder of manifests."""
+    argv = [str(binaries.path("kubectl")), "kustomize", str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return list(yaml.load_all(done.stdout, Loader=yaml.CSafeLoader))
 
 
 def one(objects: list[Object], kind: str) -> Object:

@@ -36,6 +36,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "port": ({"networkPolicy": {"apiServer": {"ports": [0]}}}, "ports"),
     "no-port": ({"networkPolicy": {"apiServer": {"ports": []}}}, "ports"),
     "cidr": ({"networkPolicy": {"apiServer": {"cidrs": ["10.0.0.1"]}}}, "cidrs"),
+    "dns-of-everywhere": ({"networkPolicy": {"dns": {"to": []}}}, "dns/to"),
+    "dns-port": ({"networkPolicy": {"dns": {"ports": ["dns"]}}}, "dns/ports"),
     "interval": ({"metrics": {"podMonitor": {"interval": "often"}}}, "interval"),
     "label": ({"commonLabels": {"cost": 42}}, "commonLabels"),
     "models-interval": ({"metrics": {"models": {"interval": 15}}}, "models/interval"),

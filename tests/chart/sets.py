@@ -237,10 +237,34 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             }
         },
         lambda o: (
-            "from" in policy(o)["ingress"][0]
+            "monitoring" in str(policy(o)["ingress"][0]["from"])
             and policy(o)["egress"][1]["ports"] == [{"port": 8443}]
             and policy(o)["egress"][1]["to"][1] == {"ipBlock": {"cidr": "fd00::1/128"}}
             and policy(o)["egress"][2] == {"ports": [{"port": 3128}]}
+        ),
+    ),
+    "metrics-for-everybody": (
+        {"networkPolicy": {"metricsFrom": []}},
+        lambda o: policy(o)["ingress"] == [{"ports": [{"port": "metrics"}]}],
+    ),
+    "own-dns": (
+        {
+            "networkPolicy": {
+                "dns": {"to": [{"ipBlock": {"cidr": "10.0.0.10/32"}}], "ports": [5353]}
+            }
+        },
+        lambda o: (
+            policy(o)["egress"][0]
+            == {
+                "ports": [{"port": 5353, "protocol": p} for p in ("UDP", "TCP")],
+                "to": [{"ipBlock": {"cidr": "10.0.0.10/32"}}],
+            }
+        ),
+    ),
+    "no-dns": (
+        {"networkPolicy": {"dns": {"enabled": False}}},
+        lambda o: (
+            [port["port"] for rule in policy(o)["egress"] for port in rule["ports"]] == [443, 6443]
         ),
     ),
     "service-monitor": (

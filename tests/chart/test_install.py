@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chart.helm import CHART, INSTALL, NAMESPACE, RELEASE, ROOT, Helm, Object
+from chart.helm import (
+    CHART,
+    INSTALL,
+    NAMESPACE,
+    NAMESPACED,
+    RELEASE,
+    ROOT,
+    Helm,
+    Object,
+    kustomized,
+)
 from chart.sets import SETS
 from chart.touring import HERE, USER, WAIT
 from cluster import ControlPlane
@@ -96,6 +106,9 @@ def test_both_ways_to_install_give_the_same_rights(helm: Helm, plane: ControlPla
     one_team = helm.template({"watchNamespaces": ["team-a"]})
     assert rights_by(plane, one_team, "team-b") == nobody, "rights where it was not told to watch"
     there = rights_by(plane, one_team, "team-a")
+    by_manifests = kustomized(NAMESPACED)
+    assert rights_by(plane, by_manifests, "team-a") == there
+    assert rights_by(plane, by_manifests, "team-b") == nobody
     beyond = [line[0] for line in by_chart if line not in there]
     assert beyond == ["customresourcedefinitions.apiextensions.k8s.io"]
 

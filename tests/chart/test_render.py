@@ -1,7 +1,7 @@
 """What the chart renders, and that manifests/install is the same."""
 
 import re
-import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +10,13 @@ import yaml
 from chart.helm import (
     CHART,
     INSTALL,
+    NAMESPACED,
     ROOT,
     Helm,
     HelmError,
     Object,
     environment,
+    kustomized,
     one,
     operator,
     pods,
@@ -22,7 +24,9 @@ from chart.helm import (
 from chart.refused import REFUSED
 from chart.schemas import require_valid
 from chart.sets import SETS, Shows
+from chart.touring import roles
 from cluster import binaries
+from controlplane.audit import granted
 from specdec import __version__
 
 # What only one of the two ways to install has a use for.
@@ -75,15 +79,49 @@ def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
     return found
 
 
-def test_manifests_install_is_what_the_chart_renders(helm: Helm) -> None:
-    argv = [str(binaries.path("kubectl")), "kustomize", str(INSTALL)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    kustomized = plain(list(yaml.safe_load_all(done.stdout)))
-    rendered = plain(helm.template())
-    assert sorted(rendered) == sorted(kustomized)
-    assert len(rendered) == 9
+@pytest.mark.parametrize(
+    ("folder", "values", "count"),
+    [(INSTALL, {}, 9), (NAMESPACED, {"watchNamespaces": ["team-a"]}, 7)],
+    ids=["all-namespaces", "one-namespace"],
+)
+def test_manifests_are_what_the_chart_renders(
+    helm: Helm, folder: Path, values: dict[str, Any], count: int
+) -> None:
+    made, rendered = plain(kustomized(folder)), plain(helm.template(values))
+    assert sorted(rendered) == sorted(made)
+    assert len(rendered) == count
     for key, body in rendered.items():
-        assert body == kustomized[key], key
+        assert body == made[key], key
+
+
+def test_the_rights_are_as_many_as_the_page_counts(helm: Helm, defaults: list[Object]) -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    (counts,) = re.findall(r"takes each right away in turn, (\d+) in the one mode and (\d+)", text)
+    named = helm.template({"watchNamespaces": ["team-a"]})
+    assert [len(granted(roles(o))) for o in (defaults, named)] == list(map(int, counts))
+
+
+def test_the_namespace_to_watch_has_one_place_in_the_manifests() -> None:
+    lines = (NAMESPACED / "kustomization.yaml").read_text().splitlines()
+    assert sum("team-a" in line for line in lines if not line.startswith("#")) == 1
+
+
+def test_the_operator_is_reached_and_reaches_no_more_than_it_needs(
+    defaults: list[Object],
+) -> None:
+    """In: metrics, from its own namespace. Out: the cluster's DNS, and ports of the API server."""
+    spec = one(defaults, "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["ingress"] == [{"ports": [{"port": "metrics"}], "from": [{"podSelector": {}}]}]
+    dns, server = spec["egress"]
+    assert {port["port"] for port in dns["ports"]} == {53}
+    pods, node = dns["to"]
+    assert pods["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": "kube-system"
+    }
+    assert pods["podSelector"]["matchLabels"] == {"k8s-app": "kube-dns"}
+    assert node == {"ipBlock": {"cidr": "169.254.20.10/32"}}
+    assert server == {"ports": [{"port": 443}, {"port": 6443}]}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -161,7 +199,7 @@ def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
     table = text.split("| Value | What it does |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 11
+    assert len(fields) == 12
     for field in fields:
         found = known
         for part in field.split("."):

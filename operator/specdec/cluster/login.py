@@ -34,6 +34,15 @@ class Session:
     namespace: str
 
 
+def pod_server() -> str:
+    """The API server's URL as the kubelet states it to every pod; empty outside a pod."""
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        return ""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
 @asynccontextmanager
 async def connect() -> AsyncIterator[Cluster]:
     """A Cluster logged in as the pod's service account, else by KUBECONFIG or ~/.kube/config."""

@@ -186,3 +186,35 @@ def test_a_start_that_cannot_succeed_ends_with_one_sentence(
     assert done.returncode == 1
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "server"),
+    [
+        (("10.96.0.1", "443"), "https://10.96.0.1:443"),
+        (("fd00::1", "6443"), "https://[fd00::1]:6443"),
+        ((), "https://kubernetes.default.svc"),
+    ],
+)
+async def test_a_pod_reaches_the_api_server_without_asking_for_its_name(
+    variables: tuple[str, ...], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the address that the kubelet gives it, so that a network policy may keep out names."""
+    account = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="token")
+    monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: account)
+    for name in ("HOST", "PORT"):
+        monkeypatch.delenv(f"KUBERNETES_SERVICE_{name}", raising=False)
+    for name, value in zip(("HOST", "PORT"), variables, strict=False):
+        monkeypatch.setenv(f"KUBERNETES_SERVICE_{name}", value)
+    login: Any = handlers.login
+    info = await login()
+    assert (info.server, info.token) == (server, "token")
+
+
+async def test_without_an_account_the_kubeconfig_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    person = kopf.ConnectionInfo(server="https://127.0.0.1:6443")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: None)
+    monkeypatch.setattr(kopf, "login_with_kubeconfig", lambda **_: person)
+    login: Any = handlers.login
+    assert await login() == person
