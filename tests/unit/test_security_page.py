@@ -1,0 +1,167 @@
+"""docs/security.md and docs/reliability.md name tests that exist, and all that `create` grants."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("docs/security.md", "docs/reliability.md")
+SECURITY = (ROOT / "docs/security.md").read_text("utf-8")
+# Fields by which a resource names what is not its own, or asks for what others lack then.
+GRANTING = re.compile(
+    r"secret|configmap|claim|^image$|endpoint|^reference$|namespace|host(s|names)$|parentrefs"
+    r"|class|nodeselector|tolerations|affinity|spread|address|resources$|^replicas$",
+    re.IGNORECASE,
+)
+Path_ = tuple[str, ...]
+
+
+def parts(page: str) -> Iterator[tuple[str, str]]:
+    """What stands between two comments or headings, and the comment after it or nothing."""
+    content: list[str] = []
+    for block in (ROOT / page).read_text("utf-8").split("\n\n"):
+        text = block.strip()
+        if text.startswith("<!--"):
+            yield "\n\n".join(content), text
+            content = []
+        elif text.startswith("#"):
+            if content:
+                yield "\n\n".join(content), ""
+            content = []
+        else:
+            content.append(text)
+    if content and "".join(content):
+        yield "\n\n".join(content), ""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_part_names_tests_that_exist(page: str) -> None:
+    found = list(parts(page))
+    assert len(found) >= 3
+    for text, comment in found:
+        assert comment, f"{page}: no test is named after: {text[:80]}"
+        if comment.startswith("<!-- no test: "):
+            continue
+        match = re.fullmatch(r"<!-- tests: (.*) -->", comment, re.DOTALL)
+        assert match, comment
+        for test in match.group(1).split(", "):
+            file, _, name = test.partition("::")
+            source = (ROOT / file).read_text("utf-8")
+            assert re.search(rf"^(async )?def {re.escape(name)}\(", source, re.MULTILINE), test
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_says_when_it_was_checked(page: str) -> None:
+    assert re.search(r"on 20\d\d-\d\d-\d\d[;.]", (ROOT / page).read_text("utf-8"))
+
+
+def fields(schema: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """Every field of a schema with its path; items of a list have that of the list."""
+    for name, body in schema.get("properties", {}).items():
+        yield (*path, name), body
+        yield from fields(body, (*path, name))
+    if "items" in schema:
+        yield from fields(schema["items"], path)
+
+
+def spec_fields() -> dict[Path_, Any]:
+    definition = yaml.safe_load((ROOT / "crds/speculativemodels.yaml").read_text("utf-8"))
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return dict(fields(schema["properties"]["spec"]))
+
+
+def listed() -> list[Path_]:
+    """The fields in the first column of the table of what `create` grants."""
+    table = SECURITY.split("## What create grants")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    return [tuple(field.split(".")) for cell in cells for field in re.findall(r"`([\w.]+)`", cell)]
+
+
+def within(short: Path_, path: Path_) -> bool:
+    """Whether a path has these names in a row."""
+    return any(path[i : i + len(short)] == short for i in range(len(path)))
+
+
+def free(body: Any) -> bool:
+    """Whether a field takes what the schema does not name."""
+    shape = body.get("items", body)
+    return shape.get("type") == "object" and "properties" not in shape
+
+
+def test_every_field_that_grants_something_is_listed() -> None:
+    known = listed()
+    granting = [
+        path for path, body in spec_fields().items() if GRANTING.search(path[-1]) or free(body)
+    ]
+    assert len(granting) > 50
+    missing = [path for path in granting if not any(within(short, path) for short in known)]
+    assert [".".join(path) for path in missing] == []
+
+
+def test_every_listed_field_exists() -> None:
+    paths = list(spec_fields())
+    assert len(listed()) > 30
+    for short in listed():
+        assert any(within(short, path) for path in paths), ".".join(short)
+
+
+def test_no_field_names_another_namespace() -> None:
+    found = {".".join(path) for path in spec_fields() if "namespace" in path[-1].lower()}
+    assert found == {"networking.gateway.parentRefs.namespace"}
+
+
+def pod_specs(body: Any) -> Iterator[Any]:
+    """The pod specs inside an object, at any depth."""
+    if isinstance(body, dict):
+        if "containers" in body:
+            yield body
+        for value in body.values():
+            yield from pod_specs(value)
+    elif isinstance(body, list):
+        for value in body:
+            yield from pod_specs(value)
+
+
+def generated() -> Iterator[Any]:
+    """Every pod of every golden case."""
+    for file in (ROOT / "tests/golden").glob("*/expected/**/*.yaml"):
+        for body in yaml.load_all(file.read_text("utf-8"), Loader=yaml.CSafeLoader):
+            yield from pod_specs(body)
+
+
+def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
+    pods = list(generated())
+    servers = 0
+    for pod in pods:
+        assert pod["automountServiceAccountToken"] is False
+        assert "serviceAccountName" not in pod
+        for container in pod["containers"]:
+            if container["name"] in ("server", "triton"):
+                (models,) = [m for m in container["volumeMounts"] if m["name"] == "models"]
+                assert models["readOnly"] is True
+                servers += 1
+    assert len(pods) > 50
+    assert servers > 10
+
+
+def test_what_the_crate_is_built_of_is_locked() -> None:
+    lock = (ROOT / "operator/speculation/Cargo.lock").read_text("utf-8")
+    packages = [p for p in lock.split("[[package]]")[1:] if "source =" in p]
+    assert all('checksum = "' in package for package in packages)
+    dockerfile = (ROOT / "Dockerfile").read_text("utf-8")
+    assert re.findall(r"cargo build.*", dockerfile) == ["cargo build --release --locked \\"]
+
+
+def test_how_to_report_is_where_people_look() -> None:
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    assert "Report a vulnerability" in text
+    # No address that nobody reads.
+    assert "@" not in text
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert (ROOT / link).exists(), link
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text("utf-8")
+    assert "`SECURITY.md`" in SECURITY
