@@ -71,14 +71,14 @@ def write(root: Path, lock: str) -> None:
     The digests are of all files of a version, so that one lock is good for every platform.
 
     Raises:
-        subprocess.CalledProcessError: uv found no solution, and printed why.
+        subprocess.CalledProcessError: uv has no solution, and printed why.
     """
     argv = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "--output-file", lock]
     argv += ["--constraints", "constraints.txt", "--generate-hashes", "--no-annotate"]
     argv += ["--python-version", "3.11", "--python-platform", "x86_64-unknown-linux-gnu"]
     argv += ["--custom-compile-command", "make lock"]
-    told = "\n".join(map(str, required(root, lock)))
-    subprocess.run(argv, input=told, text=True, cwd=root, check=True)
+    text = "\n".join(map(str, required(root, lock)))
+    subprocess.run(argv, input=text, text=True, cwd=root, check=True)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ def pinned(dockerfile: str) -> str:
         PinError: no digest is known of an image.
     """
     tags = {name: _short(name).partition("@")[0] for name in base.named(dockerfile)}
-    return base.resolved(dockerfile, {name: f"{tag}@{_asked(tag)}" for name, tag in tags.items()})
+    return base.resolved(
+        dockerfile, {name: f"{tag}@{_resolved(tag)}" for name, tag in tags.items()}
+    )
 
 
 def _short(name: str) -> str:
@@ -41,7 +43,7 @@ def _short(name: str) -> str:
     return name.removeprefix("docker.io/").removeprefix("library/")
 
 
-def _asked(image: str) -> str:
+def _resolved(image: str) -> str:
     argv = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{json .Manifest}}"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)

@@ -47,9 +47,10 @@ def tree(tmp_path: Path) -> Path:
         f"## Unreleased\n\n## {version(ROOT)} - 2026-11-21\n",
     )
     dockerfile = tmp_path / "Dockerfile"
-    dockerfile.write_text(
-        re.sub(r"(?m)^(FROM \S+:[^@\s]+)( .*)$", rf"\1@{DIGEST}\2", dockerfile.read_text())
+    pinned = re.sub(
+        r"(?m)^(FROM [^\s@]+:[^\s@]+)(@\S+)?( .*)$", rf"\1@{DIGEST}\3", dockerfile.read_text()
     )
+    dockerfile.write_text(pinned)
     git(tmp_path, "init", "-q")
     commit(tmp_path)
     return tmp_path

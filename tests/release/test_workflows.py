@@ -89,13 +89,13 @@ def test_images_come_with_sbom_and_provenance_for_the_platforms_they_run_on() ->
 
 def ordered(job: str, *parts: str) -> list[Any]:
     """The steps whose action, name or script has these texts; they come in this order."""
-    found = workflow(RELEASE)["jobs"][job]["steps"]
+    steps_ = workflow(RELEASE)["jobs"][job]["steps"]
     places = []
     for part in parts:
-        (place,) = [i for i, step in enumerate(found) if part in f"{step}"]
+        (place,) = [i for i, step in enumerate(steps_) if part in f"{step}"]
         places.append(place)
     assert places == sorted(places)
-    return [found[place] for place in places]
+    return [steps_[place] for place in places]
 
 
 def test_an_image_is_scanned_before_it_is_pushed_and_signed_by_its_digest() -> None:

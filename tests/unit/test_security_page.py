@@ -40,9 +40,9 @@ def parts(page: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_part_names_tests_that_exist(page: str) -> None:
-    found = list(parts(page))
-    assert len(found) >= 3
-    for text, comment in found:
+    named = list(parts(page))
+    assert len(named) >= 3
+    for text, comment in named:
         assert comment, f"{page}: no test is named after: {text[:80]}"
         if comment.startswith("<!-- no test: "):
             continue
@@ -110,8 +110,8 @@ def test_every_listed_field_exists() -> None:
 
 
 def test_no_field_names_another_namespace() -> None:
-    found = {".".join(path) for path in spec_fields() if "namespace" in path[-1].lower()}
-    assert found == {"networking.gateway.parentRefs.namespace"}
+    fields_ = {".".join(path) for path in spec_fields() if "namespace" in path[-1].lower()}
+    assert fields_ == {"networking.gateway.parentRefs.namespace"}
 
 
 def pod_specs(body: Any) -> Iterator[Any]:
