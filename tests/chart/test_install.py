@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -122,6 +123,28 @@ def test_the_notes_say_the_next_command(live: Helm) -> None:
     assert "kubectl apply --server-side -f crds/speculativemodels.yaml" in notes
     for path in re.findall(r"-f (\S+)", notes):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({}, False),
+        ({"metrics": {"podMonitor": {"enabled": True}}}, True),
+        (
+            {
+                "metrics": {"podMonitor": {"enabled": True}},
+                "networkPolicy": {"metricsFrom": [{"namespaceSelector": {}}]},
+            },
+            False,
+        ),
+    ],
+)
+def test_the_notes_name_the_peer_that_monitoring_needs(
+    live: Helm, values: dict[str, Any], named: bool
+) -> None:
+    text = live("install", "mine", CHART, "--dry-run=client", "--namespace=ops", values=values)
+    notes = text.split("NOTES:")[1]
+    assert ("Only pods of ops reach the metrics" in notes) == named
 
 
 def test_models_outlive_upgrade_rollback_and_uninstall(
