@@ -1,4 +1,4 @@
-"""A server that is told to stop finishes the answers it has begun."""
+"""A server that is told to stop finishes the answers it has begun, whichever model gives them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,47 @@ from typing import Any
 
 import pytest
 
+from cluster.processes import until
 from specdec.triton import launch
 from specdec.triton.ranks import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
-from triton.asking import ask, stream, text
+from triton.asking import Arrays, ask, stream, text
 from triton.server import Server
 
 BLS = "tensorrt_llm_bls"
+ENSEMBLE = "ensemble"
 CLIENTS = 6
-# Long enough that every answer is under way when the server is told, short of its exit timeout.
-STEP_MS = 2.0
+TOKENS = 150
+# Long enough that every answer is under way when the hook begins, short of its timeout.
+BLS_STEP_MS = 2.0
+# An answer takes half as long again as the exit timeout of the tests' servers: what the hook does
+# not wait for is cut, as an answer longer than linger and moving time was.
+ENSEMBLE_STEP_MS = 50.0
+
+
+def values(number: int, *, streams: bool) -> dict[str, Any]:
+    return {
+        "text_input": f"def f{number}():\n",
+        "max_tokens": TOKENS,
+        "end_id": -1,
+        "stream": streams,
+    }
+
+
+def begun(server: Server, model: str) -> float:
+    """Requests that a model has begun so far."""
+    lines = server.get_metrics().splitlines()
+    found = [line for line in lines if line.startswith("nv_inference_count{")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in found if f'model="{model}"' in line)
+
+
+def drain(server: Server) -> None:
+    """As the kubelet does: the hook first, SIGTERM when it has ended."""
+    hook = launch.pre_stop(
+        PLAIN, linger_seconds=0, exit_timeout_seconds=60, metrics_port=server.metrics_port
+    )
+    subprocess.run([sys.executable, *hook[1:]], check=True, timeout=90)
+    assert server.stop() == 0
 
 
 @pytest.mark.parametrize("length", [0, 3], ids=["plain", "speculative"])
@@ -30,35 +61,57 @@ def test_answers_in_flight_are_finished(
 ) -> None:
     plan = replace(
         draft_target_plan,
-        target=replace(draft_target_plan.target, step_latency_ms=STEP_MS),
+        target=replace(draft_target_plan.target, step_latency_ms=BLS_STEP_MS),
         draft_tokens=length,
     )
-    begun = threading.Barrier(CLIENTS + 1)
-
-    def values(number: int) -> dict[str, Any]:
-        return {
-            "text_input": f"def f{number}():\n",
-            "max_tokens": 150,
-            "end_id": -1,
-            "stream": True,
-        }
+    all_begun = threading.Barrier(CLIENTS + 1)
 
     def client(number: int) -> str:
-        with stream(server.url, BLS, **values(number)) as answer:
+        with stream(server.url, BLS, **values(number, streams=True)) as answer:
             parts = iter(answer)
             found = [next(parts)]
-            begun.wait(30)
+            all_begun.wait(30)
             found.extend(parts)
         return text(found)
 
     with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(CLIENTS) as pool:
-        wanted = [text(ask(server.url, BLS, **values(number))) for number in range(CLIENTS)]
+        desired = [
+            text(ask(server.url, BLS, **values(number, streams=True))) for number in range(CLIENTS)
+        ]
         answers = [pool.submit(client, number) for number in range(CLIENTS)]
-        begun.wait(30)
-        hook = launch.pre_stop(
-            PLAIN, linger_seconds=0, exit_timeout_seconds=60, metrics_port=server.metrics_port
+        all_begun.wait(30)
+        drain(server)
+        assert [answer.result() for answer in answers] == desired
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streams", "whole"])
+def test_answers_of_the_ensemble_in_flight_are_finished(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, streams: bool
+) -> None:
+    """A whole answer, unlike a stream, leaves no trace in Triton's counters before its end."""
+    plan = replace(
+        draft_target_plan,
+        target=replace(draft_target_plan.target, step_latency_ms=ENSEMBLE_STEP_MS),
+    )
+
+    def answer(number: int) -> list[Arrays]:
+        return ask(server.url, ENSEMBLE, **values(number, streams=streams))
+
+    with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(CLIENTS) as pool:
+        desired = [text(parts) for parts in pool.map(answer, range(CLIENTS))]
+        before = begun(server, "tensorrt_llm")
+        answers = [pool.submit(answer, number) for number in range(CLIENTS)]
+        until(
+            lambda: begun(server, "tensorrt_llm") == before + CLIENTS,
+            30,
+            lambda: "the engine has not begun every answer",
         )
-        # As the kubelet does: the hook first, SIGTERM when it has ended.
-        subprocess.run([sys.executable, *hook[1:]], check=True, timeout=90)
-        assert server.stop() == 0
-        assert [answer.result() for answer in answers] == wanted
+        drain(server)
+        assert [text(one.result()) for one in answers] == desired
+
+
+def test_a_server_without_work_is_drained_at_once(server: Server) -> None:
+    hook = launch.pre_stop(
+        PLAIN, linger_seconds=0, exit_timeout_seconds=600, metrics_port=server.metrics_port
+    )
+    subprocess.run([sys.executable, *hook[1:]], check=True, timeout=60)

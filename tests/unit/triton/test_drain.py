@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -84,3 +84,76 @@ def test_a_client_that_never_leaves_is_waited_for_no_longer_than_told() -> None:
         drain.leave({port}, begun + 0.5)
         assert time.monotonic() - begun >= 0.5
         assert drain.connections({port}) == 1
+
+
+IDLE = """\
+# HELP specdec_requests_in_flight Prompts being answered
+specdec_requests_in_flight{model="tensorrt_llm_bls",version="1"} 0
+specdec_engine_requests{model="tensorrt_llm",version="1"} 0
+nv_inference_pending_request_count{model="preprocessing",version="1"} 0
+nv_inference_request_success{model="ensemble",version="1"} 7
+"""
+STALE = IDLE + 'nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="active"} 2\n'
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        'specdec_requests_in_flight{model="tensorrt_llm_bls",version="1"}',
+        'specdec_engine_requests{model="tensorrt_llm",version="1"}',
+        'nv_inference_pending_request_count{model="preprocessing",version="1"}',
+    ],
+)
+def test_work_of_every_kind_is_counted(work: str) -> None:
+    assert drain.in_flight(IDLE) == 0
+    assert drain.in_flight(IDLE.replace(f"{work} 0", f"{work} 3")) == 3
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, pages: Sequence[str]) -> Iterator[float]:
+    """Let `finish` read these pages, the last one again and again: the seconds that it took."""
+    clock = [0.0]
+    left = list(pages)
+
+    def page(_: int) -> str:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    monkeypatch.setattr(drain, "_page", page)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    drain.finish(8002, 120.0)
+    yield clock[0]
+
+
+def test_a_server_at_rest_is_left_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    (seconds,) = serve(monkeypatch, [IDLE])
+    assert seconds == pytest.approx(0.6)
+
+
+def test_work_that_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing but a counter of Triton's shows it."""
+    pages = [IDLE.replace("} 7", f"}} {number}") for number in range(250)]
+    (seconds,) = serve(monkeypatch, pages)
+    assert seconds == pytest.approx(250 * 0.2 + 0.4)
+
+
+def test_work_that_never_ends_is_waited_for_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (seconds,) = serve(monkeypatch, [IDLE.replace("} 0", "} 1")])
+    assert seconds == pytest.approx(120.0)
+
+
+def test_an_engine_between_two_steps_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last report stays on the page when it idles, so the wait for the next is bounded."""
+    step = 'nv_trt_llm_general_metrics{general_type="iteration_counter"} %d\n'
+    pages = [STALE + step % (number // 25) for number in range(100)]
+    (seconds,) = serve(monkeypatch, pages)
+    assert seconds == pytest.approx(75 * 0.2 + 10.0, abs=0.3)
+
+
+def test_a_server_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def page(_: int) -> str:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(drain, "_page", page)
+    drain.finish(8002, time.monotonic() + 3600)

@@ -1,11 +1,12 @@
 """The preStop hook of a server: what it accepted is answered before anything is told to end.
 
 A server that gets SIGTERM refuses every call from then on, also those that its own BLS makes for
-an answer it has begun, and those that come over a connection from before. So the hook serves on
-until endpoints have forgotten the pod, then until the last client has closed its connection, and
-then until no answer is in flight. A connection of gRPC ends by itself: the server gives each an
-age and tells its client to open another, which the Service leads to another pod. Nothing tells a
-client that keeps one of HTTP, so the wait for connections is bounded.
+an answer it has begun, those of an ensemble for its next step, and those that come over a
+connection from before. So the hook serves on until endpoints have forgotten the pod, then until
+the last client has closed its connection, and then until no model works. A connection of gRPC ends
+by itself: the server gives each an age and tells its client to open another, which the Service
+leads to another pod. Nothing tells a client that keeps one of HTTP, so the wait for connections is
+bounded.
 
 With several ranks, mpirun is the container's first process. On SIGTERM it passes the signal on and
 kills its ranks shortly after, which would cut the server's own drain. So rank 0 is told before
@@ -28,6 +29,24 @@ from pathlib import Path
 _POLL = 0.2
 # Clients that connect for each request have none open now and then.
 _QUIET = 2.0
+# A request may be on its way between two models, or begun and not counted yet.
+_BETWEEN = 0.5
+# An engine of TensorRT-LLM reports at the end of a step, and keeps its last report when it idles.
+_STEP = 10.0
+# Work that waits or is under way: of the BLS, of Triton's queues, of a Reference engine.
+_WORK = (
+    "specdec_requests_in_flight{",
+    "specdec_engine_requests{",
+    "nv_inference_pending_request_count{",
+)
+# What changes whenever a model has begun or ended something, or an engine has made a step.
+_PROGRESS = (
+    "nv_inference_request_success{",
+    "nv_inference_request_failure{",
+    "nv_inference_exec_count{",
+    "nv_trt_llm_general_metrics{",
+)
+_ENGINES = "nv_trt_llm_request_metrics{"
 _ESTABLISHED = "01"
 
 
@@ -71,19 +90,35 @@ def leave(ports: Collection[int], deadline: float) -> None:
 
 
 def in_flight(page: str) -> float:
-    """Answers that the BLS works on, by a page of the server's metrics; 0 without a BLS."""
-    lines = (line for line in page.splitlines() if line.startswith("specdec_requests_in_flight{"))
+    """Requests that wait or are worked on, by a page of the server's metrics."""
+    lines = (line for line in page.splitlines() if line.startswith(_WORK))
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
+def progress(page: str) -> list[str]:
+    """What has been done so far; two pages that differ in it have work between them."""
+    return [line for line in page.splitlines() if line.startswith(_PROGRESS)]
+
+
+def stepping(page: str) -> bool:
+    """Whether the last report of an engine of TensorRT-LLM has requests in it."""
+    reports = (line for line in page.splitlines() if line.startswith(_ENGINES))
+    active = (line for line in reports if 'request_type="active"' in line)
+    return any(float(line.rsplit(" ", 1)[1]) > 0 for line in active)
+
+
 def finish(port: int, deadline: float) -> None:
-    """Wait until no answer is in flight, or no server answers, or the deadline has passed."""
-    quiet = 0
-    # Twice in a row: a request may be on its way between two models.
-    while quiet < 2 and time.monotonic() < deadline:
+    """Wait until no model works, or no server answers, or the deadline has passed."""
+    done: list[str] = []
+    worked = time.monotonic()
+    while (now := time.monotonic()) < deadline:
         try:
-            quiet = 0 if in_flight(_page(port)) > 0 else quiet + 1
+            page = _page(port)
         except (OSError, http.client.HTTPException):
+            return
+        if in_flight(page) > 0 or progress(page) != done:
+            done, worked = progress(page), now
+        elif now - worked >= (_STEP if stepping(page) else _BETWEEN):
             return
         time.sleep(_POLL)
 

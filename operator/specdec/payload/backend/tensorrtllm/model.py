@@ -52,6 +52,23 @@ def _leave_word(sentence: str) -> None:
         pb_utils.Logger.log_warn(f"{path} cannot be written: {error}")
 
 
+class _Gauge:
+    """`specdec_engine_requests` on the server's page of metrics: what a drain waits for."""
+
+    def __init__(self, model: str, version: str) -> None:
+        # The family goes with its last reference, and the metric with it.
+        self._family = pb_utils.MetricFamily(
+            name="specdec_engine_requests",
+            description="Requests that wait for an engine of the Reference backend or are in it",
+            kind=pb_utils.MetricFamily.GAUGE,
+        )
+        self._metric = self._family.Metric(labels={"model": model, "version": version})
+
+    def set(self, count: int) -> None:
+        """Take the number of now."""
+        self._metric.set(count)
+
+
 class TritonPythonModel:
     """What Triton's python backend calls."""
 
@@ -79,7 +96,10 @@ class TritonPythonModel:
             settings.kv_tokens, settings.kv_reuse, settings.max_queue, settings.step_latency
         )
         self._scheduler = Scheduler(model, limits, lookahead)
-        self._outbox = Outbox(settings.cancel_period, _FINAL, pb_utils.Logger.log_warn)
+        self._requests = _Gauge(self._name, args["model_version"])
+        self._outbox = Outbox(
+            settings.cancel_period, _FINAL, pb_utils.Logger.log_warn, self._requests.set
+        )
         # What is loaded by now stays; looking through it for garbage again and again takes time.
         gc.freeze()
         if settings.step_latency:

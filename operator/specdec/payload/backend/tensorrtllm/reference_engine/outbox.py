@@ -130,12 +130,20 @@ class Outbox:
         period: seconds between two looks.
         final: the flag of a conversation's last answer.
         warn: takes a sentence for the log.
+        count: takes the number of open conversations, once a period where it has changed.
     """
 
-    def __init__(self, period: float, final: int, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        period: float,
+        final: int,
+        warn: Callable[[str], None],
+        count: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._period = period
         self._final = final
         self._warn = warn
+        self._count = count
         self._ready: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
         self._open: dict[int, _Open] = {}
         self._lock = threading.Lock()
@@ -220,9 +228,13 @@ class Outbox:
             answer.conversation.cancel()
 
     def _watch(self) -> None:
+        counted = 0
         while not self._closing.wait(self._period):
             with self._lock:
                 opened = list(self._open.values())
+            if len(opened) != counted:
+                counted = len(opened)
+                self._count(counted)
             for one in opened:
                 self._ask(one)
 
