@@ -14,7 +14,7 @@ pub use world::{End, Io, Means, Meter};
 use state::{Coming, State, Stretch};
 
 use crate::chunk::{Chunk, Proposal};
-use crate::engine::{Answered, EngineError};
+use crate::engine::{Answered, Cause, EngineError};
 use crate::generation::Generation;
 use crate::policy::FixedLength;
 use crate::rendering::Rendering;
@@ -283,13 +283,17 @@ impl Answer {
     }
 
     fn fail(&mut self, error: EngineError, io: &mut dyn Io) {
-        let end = if error.gone {
-            let words = format!("{error}: ask again when the server has started again");
-            End::Failed(EngineError { words, gone: true })
-        } else if io.cancelled() {
+        let cause = error.cause;
+        let advice = match cause {
+            Cause::Gone => ": ask again when the server has started again",
+            Cause::Busy => ": send the request again later",
+            Cause::Refused => "",
+        };
+        let end = if cause != Cause::Gone && io.cancelled() {
             End::Cancelled
         } else {
-            End::Failed(error)
+            let words = format!("{error}{advice}");
+            End::Failed(EngineError { words, cause })
         };
         self.close(end, io);
     }

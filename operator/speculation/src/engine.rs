@@ -30,28 +30,47 @@ pub struct Call {
     pub shortens: bool,
 }
 
+/// Why an engine did not answer a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It does not serve what was asked.
+    Refused,
+    /// It has no room for the call: the same request may succeed when others have been answered.
+    Busy,
+    /// Its process died: the same request may succeed when the server is back.
+    Gone,
+}
+
 /// An engine refused a call, or cannot answer it any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineError {
     /// Its own sentence.
     pub words: String,
-    /// The engine's process died: the same request may succeed when the server is back.
-    pub gone: bool,
+    pub cause: Cause,
 }
 
 impl EngineError {
     pub fn new(words: impl Into<String>) -> Self {
         Self {
             words: words.into(),
-            gone: false,
+            cause: Cause::Refused,
         }
+    }
+
+    /// What an engine or its queue in Triton says, which is `unavailable` by Triton's code.
+    ///
+    /// TensorRT-LLM's own queue refuses with another code.
+    pub fn said(words: String, unavailable: bool) -> Self {
+        let busy = unavailable || words.contains("Maximum queue size of ");
+        let cause = if busy { Cause::Busy } else { Cause::Refused };
+        Self { words, cause }
     }
 
     /// The process of the engine `name` ended with a call under way.
     pub fn gone(name: &str) -> Self {
         Self {
             words: format!("{name}: its process ended during the call"),
-            gone: true,
+            cause: Cause::Gone,
         }
     }
 }

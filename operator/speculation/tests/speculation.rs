@@ -4,7 +4,7 @@ use common::numbers::Numbers;
 use common::restless::Restless;
 use common::{MIN_NAMES, Run, plain, task, words};
 use triton_specdec::answer::End;
-use triton_specdec::engine::EngineError;
+use triton_specdec::engine::{Cause, EngineError};
 use triton_specdec::task::Task;
 
 mod common;
@@ -114,10 +114,37 @@ fn a_target_that_died_may_be_asked_again() {
     let End::Failed(error) = run.make(task(20, 2)).end else {
         panic!("it did not fail");
     };
-    assert!(error.gone);
+    assert_eq!(error.cause, Cause::Gone);
     let words = "tensorrt_llm: its process ended during the call: \
                  ask again when the server has started again";
     assert_eq!(error.words, words);
+}
+
+#[test]
+fn a_target_without_room_may_be_asked_again() {
+    for (words, unavailable) in [
+        ("tensorrt_llm: Exceeds maximum queue size", true),
+        (
+            "tensorrt_llm: Maximum queue size of 8 has been reached, please try again later",
+            false,
+        ),
+    ] {
+        let mut run = Run::new(3, 3);
+        let error = EngineError::said(words.to_owned(), unavailable);
+        run.target.refuses_after = Some((1, error));
+        let End::Failed(error) = run.make(task(20, 2)).end else {
+            panic!("it did not fail");
+        };
+        assert_eq!(error.cause, Cause::Busy);
+        assert_eq!(
+            error.words,
+            format!("{words}: send the request again later")
+        );
+    }
+    assert_eq!(
+        EngineError::said("no".to_owned(), false).cause,
+        Cause::Refused
+    );
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use super::error::{check, fine};
+use super::error::{check, check_engine, fine, guarded, internal};
 use super::ffi;
+use super::memory::dimensions;
 use crate::engine::{Answered, EngineError};
 use crate::tensor::{DataType, Tensor};
 
@@ -12,7 +13,7 @@ use crate::tensor::{DataType, Tensor};
 pub fn read(response: *mut ffi::InnerResponse) -> Answered {
     // SAFETY: what the response points to lives until it is deleted.
     unsafe {
-        check(ffi::TRITONSERVER_InferenceResponseError(response)).map_err(EngineError::new)?;
+        check_engine(ffi::TRITONSERVER_InferenceResponseError(response))?;
         let mut count = 0;
         check(ffi::TRITONSERVER_InferenceResponseOutputCount(
             response, &mut count,
@@ -31,8 +32,7 @@ unsafe fn output(response: *mut ffi::InnerResponse, index: u32) -> Result<Tensor
     let (mut shape, mut dims) = (ptr::null(), 0);
     let (mut base, mut size) = (ptr::null(), 0);
     let (mut memory, mut device, mut user) = (ffi::CPU, 0, ptr::null_mut());
-    // SAFETY: as promised by the caller; buffers are those of `allocate`, on the CPU, and Triton
-    // has written so many bytes of each.
+    // SAFETY: as promised by the caller; buffers are those of `allocate`, on the CPU.
     unsafe {
         check(ffi::TRITONSERVER_InferenceResponseOutput(
             response,
@@ -55,13 +55,18 @@ unsafe fn output(response: *mut ffi::InnerResponse, index: u32) -> Result<Tensor
             None => Vec::new(),
         };
         // Logits are megabytes: they are taken along, not copied.
-        data.set_len(size.min(data.capacity()));
-        let shape = std::slice::from_raw_parts(shape, dims as usize);
-        Ok(Tensor::new(name, kind, shape, data))
+        data.truncate(size);
+        Ok(Tensor::new(
+            name,
+            kind,
+            &dimensions(shape, dims as usize),
+            data,
+        ))
     }
 }
 
-/// Room for an output, always on the CPU.
+/// Room for an output, always on the CPU. Of zeros: what an engine leaves unwritten must not show
+/// a client what was in this memory before, which is often another client's text.
 pub extern "C" fn allocate(
     _: *mut ffi::Allocator,
     _: *const c_char,
@@ -74,19 +79,21 @@ pub extern "C" fn allocate(
     kind: *mut c_int,
     device: *mut i64,
 ) -> ffi::Failure {
-    let mut room = Box::new(Vec::<u8>::with_capacity(size));
-    // SAFETY: all places for answers are Triton's.
-    unsafe {
-        *buffer = if size == 0 {
-            ptr::null_mut()
-        } else {
-            room.as_mut_ptr().cast()
-        };
-        *buffer_user = Box::into_raw(room).cast();
-        *kind = ffi::CPU;
-        *device = 0;
-    }
-    fine()
+    guarded(internal, || {
+        let mut room = Box::new(vec![0_u8; size]);
+        // SAFETY: all places for answers are Triton's.
+        unsafe {
+            *buffer = if size == 0 {
+                ptr::null_mut()
+            } else {
+                room.as_mut_ptr().cast()
+            };
+            *buffer_user = Box::into_raw(room).cast();
+            *kind = ffi::CPU;
+            *device = 0;
+        }
+        fine()
+    })
 }
 
 /// Gives back what `allocate` made.
@@ -98,9 +105,11 @@ pub extern "C" fn free(
     _: c_int,
     _: i64,
 ) -> ffi::Failure {
-    if !buffer_user.is_null() {
-        // SAFETY: `allocate` made it, and Triton gives it back once.
-        drop(unsafe { Box::from_raw(buffer_user.cast::<Vec<u8>>()) });
-    }
-    fine()
+    guarded(internal, || {
+        if !buffer_user.is_null() {
+            // SAFETY: `allocate` made it, and Triton gives it back once.
+            drop(unsafe { Box::from_raw(buffer_user.cast::<Vec<u8>>()) });
+        }
+        fine()
+    })
 }

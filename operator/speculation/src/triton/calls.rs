@@ -9,7 +9,7 @@ use super::error::log;
 use super::ffi;
 use super::infer::{Flight, model_name};
 use super::row::{Row, Trip};
-use crate::engine::{Answered, EngineError, Role, find};
+use crate::engine::{Answered, Cause, EngineError, Role, find};
 use crate::lock::locked;
 use crate::rows::{ROW, merged, single};
 
@@ -66,7 +66,7 @@ impl Bls {
                 }
             }
             // Told later: whoever wanted the call is not done with wanting it.
-            Err(words) => self.keeper.defer(number, EngineError::new(words)),
+            Err(error) => self.keeper.defer(number, error),
         }
     }
 
@@ -84,7 +84,7 @@ impl Bls {
                 }
             }
             // Which of the rows was meant is not said.
-            Some(Err(_)) if trip.shared => trip.refuse(),
+            Some(Err(error)) if trip.shared && error.cause == Cause::Refused => trip.refuse(),
             Some(Err(error)) => self.fail(trip, error),
             _ => {}
         }
@@ -131,7 +131,7 @@ impl Bls {
         for row in trip.rest() {
             let error = EngineError {
                 words: words.clone(),
-                gone: error.gone,
+                cause: error.cause,
             };
             self.deliver(trip, row, Err(error));
         }

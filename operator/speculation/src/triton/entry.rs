@@ -1,13 +1,12 @@
 //! What Triton calls: a model comes, requests come, the model goes.
 
 use std::ffi::{CStr, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
 use super::bls::Bls;
-use super::error::{INTERNAL, check, failure, fine, log, logged};
+use super::error::{check, failure, fine, guarded, internal, log, logged};
 use super::ffi::{self, Code, Failure};
 use super::infer::Server;
 use super::metrics::Metrics;
@@ -24,6 +23,10 @@ const HELPER: &str = "tokenizer_json.py";
 /// Triton calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_Initialize(_: *mut ffi::Backend) -> Failure {
+    guarded(internal, initialize)
+}
+
+fn initialize() -> Failure {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both places are ours.
     if let Err(words) = check(unsafe { ffi::TRITONBACKEND_ApiVersion(&mut major, &mut minor) }) {
@@ -46,15 +49,17 @@ pub unsafe extern "C" fn TRITONBACKEND_Initialize(_: *mut ffi::Backend) -> Failu
 /// Triton calls it with a model of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelInitialize(model: *mut ffi::Model) -> Failure {
-    // SAFETY: the model is Triton's.
-    let opened = catch_unwind(|| unsafe { open(model) });
-    let bls = match opened {
-        Ok(Ok(bls)) => bls,
-        Ok(Err(words)) => return failure(Code::InvalidArg, &words),
-        Err(_) => return failure(Code::Internal, "tensorrt_llm_bls could not be loaded"),
-    };
-    // SAFETY: Triton hands the state back until the model goes.
-    unsafe { ffi::TRITONBACKEND_ModelSetState(model, Arc::into_raw(bls).cast_mut().cast()) }
+    let unloaded = || failure(Code::Internal, "tensorrt_llm_bls could not be loaded");
+    guarded(unloaded, || {
+        // SAFETY: the model is Triton's.
+        match unsafe { open(model) } {
+            // SAFETY: Triton hands the state back until the model goes.
+            Ok(bls) => unsafe {
+                ffi::TRITONBACKEND_ModelSetState(model, Arc::into_raw(bls).cast_mut().cast())
+            },
+            Err(words) => failure(Code::InvalidArg, &words),
+        }
+    })
 }
 
 /// Let go of the model.
@@ -63,15 +68,17 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInitialize(model: *mut ffi::Model) -
 /// Triton calls it once, after the model's last request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONBACKEND_ModelFinalize(model: *mut ffi::Model) -> Failure {
-    let mut state = ptr::null_mut();
-    // SAFETY: the state is what `ModelInitialize` left there.
-    unsafe {
-        logged(ffi::TRITONBACKEND_ModelState(model, &mut state));
-        if !state.is_null() {
-            Arc::from_raw(state.cast_const().cast::<Bls>()).close();
+    guarded(internal, || {
+        let mut state = ptr::null_mut();
+        // SAFETY: the state is what `ModelInitialize` left there.
+        unsafe {
+            logged(ffi::TRITONBACKEND_ModelState(model, &mut state));
+            if !state.is_null() {
+                Arc::from_raw(state.cast_const().cast::<Bls>()).close();
+            }
         }
-    }
-    fine()
+        fine()
+    })
 }
 
 /// Start every request and return; never fails, since an error is an answer.
@@ -84,28 +91,36 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceExecute(
     requests: *mut *mut ffi::Request,
     count: u32,
 ) -> Failure {
+    // SAFETY: as promised by the caller.
+    guarded(internal, || unsafe { execute(instance, requests, count) })
+}
+
+/// # Safety
+/// Instance and requests are Triton's; its model has the state of `ModelInitialize`.
+unsafe fn execute(
+    instance: *mut ffi::Instance,
+    requests: *mut *mut ffi::Request,
+    count: u32,
+) -> Failure {
     let (mut model, mut state) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: all of these are Triton's; the state lives as long as the model.
-    let (bls, requests) = unsafe {
+    // SAFETY: as promised by the caller; the state lives as long as the model.
+    let bls = unsafe {
         logged(ffi::TRITONBACKEND_ModelInstanceModel(instance, &mut model));
         logged(ffi::TRITONBACKEND_ModelState(model, &mut state));
         let kept = state.cast_const().cast::<Bls>();
         Arc::increment_strong_count(kept);
-        let requests = std::slice::from_raw_parts(requests, count as usize);
-        (Arc::from_raw(kept), requests)
+        Arc::from_raw(kept)
     };
-    for request in requests {
-        match ClientRequest::new(instance, *request) {
-            Ok(request) => {
-                let done = catch_unwind(AssertUnwindSafe(|| bls.accept(request)));
-                if done.is_err() {
-                    log(ffi::LOG_ERROR, INTERNAL);
-                }
-            }
+    for place in 0..count as usize {
+        // SAFETY: there are so many of them.
+        let request = unsafe { *requests.add(place) };
+        match ClientRequest::new(instance, request) {
+            // One that fails is answered when it is dropped, and harms no other.
+            Ok(request) => guarded(|| (), || bls.accept(request)),
             Err(words) => {
                 log(ffi::LOG_ERROR, &words);
                 // SAFETY: the request is ours, and nobody else will release it.
-                logged(unsafe { ffi::TRITONBACKEND_RequestRelease(*request, ffi::RELEASE_ALL) });
+                logged(unsafe { ffi::TRITONBACKEND_RequestRelease(request, ffi::RELEASE_ALL) });
             }
         }
     }

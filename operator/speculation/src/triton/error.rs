@@ -1,9 +1,11 @@
 //! Triton's errors as Rust's, and its log.
 
 use std::ffi::{CStr, CString, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::ffi::{self, Code, Failure};
+use crate::engine::EngineError;
 
 /// What a client is told of a failure of this library's own.
 pub const INTERNAL: &str =
@@ -28,6 +30,27 @@ pub fn check(failure: Failure) -> Result<(), String> {
         words
     };
     Err(words)
+}
+
+/// What an engine, or its queue in Triton, refused.
+pub fn check_engine(failure: Failure) -> Result<(), EngineError> {
+    // SAFETY: an error that there is is ours to read.
+    let unavailable = !failure.is_null()
+        && unsafe { ffi::TRITONSERVER_ErrorCode(failure) } == Code::Unavailable as c_int;
+    check(failure).map_err(|words| EngineError::said(words, unavailable))
+}
+
+/// Run what C has called; a panic, which must not reach C, is logged and gives `otherwise`.
+pub fn guarded<T>(otherwise: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        log(ffi::LOG_ERROR, INTERNAL);
+        otherwise()
+    })
+}
+
+/// The error of an entry that failed on its own.
+pub fn internal() -> Failure {
+    failure(Code::Internal, INTERNAL)
 }
 
 /// An error to hand to Triton, which takes it over.

@@ -173,6 +173,7 @@ unsafe extern "C" {
 
     pub fn TRITONSERVER_ErrorNew(code: c_int, words: *const c_char) -> Failure;
     pub fn TRITONSERVER_ErrorDelete(error: Failure);
+    pub fn TRITONSERVER_ErrorCode(error: Failure) -> c_int;
     pub fn TRITONSERVER_ErrorMessage(error: Failure) -> *const c_char;
     pub fn TRITONSERVER_LogMessage(
         level: c_int,

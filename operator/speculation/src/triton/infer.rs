@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
 use super::answer::{allocate, free, read};
-use super::error::{c_text, check, log, logged};
+use super::error::{INTERNAL, c_text, check, check_engine, guarded, logged};
 use super::ffi;
-use crate::engine::Answered;
+use crate::engine::{Answered, EngineError};
 use crate::lock::locked;
 use crate::tensor::Tensor;
 
@@ -74,10 +73,10 @@ impl Flight {
         inputs: Vec<Tensor>,
         outputs: &[Cow<'static, str>],
         listener: Listener,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, EngineError> {
         let mut request = ptr::null_mut();
         // SAFETY: the model's name is copied.
-        check(unsafe {
+        check_engine(unsafe {
             ffi::TRITONSERVER_InferenceRequestNew(&mut request, server.server, model.as_ptr(), -1)
         })?;
         let flight = Arc::new(Self {
@@ -88,7 +87,7 @@ impl Flight {
         // One for each of the two callbacks, which give them back.
         let users = [(); 2].map(|()| Arc::into_raw(Arc::clone(&flight)));
         let started = flight.send(server, request, outputs, users);
-        if let Err(words) = started {
+        if let Err(error) = started {
             *locked(&flight.request) = Handle(ptr::null_mut());
             // SAFETY: Triton did not take the request over, and calls nobody back.
             unsafe {
@@ -97,7 +96,7 @@ impl Flight {
                     drop(Arc::from_raw(user));
                 }
             }
-            return Err(words);
+            return Err(error);
         }
         Ok(flight)
     }
@@ -108,32 +107,32 @@ impl Flight {
         request: *mut ffi::InnerRequest,
         outputs: &[Cow<'static, str>],
         users: [*const Self; 2],
-    ) -> Result<(), String> {
+    ) -> Result<(), EngineError> {
         for tensor in &self.inputs {
-            add(request, tensor)?;
+            add(request, tensor).map_err(EngineError::new)?;
         }
         // SAFETY: names are copied; tensors and listener live until both callbacks were called.
         unsafe {
             for output in outputs {
                 let name = c_text(output);
-                check(ffi::TRITONSERVER_InferenceRequestAddRequestedOutput(
+                check_engine(ffi::TRITONSERVER_InferenceRequestAddRequestedOutput(
                     request,
                     name.as_ptr(),
                 ))?;
             }
-            check(ffi::TRITONSERVER_InferenceRequestSetReleaseCallback(
+            check_engine(ffi::TRITONSERVER_InferenceRequestSetReleaseCallback(
                 request,
                 released,
                 users[0].cast_mut().cast(),
             ))?;
-            check(ffi::TRITONSERVER_InferenceRequestSetResponseCallback(
+            check_engine(ffi::TRITONSERVER_InferenceRequestSetResponseCallback(
                 request,
                 server.allocator,
                 ptr::null_mut(),
                 responded,
                 users[1].cast_mut().cast(),
             ))?;
-            check(ffi::TRITONSERVER_ServerInferAsync(
+            check_engine(ffi::TRITONSERVER_ServerInferAsync(
                 server.server,
                 request,
                 ptr::null_mut(),
@@ -174,37 +173,38 @@ fn add(request: *mut ffi::InnerRequest, tensor: &Tensor) -> Result<(), String> {
 }
 
 extern "C" fn released(_: *mut ffi::InnerRequest, _: u32, user: *mut c_void) {
-    // SAFETY: the pointer that `start` made for this callback, which is called once.
-    let flight = unsafe { Arc::from_raw(user.cast_const().cast::<Flight>()) };
-    let mut handle = locked(&flight.request);
-    // SAFETY: Triton has given the request back.
-    logged(unsafe { ffi::TRITONSERVER_InferenceRequestDelete(handle.0) });
-    handle.0 = ptr::null_mut();
+    let delete = || {
+        // SAFETY: the pointer that `start` made for this callback, which is called once.
+        let flight = unsafe { Arc::from_raw(user.cast_const().cast::<Flight>()) };
+        let mut handle = locked(&flight.request);
+        // SAFETY: Triton has given the request back.
+        logged(unsafe { ffi::TRITONSERVER_InferenceRequestDelete(handle.0) });
+        handle.0 = ptr::null_mut();
+    };
+    guarded(|| (), delete);
 }
 
 extern "C" fn responded(response: *mut ffi::InnerResponse, flags: u32, user: *mut c_void) {
     let last = flags & ffi::FINAL != 0;
-    let pointer = user.cast_const().cast::<Flight>();
-    // SAFETY: as above; only the last call gives the pointer back.
-    let flight = unsafe {
-        if !last {
-            Arc::increment_strong_count(pointer);
-        }
-        Arc::from_raw(pointer)
+    let tell = || {
+        let pointer = user.cast_const().cast::<Flight>();
+        // SAFETY: as above; only the last call gives the pointer back.
+        let flight = unsafe {
+            if !last {
+                Arc::increment_strong_count(pointer);
+            }
+            Arc::from_raw(pointer)
+        };
+        let answered = (!response.is_null()).then(|| {
+            let unread = || Err(EngineError::new(INTERNAL));
+            let answered = guarded(unread, || read(response));
+            // SAFETY: everything was copied out of it.
+            logged(unsafe { ffi::TRITONSERVER_InferenceResponseDelete(response) });
+            answered
+        });
+        (flight.listener)(answered, last);
     };
-    let answered = (!response.is_null()).then(|| {
-        let answered = read(response);
-        // SAFETY: everything was copied out of it.
-        logged(unsafe { ffi::TRITONSERVER_InferenceResponseDelete(response) });
-        answered
-    });
-    let told = catch_unwind(AssertUnwindSafe(|| (flight.listener)(answered, last)));
-    if told.is_err() {
-        log(
-            ffi::LOG_ERROR,
-            "tensorrt_llm_bls: a call's answer was not understood",
-        );
-    }
+    guarded(|| (), tell);
 }
 
 /// A model's name for Triton.

@@ -6,6 +6,7 @@ mod calls;
 mod entry;
 mod error;
 mod ffi;
+mod given;
 mod infer;
 mod intake;
 mod keeper;

@@ -10,7 +10,7 @@ use super::infer::Flight;
 use super::reply::Reply;
 use super::row::Row;
 use crate::answer::{Answer, End, Io};
-use crate::engine::Call;
+use crate::engine::{Call, Cause};
 use crate::lock::locked;
 use crate::part::Part;
 use crate::task::Task;
@@ -150,8 +150,10 @@ impl Io for Wishes<'_> {
         self.close(|reply| match end {
             End::Done => reply.done(),
             End::Cancelled => reply.fail(Code::Cancelled, CANCELLED),
-            End::Failed(error) if error.gone => reply.fail(Code::Unavailable, &error.words),
-            End::Failed(error) => reply.fail(Code::InvalidArg, &error.words),
+            End::Failed(error) => match error.cause {
+                Cause::Refused => reply.fail(Code::InvalidArg, &error.words),
+                Cause::Busy | Cause::Gone => reply.fail(Code::Unavailable, &error.words),
+            },
         });
     }
 

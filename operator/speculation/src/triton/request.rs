@@ -1,13 +1,14 @@
 //! A client's request: its tensors, and the way its responses go.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char};
 use std::ptr;
 
 use super::error::{INTERNAL, c_text, check, failure, log, logged};
 use super::ffi::{self, Code};
+use super::given::Given;
 use super::memory::{dimensions, on_cpu};
-use crate::tensor::{DataType, Tensor};
+use crate::tensor::Tensor;
 
 /// Nanoseconds of the clock that Triton's statistics go by.
 pub fn now_ns() -> u64 {
@@ -27,47 +28,6 @@ pub fn now_ns() -> u64 {
     // SAFETY: the place for the answer is ours; this clock always exists on Linux.
     unsafe { clock_gettime(MONOTONIC, &mut time) };
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
-}
-
-/// A tensor of a request that was not released yet.
-struct Given {
-    input: *mut ffi::Input,
-    name: String,
-    kind: c_int,
-    shape: Vec<i64>,
-    size: usize,
-    buffers: u32,
-}
-
-impl Given {
-    fn tensor(&self) -> Result<Tensor, String> {
-        let name = self.name.clone();
-        let kind = DataType::from_number(self.kind)
-            .ok_or_else(|| format!("{name} is of a type that no model takes"))?;
-        let mut data = Vec::with_capacity(self.size);
-        for place in 0..self.buffers {
-            let (mut base, mut length) = (ptr::null(), 0);
-            let (mut memory, mut device) = (ffi::CPU, 0);
-            // SAFETY: the input is Triton's until its request is released; only bytes that the
-            // processor can read are copied.
-            unsafe {
-                check(ffi::TRITONBACKEND_InputBuffer(
-                    self.input,
-                    place,
-                    &mut base,
-                    &mut length,
-                    &mut memory,
-                    &mut device,
-                ))?;
-                on_cpu(&name, memory)?;
-                if length > 0 {
-                    let bytes = std::slice::from_raw_parts(base.cast::<u8>(), length as usize);
-                    data.extend_from_slice(bytes);
-                }
-            }
-        }
-        Ok(Tensor::new(name, kind, &self.shape, data))
-    }
 }
 
 /// A request that Triton handed over, from its first look to its release.
