@@ -1,0 +1,51 @@
+"""An engine whose queue is full: clients read that they may send the request again."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import tritonclient.grpc as grpc
+
+from specdec.triton.repository import RepositoryPlan, render
+from triton.asking import request_inputs
+from triton.server import Server
+
+BLS = "tensorrt_llm_bls"
+STALL_SECONDS = 60.0
+
+
+def outcome(server: Server, number: int) -> tuple[str, str]:
+    """Status and sentence of a request, both empty when it was answered."""
+    values = {"text_input": f"def f{number}():\n", "max_tokens": 8}
+    with grpc.InferenceServerClient(server.url) as client:
+        try:
+            client.infer(BLS, request_inputs(values), client_timeout=STALL_SECONDS)
+        except grpc.InferenceServerException as error:
+            return str(error.status()), str(error.message())
+    return "", ""
+
+
+def test_a_full_queue_of_the_engine_is_unavailable(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    plan = replace(
+        draft_target_plan,
+        decoupled=False,
+        max_batch_size=1,
+        max_queue_size=1,
+        bls_max_in_flight=32,
+        # Every token takes so long that the others must wait or are refused.
+        target=replace(draft_target_plan.target, step_latency_ms=50.0),
+    )
+    with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(lambda number: outcome(server, number), range(32)))
+        refused = [one for one in found if one[0]]
+        assert refused
+        assert len(refused) < len(found)
+        for status, sentence in refused:
+            assert status == "StatusCode.UNAVAILABLE"
+            assert sentence.startswith("tensorrt_llm: ")
+            assert sentence.endswith(": send the request again later")
+        assert outcome(server, 0) == ("", "")
