@@ -22,6 +22,7 @@ const CPU: c_int = 0;
 const GPU: c_int = 2;
 const INVALID_ARG: c_int = 3;
 const UNAVAILABLE: c_int = 4;
+const CANCELLED: c_int = 7;
 const INT32: c_int = 8;
 const BYTES: c_int = 13;
 const STALL: Duration = Duration::from_secs(20);
@@ -45,6 +46,7 @@ struct Fault {
     message: CString,
 }
 
+#[derive(Clone)]
 #[repr(C)]
 struct Input {
     name: CString,
@@ -61,6 +63,7 @@ type Reply = Option<(c_int, String)>;
 struct Request {
     inputs: Vec<Input>,
     replies: Sender<Reply>,
+    cancelled: bool,
 }
 
 static STATE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
@@ -87,7 +90,7 @@ nothing_to_do! {
     TRITONBACKEND_ModelVersion TRITONBACKEND_ModelServer TRITONBACKEND_ModelInstanceModel
     TRITONBACKEND_ModelInstanceReportStatistics TRITONBACKEND_ModelInstanceReportBatchStatistics
     TRITONBACKEND_RequestOutputName TRITONBACKEND_ResponseFactoryDelete
-    TRITONBACKEND_ResponseFactorySendFlags TRITONBACKEND_ResponseFactoryIsCancelled
+    TRITONBACKEND_ResponseFactorySendFlags
     TRITONBACKEND_ResponseOutput TRITONBACKEND_OutputBuffer TRITONBACKEND_ResponseDelete
     TRITONSERVER_LogMessage TRITONSERVER_MessageDelete TRITONSERVER_ResponseAllocatorDelete
     TRITONSERVER_InferenceRequestNew TRITONSERVER_InferenceRequestDelete
@@ -260,6 +263,15 @@ extern "C" fn TRITONBACKEND_ResponseFactoryNew(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn TRITONBACKEND_ResponseFactoryIsCancelled(
+    factory: *mut Request,
+    cancelled: *mut bool,
+) -> Any {
+    unsafe { *cancelled = (*factory).cancelled };
+    ptr::null_mut()
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn TRITONBACKEND_ResponseNewFromFactory(
     response: *mut *mut Request,
     factory: *mut Request,
@@ -320,18 +332,37 @@ impl Model {
 
     /// What the client of a request reads first.
     fn reply(&self, inputs: Vec<Input>) -> Reply {
-        let (replies, read): (_, Receiver<Reply>) = channel();
+        self.replies(vec![inputs], false).remove(0)
+    }
+
+    /// The same of requests that come together.
+    fn replies(&self, requests: Vec<Vec<Input>>, cancelled: bool) -> Vec<Reply> {
         let released = RELEASED.load(Ordering::SeqCst);
-        // It outlives the test: the library may still release it.
-        let request: *mut Request = Box::leak(Box::new(Request { inputs, replies }));
+        let (requests, read): (Vec<*mut Request>, Vec<Receiver<Reply>>) = requests
+            .into_iter()
+            .map(|inputs| {
+                let (replies, read) = channel();
+                let request = Request {
+                    inputs,
+                    replies,
+                    cancelled,
+                };
+                // It outlives the test: the library may still release it.
+                (ptr::from_mut(Box::leak(Box::new(request))), read)
+            })
+            .unzip();
+        let count = requests.len();
         // SAFETY: as above.
-        let failed = unsafe { TRITONBACKEND_ModelInstanceExecute(ptr::null_mut(), &request, 1) };
+        let failed = unsafe {
+            TRITONBACKEND_ModelInstanceExecute(ptr::null_mut(), requests.as_ptr(), count as u32)
+        };
         assert!(failed.is_null());
-        let reply = read.recv_timeout(STALL).unwrap();
-        while RELEASED.load(Ordering::SeqCst) == released {
+        let replies = read.iter().map(|one| one.recv_timeout(STALL).unwrap());
+        let replies = replies.collect();
+        while RELEASED.load(Ordering::SeqCst) < released + count {
             std::thread::yield_now();
         }
-        reply
+        replies
     }
 }
 
@@ -375,6 +406,39 @@ fn an_engine_without_room_is_unavailable() {
     let reply = Model::load().reply(vec![text(CPU), max_tokens()]);
     let sentence = "tensorrt_llm: Exceeds maximum queue size: send the request again later";
     assert_eq!(reply, Some((UNAVAILABLE, sentence.to_owned())));
+}
+
+#[test]
+fn requests_that_come_together_are_answered_each() {
+    let request = |number: usize| match number % 3 {
+        0 => vec![text(CPU), max_tokens()],
+        1 => vec![text(GPU), max_tokens()],
+        _ => vec![text(CPU)],
+    };
+    // More than wait, are read and are answered at a time.
+    let replies = Model::load().replies((0..120).map(request).collect(), false);
+    for (number, reply) in replies.into_iter().enumerate() {
+        let (code, sentence) = reply.unwrap();
+        let (expected, begin) = match number % 3 {
+            0 => (UNAVAILABLE, "tensorrt_llm: Exceeds maximum queue size"),
+            1 => (INVALID_ARG, "text_input is in GPU memory"),
+            _ => (INVALID_ARG, "max_tokens is 0: set it to 1 or more"),
+        };
+        assert_eq!(code, expected);
+        assert!(sentence.starts_with(begin), "{sentence}");
+    }
+}
+
+#[test]
+fn a_request_that_was_cancelled_while_it_waited_is_not_read() {
+    // Reading it would give another error.
+    let replies = Model::load().replies(vec![vec![text(GPU)]; 20], true);
+    for reply in replies {
+        assert_eq!(
+            reply,
+            Some((CANCELLED, "the request was cancelled".to_owned()))
+        );
+    }
 }
 
 #[test]

@@ -21,6 +21,11 @@ use crate::response::wanted;
 const TOO_MANY: &str = "tensorrt_llm_bls has as many long prompts waiting as it has room for: \
                         send this one again later";
 
+/// Bytes of text behind which free memory goes back to the system. Tokenizing takes almost two
+/// hundred times the text's memory, which glibc would keep; giving it back holds up whoever
+/// allocates meanwhile, so it is for texts that few clients send.
+const TRIMMED: usize = 256 << 10;
+
 /// Why a request is refused.
 type Refusal = (Code, String);
 
@@ -55,9 +60,10 @@ impl Bls {
         } else if self.pool.has_room(bytes) {
             let job = move || {
                 bls.begin_request(request, counted);
-                // Tokens of a long text take a hundred times its memory, which glibc would keep.
-                // SAFETY: it may be called at any time, from any thread.
-                unsafe { ffi::malloc_trim(0) };
+                if bytes > TRIMMED {
+                    // SAFETY: it may be called at any time, from any thread.
+                    unsafe { ffi::malloc_trim(0) };
+                }
             };
             self.pool.long(bytes, Box::new(job));
         } else {
