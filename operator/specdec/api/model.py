@@ -173,6 +173,7 @@ class Serving(Value):
     shared_memory: str = "2Gi"
     probes: Probes = Probes()
     drain: Drain = Drain()
+    max_queue_size: int = 1000
     topology_spread_constraints: tuple[PodShaped, ...] = ()
     priority_class_name: str | None = None
     runtime_class_name: str | None = None

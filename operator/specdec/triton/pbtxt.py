@@ -16,7 +16,12 @@ _ESCAPES = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\t"): "\\
 
 @dataclass(frozen=True)
 class Batching:
-    """Triton's dynamic batcher; `preferred` None takes all its defaults."""
+    """Triton's dynamic batcher; `preferred` None takes all its defaults.
+
+    Every model has one: without it Triton keeps a payload for each request that waits, and
+    corrupts its heap when more than a thousand do. A bound of the queue is for a model that hands
+    its requests on at once: before a busy one it makes a request wait half a second (ADR 0103).
+    """
 
     preferred: int | None = None
     max_queue_delay_us: int = 0
@@ -33,8 +38,8 @@ class ModelConfig:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     parameters: tuple[tuple[str, str], ...]
+    batching: Batching
     decoupled: bool | None = None
-    batching: Batching | None = None
     instances: int = 1
 
 

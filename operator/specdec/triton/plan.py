@@ -10,6 +10,8 @@ LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
 SchedulerPolicy = Literal["guaranteed_no_evict", "max_utilization"]
 # A tree of draft tokens as paths from its root; each step is the rank among the candidates.
 Choices = tuple[tuple[int, ...], ...]
+# Requests; the default of spec.serving.maxQueueSize as well.
+MAX_QUEUE_SIZE = 1000
 
 
 class PlanError(ValueError):
@@ -80,7 +82,7 @@ class RepositoryPlan:
         parameters: further parameters of the engines' models, of `options.free`.
         bls_max_in_flight: sequences the BLS works on at once, more wait; None is
             2 x max_batch_size.
-        max_queue_size: requests waiting before an LLM model; 0 is unlimited.
+        max_queue_size: requests that may wait for the BLS; more are refused at once.
         library: digest of the sources of the BLS's library, of `library.source()`; empty where
             nobody publishes the repository, and a library is put there by hand.
     """
@@ -109,7 +111,7 @@ class RepositoryPlan:
     bls_max_in_flight: int | None = None
     preprocessing_instances: int = 1
     postprocessing_instances: int = 1
-    max_queue_size: int = 0
+    max_queue_size: int = MAX_QUEUE_SIZE
     max_queue_delay_us: int = 0
     skip_special_tokens: bool = True
     add_special_tokens: bool = True
@@ -132,7 +134,7 @@ class RepositoryPlan:
             ("max_draft_tokens", 0),
             ("preprocessing_instances", 1),
             ("postprocessing_instances", 1),
-            ("max_queue_size", 0),
+            ("max_queue_size", 1),
             ("max_queue_delay_us", 0),
         ):
             if getattr(self, name) < least:

@@ -94,13 +94,13 @@ def _ensemble(plan: RepositoryPlan) -> str:
 
 
 def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
-    queued = Batching(plan.max_batch_size, plan.max_queue_delay_us, plan.max_queue_size)
+    queued = Batching(plan.max_batch_size, plan.max_queue_delay_us)
     newer = contract.at_least(plan.version, "0.19.0")
     yield _config(
         plan,
         PREPROCESSING,
         text_parameters(PREPROCESSING, plan),
-        batching=queued if newer else None,
+        batching=queued if newer else Batching(),
         instances=plan.preprocessing_instances,
     )
     yield _config(
@@ -124,6 +124,8 @@ def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
         BLS,
         bls_parameters(plan, TARGET, DRAFT),
         backend=library.BACKEND,
+        # Its thread of Triton's hands requests on, so that a bound costs no waiting.
+        batching=Batching(max_queue_size=plan.max_queue_size),
         decoupled=plan.decoupled,
     )
 
@@ -133,8 +135,8 @@ def _config(
     name: str,
     parameters: tuple[tuple[str, str], ...],
     *,
+    batching: Batching,
     backend: str = "python",
-    batching: Batching | None = None,
     decoupled: bool | None = None,
     instances: int = 1,
 ) -> ModelConfig:

@@ -99,6 +99,9 @@ def _tensor(tensor: Any) -> str:
 def _head(config: Any, published: Table, model: str) -> Iterator[str]:
     ((_, backend, *others),) = published[f"{model} head"]
     expected = [BACKENDS.get(model, backend), *others]
+    if model != "ensemble" and expected[1] == "none":
+        # Published without a batcher; with one of ours nothing else changes.
+        expected[1] = "bounded" if model == "tensorrt_llm_bls" else "default"
     kinds = {model_config_pb2.ModelInstanceGroup.Kind.Name(g.kind) for g in config.instance_group}
     told = [
         config.platform or config.backend,
@@ -127,6 +130,10 @@ def _batching(config: Any) -> str:
     batching = config.dynamic_batching
     if not batching.ListFields():
         return "default"
+    if not batching.preferred_batch_size:
+        # Ours: without a batcher Triton corrupts its heap, and the BLS has a bound.
+        bound = batching.default_queue_policy.max_queue_size
+        return "bounded" if bound and not batching.max_queue_delay_microseconds else "odd"
     whole = list(batching.preferred_batch_size) == [config.max_batch_size]
     delay = batching.max_queue_delay_microseconds
     return "queue" if whole and batching.HasField("default_queue_policy") and not delay else "odd"

@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from specdec.triton import contract, library, pbtxt
 from specdec.triton.launch import server_argv
-from specdec.triton.pbtxt import ModelConfig
+from specdec.triton.pbtxt import Batching, ModelConfig
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import (
     LookaheadPlan,
@@ -142,6 +142,24 @@ def test_what_speculation_needs_is_always_there() -> None:
     assert (bls["num_draft_tokens"], bls["max_draft_tokens"]) == ("4", "8")
 
 
+@pytest.mark.parametrize("version", contract.versions())
+@pytest.mark.parametrize("plan", [PLAN, LOOKAHEAD, PLAIN], ids=["draft", "lookahead", "none"])
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_every_model_has_a_batcher_and_the_bls_a_bounded_queue(
+    plan: RepositoryPlan, version: str, decoupled: bool
+) -> None:
+    """Without a batcher Triton corrupts its heap when a thousand requests wait."""
+    if plan is LOOKAHEAD and version == "0.18.0":
+        pytest.skip("this release has no lookahead sizes")
+    files = render(replace(plan, version=version, decoupled=decoupled, max_queue_size=77))
+    for model in models(files) - {"ensemble"}:
+        found = config(files, model)
+        assert found.HasField("dynamic_batching"), model
+        bound = found.dynamic_batching.default_queue_policy.max_queue_size
+        assert bound == (77 if model == "tensorrt_llm_bls" else 0), model
+        assert found.dynamic_batching.max_queue_delay_microseconds == 0, model
+
+
 def test_lookahead_sizes_reach_the_target() -> None:
     found = parameters(render(LOOKAHEAD), "tensorrt_llm")
     assert found["decoding_mode"] == "lookahead"
@@ -174,6 +192,7 @@ def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
             inputs=(),
             outputs=(),
             parameters=tuple(zip(keys, values, strict=True)),
+            batching=Batching(),
         )
     )
     parsed = text_format.Parse(text, model_config_pb2.ModelConfig())
@@ -184,7 +203,14 @@ def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
     )
     # Nothing else came out of a string.
     fields = {field.name for field, _ in parsed.ListFields()}
-    assert fields <= {"name", "backend", "max_batch_size", "instance_group", "parameters"}
+    assert fields <= {
+        "name",
+        "backend",
+        "max_batch_size",
+        "instance_group",
+        "dynamic_batching",
+        "parameters",
+    }
 
 
 def test_a_hostile_path_changes_nothing_else() -> None:
@@ -205,6 +231,7 @@ def test_half_a_character_is_refused() -> None:
     [
         ({"version": "1.2.0"}, "version is '1.2.0'"),
         ({"max_batch_size": 0}, "max_batch_size is 0: set it to 1 or more"),
+        ({"max_queue_size": 0}, "max_queue_size is 0: set it to 1 or more"),
         ({"draft": None}, "draft is missing"),
         ({"draft_tokens": 9}, "draft_tokens is 9, above max_draft_tokens 8"),
         ({"adaptive": DraftLengths(0, 9)}, "adaptive draft lengths are 0 to 9"),

@@ -61,6 +61,7 @@ def _together(
         batch_scheduler_policy=_POLICIES[runtime.batch_scheduler_policy],
         chunked_context=runtime.chunked_context,
         parameters=tuple(sorted(runtime.parameters.items())),
+        max_queue_size=model.spec.serving.max_queue_size,
         library=library.source(),
     )
 
@@ -90,6 +91,7 @@ def _alone(model: SpeculativeModel, facts: Facts, role: str, engine: ModelPlan) 
         batch_scheduler_policy=_POLICIES[runtime.batch_scheduler_policy],
         chunked_context=runtime.chunked_context,
         parameters=tuple(sorted(runtime.parameters.items())),
+        max_queue_size=model.spec.serving.max_queue_size,
         library=library.source(),
     )
 
