@@ -3,7 +3,9 @@
 import contextlib
 import hmac
 import importlib.util
+import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -132,6 +134,70 @@ def test_a_worker_is_addressed_beside_its_leader(agent: ModuleType) -> None:
     assert agent.worker("worker-2", LEADER) == "big-group-0-2.big-group.models"
 
 
+@contextlib.contextmanager
+def serving(agent: ModuleType) -> Iterator[tuple[int, list[tuple[list[str], socket.socket]]]]:
+    """A worker's port on a real socket, and the request that it takes."""
+    taken: list[tuple[list[str], socket.socket]] = []
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as nobody:
+        callers = agent.Callers(server)
+        thread = threading.Thread(target=lambda: taken.append(callers.first()), daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[1], taken
+        finally:
+            callers._found.put(([], nobody))
+            thread.join(10)
+            for _, connection in taken:
+                connection.close()
+            until(lambda: not callers._open, 20)
+
+
+def lead(agent: ModuleType, port: int) -> list[str]:
+    """What a leader with the key asks for."""
+    argv = ["orted", "-mca"]
+    with socket.create_connection(("127.0.0.1", port), 5) as caller, caller.makefile("rwb") as own:
+        body = json.dumps(argv)
+        own.write(f"{agent._mark(own.readline().decode().strip(), body)}\n{body}\n".encode())
+        own.flush()
+    return argv
+
+
+def drip(caller: socket.socket) -> bool:
+    """Send one byte more; whether the worker still takes it."""
+    try:
+        caller.send(b"x")
+        return not select.select([caller], [], [], 0)[0] or bool(caller.recv(4096))
+    except OSError:
+        return False
+
+
+def test_a_leader_is_heard_beside_callers_who_send_a_byte_now_and_then(agent: ModuleType) -> None:
+    with serving(agent) as (port, taken), contextlib.ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+            for _ in range(2 * agent.CALLERS)
+        ]
+        for caller in slow:
+            drip(caller)
+        argv = lead(agent, port)
+        until(lambda: bool(taken), 5)
+        assert taken[0][0] == argv
+        # Nobody else is kept waiting.
+        until(lambda: sum(map(drip, slow)) == 0, 5)
+
+
+def test_a_caller_has_so_many_seconds_in_all(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "PATIENCE", 1.0)
+    with serving(agent) as (port, taken):
+        with socket.create_connection(("127.0.0.1", port), 5) as caller:
+            # Each byte alone comes well in time.
+            until(lambda: not drip(caller), 8)
+        lead(agent, port)
+        until(lambda: bool(taken), 5)
+
+
 # A stand-in for tritonserver: rank 0 takes its time to finish, the others leave when it is gone.
 _SERVER = """\
 import os, pathlib, signal, time
@@ -250,6 +316,35 @@ def test_a_worker_that_is_killed_ends_the_group(group: Group) -> None:
     assert leader.wait(120) != 0
     for worker in group.workers:
         worker.wait(120)
+
+
+def test_a_worker_without_a_leader_ends_when_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("the key of the group, long enough")
+    own = {"SPECDEC_GROUP_ADDRESS": "127.0.0.9", "SPECDEC_GROUP_KEY": str(tmp_path / "key")}
+    with subprocess.Popen([sys.executable, str(AGENT), "serve"], env=os.environ | own) as worker:
+        until(lambda: listens("127.0.0.9"), 20)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(10) == 0
+
+
+def test_a_worker_runs_the_daemon_of_its_leader_and_ends_with_it(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("the key of the group, long enough")
+    (tmp_path / "orted").write_text('#!/bin/sh\necho "$@" > "$LAB/asked"\nexit 7\n')
+    (tmp_path / "orted").chmod(0o755)
+    own = {
+        "SPECDEC_GROUP_ADDRESS": "127.0.0.10",
+        "SPECDEC_GROUP_KEY": str(tmp_path / "key"),
+        "LWS_LEADER_ADDRESS": "127.0.0.10",
+        "LAB": str(tmp_path),
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
+    program = "import socket, sys; sys.path[0:0] = [sys.argv[1]]; import agent; agent.worker = "
+    program += "lambda host, leader: leader; sys.exit(agent.main(sys.argv[2:]))"
+    call = [sys.executable, "-c", program, str(AGENT.parent), "call", "20", "worker-1", "orted -x"]
+    with subprocess.Popen([sys.executable, str(AGENT), "serve"], env=os.environ | own) as worker:
+        assert subprocess.run(call, env=os.environ | own, timeout=60).returncode == 7
+        assert worker.wait(10) == 7
+    assert (tmp_path / "asked").read_text() == "-x\n"
 
 
 def listens(address: str) -> bool:

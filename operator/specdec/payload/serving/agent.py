@@ -14,17 +14,20 @@ Messages are lines: the worker's nonce (hex), the caller's HMAC-SHA256 over nonc
 (hex), the request (a JSON list of arguments), the worker's answer (the exit status).
 """
 
+import contextlib
 import hashlib
 import hmac
 import itertools
 import json
 import os
+import queue
 import secrets
 import shlex
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +40,8 @@ DAEMONS = ("orted", "prted")
 LIMIT = 64 * 1024
 KEY_BYTES = 32
 PATIENCE = 10.0
+# Connections without the key at a time.
+CALLERS = 64
 _POLL = 0.5
 
 
@@ -60,18 +65,84 @@ class AgentError(Exception):
 def serve(address: str, port: int) -> int:
     """Wait for the leader, run its daemon, and return the daemon's exit status."""
     signal.signal(signal.SIGTERM, _stop_idle)
-    with socket.create_server((address, port), backlog=8) as server:
+    with socket.create_server((address, port), backlog=CALLERS) as server:
+        callers = Callers(server)
+        argv, connection = callers.first()
+        with connection, connection.makefile("rwb") as lines:
+            return _run(argv, lines)
+
+
+class Callers:
+    """Everybody who is connected and has not yet shown the key, each in a thread of its own.
+
+    A caller has `PATIENCE` seconds in all. The leader needs one exchange: of too many callers the
+    oldest goes.
+    """
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        self._found: queue.Queue[tuple[list[str], socket.socket]] = queue.Queue()
+
+    def first(self) -> "tuple[list[str], socket.socket]":
+        """The first authentic request and its connection; all others are closed."""
+        threading.Thread(target=self._accept, daemon=True).start()
+        argv, connection = self._next()
+        with self._lock:
+            _cut(self._server)  # else a thread that waits in accept goes on waiting
+            self._server.close()
+            for other in self._open:
+                _cut(other)
+        return argv, connection
+
+    def _next(self) -> "tuple[list[str], socket.socket]":
         while True:
-            connection, peer = server.accept()
-            with connection, connection.makefile("rwb") as lines:
-                connection.settimeout(PATIENCE)
-                try:
-                    argv = accepted(lines)
-                except (AgentError, OSError, ValueError) as error:
-                    _say(f"refused {peer[0]}: {error}")
-                    continue
-                server.close()
-                return _run(argv, lines)
+            # A signal may reach another thread, and then wakes nobody here: its handler runs when
+            # this thread wakes by itself.
+            with contextlib.suppress(queue.Empty):
+                return self._found.get(timeout=_POLL)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, peer = self._server.accept()
+            except OSError:
+                return  # somebody was authentic
+            with self._lock:
+                self._open[connection] = None
+                if len(self._open) > CALLERS:
+                    oldest = next(iter(self._open))
+                    del self._open[oldest]
+                    _cut(oldest)
+            threading.Thread(target=self._hear, args=(connection, peer[0]), daemon=True).start()
+
+    def _hear(self, connection: socket.socket, peer: str) -> None:
+        timer = threading.Timer(PATIENCE, _cut, (connection,))
+        timer.daemon = True
+        timer.start()
+        try:
+            with connection.makefile("rwb") as lines:
+                argv = accepted(lines)
+        except (AgentError, OSError, ValueError) as error:
+            _say(f"refused {peer}: {error}")
+            self._leave(connection)
+            connection.close()
+        else:
+            self._leave(connection)
+            self._found.put((argv, connection))
+        finally:
+            timer.cancel()
+
+    def _leave(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.pop(connection, None)
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection under the thread that reads it, which then closes it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def accepted(lines: Lines) -> list[str]:
