@@ -40,8 +40,9 @@ def _faults() -> Iterator[str]:
     yield "| Fixed in | What | Published |"
     yield "|---|---|---|"
     for row in advisories():
-        name = "/".join(row.link.removesuffix(".md").rsplit("/", 2)[-2:])
-        yield f"| {row.fixed} | {row.faults} | [{name}]({row.link}) |"
+        number = row.link.removesuffix(".md").rpartition("/")[2]
+        kind = "bulletin" if row.link.endswith(".md") else "pull request"
+        yield f"| {row.fixed} | {row.faults} | [{kind} {number}]({row.link}) |"
     yield ""
 
 

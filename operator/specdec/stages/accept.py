@@ -64,11 +64,11 @@ def _pipeline(model: SpeculativeModel) -> str:
 
 def _faults(model: SpeculativeModel, image: str) -> str:
     """What to say of a server with faults that anybody may read of."""
-    found = exposed(model.spec.runtime.backend, image)
-    if found is None:
-        return ""
-    release, level = found
     backend = model.spec.runtime.backend
+    releases = exposed(backend, image)
+    if releases is None:
+        return ""
+    release, level = releases
     fixed = [v for v, i in support(backend).images.items() if exposed(backend, i) is None]
     http = ", and set serving.http to HealthOnly where they use gRPC"
     return (
