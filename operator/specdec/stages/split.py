@@ -58,6 +58,9 @@ def _held(context: Context, split: RouteSplit) -> Words | None:
     if peer is None or peer["metadata"].get("deletionTimestamp"):
         why = f"SpeculativeModel {other} of networking.gateway.split does not exist"
         return Words("SplitTargetMissing", f"{why}: every request goes to {own}")
+    if not _takes_http(peer):
+        why = f"{other} serves no HTTP (serving.http HealthOnly, or serving.tls)"
+        return Words("SplitWaits", f"{why}: every request goes to {own}")
     live = context.observed.extras.get(("HTTPRoute", own), {})
     # To begin with it has to be Ready, verified if its Gate asks for that. Later neither a change
     # of it nor the loss of a pod is a reason to turn away from those that answer.
@@ -65,6 +68,12 @@ def _held(context: Context, split: RouteSplit) -> Words | None:
         return None
     reason = _summary(peer).get("reason", "not looked at yet")
     return Words("SplitWaits", f"{other} is not Ready ({reason}): every request goes to {own}")
+
+
+def _takes_http(body: Object) -> bool:
+    """Whether its Service has the port that a route leads to."""
+    serving = body.get("spec", {}).get("serving", {})
+    return serving.get("http", "Open") == "Open" and not serving.get("tls")
 
 
 def _ready(body: Object) -> bool:

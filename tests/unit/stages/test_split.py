@@ -47,6 +47,11 @@ CHANGED = {**SERVES, "metadata": {"name": "next", "generation": 2}}
 ALL, PARTS = {"pair": None}, {"pair": 90, "next": 10}
 
 
+def serving(options: dict[str, Any]) -> dict[str, Any]:
+    """The other resource, Ready, with options of its servers."""
+    return {**SERVES, "spec": {**SERVES.get("spec", {}), "serving": options}}
+
+
 def test_who_is_ready_gets_its_share_and_the_route_says_so() -> None:
     world = routed(peer=SERVES)
     assert shares(world) == PARTS
@@ -64,6 +69,9 @@ def test_who_is_ready_gets_its_share_and_the_route_says_so() -> None:
         (BUILDS, "SplitWaits", "next is not Ready (Building)"),
         # Nor while what it says is of the spec that it had before.
         (CHANGED, "SplitWaits", "next is not Ready"),
+        # A route leads to the HTTP port, which their Services lack.
+        (serving({"http": "HealthOnly"}), "SplitWaits", "next serves no HTTP"),
+        (serving({"tls": {"secretName": "next-tls"}}), "SplitWaits", "next serves no HTTP"),
         (
             {**SERVES, "metadata": {"name": "next", "deletionTimestamp": "2026-01-02T03:04:05Z"}},
             "SplitTargetMissing",
