@@ -39,7 +39,7 @@ STRICT = {
     "spec.gpu.product": "NVIDIA-L4",
     "spec.gpu.computeCapability": "8.9",
     "spec.target.dtype": "Auto",
-    "spec.target.quantization.calibration.dataset": "example/prompts",
+    "spec.target.quantization.calibration.dataset": "/models/prompts",
     "spec.target.engine.plugins.gemm": "fp8",
     "spec.target.engine.plugins.gptAttention": "auto",
     "spec.target.engine.plugins.lowLatencyGemm": "fp8",

@@ -43,7 +43,7 @@ class KvCache(Value):
 
 
 class Calibration(Value):
-    """What post-training quantization looks at: a data set by hub id or path, and how many."""
+    """What post-training quantization looks at: a directory with a data set, and how many."""
 
     dataset: str | None = None
     samples: int = 512

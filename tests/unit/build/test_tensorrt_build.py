@@ -97,7 +97,7 @@ def test_every_quantization(
     quantization = {
         "method": method,
         "kvCache": cache,
-        "calibration": {"dataset": "acme/$(touch x) words", "samples": 64},
+        "calibration": {"dataset": "/models/$(touch x) words", "samples": 64},
     }
     # Paged context attention reads an FP8 cache beside FP8 weights, and an INT8 cache never.
     paged = cache == "Auto" or (cache == "FP8" and method in ("FP8", "W4A8AWQ", "NVFP4"))
@@ -108,7 +108,7 @@ def test_every_quantization(
     given = image.arguments("quantize")
     assert (given["qformat"], given["calib_size"]) == (qformat, "64")
     assert given.get("kv_cache_dtype") == (None if cache == "Auto" else cache.lower())
-    assert given["calib_dataset"] == "acme/$(touch x) words"
+    assert given["calib_dataset"] == "/models/$(touch x) words"
     assert image.arguments("trtllm-build")["workers"] == "2"
 
 

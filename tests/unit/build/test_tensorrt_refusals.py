@@ -173,10 +173,20 @@ def test_a_failing_program_is_told_in_a_sentence(
     assert len(json.dumps(message)) < 1000
 
 
+@pytest.mark.parametrize("dataset", ["acme/cnn_dailymail", "cnn_dailymail", "./cnn_dailymail"])
+def test_a_data_set_of_a_hub_brings_no_code_into_the_build(dataset: str, image: Image) -> None:
+    """The release's scripts load any name with `cnn_dailymail` in it, and trust its code."""
+    quantization = {"method": "FP8", "calibration": {"dataset": dataset, "samples": 8}}
+    reason, message = image.refused(image.plan(quantization=quantization))
+    assert reason == "PlanInvalid"
+    assert "download it and name its directory" in message
+    assert image.programs() == []
+
+
 def test_calibration_data_out_of_reach_is_told(image: Image) -> None:
     image.scene = {"quantize": {"says": ["ConnectionError: Couldn't reach 'x'"], "status": 1}}
     _, message = image.refused(image.plan(quantization={"method": "FP8"}))
-    assert "set quantization.calibration.dataset to one within reach" in message
+    assert "set quantization.calibration.dataset to a directory with one" in message
 
 
 @pytest.mark.parametrize(

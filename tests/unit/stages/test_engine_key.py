@@ -25,7 +25,7 @@ MODEL_BUILD = {
     "dtype": "BFloat16",
     "quantization.method": "FP8",
     "quantization.kvCache": "FP8",
-    "quantization.calibration.dataset": "own/dataset",
+    "quantization.calibration.dataset": "/models/own/dataset",
     "quantization.calibration.samples": 64,
     "parallelism.tensor": 2,
     "parallelism.pipeline": 2,

@@ -136,10 +136,18 @@ def _read(data: Mapping[str, Any]) -> Plan:
 
 def _quantization(data: Mapping[str, Any]) -> Quantization:
     calibration = data.get("calibration") or {}
+    dataset = calibration.get("dataset")
+    if dataset is not None and not str(dataset).startswith("/"):
+        # The release's scripts load it with trust_remote_code=True, whatever the environment says.
+        raise BuildError(
+            "PlanInvalid",
+            f"quantization.calibration.dataset is {dataset!r}, an id on a hub, whose data sets "
+            "can bring code that the build would run: download it and name its directory",
+        )
     return Quantization(
         method=_one_of(data, "method", _QUANTIZATIONS, "None"),
         kv_cache=_one_of(data, "kvCache", _CACHES, "Auto"),
-        dataset=calibration.get("dataset"),
+        dataset=dataset,
         samples=_positive(calibration, "samples", 512),
     )
 

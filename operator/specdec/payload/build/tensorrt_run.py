@@ -160,7 +160,7 @@ def _failure(step: Step, status: int, tail: list[str]) -> BuildError:
         return BuildError(
             "BuildFailed",
             "quantize.py could not load its calibration data; set "
-            f"quantization.calibration.dataset to one within reach ({words})",
+            f"quantization.calibration.dataset to a directory with one ({words})",
         )
     return BuildError("BuildFailed", f"{program} failed with status {status}: {words}")
 
