@@ -20,14 +20,20 @@ from specdec.jobs.result import JobError
 _BLOCK = 4 << 20
 # Of a listing the library tells the status in its text only.
 _STATUS = re.compile(r"status code: (\d{3})")
+# The proxies of the guard: for files, and for listings.
+Ways = tuple[str, str]
 _RETRY: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A prefix of a bucket; `secret` says in messages where its credentials are given."""
+    """A prefix of a bucket; `secret` says in messages where its credentials are given.
+
+    `index` is the same store asked for listings, which the library reads into memory.
+    """
 
     store: Any
+    index: Any
     uri: str
     prefix: str
     role: str
@@ -42,7 +48,7 @@ class Bucket:
     def resolve(self) -> Listing:
         """List the prefix itself, not what lies deeper."""
         with self._explained():
-            found = obstore.list_with_delimiter(self.store, self.prefix or None)["objects"]
+            found = obstore.list_with_delimiter(self.index, self.prefix or None)["objects"]
         files = [
             RemoteFile(name, int(item["size"]), str(item["path"]), "")
             for item in found
@@ -110,7 +116,7 @@ class Bucket:
 
 
 def s3(
-    role: str, kind: Kind, source: Mapping[str, Any], secrets: Mapping[str, str], proxy: str
+    role: str, kind: Kind, source: Mapping[str, Any], secrets: Mapping[str, str], ways: Ways
 ) -> Bucket:
     """A prefix of an S3 bucket; without an access key it is read anonymously."""
     bucket, prefix = _split(source["uri"])
@@ -125,12 +131,15 @@ def s3(
             config["session_token"] = secrets["session"]
     else:
         config["skip_signature"] = True
-    store = S3Store(bucket, client_options=_client(endpoint, proxy), retry_config=_RETRY, **config)
+    store, index = (
+        S3Store(bucket, client_options=_client(endpoint, way), retry_config=_RETRY, **config)
+        for way in ways
+    )
     words = f"the Secret of the {role}'s s3.credentialsSecretRef"
-    return Bucket(store, source["uri"], prefix, role, words, kind)
+    return Bucket(store, index, source["uri"], prefix, role, words, kind)
 
 
-def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str, proxy: str) -> Bucket:
+def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str, ways: Ways) -> Bucket:
     """A prefix of a Google Cloud Storage bucket; without a key it is read anonymously.
 
     Raises:
@@ -143,14 +152,16 @@ def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str, proxy: str) 
         config["base_url"] = endpoint
     words = f"the Secret of the {role}'s gcs.credentialsSecretRef"
     try:
-        options = _client(endpoint, proxy)
-        store = GCSStore(bucket, client_options=options, retry_config=_RETRY, **config)
+        store, index = (
+            GCSStore(bucket, client_options=_client(endpoint, way), retry_config=_RETRY, **config)
+            for way in ways
+        )
     except exceptions.BaseError:
         # The library may quote what it could not read, which is the key: its words stay here.
         raise JobError(
             "AuthFailed", f"{words} holds no service account key in JSON: put one there"
         ) from None
-    return Bucket(store, source["uri"], prefix, role, words, kind)
+    return Bucket(store, index, source["uri"], prefix, role, words, kind)
 
 
 def _split(uri: str) -> tuple[str, str]:

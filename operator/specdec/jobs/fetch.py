@@ -101,15 +101,15 @@ def _model(
         return _from_claim(role, kind, source["pvc"], checkpoints, mounts / role)
     with Guard(networks) as guard:
         try:
-            return _from_remote(role, kind, source, checkpoints, guard.url)
+            return _from_remote(role, kind, source, checkpoints, guard)
         except JobError as error:
             raise guard.explained(error, f"the source of the {role}") from error
 
 
 def _from_remote(
-    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, proxy: str
+    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, guard: Guard
 ) -> Fetched:
-    with sources.remote(role, kind, source, proxy) as where:
+    with sources.remote(role, kind, source, guard) as where:
         listing = _listing(where, role)
         # Without a name of its own, the same files under two roles are two things.
         own = [] if kind is Kind.CHECKPOINT else [kind.name]

@@ -7,6 +7,7 @@ TLS runs through it end to end.
 """
 
 import asyncio
+import functools
 import re
 import socket
 import threading
@@ -22,6 +23,7 @@ _HEAD_SECONDS = 60.0
 _FLUSH_SECONDS = 5.0
 _LAST_TURNS = 10
 _BLOCK = 1 << 20
+_SMALL_BYTES = 64 << 20
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -36,7 +38,11 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """Serves while the context lasts; `url` is the proxy that clients are given."""
+    """Serves while the context lasts; `url` is the proxy that clients are given.
+
+    `small_url` is one whose connections end after 64 MiB, for a library that reads whole listings
+    into memory.
+    """
 
     def __init__(self, networks: Networks, outward: Outward | None = None) -> None:
         self._networks = networks
@@ -46,12 +52,16 @@ class Guard:
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused: RefusedError | None = None
         self._failure = ""
-        self.url = ""
+        self._servers: list[asyncio.Server] = []
+        self.url = self.small_url = ""
 
     def __enter__(self) -> Self:
         """Listen on a free port of the loopback, and serve in a thread of its own."""
         self._thread.start()
-        self.url = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        listening = [self._listen(limit) for limit in (None, _SMALL_BYTES)]
+        self.url, self.small_url = (
+            asyncio.run_coroutine_threadsafe(one, self._loop).result() for one in listening
+        )
         return self
 
     def __exit__(
@@ -80,14 +90,16 @@ class Guard:
             return unreachable(where, self._failure)
         return error
 
-    async def _listen(self) -> str:
-        self._server = await asyncio.start_server(
-            self._accept, "127.0.0.1", 0, limit=_BLOCK, backlog=64
-        )
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+    async def _listen(self, limit: int | None) -> str:
+        """Listen; a connection brings at most `limit` bytes."""
+        accept = functools.partial(self._accept, limit)
+        server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=_BLOCK, backlog=64)
+        self._servers.append(server)
+        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     async def _close(self) -> None:
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for _ in range(_LAST_TURNS):
             # A connection that is being accepted appears some turns of the loop later, and an
             # aborted one lets go of its socket in the next.
@@ -96,14 +108,17 @@ class Guard:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await asyncio.sleep(0)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._serve(reader, writer))
+    def _accept(
+        self, limit: int | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.ensure_future(self._serve((reader, writer), limit))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # Also of a task that is cancelled before it begins.
         task.add_done_callback(lambda _: writer.close())
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, client: Streams, limit: int | None) -> None:
+        reader, writer = client
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
                 request = Request.parse(await read_head(reader))
@@ -117,7 +132,8 @@ class Guard:
         except (OSError, TimeoutError, EOFError, ValueError):
             _answer(writer, "400 Bad Request")
         else:
-            await _relay((reader, writer), upstream, request)
+            self._failure = ""
+            await _relay(client, upstream, request, limit)
         finally:
             await _finish(writer)
 
@@ -177,14 +193,14 @@ async def _open(addresses: list[tuple[str, int]], host: str, *, tls: bool = Fals
     raise UnreachableError(f"{_shown(host)} does not take connections")
 
 
-async def _relay(client: Streams, upstream: Streams, request: Request) -> None:
+async def _relay(client: Streams, upstream: Streams, request: Request, limit: int | None) -> None:
     """Both directions at once, until either side ends."""
     pumps: list[asyncio.Task[None]] = []
     try:
         await request.accept(upstream[0], client[1])
         pumps += [
             asyncio.ensure_future(_pump(client[0], upstream[1])),
-            asyncio.ensure_future(_pump(upstream[0], client[1])),
+            asyncio.ensure_future(_pump(upstream[0], client[1], limit)),
         ]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
     except (OSError, EOFError, ValueError):
@@ -196,8 +212,14 @@ async def _relay(client: Streams, upstream: Streams, request: Request) -> None:
         await asyncio.gather(*pumps, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None = None
+) -> None:
+    count = 0
     while block := await reader.read(_BLOCK):
+        count += len(block)
+        if limit is not None and count > limit:
+            return
         writer.write(block)
         await writer.drain()
 

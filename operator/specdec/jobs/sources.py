@@ -7,14 +7,15 @@ from typing import Any
 
 from specdec.api import names
 from specdec.jobs import hub
+from specdec.jobs.guard import Guard
 from specdec.jobs.kind import Kind
 from specdec.jobs.remote import Remote
 
 
 def remote(
-    role: str, kind: Kind, source: Mapping[str, Any], proxy: str
+    role: str, kind: Kind, source: Mapping[str, Any], guard: Guard
 ) -> AbstractContextManager[Remote]:
-    """The source of a role behind a network, asked through `proxy`.
+    """The source of a role behind a network, asked through the guard.
 
     What a place needs is imported when it is wanted: most Jobs need one of them.
 
@@ -23,21 +24,22 @@ def remote(
     """
     ((place, where),) = source.items()
     if place == "huggingFace":
-        return nullcontext(_hub(role, kind, where, proxy))
+        return nullcontext(_hub(role, kind, where, guard.url))
     if place == "oci":
         from specdec.jobs import oci
 
-        return oci.artifact(role, kind, where, _secret("OCI_CONFIG", role), proxy)
+        return oci.artifact(role, kind, where, _secret("OCI_CONFIG", role), guard.url)
     if place == "ngc":
         from specdec.jobs import ngc
 
-        return ngc.version(role, kind, where, _secret("NGC_API_KEY", role), proxy)
+        return ngc.version(role, kind, where, _secret("NGC_API_KEY", role), guard.url)
     from specdec.jobs import buckets
 
+    ways = (guard.url, guard.small_url)
     if place == "gcs":
-        return nullcontext(buckets.gcs(role, kind, where, _secret("GCS_KEY", role), proxy))
+        return nullcontext(buckets.gcs(role, kind, where, _secret("GCS_KEY", role), ways))
     parts = {name: _secret(f"S3_{name.upper()}", role) for name in ("access", "secret", "session")}
-    return nullcontext(buckets.s3(role, kind, where, parts, proxy))
+    return nullcontext(buckets.s3(role, kind, where, parts, ways))
 
 
 def _hub(role: str, kind: Kind, source: Mapping[str, Any], proxy: str) -> hub.Repository:

@@ -21,6 +21,13 @@ from unit.jobs.test_sources import FILES
 
 Told = Callable[[], dict[str, Any]]
 _SENT = 64 << 20
+# The object stores' library follows a redirect without reading its body.
+ANSWERS = [
+    (kind, status)
+    for kind in KINDS
+    for status in (200, 401, 302)
+    if status != 302 or kind not in ("s3", "gcs")
+]
 
 
 class Endless(Server):
@@ -50,12 +57,18 @@ def endless() -> Iterator[Endless]:
         yield server
 
 
-@pytest.mark.parametrize("kind", ["huggingFace", "oci", "ngc"])
-@pytest.mark.parametrize("status", [200, 401, 302])
+@pytest.mark.parametrize(("kind", "status"), ANSWERS)
 def test_a_small_answer_without_end_is_not_read_to_its_end(
-    kind: str, status: int, endless: Endless, volume: Path, told: Told
+    kind: str,
+    status: int,
+    endless: Endless,
+    volume: Path,
+    told: Told,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Listings, refusals and redirects: the client reads each body by itself."""
+    monkeypatch.setattr("specdec.jobs.guard._SMALL_BYTES", 8 << 20)
+    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
     endless.status = status
     endless.headers = {"Location": "/again"} if status == 302 else {}
     tracemalloc.start()

@@ -99,7 +99,7 @@ def get(url: str) -> str:
     """As buckets are read."""
     with Guard(LOOPBACK) as guard:
         source = {"uri": "s3://bucket", "endpoint": url, "region": "any"}
-        bucket = buckets.s3("target", Kind.CHECKPOINT, source, {}, guard.url)
+        bucket = buckets.s3("target", Kind.CHECKPOINT, source, {}, (guard.url, guard.url))
         return bytes(obstore.get(bucket.store, "file").bytes()).decode()
 
 
