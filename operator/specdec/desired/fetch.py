@@ -232,9 +232,6 @@ def _variable(
 
 def _settings() -> list[dict[str, str]]:
     return [
-        # The hub's plain HTTP path resumes a partial file and needs little memory.
-        {"name": "HF_HUB_DISABLE_XET", "value": "1"},
         {"name": "HF_HUB_DISABLE_TELEMETRY", "value": "1"},
-        {"name": "HF_HUB_DISABLE_PROGRESS_BARS", "value": "1"},
         {"name": "PYTHONUNBUFFERED", "value": "1"},
     ]

@@ -165,10 +165,10 @@ class Guard:
         """The addresses of a name that may be reached; at least one."""
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise UnreachableError(f"{_shown(host)} cannot be resolved") from error
-        addresses = [str(entry[4][0]) for entry in found]
+        addresses = [str(entry[4][0]) for entry in entries]
         refusals = {address: self._networks.refusal(address) for address in addresses}
         good = [(address, port) for address, kind in refusals.items() if kind is None]
         if not good:

@@ -17,6 +17,7 @@ from specdec.api.networks import Networks
 from specdec.jobs import buckets, web
 from specdec.jobs.guard import Guard
 from specdec.jobs.kind import Kind
+from specdec.jobs.outward import Outward
 from specdec.jobs.result import JobError
 from specdec.jobs.web import Web
 
@@ -114,6 +115,31 @@ def test_a_private_authority_is_trusted_where_the_variable_names_it(
         way(encrypted)
     monkeypatch.setenv("SSL_CERT_FILE", authority.file)
     assert way(encrypted) == "/bucket/file"
+
+
+def test_tls_runs_through_a_proxy_that_the_variable_names(
+    encrypted: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", authority.file)
+    with Guard(LOOPBACK, Outward({})) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:word@"))
+        assert ask(encrypted) == "/bucket/file"
+    with Guard(LOOPBACK) as guard, web.client(guard.url) as client:
+        with pytest.raises(JobError) as caught:
+            Web(client, "the store", "").ask(f"{encrypted}/bucket/file")
+        explained = guard.explained(caught.value, "the store")
+    assert "127.0.0.1 does not take connections" in explained.message
+
+
+def test_a_proxy_that_opens_no_tunnel_is_named_with_its_status(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.server_port}")
+    with Guard(LOOPBACK) as guard, web.client(guard.url) as client:
+        with pytest.raises(JobError) as caught:
+            Web(client, "the store", "").ask("https://store.invalid/bucket/file")
+        explained = guard.explained(caught.value, "the store")
+    assert "the proxy 127.0.0.1 answered 501" in explained.message
 
 
 @pytest.mark.parametrize("way", [ask, get])
