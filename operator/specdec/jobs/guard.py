@@ -20,7 +20,8 @@ from specdec.jobs.remote import unreachable
 from specdec.jobs.result import JobError
 
 _HEAD_SECONDS = 60.0
-_FLUSH_SECONDS = 5.0
+# A client that writes to a slow volume takes its time to read the rest.
+_FLUSH_SECONDS = 600.0
 _LAST_TURNS = 10
 _BLOCK = 1 << 20
 _SMALL_BYTES = 64 << 20
