@@ -3,8 +3,10 @@
 import logging
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from specdec import restore
 from specdec.api import names
 from specdec.api.conditions import OPTIONAL, Type
 from specdec.api.model import KIND, SpeculativeModel
@@ -48,6 +50,9 @@ _NOT_INSTALLED = {
     ),
 }
 
+# What of a spec pods are made of.
+_TEMPLATES = ("template", "leaderWorkerTemplate")
+
 # Admission that checks owner references looks at the definitions twice a minute only, and refuses
 # the children of a definition that it has not seen yet.
 _NOT_SEEN_YET = "cannot find RESTMapping"
@@ -72,12 +77,24 @@ class RefusedError(Exception):
         self.stands = stands
 
 
+@dataclass(frozen=True)
+class Acted:
+    """What became of a decision.
+
+    Attributes:
+        refusals: those that stopped nothing behind them: of what the service does without, and of
+            a child that exists and stays as it was.
+        rolling: what replaces its pods from now on, such as `Deployment pair`.
+    """
+
+    refusals: tuple[RefusedError, ...] = ()
+    rolling: tuple[str, ...] = ()
+
+
 async def act(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
-) -> list[RefusedError]:
-    """Apply in order, then delete; returns the refusals that stop nothing behind them.
-
-    Those are of what the service does without, and of a child that exists and stays as it was.
+) -> Acted:
+    """Apply in order, then delete.
 
     Raises:
         RefusedError: the server refuses a new child, or an object of that name is not ours.
@@ -85,9 +102,11 @@ async def act(
         ClusterError: anything else that went wrong with a request.
     """
     refusals: list[RefusedError] = []
+    rolling: list[str] = []
     for intent in decision.apply:
         try:
-            await _accepted(cluster, model, observed, intent)
+            if await _accepted(cluster, model, observed, intent):
+                rolling.append(f"{intent['kind']} {intent['metadata']['name']}")
         except RefusedError as error:
             if error.stage not in OPTIONAL and not error.stands:
                 raise
@@ -96,15 +115,15 @@ async def act(
         await remove(cluster, model, observed, ref)
     for orphan in orphans(model, observed, decision):
         await _adopt(cluster, model, orphan)
-    return refusals
+    return Acted(tuple(refusals), tuple(rolling))
 
 
 async def _accepted(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, intent: Object
-) -> None:
-    """Ensure one child; whatever refuses it, in the words of its condition."""
+) -> bool:
+    """Ensure one child, as `ensure`; whatever refuses it, in the message of its condition."""
     try:
-        await ensure(cluster, model, observed, intent)
+        return await ensure(cluster, model, observed, intent)
     except Missing as error:
         raise await _missing(cluster, intent, error) from error
     except Rejected as error:
@@ -118,12 +137,15 @@ async def _accepted(
 
 async def ensure(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, intent: Object
-) -> None:
-    """Make one child what it should be; no request writes when it is that already."""
+) -> bool:
+    """Make one child what it should be; no request writes when it is that already.
+
+    Returns whether it had pods that it replaces now.
+    """
     meta, kind = intent["metadata"], intent["kind"]
     if kind == "Secret":
         await _draw(cluster, model, intent)
-        return
+        return False
     live = find(observed, kind, meta["name"])
     if live is None:
         # Labels find what is ours. Before creating, look for a namesake that is not, or that
@@ -137,12 +159,15 @@ async def ensure(
             # manager of its own, since leaving out the spec would otherwise take it away.
             wanted, manager = membership(intent), f"{manager}-membership"
         if covers(live, wanted):
-            return
+            return False
     elif "spec" not in intent and kind == "Job":
         raise Conflict(f"Job {meta['name']} was to be shared and is gone")
-    await cluster.apply(wanted, manager)
+    applied = await restore.apply(cluster, live, wanted, manager)
     verb = "created" if live is None else "changed"
     log(model, "%s %s %s", verb, kind, meta["name"])
+    return live is not None and any(
+        live.get("spec", {}).get(key) != applied.get("spec", {}).get(key) for key in _TEMPLATES
+    )
 
 
 async def _draw(cluster: Cluster, model: SpeculativeModel, intent: Object) -> None:

@@ -2,7 +2,8 @@
 
 Two things are asked. Does the live object carry the mark of the very intent we have now? Then no
 field was dropped from the intent since. Has every field of the intent its value in the live
-object? Then nobody changed it behind our back. Fields that the server or others add do not count.
+object? Then nobody changed it behind our back. Fields that the server or others add do not count,
+except in a selector: one more key there selects something else.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from specdec.api.model import GROUP
 
 APPLIED = f"{GROUP}/applied"
 _QUANTITIES = frozenset({"averageValue", "capacity", "limits", "requests", "sizeLimit"})
+# Maps that are what was applied or they are wrong.
+_WHOLE = frozenset({"podSelector", "selector"})
 _SUFFIXES = {
     **{s: Decimal(10) ** (3 * i) for i, s in enumerate(("n", "u", "m", "", "k", "M"), -3)},
     **{s: Decimal(10) ** (3 * i) for i, s in enumerate(("G", "T", "P", "E"), 3)},
@@ -39,24 +42,33 @@ def marked(intent: Mapping[str, Any]) -> dict[str, Any]:
     return {**intent, "metadata": meta}
 
 
-def covers(live: Any, intent: Any, *, quantity: bool = False) -> bool:
+def covers(live: Any, intent: Any, *, quantity: bool = False, whole: bool = False) -> bool:
     """Whether `live` has every field of `intent`, with the server's own spelling allowed.
 
     Items of a list of objects may come in another order and among others (their keys belong to
-    several writers); other lists must be equal. `quantity` says that values are quantities.
+    several writers); other lists must be equal. `quantity` says that values are quantities,
+    `whole` that no other keys are allowed.
     """
     if isinstance(intent, Mapping):
         if not isinstance(live, Mapping):
             return not intent and live is None
+        if whole and not live.keys() <= intent.keys():
+            return False
         return all(
-            covers(live.get(key), value, quantity=quantity or key in _QUANTITIES)
+            covers(
+                live.get(key),
+                value,
+                quantity=quantity or key in _QUANTITIES,
+                whole=whole or key in _WHOLE,
+            )
             for key, value in intent.items()
         )
     if isinstance(intent, list | tuple):
         return _covers_list(live, intent)
     if quantity and live is not None:
         return amount(live) == amount(intent)
-    return bool(live == intent)
+    # The server leaves out what is false.
+    return bool(live == intent) or (intent is False and live is None)
 
 
 def _covers_list(live: Any, intent: list[Any] | tuple[Any, ...]) -> bool:

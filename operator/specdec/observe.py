@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 # Components whose pods say how far they are, and how many lines surely hold the last such line.
 TALKATIVE = frozenset({"engine", "fetch"})
 LINES = 40
+SLICE = ("discovery.k8s.io/v1", "EndpointSlice")
+SERVICE = "kubernetes.io/service-name"
 POD_JOB = "batch.kubernetes.io/job-name"
 
 
@@ -28,7 +30,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
         (claim, *deployments),
-        (own_jobs, shared_jobs, pods, own_maps, shared_maps, services),
+        (own_jobs, shared_jobs, pods, own_maps, shared_maps, services, slices),
     ) = await asyncio.gather(
         asyncio.gather(
             cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
@@ -45,6 +47,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             cluster.list("v1", "ConfigMap", namespace, own),
             cluster.list("v1", "ConfigMap", namespace, sharing),
             cluster.list("v1", "Service", namespace, own),
+            cluster.list(*SLICE, namespace, _slices_of(model)),
         ),
     )
     group = await _group(cluster, model, own_maps)
@@ -66,6 +69,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             if live and belongs(live, model)
         },
         services=_by_name(services),
+        endpoints={one["metadata"]["name"]: _ready(one, slices) for one in services},
         logs=dict(logs),
         group=group if group and belongs(group, model) else None,
         extras={(one["kind"], one["metadata"]["name"]): one for some in found for one in some},
@@ -113,6 +117,22 @@ async def _extras(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[
         return await cluster.list(EXTRAS[kind].version, kind, model.metadata.namespace, own)
     except Missing:
         return []
+
+
+def _slices_of(model: SpeculativeModel) -> str:
+    """What selects the endpoints of all Services that the resource may have."""
+    servers = ",".join(names.server_name(model, role) for role in names.SERVERS)
+    return f"{SERVICE} in ({servers})"
+
+
+def _ready(service: Object, slices: list[dict[str, Any]]) -> int:
+    """How many addresses behind a Service are ready; a slice that does not say it means yes."""
+    return sum(
+        end.get("conditions", {}).get("ready") is not False
+        for one in slices
+        if one["metadata"]["labels"][SERVICE] == service["metadata"]["name"]
+        for end in one.get("endpoints") or []
+    )
 
 
 async def _pods_of(

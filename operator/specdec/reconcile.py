@@ -19,7 +19,7 @@ from specdec.decide import Decision
 from specdec.observe import observe
 from specdec.observed import Observed
 from specdec.queue import Key, Visit
-from specdec.report import Body, broken, invalid, refused, report, without
+from specdec.report import Body, broken, invalid, refused, report, rolling, without
 from specdec.stages.stage import Images
 
 logger = logging.getLogger(__name__)
@@ -98,12 +98,13 @@ class Reconciler:
         observed = await observe(self.cluster, model)
         decision = self.decide(model, observed, self.images)
         try:
-            missed = await act(self.cluster, model, observed, decision)
+            acted = await act(self.cluster, model, observed, decision)
         except RefusedError as error:
             await self._report(key, body, refused(decision, error))
             return REFUSED_RETRY
-        await self._report(key, body, without(decision, missed))
-        if missed:
+        decision = rolling(without(decision, acted.refusals), acted.rolling)
+        await self._report(key, body, decision)
+        if acted.refusals:
             return min(REFUSED_RETRY, decision.requeue_after or REFUSED_RETRY)
         return decision.requeue_after
 

@@ -25,6 +25,7 @@ from specdec.api.text import LIMIT, bounded, cut
 from specdec.cluster import Cluster, ClusterError, Rejected
 from specdec.decide import Decision
 from specdec.stages import ready
+from specdec.stages.stage import POLL
 
 logger = logging.getLogger(__name__)
 
@@ -186,6 +187,23 @@ def without(decision: Decision, missed: Sequence[RefusedError]) -> Decision:
     for error in missed:
         decision = refused(decision, error)
     return decision
+
+
+def rolling(decision: Decision, names: Sequence[str]) -> Decision:
+    """The decision with Available about the pods that are to come, where any are.
+
+    It judged what it read, before the change; the next event shows the new generation.
+    """
+    available = [c for c in decision.conditions if c.type == Type.AVAILABLE]
+    if not names or not available or available[0].status != "True":
+        return decision
+    (before,) = available
+    message = f"{', '.join(names)} replaces its pods; until then {before.message}"
+    starting = Condition(Type.AVAILABLE, "False", "Starting", message)
+    stages = [starting if c.type == Type.AVAILABLE else c for c in decision.conditions]
+    conditions = summed([c for c in stages if c.type != Type.READY])
+    status = {**decision.status, "phase": "Starting"}
+    return replace(decision, conditions=conditions, status=status, requeue_after=POLL)
 
 
 def _with(decision: Decision, condition: Condition) -> Decision:

@@ -25,7 +25,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 ACCOUNT = ("specdec-system", "specdec-operator")
-WRITES = ("apply", "apply_status", "create", "delete")
+WRITES = ("apply", "apply_status", "create", "delete", "patch")
 POD_JOB = "batch.kubernetes.io/job-name"
 
 

@@ -21,6 +21,10 @@ read: Jobs take tokens by reference, so that the kubelet reads them and the oper
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
+# Whether a Service leads to pods that are ready.
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [get, list, watch, create, patch, delete]

@@ -58,6 +58,7 @@ BLOCKED = frozenset(
         "MetricMissing",
         "NetworkError",
         "NoDraftTokensObserved",
+        "NoEndpoints",
         "OutOfMemory",
         "RolloutStuck",
         "RouteNotAccepted",

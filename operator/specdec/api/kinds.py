@@ -43,6 +43,8 @@ WATCHED = (
     ("v1", "ConfigMap"),
     ("v1", "PersistentVolumeClaim"),
     ("v1", "Service"),
+    # Their controller gives them the labels of their Service.
+    ("discovery.k8s.io/v1", "EndpointSlice"),
     ("apps/v1", "Deployment"),
     ("batch/v1", "Job"),
     (names.GROUP_API, names.GROUP_KIND),
@@ -56,6 +58,7 @@ PLURALS = {
     ("v1", "Pod"): "pods",
     ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",
+    ("discovery.k8s.io/v1", "EndpointSlice"): "endpointslices",
     ("apps/v1", "Deployment"): "deployments",
     ("batch/v1", "Job"): "jobs",
     (names.GROUP_API, names.GROUP_KIND): "leaderworkersets",

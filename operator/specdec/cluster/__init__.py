@@ -6,7 +6,7 @@ is never taken on what was true a while ago.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +27,7 @@ Jsons = list[Json]
 
 APPLY = "application/apply-patch+yaml"
 HEADS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+JSON_PATCH = "application/json-patch+json"
 # Creation of Services reaches seconds on a busy server, so a client must be patient.
 TIMEOUT = 60.0
 # A log comes from a pod's node, which may be the thing that is broken: no decision waits for it.
@@ -99,7 +100,7 @@ def server_words(error: ApiException) -> str:
 
 
 class Cluster:
-    """Get, list, log, metrics_of, apply, create, update, delete and two more on one API server."""
+    """One API server by its verbs: get, list, log, apply, patch, create, update, delete, ..."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -180,6 +181,15 @@ class Cluster:
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
         """Server-side apply of a complete intent; returns the object as it is now."""
         return await self._send("apply", **_intent(body, manager))
+
+    async def patch(
+        self, target: Mapping[str, Any], operations: Sequence[Mapping[str, Any]], manager: str
+    ) -> Json:
+        """JSON-patch an object as it was read; raises Conflict when somebody changed it since."""
+        version = target["metadata"]["resourceVersion"]
+        guard = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
+        how = {"content_type": JSON_PATCH, "field_manager": manager}
+        return await self._send("patch", **identity(target), body=[guard, *operations], **how)
 
     async def create(self, body: Mapping[str, Any]) -> bool:
         """Make an object that is never read nor changed again; False when there is one."""
@@ -275,6 +285,7 @@ METHODS = {
     "apply_status": "patch",
     "delete": "delete",
     "create": "post",
+    "patch": "patch",
     "update": "put",
 }
 

@@ -27,6 +27,10 @@ def service(
             "type": model.spec.networking.service.type,
             "selector": names.selector(model, role),
             "ports": _ports(model),
+            # The server's defaults, stated: what somebody else sets here keeps clients from pods.
+            "sessionAffinity": "None",
+            "publishNotReadyAddresses": False,
+            "internalTrafficPolicy": "Cluster",
         },
     }
 

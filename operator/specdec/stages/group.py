@@ -9,7 +9,7 @@ from specdec.desired import serving as server
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed, pod_ready
-from specdec.stages import damage, progress, renewal
+from specdec.stages import damage, endpoints, progress, renewal
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
 
@@ -71,7 +71,9 @@ def available(context: Context, wanted: Revision | None) -> Condition:
             f"{replicas} of {replicas} groups of {len(live.launch.slots)} pods ready with "
             f"repository {live.repository[:16]}"
         )
-        return Condition(Type.AVAILABLE, "True", "PodsReady", message)
+        return endpoints.reached(
+            context, "target", Condition(Type.AVAILABLE, "True", "PodsReady", message)
+        )
     words = _trouble(context, live)
     return _condition(words.reason, words.message + _still(context))
 

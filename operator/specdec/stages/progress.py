@@ -157,6 +157,23 @@ def crashed(pod: Object, startup_budget: int) -> Words | None:
     return None
 
 
+def stuck(deployment: Object) -> Words | None:
+    """Why a Deployment starts no pods of its revision, by its own conditions; None if it does."""
+    name = deployment["metadata"]["name"]
+    if deployment["spec"].get("paused"):
+        resume = f"kubectl rollout resume deployment {name}"
+        return Words("RolloutStuck", f"Deployment {name} is paused: {resume}")
+    for condition in deployment.get("status", {}).get("conditions", []):
+        failing = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
+        halted = condition["type"] == "Progressing" and condition["status"] == "False"
+        if failing or halted:
+            doing = "cannot create its pods" if failing else "makes no progress"
+            why = _sentence(condition.get("message", ""))
+            message = f"Deployment {name} {doing} ({condition.get('reason', '')}: {why})"
+            return Words("RolloutStuck", message)
+    return None
+
+
 def ended_loading(pod: Object, startup_budget: int) -> datetime | None:
     """When a container of a serving pod last ended by itself before it was ever ready.
 

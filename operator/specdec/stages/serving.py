@@ -1,7 +1,6 @@
 """Available: a Deployment of the wanted revision for each server, and what its pods say."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from specdec.api import names
 from specdec.api.conditions import FAILED, Condition, Type
@@ -9,7 +8,7 @@ from specdec.desired import serving as desired
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.observed import Object, Observed, Ref, pod_ready
-from specdec.stages import backends, damage, progress, renewal
+from specdec.stages import backends, damage, endpoints, progress, renewal
 from specdec.stages.progress import Words
 from specdec.stages.stage import POLL, Context, Outcome
 
@@ -89,7 +88,9 @@ def _judge(
         message += f" with repository {revision.repository[:16]}"
         if ready < replicas:
             message += f"; {_trouble(context, revision).message}"
-        return Condition(Type.AVAILABLE, "True", "PodsReady", message)
+        return endpoints.reached(
+            context, role, Condition(Type.AVAILABLE, "True", "PodsReady", message)
+        )
     words = _trouble(context, revision)
     return _condition(words.reason, words.message + _still(deployment, replicas))
 
@@ -135,11 +136,8 @@ def _trouble(context: Context, live: Revision) -> Words:
         words = words or progress.crashed(pod, budget)
         if words:
             return words
-    deployment: dict[str, Any] = dict(context.observed.deployments[live.role])
-    for condition in deployment.get("status", {}).get("conditions", []):
-        if condition.get("reason") == "ProgressDeadlineExceeded":
-            message = f"Deployment {name} makes no progress"
-            return Words("RolloutStuck", f"{message}: {condition.get('message', '')}")
+    if stuck := progress.stuck(context.observed.deployments[live.role]):
+        return stuck
     waiting = [p["metadata"]["name"] for p in pods if not pod_ready(p)]
     if waiting:
         verb = "loads its" if len(waiting) == 1 else "load their"

@@ -1,7 +1,7 @@
 """An API server in memory that keeps what is applied and counts every request."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 class FakeCluster(Cluster):
-    """`fail` holds errors to raise, by verb and kind."""
+    """`fail` holds errors to raise, by verb and kind; `fail_once` those of the next calls."""
 
     def __init__(self, *objects: Json) -> None:  # no client: nothing is ever sent
         self.objects: dict[tuple[str, str], Json] = {}
@@ -22,6 +22,7 @@ class FakeCluster(Cluster):
         self.managers: list[str] = []
         self.events: list[Transition] = []
         self.fail: dict[tuple[str, str], Exception] = {}
+        self.fail_once: dict[tuple[str, str], Iterator[Exception]] = {}
         self.logs: dict[str, str] = {}
         self.pages: dict[str, str] = {}
         self._version = itertools.count(1)
@@ -40,7 +41,7 @@ class FakeCluster(Cluster):
 
     def _note(self, verb: str, kind: str, name: str) -> None:
         self.calls.append((verb, kind, name))
-        error = self.fail.get((verb, kind))
+        error = next(self.fail_once.get((verb, kind), iter(())), self.fail.get((verb, kind)))
         if error is not None:
             raise error
 
@@ -56,12 +57,14 @@ class FakeCluster(Cluster):
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
         self._note("list", kind, selector)
-        key, _, value = selector.partition("=")
+        key, _, value = selector.partition(" in " if " in " in selector else "=")
+        values = value.strip("()").split(",")
         found = [item for (k, _), item in self.objects.items() if k == kind]
         return [
             item
             for item in found
-            if key in (labels := item["metadata"].get("labels", {})) and value in ("", labels[key])
+            if key in (labels := item["metadata"].get("labels", {}))
+            and (not value or labels[key] in values)
         ]
 
     @override
@@ -81,6 +84,14 @@ class FakeCluster(Cluster):
         old = self.objects.get((body["kind"], body["metadata"]["name"]), {})
         merged = {**old, **body, "metadata": {**old.get("metadata", {}), **body["metadata"]}}
         return self.put(merged)
+
+    @override
+    async def patch(
+        self, target: Mapping[str, Any], operations: Sequence[Mapping[str, Any]], manager: str
+    ) -> Json:
+        """Only that there was one: what a patch does is for a real API server to show."""
+        self._note("patch", target["kind"], target["metadata"]["name"])
+        return self.put(self.objects[target["kind"], target["metadata"]["name"]])
 
     @override
     async def create(self, body: Mapping[str, Any]) -> bool:

@@ -73,6 +73,26 @@ def test_every_changed_field_is_drift() -> None:
         assert not covers(changed(path, value), DEPLOYMENT), path
 
 
+def test_what_the_server_leaves_out_is_false() -> None:
+    assert covers({"spec": {}}, {"spec": {"publishNotReadyAddresses": False}})
+    assert not covers({"spec": {}}, {"spec": {"publishNotReadyAddresses": True}})
+    assert not covers({"spec": {"a": True}}, {"spec": {"a": False}})
+
+
+def test_one_more_key_in_a_selector_is_drift_and_elsewhere_it_is_not() -> None:
+    service = {"spec": {"selector": {"app": "a"}, "type": "ClusterIP"}}
+    more = {"selector": {"app": "a", "track": "b"}}
+    assert covers({"spec": {**service["spec"], "clusterIP": "10.0.0.1"}}, service)
+    assert not covers({"spec": {**service["spec"], **more}}, service)
+    pods = {"matchLabels": {"app": "a"}}
+    more = {"matchLabels": {"app": "a", "track": "b"}}
+    for key in ("selector", "podSelector"):
+        assert covers({key: pods}, {key: pods})
+        assert not covers({key: more}, {key: pods})
+        assert covers({key: None}, {key: {}})
+    assert covers({"labels": {"app": "a", "track": "b"}}, {"labels": {"app": "a"}})
+
+
 def test_outside_quantities_equal_numbers_in_other_words_are_drift() -> None:
     assert not covers({"annotations": {"a": "1000m"}}, {"annotations": {"a": "1"}})
     assert covers({"limits": {"nvidia.com/gpu": "2"}}, {"limits": {"nvidia.com/gpu": 2}})

@@ -43,6 +43,26 @@ async def test_only_running_build_and_fetch_pods_are_asked() -> None:
     assert seen.logs == fake.logs
 
 
+async def test_ready_endpoints_are_counted_for_each_service() -> None:
+    labels = {"specdec.dev/model": "pair"}
+    service = {"kind": "Service", "metadata": {"name": "pair", "labels": labels}}
+    slices = [
+        {
+            "kind": "EndpointSlice",
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": of}},
+            "endpoints": ends,
+        }
+        for name, of, ends in (
+            ("a", "pair", [{"conditions": {"ready": True}}, {"conditions": {"ready": False}}]),
+            ("b", "pair", [{"addresses": ["10.0.0.1"]}]),
+            ("c", "pair-draft", [{"conditions": {"ready": True}}]),
+            ("d", "pair", None),
+        )
+    ]
+    seen = await observe(FakeCluster(service, *slices), SpeculativeModel.parse(resource()))
+    assert seen.endpoints == {"pair": 2}
+
+
 async def test_a_server_s_log_is_read_where_a_container_watches_its_certificate() -> None:
     secure = pod("secure", "server", "Running")
     secure["spec"] = {"containers": [{"name": "server"}, {"name": "certificate"}]}

@@ -108,20 +108,49 @@ def test_a_pod_of_an_older_revision_is_not_blamed() -> None:
     assert world.condition("Available")["reason"] == "Starting"
 
 
-def test_a_rollout_without_progress_is_stuck() -> None:
+REFUSED = 'pods "pair-7f-" is forbidden: no PriorityClass with name high was found'
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (
+            ("Progressing", "False", "ProgressDeadlineExceeded", "timed out."),
+            "Deployment pair makes no progress (ProgressDeadlineExceeded: timed out)",
+        ),
+        (
+            ("ReplicaFailure", "True", "FailedCreate", REFUSED),
+            f"Deployment pair cannot create its pods (FailedCreate: {REFUSED})",
+        ),
+        (("Progressing", "True", "ReplicaSetUpdated", "goes on"), ""),
+    ],
+)
+def test_a_rollout_that_stands_still_says_why(
+    condition: tuple[str, str, str, str], message: str
+) -> None:
     world = deployed()
     assert world.deployment is not None
-    condition = {
-        "type": "Progressing",
-        "status": "False",
-        "reason": "ProgressDeadlineExceeded",
-        "message": "timed out",
-    }
-    world.deployment["status"]["conditions"] = [condition]
+    members = dict(zip(("type", "status", "reason", "message"), condition, strict=True))
+    world.deployment["status"] |= {"conditions": [members], "readyReplicas": 1, "replicas": 2}
 
     world.step()
 
-    assert world.condition("Available")["reason"] == "RolloutStuck"
+    available = world.condition("Available")
+    assert available["reason"] == ("RolloutStuck" if message else "Starting")
+    assert available["message"].startswith(message)
+    assert available["message"].endswith("1 of 1 pods answer meanwhile")
+
+
+def test_a_paused_rollout_says_how_it_goes_on() -> None:
+    world = deployed()
+    assert world.deployment is not None
+    world.deployment["spec"]["paused"] = True
+
+    world.step()
+
+    available = world.condition("Available")
+    assert available["reason"] == "RolloutStuck"
+    assert "is paused: kubectl rollout resume deployment pair" in available["message"]
 
 
 def test_an_old_status_of_the_deployment_does_not_count() -> None:

@@ -1,0 +1,87 @@
+"""Ready speaks of the pods of this generation, and a rollout that stands still says why."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.handle import kubectl
+from controlplane.operating import Lab, until
+from controlplane.pipeline import at_rest, serve
+
+pytestmark = pytest.mark.controlplane
+
+LINE = (
+    '{.metadata.generation} {.status.observedGeneration} {.status.conditions[?(@.type=="Ready")]'
+    '.status} {.status.conditions[?(@.type=="Ready")].reason}{"\\n"}'
+)
+
+
+@pytest.fixture
+def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
+    """A file with a line for every state of the resource that the API server had."""
+    file = tmp_path / "states"
+    argv = [*kubectl(lab.plane.state, None), "-n", lab.namespace, "get", "specm", "pair"]
+    serve(lab, "pair")
+    at_rest(lab)
+    with file.open("wb") as out:
+        watch = subprocess.Popen([*argv, "--watch", "-o", f"jsonpath={LINE}"], stdout=out)
+    until(lambda: file.read_text().strip(), "the present state")
+    yield file
+    watch.terminate()
+    watch.wait(timeout=10)
+
+
+def test_ready_of_a_generation_waits_for_pods_of_that_generation(lab: Lab, watched: Path) -> None:
+    """The new pod fits on no node, and the old one answers all the while."""
+    before = (lab.get("specm", "pair") or {})["metadata"]["generation"]
+    lab.patch("specm", "pair", {"spec": {"serving": {"nodeSelector": {"no": "such"}}}})
+
+    def reported() -> bool:
+        body = lab.get("specm", "pair") or {}
+        right = body["status"]["observedGeneration"] == before + 1
+        pods = lab.all("pods", "app.kubernetes.io/component=server")
+        return bool(right and len(pods) == 2 and lab.condition("pair")["status"] == "False")
+
+    until(reported, lambda: f"{watched.read_text()} {lab.story('pair')}")
+    at_rest(lab)
+    states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
+    wrong = [one for one in states if one[1] == str(before + 1) and one[2] == "True"]
+    assert wrong == [], states
+    assert "1 of 1 pods answer meanwhile" in lab.condition("pair", "Available")["message"]
+
+
+def test_a_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> None:
+    before = (lab.get("specm", "pair") or {})["metadata"]["generation"]
+    tags = {"metadata": {"servers": {"labels": {"team": "a"}}}}
+    lab.patch("specm", "pair", {"spec": tags})
+
+    def reported() -> bool:
+        body = lab.get("specm", "pair") or {}
+        return bool(body["status"]["observedGeneration"] == before + 1)
+
+    until(reported, lambda: f"{watched.read_text()} {lab.story('pair')}")
+    at_rest(lab)
+    states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
+    assert {one[2] for one in states} == {"True"}
+
+
+def test_a_paused_deployment_says_so(lab: Lab) -> None:
+    serve(lab, "pair")
+    lab.kubectl("rollout", "pause", "deployment", "pair")
+    lab.patch("specm", "pair", {"spec": {"serving": {"sharedMemory": "64Mi"}}})
+    condition = lab.wait("pair", "Available", "False", "RolloutStuck")
+    assert "Deployment pair is paused" in condition["message"]
+    assert "kubectl rollout resume deployment pair" in condition["message"]
+    assert "1 of 1 pods answer meanwhile" in condition["message"]
+    lab.kubectl("rollout", "resume", "deployment", "pair")
+    lab.wait("pair")
+
+
+def test_pods_that_nobody_may_create_are_explained_by_the_deployment(lab: Lab) -> None:
+    serve(lab, "pair")
+    lab.patch("specm", "pair", {"spec": {"serving": {"priorityClassName": "no-such"}}})
+    condition = lab.wait("pair", "Available", "False", "RolloutStuck")
+    assert "no PriorityClass with name no-such was found" in condition["message"]
+    assert "1 of 1 pods answer meanwhile" in condition["message"]

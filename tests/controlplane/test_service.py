@@ -1,0 +1,120 @@
+"""A Service that somebody changed is restored, and Available says when it leads nowhere."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cluster import ControlPlane, processes
+from controlplane.operating import Lab, Object, Operator, until
+from controlplane.pipeline import at_rest, serve
+from specdec.api import names
+
+pytestmark = pytest.mark.controlplane
+
+SERVICE = "kubernetes.io/service-name"
+FIELDS = ("type", "selector", "ports", "sessionAffinity", "publishNotReadyAddresses")
+# JSON patches of spec: what somebody may do by hand.
+CHANGES: dict[str, list[tuple[str, str, Any]]] = {
+    "another port number": [("replace", "/ports/0/port", 9000)],
+    "every port number": [("replace", f"/ports/{i}/port", 9000 + i) for i in range(3)],
+    "two port numbers swapped": [
+        ("replace", "/ports/0/port", 8001),
+        ("replace", "/ports/1/port", 8000),
+    ],
+    "another target port": [("replace", "/ports/0/targetPort", "metrics")],
+    "one more key in the selector": [("add", "/selector/track", "none")],
+    "session affinity": [("add", "/sessionAffinity", "ClientIP")],
+    "addresses that are not ready": [("add", "/publishNotReadyAddresses", True)],
+    "traffic of the own node alone": [("add", "/internalTrafficPolicy", "Local")],
+    "another type": [("replace", "/type", "NodePort")],
+    "a name outside": [
+        ("replace", "/type", "ExternalName"),
+        ("add", "/externalName", "example.com"),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def served(operator: Operator, installed: ControlPlane) -> Iterator[Lab]:
+    with Lab(installed, operator) as lab:
+        serve(lab, "pair")
+        yield lab
+
+
+def spec(lab: Lab) -> Object:
+    service = lab.get("service", "pair") or {}
+    return {key: service["spec"].get(key) for key in FIELDS}
+
+
+def slices(lab: Lab) -> list[Object]:
+    """The EndpointSlices of the Service."""
+    listed = lab.kubectl("get", "endpointslices", "-l", f"{SERVICE}=pair", "-o", "json")
+    return list(json.loads(listed)["items"])
+
+
+def reached(lab: Lab) -> bool:
+    """Whether the endpoints of the Service are ready."""
+    ends = [end for one in slices(lab) for end in one.get("endpoints") or []]
+    return any(end["conditions"].get("ready") for end in ends)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_service_that_somebody_changed_is_restored(served: Lab, change: str) -> None:
+    at_rest(served)
+    before = spec(served)
+    operations = [
+        {"op": op, "path": f"/spec{path}", "value": value} for op, path, value in CHANGES[change]
+    ]
+    served.kubectl("patch", "service", "pair", "--type=json", "-p", json.dumps(operations))
+
+    until(lambda: spec(served) == before, lambda: f"{before}: {served.story('pair')}", seconds=20)
+    until(lambda: reached(served), "ready endpoints")
+    served.wait("pair")
+    at_rest(served)
+
+
+def test_ports_that_were_restored_go_with_the_intent_that_had_them(lab: Lab) -> None:
+    """Restoring makes nobody an owner of fields who never drops them again."""
+    serve(lab, "pair")
+    operations = [{"op": "replace", "path": "/spec/ports/0/port", "value": 9000}]
+    lab.kubectl("patch", "service", "pair", "--type=json", "-p", json.dumps(operations))
+    until(lambda: 8000 in ports(lab), lambda: lab.story("pair"))
+    lab.patch("specm", "pair", {"spec": {"serving": {"tls": {"secretName": "pair-tls"}}}})
+    until(lambda: 8000 not in ports(lab), lambda: f"{ports(lab)}: {lab.story('pair')}")
+
+
+def ports(lab: Lab) -> list[int]:
+    return [port["port"] for port in (lab.get("service", "pair") or {})["spec"]["ports"]]
+
+
+@pytest.fixture
+def stopped(lab: Lab) -> Iterator[Callable[[], None]]:
+    """Stops the cluster's own controllers; they go on when the test has ended."""
+    manager = processes.recorded(lab.plane.state.folder)["kube-controller-manager"]
+    yield lambda: os.kill(manager.pid, signal.SIGSTOP)
+    os.kill(manager.pid, signal.SIGCONT)
+
+
+def test_a_service_that_leads_nowhere_is_not_available(
+    lab: Lab, stopped: Callable[[], None]
+) -> None:
+    """The pods and the Deployment go on to call themselves ready."""
+    serve(lab, "pair")
+    made = lab.all("pods", f"{names.COMPONENT}=server")[0]["metadata"]["creationTimestamp"]
+    old = datetime.fromisoformat(made) + timedelta(seconds=15)
+    until(lambda: datetime.now(UTC) > old, "pods that have been ready for a while")
+    stopped()
+    (one,) = slices(lab)
+    operation = {"op": "replace", "path": "/endpoints/0/conditions/ready", "value": False}
+    patch = ("patch", "endpointslice", one["metadata"]["name"], "--type=json", "-p")
+    lab.kubectl(*patch, json.dumps([operation]))
+    condition = lab.wait("pair", "Available", "False", "NoEndpoints")
+    assert "Service pair leads to no ready address" in condition["message"]
+    assert lab.condition("pair")["reason"] == "NoEndpoints"
+    lab.kubectl(*patch, json.dumps([{**operation, "value": True}]))
+    lab.wait("pair")
