@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 # Components whose pods say how far they are, and how many lines surely hold the last such line.
 TALKATIVE = frozenset({"engine", "fetch"})
 LINES = 40
+# Enough for what a server writes from its first error to its end: tables of backends and models.
+CRASH_LINES = 400
 SLICE = ("discovery.k8s.io/v1", "EndpointSlice")
 SERVICE = "kubernetes.io/service-name"
 POD_JOB = "batch.kubernetes.io/job-name"
@@ -57,6 +59,13 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     pods = _distinct(pods + await _pods_of(cluster, namespace, shared_jobs))
     sources = [(pod, *source) for pod in pods for source in _sources(pod)]
     logs = await asyncio.gather(*(_log(cluster, *source) for source in sources))
+    crashes = await asyncio.gather(
+        *(
+            _log(cluster, pod, pod["metadata"]["name"], container, CRASH_LINES, previous=previous)
+            for pod in pods
+            for container, previous in _ended(pod)
+        )
+    )
     return Observed(
         now=datetime.now(UTC),
         claim=claim,
@@ -71,6 +80,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         services=_by_name(services),
         endpoints={one["metadata"]["name"]: _ready(one, slices) for one in services},
         logs=dict(logs),
+        crashes=dict(crashes),
         group=group if group and belongs(group, model) else None,
         extras={(one["kind"], one["metadata"]["name"]): one for some in found for one in some},
         peer=await _peer(cluster, model),
@@ -174,11 +184,33 @@ def _watcher(pod: Object) -> str:
     return tls.WATCHER if tls.WATCHER in containers else ""
 
 
-async def _log(cluster: Cluster, pod: Object, key: str, container: str) -> tuple[str, str]:
-    """The last lines of a pod; progress is a comfort, so a failure only costs the text."""
+def _ended(pod: Object) -> list[tuple[str, bool]]:
+    """The container of a server that ended, and whether another run of it has been asked for."""
+    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
+    if component not in (*names.SERVERS.values(), names.WORKER):
+        return []
+    ended = [
+        (status["name"], "terminated" not in status.get("state", {}))
+        for status in pod.get("status", {}).get("containerStatuses", [])
+        if not status.get("ready")
+        and any("terminated" in status.get(key, {}) for key in ("state", "lastState"))
+    ]
+    return ended[:1]
+
+
+async def _log(
+    cluster: Cluster,
+    pod: Object,
+    key: str,
+    container: str,
+    lines: int = LINES,
+    *,
+    previous: bool = False,
+) -> tuple[str, str]:
+    """The key and a container's last lines; they explain, so a failure only costs the text."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     try:
-        return key, await cluster.log(namespace, name, LINES, container)
+        return key, await cluster.log(namespace, name, lines, container, previous=previous)
     except ClusterError as error:
         # As often as the pod is looked at, for hours: the metrics count what failed.
         logger.debug("no log of pod %s: %s", name, error)

@@ -26,6 +26,7 @@ class Observed:
     `deployments` is by the role whose server it is, `extras` by kind and name, every other mapping
     by name.
     `endpoints` says of each live Service how many addresses behind it are ready.
+    `crashes` has the end of the log of each server that ended, by pod name.
     `logs` holds the last lines of running build and fetch pods, by pod name, and of servers that
     are not ready yet, by `server_log`; `peer` is the SpeculativeModel that the route's split
     names.
@@ -40,6 +41,7 @@ class Observed:
     services: Mapping[str, Object] = field(default_factory=dict)
     endpoints: Mapping[str, int] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
+    crashes: Mapping[str, str] = field(default_factory=dict)
     group: Object | None = None
     extras: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     peer: Object | None = None

@@ -32,6 +32,7 @@ JSON_PATCH = "application/json-patch+json"
 TIMEOUT = 60.0
 # A log comes from a pod's node, which may be the thing that is broken: no decision waits for it.
 LOG_TIMEOUT = 5.0
+LOG_BYTES = 256 * 1024
 PAGE = 500
 
 
@@ -162,9 +163,16 @@ class Cluster:
             if not token:
                 return found
 
-    async def log(self, namespace: str, pod: str, lines: int, container: str = "") -> str:
-        """The last lines of a pod's container; its name may be empty where it is the only one."""
-        query = [("tailLines", str(lines)), *([("container", container)] if container else [])]
+    async def log(
+        self, namespace: str, pod: str, lines: int, container: str = "", *, previous: bool = False
+    ) -> str:
+        """The last lines of a pod's container; its name may be empty where it is the only one.
+
+        `previous` asks for the run before its last restart.
+        """
+        options = {"container": container, "previous": "true" if previous else ""}
+        query = [("tailLines", str(lines)), ("limitBytes", str(LOG_BYTES))]
+        query += [(key, value) for key, value in options.items() if value]
         url = f"{path('v1', 'Pod', namespace, pod)}/log"
         async with self._asked("log", url, f"Pod {pod}", LOG_TIMEOUT, query_params=query) as found:
             return str(await found.text(errors="replace"))

@@ -121,8 +121,9 @@ def _trouble(context: Context, live: Revision) -> Words:
     budget = context.model.spec.serving.probes.startup_budget_seconds
     pods = [pod for pod in _pods(context) if _of_revision(pod, live)]
     for pod in pods:
+        log = context.observed.crashes.get(pod["metadata"]["name"], "")
         words = damage.waits(context, pod) or progress.blocked(pod)
-        words = words or progress.crashed(pod, budget)
+        words = words or progress.crashed(pod, budget, log)
         if words:
             return words
     waiting = sorted(pod["metadata"]["name"] for pod in pods if not pod_ready(pod))

@@ -10,6 +10,7 @@ from specdec.api import names
 from specdec.api.conditions import PROBLEMS
 from specdec.observed import Object, last_words
 from specdec.results import result
+from specdec.stages import crashes
 
 # How many characters of a container's last words fit into a condition.
 TAIL = 600
@@ -132,8 +133,11 @@ def unread(name: str, problem: str) -> Words:
     )
 
 
-def crashed(pod: Object, startup_budget: int) -> Words | None:
-    """Why a serving pod is not ready although it started before; None while it first starts."""
+def crashed(pod: Object, startup_budget: int, log: str = "") -> Words | None:
+    """Why a serving pod is not ready although it started before; None while it first starts.
+
+    `log` is what the run that ended has printed, where it could be read.
+    """
     name = pod["metadata"]["name"]
     for status in _statuses(pod):
         if status.get("ready"):
@@ -143,7 +147,8 @@ def crashed(pod: Object, startup_budget: int) -> Words | None:
         if end is None:
             continue
         count = status.get("restartCount", 0)
-        words = _tail(end.get("message", "")) or f"exit code {end.get('exitCode')}"
+        last = end.get("message", "")
+        words = crashes.summary(log or last) or _tail(last) or f"exit code {end.get('exitCode')}"
         if end.get("reason") == "OOMKilled":
             return Words("OutOfMemory", f"pod {name}: {_memory(pod)}")
         if _seconds(end) >= startup_budget and not _answered(pod, end):

@@ -132,8 +132,9 @@ def _trouble(context: Context, live: Revision) -> Words:
     name = names.server_name(context.model, live.role)
     pods = [p for p in context.observed.serving_pods(live.role) if _of_revision(p, live)]
     for pod in pods:
+        log = context.observed.crashes.get(pod["metadata"]["name"], "")
         words = damage.waits(context, pod) or progress.blocked(pod)
-        words = words or progress.crashed(pod, budget)
+        words = words or progress.crashed(pod, budget, log)
         if words:
             return words
     if stuck := progress.stuck(context.observed.deployments[live.role]):

@@ -68,8 +68,11 @@ class FakeCluster(Cluster):
         ]
 
     @override
-    async def log(self, namespace: str, pod: str, lines: int, container: str = "") -> str:
-        self._note("log", "Pod", f"{pod}/{container}" if container else pod)
+    async def log(
+        self, namespace: str, pod: str, lines: int, container: str = "", *, previous: bool = False
+    ) -> str:
+        target = f"{pod}/{container}" if container else pod
+        self._note("log", "Pod", f"{target} before its restart" if previous else target)
         return self.logs[pod]
 
     @override

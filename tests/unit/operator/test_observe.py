@@ -95,6 +95,32 @@ async def test_a_server_s_log_is_read_until_it_is_ready() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "last", "target"),
+    [
+        ({"waiting": {}}, {"terminated": {}}, "serving/server before its restart"),
+        ({"running": {}}, {"terminated": {}}, "serving/server before its restart"),
+        ({"terminated": {}}, {}, "serving/server"),
+        ({"terminated": {}}, {"terminated": {}}, "serving/server"),
+        ({"running": {}}, {}, None),
+    ],
+)
+async def test_the_log_of_a_server_that_ended_is_that_of_the_run_that_ended(
+    state: dict[str, Any], last: dict[str, Any], target: str | None
+) -> None:
+    ended = pod("serving", "server", "Running")
+    status = {"name": "server", "ready": False, "state": state, "lastState": last}
+    ended["status"]["containerStatuses"] = [status]
+    fake = FakeCluster(ended)
+    fake.logs = {"serving": "E"}
+    seen = await observe(fake, SpeculativeModel.parse(resource()))
+    assert seen.crashes == ({"serving": "E"} if target else {})
+    read = [call[2] for call in fake.calls if call[0] == "log"]
+    # Of a server that loads, the present log is read as well: it names damaged files.
+    loading = ["serving/server"] if "running" in state else []
+    assert read == loading + ([target] if target else [])
+
+
 async def test_a_log_that_does_not_come_costs_only_the_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
