@@ -1,6 +1,7 @@
 """Budgets, rollouts, placement and tags, as a real API server takes and keeps them."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,7 @@ def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
     assert "install the Gateway API" in told["message"]
     # What comes after the refused route is there all the same.
     assert lab.get("networkpolicy", "pair")
+    assert all(lab.get("networkpolicy", f"pair-{what}") for what in ("fetch", "build", "measure"))
 
     ingress = {"hosts": ["llm.example.com"], "className": "none"}
     change = {"gateway": None, "ingress": ingress, "service": {"type": "NodePort"}}
@@ -123,7 +125,8 @@ def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
 
     lab.patch("specm", "pair", {"spec": {"networking": None}})
     until(lambda: lab.gone("ingress", "pair"), "no Ingress")
-    until(lambda: lab.gone("networkpolicy", "pair"), "no NetworkPolicy")
+    for name in ("pair", "pair-fetch", "pair-build", "pair-measure"):
+        until(partial(lab.gone, "networkpolicy", name), f"no NetworkPolicy {name}")
     service = lab.get("service", "pair")
     assert service is not None
     assert service["spec"]["type"] == "ClusterIP"
