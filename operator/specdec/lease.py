@@ -2,8 +2,9 @@
 
 The rules are those of client-go's leader election. Only the local clock counts: another's lease is
 over when it was seen unchanged for as long as it says, whatever the times in it are, and a holder
-gives up well before that, so that clocks may run apart by a third but need not agree. A Lease does
-not fence: a holder that was frozen for longer may still end a request that it had begun.
+gives up well before that, so that clocks may run apart by a third but need not agree. A holder
+that was frozen for longer writes nothing more when it wakes (`standby.fence`), but for a request
+that it had begun before: a Lease itself does not fence.
 """
 
 import asyncio

@@ -65,7 +65,7 @@ class Runtime:
         await defined(cluster)
         if self.settings.metrics_port:
             self._exits.enter_context(_served(self.settings.metrics_port))
-        await self._exits.enter_async_context(self._leading(cluster))
+        cluster = await self._lead(cluster)
         reconciler = Reconciler(cluster, self.settings.images)
         queue = WorkQueue(reconciler.visit, workers=self.settings.workers)
         self._queue, self._reconciler = queue, reconciler
@@ -79,13 +79,16 @@ class Runtime:
         for task in self._tasks:
             task.add_done_callback(_tell_end)
 
-    def _leading(self, cluster: Cluster) -> contextlib.AbstractAsyncContextManager[None]:
+    async def _lead(self, cluster: Cluster) -> Cluster:
+        """Wait for the Lease if there is one; returns the cluster to write to while it is held."""
         own = self.settings
         if not own.lease:
-            return standby.alone()
+            await self._exits.enter_async_context(standby.alone())
+            return cluster
         namespace, _, name = own.lease.partition("/")
         lease = Lease(cluster, namespace, name, standby.identity(), own.lease_seconds)
-        return standby.leading(lease, own.health_port)
+        await self._exits.enter_async_context(standby.leading(lease, own.health_port))
+        return cluster.fenced(standby.fence(lease))
 
     async def stop(self) -> None:
         """Let running reconciles end, then close every connection."""

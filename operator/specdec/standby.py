@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from specdec import metrics
-from specdec.lease import Lease
+from specdec.lease import Lease, LostError
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +28,22 @@ def end_process() -> None:
     what it had begun is begun again by the next holder.
     """
     os._exit(1)
+
+
+def fence(lease: Lease, end: Callable[[], None] = end_process) -> Callable[[], None]:
+    """What a holder calls before each write: it ends the process when the Lease may be another's.
+
+    A process that was frozen runs whatever is due when it wakes, and only then notices the time.
+    """
+
+    def check() -> None:
+        if lease.held:
+            return
+        logger.critical("the operator ends before a write: %s may be another's by now", lease)
+        end()
+        raise LostError("it was not renewed in time")
+
+    return check
 
 
 @asynccontextmanager

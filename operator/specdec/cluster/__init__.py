@@ -6,7 +6,7 @@ is never taken on what was true a while ago.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -103,9 +103,13 @@ def server_words(error: ApiException) -> str:
 class Cluster:
     """One API server by its verbs: get, list, log, apply, patch, create, update, delete, ..."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
+    def __init__(self, client: ApiClient, fence: Callable[[], None] = lambda: None) -> None:
+        self._client, self._fence = client, fence
         self._dynamic = DynamicClient(client)  # type: ignore[no-untyped-call]
+
+    def fenced(self, fence: Callable[[], None]) -> "Cluster":
+        """The same API server; `fence` is called before each write, and raises to prevent it."""
+        return Cluster(self._client, fence)
 
     async def serves(self, api_version: str, kind: str) -> bool:
         """Whether discovery lists a kind of a group: some moments after the CRD was taken."""
@@ -152,12 +156,9 @@ class Cluster:
         token: str | None = None
         options: Json = {"label_selector": selector or None, "limit": PAGE}
         while True:
-            place = (api_version, kind, namespace)
             # The client adds its own headers to the dictionary.
-            headers = {"Accept": accept}
-            page = await self._send(
-                "list", *place, **options, _continue=token, header_params=headers
-            )
+            more = {**options, "_continue": token, "header_params": {"Accept": accept}}
+            page = await self._send("list", api_version, kind, namespace, **more)
             found += page["items"] or ()  # of an empty list of metadata it is null
             token = page["metadata"].get("continue")
             if not token:
@@ -267,6 +268,8 @@ class Cluster:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """One request, counted; the answer is read inside, so that its errors are ours too."""
         code = 0
+        if METHODS[verb] != "get":
+            self._fence()
         try:
             async with asyncio.timeout(patience):
                 answer = await self._dynamic.request(

@@ -79,7 +79,8 @@ def test_what_is_released_is_taken_within_two_seconds() -> None:
         await asyncio.sleep(random.uniform(3, 9))
         await one.release()
         assert not one.held
-        assert server.holder() == ""
+        # The other may have been quicker than the answer to the release.
+        assert server.holder() in ("", "two")
         since = now()
         await two
         assert now() - since < 2
