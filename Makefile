@@ -80,9 +80,9 @@ bench: setup ## measure against the goals: NAME=reference, bls, client, loop, op
 	       "$(basename $(notdir $(filter-out %/report.py,$(wildcard tests/bench/*.py))))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
 
-campaign: setup ## prove correctness at length: NAME=sampling, equivalence, serving, rights, rollout, renewal or scale (root)
+campaign: setup ## prove correctness at length: NAME=sampling, equivalence, serving, battery, rights, rollout, renewal or scale (root)
 	@test -f tests/campaigns/$(NAME).py || { \
-	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, rights, rollout, renewal or scale" >&2; exit 2; }
+	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, rights, rollout, renewal or scale" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)
 
 lock: setup ## write the digests of the images' packages, in the versions of constraints.txt

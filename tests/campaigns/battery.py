@@ -1,0 +1,242 @@
+"""Malformed requests of thousands of kinds: after each one the server answers a good one.
+
+`make campaign NAME=battery` sends kinds of `campaigns/malformed.py`, drawn over all models, to
+every layout on a real tritonserver. The good request's text must be the same each time, no error
+may show a traceback or a path of the server, and at the end memory and /dev/shm are within 5 % of
+what they were when the first kinds had been sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import grpc
+from tritonclient.grpc import service_pb2
+
+from bench.report import Report
+from campaigns.good import GOOD, Kind
+from campaigns.malformed import kinds
+from campaigns.serving import held
+from specdec.triton.plan import Method
+from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan, render
+from triton.asking import ask, ask_once, text
+from triton.conftest import PAIR, build
+from triton.server import Server, installed_server
+
+KINDS = 2000
+GROWTH = 0.05
+# Kinds before memory is compared: every model has then seen requests of many sizes.
+_WARM = 0.3
+_SECONDS = 60.0
+_STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
+_GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": True}
+# Nothing that a client reads may say where the server's files lie, or show its code.
+_LEAKS = ("Traceback", 'File "', ", line ", "site-packages")
+# What differs between layouts: release, streaming, method.
+LAYOUTS: dict[str, tuple[str, bool, Method]] = {
+    "streaming": ("0.19.0", True, "DraftTarget"),
+    "unary": ("0.18.0", False, "DraftTarget"),
+    "newest": ("1.2.1", True, "DraftTarget"),
+    "baseline": ("0.19.0", True, "None"),
+    "lookahead": ("0.19.0", True, "Lookahead"),
+}
+
+
+@dataclass
+class Tally:
+    """What came back.
+
+    Attributes:
+        ends: requests by how they ended: answered, refused, silent or closed.
+        wrong: everything that must not be, one sentence each.
+        memory, shared: growth since the warm-up, as a share.
+    """
+
+    ends: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    memory: float = 0.0
+    shared: float = 0.0
+
+
+@contextmanager
+def served(layout: str) -> Iterator[Server]:
+    """A server of a layout, on the shipped pair."""
+    version, decoupled, method = LAYOUTS[layout]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        mode = {"Lookahead": "lookahead_decoding", "None": "none"}
+        target = build(folder, "target", "target", mode=mode.get(method, "draft_tokens_external"))
+        plan = RepositoryPlan(
+            version=version,
+            method="None",
+            decoupled=decoupled,
+            tokenizer_dir=str(PAIR / "target"),
+            target=ModelPlan(str(target), (0,), max_tokens_in_paged_kv_cache=16384),
+            max_batch_size=16,
+            max_seq_len=512,
+        )
+        if method == "DraftTarget":
+            draft = ModelPlan(str(build(folder, "draft", "draft", mode="none")), (0,))
+            draft = replace(draft, max_tokens_in_paged_kv_cache=16384)
+            plan = replace(plan, method=method, draft=draft, draft_tokens=4, max_draft_tokens=8)
+        if method == "Lookahead":
+            plan = replace(plan, method=method, lookahead=LookaheadPlan(4, 3, 4))
+        with Server(installed_server(), render(plan), folder / "server") as server:
+            yield server
+
+
+def chosen(layout: str, count: int | None = None) -> list[Kind]:
+    """Kinds for every model of a layout, in an order of their own, at most so many."""
+    version, _, method = LAYOUTS[layout]
+    models = [model for model in GOOD if model != "tensorrt_llm_draft" or method == "DraftTarget"]
+    every = {
+        (kind.model, kind.route, kind.body, kind.headers): kind
+        for model in models
+        for kind in kinds(model, version)
+    }
+    found = list(every.values())
+    random.Random(layout).shuffle(found)
+    return found[:count]
+
+
+def run(server: Server, layout: str, every: Sequence[Kind]) -> Tally:
+    """Send each kind, and a good request behind it; stop when the server has ended."""
+    client = _Client(server, decoupled=LAYOUTS[layout][1])
+    desired, tally, before = client.good(), Tally(), held(server)
+    for number, kind in enumerate(every):
+        if number == int(len(every) * _WARM):
+            before = held(server)
+        try:
+            end, message = client.send(kind)
+            tally.ends[end] += 1
+            if any(leak in message for leak in (*_LEAKS, str(server.repository))):
+                tally.wrong.append(f"{kind.name} shows the server's inside: {message[:300]}")
+            if end == "silent":
+                tally.wrong.append(f"{kind.name} had no end in {_SECONDS:g} s")
+            if (actual := client.good()) != desired:
+                tally.wrong.append(f"after {kind.name} the answer was {actual!r}")
+        except Exception as error:  # noqa: BLE001 - a lost answer is a result, not the end
+            tally.wrong.append(f"after {kind.name}: {type(error).__name__} {error}"[:300])
+        if not server.processes() or not client.alive():
+            tally.wrong.append(f"{kind.name} ended the server")
+            return tally
+    if "Traceback" in server.log():
+        tally.wrong.append("the server's log has a traceback")
+    after = held(server)
+    tally.memory = after.memory / before.memory - 1
+    tally.shared = after.shared / before.shared - 1
+    return tally
+
+
+class _Client:
+    """Sends kinds as they are, by whatever route they take."""
+
+    def __init__(self, server: Server, *, decoupled: bool) -> None:
+        self._server = server
+        self._decoupled = decoupled
+        self._channel = grpc.insecure_channel(server.url)
+        self._stream = self._channel.stream_stream(
+            _STREAM,
+            request_serializer=None,
+            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+        )
+
+    def good(self) -> str:
+        """The text of the good request; the ensemble goes through every model but the BLS."""
+        answers: list[str] = []
+        for model in ("tensorrt_llm_bls", "ensemble"):
+            if self._decoupled:
+                answers.append(text(ask(self._server.url, model, **_GOOD)))
+            else:
+                answers.append(text([ask_once(self._server.url, model, **_GOOD)]))
+        return " | ".join(answers)
+
+    def alive(self) -> bool:
+        """Whether the server answers for itself."""
+        try:
+            return self._http("GET", "/v2/health/live", b"", ())[0] == 200
+        except OSError:
+            return False
+
+    def send(self, kind: Kind) -> tuple[str, str]:
+        """How a kind ends, and the message of its error."""
+        if kind.route == "grpc":
+            return self._over_grpc(kind)
+        try:
+            path = f"/v2/models/{kind.model}/{kind.route}"
+            status, body = self._http("POST", path, kind.body, kind.headers)
+        except TimeoutError:
+            return "silent", ""
+        except (OSError, http.client.HTTPException):
+            return "closed", ""
+        return ("answered", "") if status == 200 else ("refused", body)
+
+    def _over_grpc(self, kind: Kind) -> tuple[str, str]:
+        end = "closed", ""
+        try:
+            # To its very end: Triton keeps what belongs to a call that its client cancels.
+            for response in self._stream(iter([kind.body]), timeout=_SECONDS):
+                if response.error_message:
+                    end = "refused", response.error_message
+                elif response.infer_response.parameters["triton_final_response"].bool_param:
+                    end = "answered", ""
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                return "silent", ""
+            return "refused", str(error.details())
+        return end
+
+    def _http(
+        self, method: str, path: str, body: bytes, headers: Sequence[tuple[str, str]]
+    ) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self._server.http_port, timeout=_SECONDS
+        )
+        try:
+            connection.request(method, path, body, dict(headers))
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode("utf-8", "replace")
+        finally:
+            connection.close()
+
+
+def main() -> int:
+    """Run; 1 when anything was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.battery", description=__doc__)
+    parser.add_argument("--kinds", type=int, default=KINDS, help="of each layout (%(default)s)")
+    parser.add_argument("--layout", choices=LAYOUTS, action="append", help="(all)")
+    options = parser.parse_args()
+    report, begun = Report(), time.monotonic()
+    total = 0
+    for layout in options.layout or LAYOUTS:
+        every = chosen(layout, options.kinds)
+        total += len(every)
+        with served(layout) as server:
+            judge(layout, run(server, layout, every), report)
+    report.figure("battery.kinds", [total], "kinds", goal=1000, better="higher")
+    report.figure("battery.seconds", [time.monotonic() - begun], "s")
+    return report.exit_status()
+
+
+def judge(layout: str, tally: Tally, report: Report) -> None:
+    """Hold what came back against the goals."""
+    for end, count in sorted(tally.ends.items()):
+        report.figure(f"battery.{layout}_{end}", [count], "requests")
+    report.figure(f"battery.{layout}_wrong", [len(tally.wrong)], "requests", goal=0)
+    report.figure(f"battery.{layout}_memory_growth", [tally.memory], "", goal=GROWTH)
+    report.figure(f"battery.{layout}_shm_growth", [tally.shared], "", goal=GROWTH)
+    for sentence in tally.wrong[:20]:
+        report.note(sentence)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,62 @@
+"""Malformed requests in brief: the server lives, answers as before and shows nothing of itself."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2_grpc
+
+from campaigns import battery
+from campaigns.good import GOOD, request_of
+from cluster.processes import until
+from specdec.triton.repository import RepositoryPlan, render
+from triton.server import Server
+
+# The campaign sends all; each run of the suite sends the same ones, drawn over all models.
+KINDS = {"streaming": 300, "unary": 150}
+
+
+@pytest.mark.parametrize("layout", KINDS)
+def test_malformed_requests_harm_no_other(layout: str) -> None:
+    every = battery.chosen(layout, KINDS[layout])
+    with battery.served(layout) as server:
+        tally = battery.run(server, layout, every)
+        assert tally.wrong == []
+        assert tally.ends.total() == len(every)
+        assert min(tally.ends["answered"], tally.ends["refused"]) > len(every) // 20
+        assert tally.memory < battery.GROWTH
+        assert tally.shared < battery.GROWTH
+
+
+def test_the_battery_has_thousands_of_kinds_of_every_model() -> None:
+    for layout in battery.LAYOUTS:
+        every = battery.chosen(layout)
+        assert len(every) > 5_000
+        assert len({(one.model, one.route, one.body, one.headers) for one in every}) == len(every)
+        assert len({one.name for one in every}) == len(every)
+        assert {one.route for one in every} >= {"grpc", "infer", "generate", "generate_stream"}
+
+
+def test_classes_of_a_string_output_end_this_release_of_triton(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """Triton 2.51 divides by the size of a string when it looks for classes; no model sees it.
+
+    A release where this test fails has the fix: docs/security.md can then say so.
+    """
+    request = request_of("ensemble", GOOD["ensemble"])
+    output = request.outputs.add(name="text_output")
+    output.parameters["classification"].int64_param = 3
+    with (
+        Server(executable, render(draft_target_plan), tmp_path) as server,
+        grpc.insecure_channel(server.url) as channel,
+    ):
+        call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter([request]))
+        with pytest.raises(grpc.RpcError):
+            list(call)
+        # Its process stays for a moment, and `stop` gives its status.
+        until(lambda: not server.processes()[1:], 30, lambda: "the server lives")
+        assert server.stop() == -signal.SIGFPE
