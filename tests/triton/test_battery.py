@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -54,9 +56,14 @@ def test_classes_of_a_string_output_end_this_release_of_triton(
         Server(executable, render(draft_target_plan), tmp_path) as server,
         grpc.insecure_channel(server.url) as channel,
     ):
+        models = server.processes()[1:]
         call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter([request]))
         with pytest.raises(grpc.RpcError):
             list(call)
         # Its process stays for a moment, and `stop` gives its status.
         until(lambda: not server.processes()[1:], 30, lambda: "the server lives")
         assert server.stop() == -signal.SIGFPE
+        # Some of its models' processes would wait for it without an end.
+        for process in models:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
