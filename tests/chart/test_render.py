@@ -199,7 +199,7 @@ def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
     table = text.split("| Value | What it does |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 12
+    assert len(fields) == 13
     for field in fields:
         found = known
         for part in field.split("."):

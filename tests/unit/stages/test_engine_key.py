@@ -99,6 +99,7 @@ RUN: dict[str, Any] = {
     "serving.sharedMemory": "4Gi",
     "serving.probes.startupBudgetSeconds": 60,
     "serving.drain.timeoutSeconds": 60,
+    "serving.maxQueueSize": 10,
     "serving.topologySpreadConstraints": [{"topologyKey": "zone"}],
     "serving.priorityClassName": "high",
     "serving.runtimeClassName": "nvidia",
