@@ -62,6 +62,8 @@ Headers = Annotated[
     typer.Option("--header", metavar="NAME: VALUE", help="Sent with every request; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+# The two joiners belong to the spelling of Persian, of Indic scripts and of many emoji.
+_KEPT = "\n\t\u200c\u200d"
 
 
 @contextmanager
@@ -76,7 +78,7 @@ def explained() -> Iterator[None]:
 
 def say(text: str, *, nl: bool = True) -> None:
     """Print a model's text: as it is into a file, and on a terminal without commands to it."""
-    typer.echo(plain(text, "\n\t") if sys.stdout.isatty() else text, nl=nl)
+    typer.echo(plain(text, _KEPT) if sys.stdout.isatty() else text, nl=nl)
 
 
 def address(given: Mapping[str, Any]) -> str:

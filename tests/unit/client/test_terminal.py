@@ -28,3 +28,11 @@ def test_a_models_text_commands_no_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_models_text_goes_into_a_file_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     arguments.say(SAID)
     assert capsys.readouterr().out == SAID + "\n"
+
+
+def test_a_models_text_keeps_the_joiners_of_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    text = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f4bb"
+    arguments.say(text)
+    assert terminal.getvalue() == text + "\n"

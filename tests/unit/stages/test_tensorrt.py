@@ -60,16 +60,16 @@ def test_a_draft_is_built_plainly_and_for_whole_sequences() -> None:
     assert plan["output"] == f"/models/engines/{plan['key']}"
 
 
-@pytest.mark.parametrize(
-    ("version", "gathers"), [("0.18.0", True), ("0.19.0", True), ("1.2.1", False)]
-)
-def test_logits_are_gathered_where_a_release_wants_it_said(version: str, gathers: bool) -> None:
+@pytest.mark.parametrize("version", support(Backend.TENSORRT).versions)
+def test_engines_of_every_release_are_built_for_logits_where_they_are_compared(
+    version: str,
+) -> None:
     cr = tensorrt(version=version)
     assert engines(cr)["draft"].plan["engine"]["gatherGenerationLogits"] is False
 
     put(cr, f"{DRAFT}.acceptance", "Logits")
 
-    assert engines(cr)["draft"].plan["engine"]["gatherGenerationLogits"] is gathers
+    assert engines(cr)["draft"].plan["engine"]["gatherGenerationLogits"] is True
 
 
 @pytest.mark.parametrize("version", support(Backend.TENSORRT).versions)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec.api import names
-from specdec.api.matrix import at_least, support
+from specdec.api.matrix import support
 from specdec.api.model import (
     Acceptance,
     Backend,
@@ -23,9 +23,6 @@ from specdec.stages.backends.repositories import repositories
 from specdec.stages.stage import Checkpoint, Engine, Facts, Images
 from specdec.triton.ranks import Layout, RankPlan, Split, plan
 from specdec.triton.repository import RepositoryPlan
-
-# Later releases hand over generation logits without being built for it, and warn of the flag.
-_GATHERS_BY_ITSELF = "1.0.0"
 
 
 @dataclass(frozen=True)
@@ -97,17 +94,18 @@ class TensorRT:
             "maxDraftTokens": max_draft_len(model) if target else 0,
             "speculativeDecodingMode": mode(model, role),
             **_method(model, role),
-            "engine": _options(model, spec, facts.version),
+            "engine": _options(model, spec),
             "examples": support(Backend.TENSORRT).examples[facts.version],
         }
 
 
-def _options(model: SpeculativeModel, spec: ModelSpec, version: str) -> dict[str, Any]:
+def _options(model: SpeculativeModel, spec: ModelSpec) -> dict[str, Any]:
     block = model.spec.speculation.draft_target
-    ratio = block is not None and block.acceptance is Acceptance.LOGITS
+    # In every release: the executor refuses a request for logits of an engine built without.
+    gathers = block is not None and block.acceptance is Acceptance.LOGITS
     return {
         **spec.engine.model_dump(by_alias=True, exclude={"prebuilt"}),
-        "gatherGenerationLogits": ratio and not at_least(version, _GATHERS_BY_ITSELF),
+        "gatherGenerationLogits": gathers,
     }
 
 
