@@ -12,7 +12,15 @@ from typer.testing import CliRunner
 from specdec.command import COMMANDS, app
 
 # What only a command that runs may load.
-HEAVY = ("grpc", "tritonclient", "numpy", "kubernetes", "kopf", "specdec.api", "specdec.decide")
+HEAVY = (
+    "grpc",
+    "tritonclient",
+    "numpy",
+    "kubernetes",
+    "kopf",
+    "specdec.api.model",
+    "specdec.decide",
+)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
