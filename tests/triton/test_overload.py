@@ -34,12 +34,16 @@ def test_a_full_queue_of_the_engine_is_unavailable(
         draft_target_plan,
         decoupled=False,
         max_batch_size=1,
-        max_queue_size=1,
         bls_max_in_flight=32,
         # Every token takes so long that the others must wait or are refused.
         target=replace(draft_target_plan.target, step_latency_ms=50.0),
     )
-    with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(32) as pool:
+    files = render(plan)
+    # Only the BLS is published with a bound: an engine refuses when much more than this waits.
+    config = "tensorrt_llm/config.pbtxt"
+    assert "max_queue_size: 0" in files[config]
+    files[config] = files[config].replace("max_queue_size: 0", "max_queue_size: 1")
+    with Server(executable, files, tmp_path) as server, ThreadPoolExecutor(32) as pool:
         found = list(pool.map(lambda number: outcome(server, number), range(32)))
         refused = [one for one in found if one[0]]
         assert refused
