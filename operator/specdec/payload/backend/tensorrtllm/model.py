@@ -68,6 +68,10 @@ class _Gauge:
         """Take the number of now."""
         self._metric.set(count)
 
+    def close(self) -> None:
+        """Take it from the page, while there is a server: at the process's end that crashes."""
+        del self._metric, self._family
+
 
 class TritonPythonModel:
     """What Triton's python backend calls."""
@@ -134,6 +138,7 @@ class TritonPythonModel:
         """Stop; requests in flight are told so."""
         self._scheduler.close()
         self._outbox.close()
+        self._requests.close()
 
     def _open(self, request: Any) -> Conversation:
         asked = set(request.requested_output_names())
