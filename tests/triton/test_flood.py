@@ -59,8 +59,11 @@ def flooded(
         yield running
 
 
+# The models in Python get twice what corrupted the heap: Triton ends a server whose Python process
+# gets no processor for a second, which more requests make likely on a machine that is shared.
 @pytest.mark.parametrize(
-    ("model", "count"), [(BLS, 10_000), *((name, 5_000) for name in REQUESTS if name != BLS)]
+    ("model", "count"),
+    [(BLS, 5_000), (BLS, 10_000), *((name, 2_000) for name in REQUESTS if name != BLS)],
 )
 def test_a_flood_is_answered_or_refused(flooded: Server, model: str, count: int) -> None:
     desired = text(ask(flooded.url, BLS, **GOOD))
