@@ -84,7 +84,7 @@ class Guard:
             return JobError(
                 "AddressRefused",
                 f"{where} leads to {_shown(host)}, which is {self._refused.kind}: correct the "
-                "source, or have whoever runs the operator add the network to "
+                "source, or ask the operator's administrator to add the network to "
                 "fetch.allowedNetworks",
             )
         if error.reason == "NetworkError" and self._failure:

@@ -148,6 +148,11 @@ class _Bounded(httpx.BaseTransport):
 
     @override
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; its answer is bounded unless it is a part of a file.
+
+        Raises:
+            AnswerError: the answer is compressed.
+        """
         response = self._inner.handle_request(request)
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             response.close()
