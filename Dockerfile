@@ -37,7 +37,7 @@ WORKDIR /
 USER 10001:10001
 EXPOSE 8080 9090
 CMD ["kopf", "run", "--standalone", "-A", "--log-format=json", \
-     "--liveness=http://0.0.0.0:8080/healthz", "-m", "specdec.handlers"]
+     "--liveness=http://0.0.0.0:8080/healthz", "-m", "specdec.controller.handlers"]
 
 FROM base AS reference
 WORKDIR /build

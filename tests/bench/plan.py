@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 from bench.report import Report
-from specdec.offline.plan import Json, make
-from specdec.offline.rendering import files
-from specdec.offline.resource import read
-from specdec.settings import Settings
+from specdec.controller.settings import Settings
+from specdec.dry_run.plan import Json, make
+from specdec.dry_run.rendering import files
+from specdec.dry_run.resource import read
 
 SAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "samples"
 # One of each backend; the figure of an engine sample carries its name.

@@ -7,7 +7,7 @@ from typer.testing import CliRunner, Result
 
 from cluster import ClusterError
 from controlplane.operating import Lab, until
-from specdec.command import app
+from specdec.cli.app import app
 
 
 def specdec(lab: Lab, *arguments: str, user: Path | None = None) -> Result:

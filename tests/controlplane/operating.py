@@ -96,7 +96,7 @@ class Operator:
         argv = [
             *(sys.executable, "-m", "kopf", "run", "--standalone", *self._scope),
             *("--log-format=json", f"--liveness=http://127.0.0.1:{self._health}/healthz"),
-            "--module=specdec.handlers",
+            "--module=specdec.controller.handlers",
         ]
         environment = {
             **os.environ,

@@ -9,9 +9,9 @@ import yaml
 
 from controlplane.commanding import specdec
 from controlplane.operating import Lab, until
-from specdec.live import top
-from unit.live.fake_api import Api, pages, serving
-from unit.live.test_top import LATER, page
+from specdec.inspect import top
+from unit.inspect.fake_api import Api, pages, serving
+from unit.inspect.test_top import LATER, page
 
 pytestmark = pytest.mark.controlplane
 

@@ -16,7 +16,7 @@ from controlplane.pipeline import (
     unwritten,
     verified,
 )
-from specdec.offline.world import measured
+from specdec.dry_run.simulated_cluster import measured
 
 pytestmark = pytest.mark.controlplane
 

@@ -21,7 +21,7 @@ from specdec.api import names
 from specdec.api.kinds import PLURALS
 from specdec.api.model import API_VERSION, PLURAL
 from specdec.cluster import path
-from specdec.offline.world import measured
+from specdec.dry_run.simulated_cluster import measured
 
 # What has to come true, one after the other.
 Way = Iterator[Callable[[], bool]]

@@ -17,11 +17,12 @@ from unittest.mock import patch
 import yaml
 
 from golden.world import FACTS, World
+from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
-from specdec.offline.plan import repository as repository_files
-from specdec.offline.rendering import dump
-from specdec.stages import backends, repository
+from specdec.dry_run.plan import repository as repository_files
+from specdec.dry_run.rendering import dump
+from specdec.pipeline import repository
 from specdec.triton import library, start
 from specdec.triton.repository import RepositoryPlan, render
 

@@ -10,10 +10,10 @@ from typing import Any
 from typing_extensions import override
 
 from specdec.api import names
-from specdec.observed import Observed
-from specdec.offline import world
-from specdec.offline.world import NOW, STAMP, Json, ended, measured, merge
-from specdec.stages.stage import Images
+from specdec.backends.facts import Images
+from specdec.dry_run import simulated_cluster
+from specdec.dry_run.simulated_cluster import NOW, STAMP, Json, ended, measured, merge
+from specdec.pipeline.observed import Observed
 
 __all__ = [
     "FACTS",
@@ -89,7 +89,7 @@ def fetched(target: Json | None = None, draft: Json | None = None, **result: Any
     return {"models": models, "engines": [], **result}
 
 
-class World(world.World):
+class World(simulated_cluster.World):
     """One resource and everything around it, with what only tests ask and do."""
 
     def __init__(self, cr: Json) -> None:

@@ -14,10 +14,10 @@ from cluster.processes import until
 from specdec.bench import Settings, measure
 from specdec.bench.endpoint import Protocol, endpoint
 from specdec.bench.exchange import OUTPUTS, sample
+from specdec.cli.app import app
 from specdec.client.connection import Connection
 from specdec.client.names import BLS
 from specdec.client.sampling import strings
-from specdec.command import app
 from triton.server import Server
 
 COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")

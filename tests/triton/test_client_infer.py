@@ -8,9 +8,9 @@ import json
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
+from specdec.cli.app import app
 from specdec.client import Connection
 from specdec.client.infer import Inference, Output, infer
-from specdec.command import app
 from triton.asking import ask, tokens
 from triton.conftest import PAIR
 from triton.server import Server

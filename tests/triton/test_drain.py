@@ -14,7 +14,7 @@ import pytest
 
 from cluster.processes import until
 from specdec.triton import launch
-from specdec.triton.ranks import PLAIN
+from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
 from triton.asking import Arrays, ask, stream, text
 from triton.server import Server

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from chart.monitoring import expressions, metrics, values
 from cluster.processes import until
 from specdec.api.conditions import Condition, Type
+from specdec.cli.app import app
 from specdec.client.metrics import summed
-from specdec.command import app
 from specdec.metrics import API_REQUESTS, ERRORS, MODELS, RECONCILES
 from triton.asking import ask
 from triton.server import Server
-from unit.live.fake_api import Api, kubeconfig, pod, proxied, serving
+from unit.inspect.fake_api import Api, kubeconfig, pod, proxied, serving
 
 # Of the TensorRT-LLM backend and of GPUs: no CPU server has them. The TensorRT-LLM backend's own
 # documentation names family, label and values.

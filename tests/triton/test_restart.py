@@ -13,7 +13,7 @@ from pathlib import Path
 from campaigns.traffic import Baseline, Client, Tally
 from cluster.processes import until
 from specdec.triton import launch
-from specdec.triton.ranks import PLAIN
+from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
 from triton.server import Server
 from triton.service import Service

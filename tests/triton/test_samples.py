@@ -21,9 +21,9 @@ import tritonclient.grpc as grpc
 import yaml
 
 from golden.cases import SAMPLES
-from specdec.offline.plan import Plan, make
-from specdec.offline.resource import read
-from specdec.stages.stage import Images
+from specdec.backends.facts import Images
+from specdec.dry_run.plan import Plan, make
+from specdec.dry_run.resource import read
 from triton import inside
 from triton.asking import ask, text
 from triton.conftest import PAIR, build

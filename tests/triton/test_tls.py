@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specdec.command import app
+from specdec.cli.app import app
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from specdec.command import COMMANDS, app
+from specdec.cli.app import COMMANDS, app
 
 # What only a command that runs may load.
 HEAVY = (
@@ -19,7 +19,7 @@ HEAVY = (
     "kubernetes",
     "kopf",
     "specdec.api.model",
-    "specdec.decide",
+    "specdec.pipeline.decide",
 )
 
 
@@ -56,7 +56,7 @@ def test_an_unknown_command_suggests_one() -> None:
 @pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import sys\nfrom specdec.command import app\n"
+        "import sys\nfrom specdec.cli.app import app\n"
         f"try:\n    app({[*arguments, '--help']!r})\n"
         "except SystemExit:\n"
         f"    sys.exit(', '.join(n for n in {HEAVY!r} if n in sys.modules) or None)"

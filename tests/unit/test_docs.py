@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from specdec.api import conditions
 from specdec.api.model import PLURAL
-from specdec.command import app
+from specdec.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [

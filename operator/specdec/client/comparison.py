@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdec.client import tokens
-from specdec.client.arms import Said
+from specdec.client.decoding_paths import Said
 from specdec.client.errors import ClientError
 from specdec.client.infer import agreement
 from specdec.client.sampling import Sampling

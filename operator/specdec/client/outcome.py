@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from specdec.client.arms import Said
 from specdec.client.comparison import Divergence, divergence, equal
 from specdec.client.dataset import Entry
+from specdec.client.decoding_paths import Said
 from specdec.client.metrics import Speculation
 from specdec.client.wire import Server
 

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from specdec.client.arms import Arm, ClientLoop, EngineModel, TextModel
 from specdec.client.comparison import Divergence
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
+from specdec.client.decoding_paths import Arm, ClientLoop, EngineModel, TextModel
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
 from specdec.client.metrics import Speculation
 from specdec.client.metrics import read as read_metrics

@@ -27,7 +27,7 @@ from specdec.cluster.errors import (
     Transient,
     convert,
 )
-from specdec.events import event_of
+from specdec.cluster.events import event_of
 
 __all__ = [
     "Cluster",

@@ -11,7 +11,7 @@ from specdec.desired import pod, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Placement, Volume
 from specdec.triton import launch, start
-from specdec.triton.ranks import PLAIN, Launch
+from specdec.triton.layout import PLAIN, Launch
 
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 CONTAINER = "server"

@@ -16,7 +16,7 @@ from typing import Any
 from specdec.api import names
 from specdec.bench import Arm, Level, Progress, Report, Settings, measure
 from specdec.client.errors import ClientError
-from specdec.jobs import asking, result, volume
+from specdec.jobs import measurement_common, result, volume
 from specdec.jobs.result import JobError, progress
 
 FAILED = "BenchmarkFailed"
@@ -42,7 +42,9 @@ def benchmark(plan: Json, root: Path) -> Json:
             SecretMissing or BenchmarkFailed.
     """
     file = Path(plan["prompts"]) if "prompts" in plan else None
-    texts = asking.prompts(file, plan.get("promptsName", ""), plan["requests"], "benchmark")
+    texts = measurement_common.prompts(
+        file, plan.get("promptsName", ""), plan["requests"], "benchmark"
+    )
     settings = Settings(
         prompts=[entry.prompt for entry in texts],
         concurrency=plan["concurrency"],
@@ -50,16 +52,16 @@ def benchmark(plan: Json, root: Path) -> Json:
         output_tokens=plan["outputTokens"],
         error_limit_percent=plan["maxErrorPercent"],
     )
-    server = asking.connection(plan["server"], plan.get("tls"))
+    server = measurement_common.connection(plan["server"], plan.get("tls"))
     try:
         report = asyncio.run(
             measure(server, settings, tell=_Teller(), protocol=plan.get("protocol", "grpc"))
         )
     except ClientError as error:
-        raise asking.job_error(error, FAILED) from error
+        raise measurement_common.job_error(error, FAILED) from error
     write(root / plan["report"], report)
     if report.ended != "completed":
-        raise JobError(asking.UNREACHABLE, report.message, permanent=False)
+        raise JobError(measurement_common.UNREACHABLE, report.message, permanent=False)
     told = {"benchmark": _summary(report, plan)}
     if report.failed:
         raise JobError("ErrorRateHigh", _failure(report), told=told)

@@ -12,9 +12,9 @@ import obstore
 from obstore import exceptions
 from obstore.store import GCSStore, S3Store
 
-from specdec.jobs import remote
+from specdec.jobs import download
+from specdec.jobs.download import BrokenError, Listing, RemoteFile
 from specdec.jobs.kind import Kind
-from specdec.jobs.remote import BrokenError, Listing, RemoteFile
 from specdec.jobs.result import JobError
 
 _BLOCK = 4 << 20
@@ -55,7 +55,7 @@ class Bucket:
             if self.kind.wants(name := str(item["path"]).rpartition("/")[2])
         ]
         if not files:
-            raise remote.nothing(self.where, f"file of a {_what(self.kind)}")
+            raise download.nothing(self.where, f"file of a {_what(self.kind)}")
         tags = {str(item["path"]): str(item.get("e_tag") or "") for item in found}
         files.sort(key=lambda file: file.name)
         identity = [self.uri, [[f.name, f.size, tags[f.key]] for f in files]]
@@ -73,8 +73,8 @@ class Bucket:
                 answer = obstore.get(self.store, file.key, options=options)
                 yield self._blocks(answer)
 
-        with remote.reporting(folder, listing.bytes, self.role):
-            remote.transfer(listing.files, folder, read, self.where)
+        with download.reporting(folder, listing.bytes, self.role):
+            download.transfer(listing.files, folder, read, self.where)
 
     def _blocks(self, answer: Any) -> Iterator[bytes]:
         try:
@@ -89,7 +89,7 @@ class Bucket:
         try:
             yield
         except exceptions.PreconditionError as error:
-            raise remote.unreachable(self.where, "a file changed meanwhile") from error
+            raise download.unreachable(self.where, "a file changed meanwhile") from error
         except exceptions.BaseError as error:
             raise self._problem(error) from error
 
@@ -112,7 +112,7 @@ class Bucket:
                 "SourceNotFound",
                 f"{self.where} lies in another region: set s3.region to the bucket's",
             )
-        return remote.unreachable(self.where, _short(error))
+        return download.unreachable(self.where, _short(error))
 
 
 def s3(

@@ -19,11 +19,11 @@ from typing import Any
 from specdec.api import names
 from specdec.api.networks import Networks
 from specdec.jobs import manifests, result, sources, volume
+from specdec.jobs.download import Listing, Remote, unreachable
 from specdec.jobs.guard import Guard
 from specdec.jobs.inspection import inspect
 from specdec.jobs.kind import Kind
 from specdec.jobs.manifests import DamagedError
-from specdec.jobs.remote import Listing, Remote, unreachable
 from specdec.jobs.result import JobError, progress
 
 _ENGINES_TOLD = 60

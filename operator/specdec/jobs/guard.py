@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from specdec.api.networks import Networks
+from specdec.jobs.download import unreachable
 from specdec.jobs.outward import Outward, Request, UnreachableError, read_head
-from specdec.jobs.remote import unreachable
 from specdec.jobs.result import JobError
 
 _HEAD_SECONDS = 60.0

@@ -17,9 +17,9 @@ from huggingface_hub.errors import (
 )
 from typing_extensions import override
 
-from specdec.jobs import remote, web
+from specdec.jobs import download, web
+from specdec.jobs.download import Listing, RemoteFile
 from specdec.jobs.kind import Kind
-from specdec.jobs.remote import Listing, RemoteFile
 from specdec.jobs.result import JobError
 from specdec.jobs.web import Web
 
@@ -80,7 +80,7 @@ class Repository:
             )
         siblings = [s for s in info.siblings or [] if self.kind.wants(s.rfilename)]
         if not siblings or info.sha is None:
-            raise remote.nothing(self.where, "configuration and no weights")
+            raise download.nothing(self.where, "configuration and no weights")
         with self._server() as server:
             files = tuple(self._file(server, info.sha, s) for s in siblings)
         identity = [self.endpoint, self.repo, info.sha]
@@ -98,8 +98,8 @@ class Repository:
             def read(file: RemoteFile, offset: int) -> AbstractContextManager[Iterator[bytes]]:
                 return server.read(self._url(listing.revision, file.name), offset)
 
-            with remote.reporting(folder, listing.bytes, self.role):
-                remote.transfer(listing.files, folder, read, self.where)
+            with download.reporting(folder, listing.bytes, self.role):
+                download.transfer(listing.files, folder, read, self.where)
 
     @contextmanager
     def _server(self) -> Iterator[Web]:
@@ -116,7 +116,7 @@ class Repository:
         if size is None:
             size = server.size(self._url(commit, name))
         if not isinstance(size, int) or size < 0:
-            raise remote.unreachable(self.where, f"the hub states no size of {name}")
+            raise download.unreachable(self.where, f"the hub states no size of {name}")
         if sibling.lfs is not None:
             return RemoteFile(name, size, name, sha256=str(sibling.lfs.sha256))
         return RemoteFile(name, size, name, git=str(sibling.blob_id or ""))
@@ -155,12 +155,12 @@ def _explained(repository: Repository) -> Iterator[None]:
                 f"the hub refused {repository.where} ({status}): put a token with access into "
                 f"{secret}",
             ) from error
-        raise remote.unreachable(repository.where, f"answer {status}") from error
+        raise download.unreachable(repository.where, f"answer {status}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise remote.unreachable(repository.where, web.reason(error)) from error
+        raise download.unreachable(repository.where, web.reason(error)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         why = "the hub's answer describes no model"
-        raise remote.unreachable(repository.where, why) from error
+        raise download.unreachable(repository.where, why) from error
 
 
 def _status(error: HfHubHTTPError) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api.matrix import architectures
-from specdec.jobs import configuration, parts, tokens, weights
+from specdec.jobs import artifact_inspection, configuration, tokens, weights
 from specdec.jobs.configuration import number, part, whole, word
 from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
@@ -29,8 +29,8 @@ def inspect(folder: Path, kind: Kind = Kind.CHECKPOINT) -> dict[str, Any]:
     look = {
         Kind.CHECKPOINT: _checkpoint,
         Kind.WITHOUT_WEIGHTS: _without_weights,
-        Kind.HEADS: parts.heads,
-        Kind.ENGINE: parts.engine,
+        Kind.HEADS: artifact_inspection.heads,
+        Kind.ENGINE: artifact_inspection.engine,
     }
     return {key: value for key, value in look[kind](folder).items() if value is not None}
 

@@ -10,9 +10,9 @@ from urllib.parse import quote, urlencode
 import httpx
 from typing_extensions import override
 
-from specdec.jobs import remote, web
+from specdec.jobs import download, web
+from specdec.jobs.download import Listing, RemoteFile
 from specdec.jobs.kind import Kind
-from specdec.jobs.remote import Listing, RemoteFile
 from specdec.jobs.result import JobError
 from specdec.jobs.web import AnswerError, Web
 
@@ -79,7 +79,7 @@ class Version:
         """List the files at its top."""
         files = sorted(self._files(), key=lambda file: file.name)
         if not files:
-            raise remote.nothing(self.web.where, "file that counts")
+            raise download.nothing(self.web.where, "file that counts")
         identity = [self.base, [[f.name, f.size, f.sha256] for f in files]]
         version = self.resource.rpartition(":")[2]
         return Listing(identity, version, sum(f.size for f in files), tuple(files))
@@ -90,8 +90,8 @@ class Version:
         def read(file: RemoteFile, offset: int) -> AbstractContextManager[Iterator[bytes]]:
             return self.web.read(f"{self.base}/files/{quote(file.key)}", offset)
 
-        with remote.reporting(folder, listing.bytes, self.role):
-            remote.transfer(listing.files, folder, read, self.web.where)
+        with download.reporting(folder, listing.bytes, self.role):
+            download.transfer(listing.files, folder, read, self.web.where)
 
     def _files(self) -> Iterator[RemoteFile]:
         for page in range(_PAGES):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec.jobs import archive, remote, web
+from specdec.jobs import archive, download, web
+from specdec.jobs.download import Listing, RemoteFile
 from specdec.jobs.kind import Kind
 from specdec.jobs.registry import Reference, RegistryAuth, login
-from specdec.jobs.remote import Listing, RemoteFile
 from specdec.jobs.result import JobError
 from specdec.jobs.web import Web
 
@@ -49,7 +49,7 @@ class Artifact:
         layers = manifest.get("layers")
         files = [f for layer in layers or [] if (f := self._file(layer)) is not None]
         if not files:
-            raise remote.nothing(self.web.where, "file that counts and no archive")
+            raise download.nothing(self.web.where, "file that counts and no archive")
         if len({file.name for file in files}) < len(files):
             raise JobError(
                 "SourceNotFound",
@@ -65,9 +65,9 @@ class Artifact:
         blobs.mkdir(exist_ok=True)
         plain = [f for f in listing.files if f not in archives]
         packed = [RemoteFile(f.sha256, f.size, f.key, f.sha256) for f in archives]
-        with remote.reporting(folder, listing.bytes, self.role):
-            remote.transfer(plain, folder, self._read, self.web.where)
-            remote.transfer(packed, blobs, self._read, self.web.where)
+        with download.reporting(folder, listing.bytes, self.role):
+            download.transfer(plain, folder, self._read, self.web.where)
+            download.transfer(packed, blobs, self._read, self.web.where)
         for file in packed:
             archive.unpack(blobs / file.name, folder, self.kind, self.web.where)
         shutil.rmtree(blobs)
@@ -81,13 +81,13 @@ class Artifact:
         answer = self.web.ask(f"{self.reference.base}/manifests/{name}", accept)
         digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
         if name.startswith("sha256:") and name != digest:
-            raise remote.unreachable(self.web.where, "the manifest is not what its digest says")
+            raise download.unreachable(self.web.where, "the manifest is not what its digest says")
         try:
             manifest = answer.json()
         except ValueError as error:
-            raise remote.unreachable(self.web.where, "the manifest is not JSON") from error
+            raise download.unreachable(self.web.where, "the manifest is not JSON") from error
         if not isinstance(manifest, dict):
-            raise remote.unreachable(self.web.where, "the manifest is no JSON object")
+            raise download.unreachable(self.web.where, "the manifest is no JSON object")
         return digest, manifest
 
     def _file(self, layer: Mapping[str, Any]) -> RemoteFile | None:
@@ -96,7 +96,7 @@ class Artifact:
         algorithm, _, digits = digest.partition(":")
         shaped = algorithm == "sha256" and len(digits) == 64 and digits.isalnum()
         if not shaped or not isinstance(size, int) or size < 0:
-            raise remote.unreachable(self.web.where, "the manifest has a layer without a digest")
+            raise download.unreachable(self.web.where, "the manifest has a layer without a digest")
         notes = layer.get("annotations") or {}
         title = str(notes.get(_TITLE, ""))
         if title and str(notes.get(_UNPACK)) != "true":
@@ -115,7 +115,7 @@ def _chosen(manifests: list[Mapping[str, Any]], where: str) -> str:
         if (platform.get("os"), platform.get("architecture")) == ("linux", "amd64"):
             return str(entry["digest"])
     if not manifests:
-        raise remote.nothing(where, "manifest")
+        raise download.nothing(where, "manifest")
     return str(manifests[0]["digest"])
 
 

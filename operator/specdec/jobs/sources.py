@@ -7,9 +7,9 @@ from typing import Any
 
 from specdec.api import names
 from specdec.jobs import hub
+from specdec.jobs.download import Remote
 from specdec.jobs.guard import Guard
 from specdec.jobs.kind import Kind
-from specdec.jobs.remote import Remote
 
 
 def remote(

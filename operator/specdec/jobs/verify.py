@@ -18,8 +18,8 @@ from typing import Any
 
 from specdec.client import metrics as counters
 from specdec.client import tokens
-from specdec.client.arms import Arm, ClientLoop, EngineModel, TextModel
 from specdec.client.dataset import Entry
+from specdec.client.decoding_paths import Arm, ClientLoop, EngineModel, TextModel
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.infer import Inference, infer
 from specdec.client.names import BLS
@@ -27,7 +27,7 @@ from specdec.client.outcome import Verification
 from specdec.client.sampling import Sampling
 from specdec.client.verification import Options, verify
 from specdec.client.wire import Calls, Server
-from specdec.jobs import asking, result
+from specdec.jobs import measurement_common, result
 from specdec.jobs.result import JobError, progress
 
 FAILED = "VerificationFailed"
@@ -100,11 +100,13 @@ async def measured(plan: Plan) -> Json:
     Raises:
         JobError: ServerUnreachable, PromptsInvalid, SecretMissing or VerificationFailed.
     """
-    entries = asking.prompts(plan.prompts, plan.prompts_name, plan.max_prompts, "verification")
+    entries = measurement_common.prompts(
+        plan.prompts, plan.prompts_name, plan.max_prompts, "verification"
+    )
     try:
         found = await (_steps(plan, entries) if plan.way == "Engine" else _compared(plan, entries))
     except ClientError as error:
-        raise asking.job_error(error, FAILED) from error
+        raise measurement_common.job_error(error, FAILED) from error
     progress("verify", 100)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"planHash": plan.plan_hash, "measuredAt": now, **found}
@@ -112,8 +114,10 @@ async def measured(plan: Plan) -> Json:
 
 async def _compared(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Answers with drafts against those of the target alone, then how long both take."""
-    server = asking.connection(plan.server, plan.tls)
-    draft = asking.connection(plan.draft_server, plan.tls) if plan.draft_server else None
+    server = measurement_common.connection(plan.server, plan.tls)
+    draft = (
+        measurement_common.connection(plan.draft_server, plan.tls) if plan.draft_server else None
+    )
     loop = plan.way == "Loop"
     options = Options(
         max_tokens=plan.max_tokens,
@@ -162,7 +166,7 @@ def _told(found: Verification) -> Json:
     """
     for failure in found.failures:
         if failure.kind == "unreachable":
-            raise JobError(asking.UNREACHABLE, failure.sentence, permanent=False)
+            raise JobError(measurement_common.UNREACHABLE, failure.sentence, permanent=False)
     answered = found.prompts - len(found.failures)
     if not answered:
         first = found.failures[0]
@@ -226,7 +230,7 @@ async def _speed(plain: Arm, fast: Arm, entries: Sequence[Entry], max_tokens: in
 
 async def _steps(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Tokens and steps of an engine that drafts by itself: its stream has a response a step."""
-    connection = asking.connection(plan.server, plan.tls)
+    connection = measurement_common.connection(plan.server, plan.tls)
     grown = steps = answered = 0
     failures: list[str] = []
     async with Server(connection) as server:

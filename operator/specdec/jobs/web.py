@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 from typing_extensions import override
 
-from specdec.jobs import remote
-from specdec.jobs.remote import BrokenError
+from specdec.jobs import download
+from specdec.jobs.download import BrokenError
 from specdec.jobs.result import JobError
 
 _TIMEOUT = httpx.Timeout(60.0, connect=20.0)
@@ -47,16 +47,16 @@ class Web:
                 response.read()
                 return response
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise remote.unreachable(self.where, reason(error)) from error
+            raise download.unreachable(self.where, reason(error)) from error
 
     def json(self, url: str) -> dict[str, Any]:
         """GET a JSON object."""
         try:
             value = self.ask(url).json()
         except ValueError as error:
-            raise remote.unreachable(self.where, "the server does not answer in JSON") from error
+            raise download.unreachable(self.where, "the server does not answer in JSON") from error
         if not isinstance(value, dict):
-            raise remote.unreachable(self.where, "the server answers with no JSON object")
+            raise download.unreachable(self.where, "the server answers with no JSON object")
         return value
 
     def size(self, url: str) -> int | None:
@@ -68,7 +68,7 @@ class Web:
         try:
             response = self.client.head(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise remote.unreachable(self.where, reason(error)) from error
+            raise download.unreachable(self.where, reason(error)) from error
         self._refuse(response)
         stated = response.headers.get("Content-Length", "")
         return int(stated) if stated.isdecimal() else None
@@ -99,7 +99,7 @@ class Web:
                 "SourceNotFound", f"{self.where} does not exist: correct the name or its version"
             )
         if not response.is_success:
-            raise remote.unreachable(self.where, f"answer {status}")
+            raise download.unreachable(self.where, f"answer {status}")
 
 
 def client(proxy: str, auth: httpx.Auth | None = None) -> httpx.Client:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from specdec.triton.ranks import PLAIN, Launch, Mode
+from specdec.triton.layout import PLAIN, Launch, Mode
 
 # Triton refuses clients that register a region whose name starts like this, from 25.07 on: it is
 # the Python backend's own default, and a prefix without it would step around that guard.

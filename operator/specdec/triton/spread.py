@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from specdec.api.speculation import Placement, Topology
 
 if TYPE_CHECKING:
-    from specdec.triton.ranks import Layout, Split
+    from specdec.triton.layout import Layout, Split
 
 # What an engine's configuration says of its nodes unless it was built for others: without given
 # ordinals, rank r of a model takes GPU r modulo this number of its own node.

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from specdec.bench import Report
-from specdec.command import app
+from specdec.cli.app import app
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from specdec import backends
 from specdec.api.matrix import at_least, support
 from specdec.api.model import Backend, SpeculativeModel
-from specdec.stages import backends
-from specdec.stages.backends.lengths import max_draft_len
-from specdec.stages.stage import Checkpoint, Facts
+from specdec.backends.facts import Checkpoint, Facts
+from specdec.backends.lengths import max_draft_len
 from unit.build.image import Image
 
 SAMPLES = sorted((Path(__file__).parents[3] / "manifests/samples").glob("tensorrt-*.yaml"))

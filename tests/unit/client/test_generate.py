@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from specdec.cli.app import app
 from specdec.client import (
     BadRequestError,
     Client,
@@ -15,7 +16,6 @@ from specdec.client import (
     Request,
     UnreachableError,
 )
-from specdec.command import app
 from unit.client.fake_server import INPUTS, Script, serve
 
 

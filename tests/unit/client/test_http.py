@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from specdec.cli.app import app
 from specdec.client import (
     BadRequestError,
     Client,
@@ -16,7 +17,6 @@ from specdec.client import (
     UnreachableError,
 )
 from specdec.client.connection import headers
-from specdec.command import app
 from unit.client import fake_server
 from unit.client.fake_http import Script, served
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from specdec.cli.app import app
 from specdec.client.infer import agreement
-from specdec.command import app
 from unit.client.fake_pair import Pair, counting, served
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import library
+from specdec.cli.app import app
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from specdec.client.sampling import call_seed
 from specdec.client.speculate import Options, Result, speculate
-from specdec.command import app
 from unit.client.fake_pair import END, VOCABULARY, Pair, careless, counting, served
 
 PROMPTS = ["a", "abcdef", "x", "mn"]

@@ -6,10 +6,10 @@ import pytest
 
 from golden.world import IMAGES, World, fetched, resource
 from specdec.api.model import SpeculativeModel
-from specdec.decide import decide
 from specdec.desired import isolation
 from specdec.desired.measurement import benchmark_job
 from specdec.desired.pod import Volume
+from specdec.pipeline.decide import decide
 
 ENABLED = {"networkPolicy": {"mode": "Enabled"}}
 MINE = Volume("pair-models", "uid", single_node=False)

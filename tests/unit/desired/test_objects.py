@@ -12,9 +12,9 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch, pod, repository, serving, storage
 from specdec.desired.pod import Container, Placement, Volume
-from specdec.stages.serving import live_revisions
+from specdec.pipeline.serving import live_revisions
 from specdec.triton import start
-from specdec.triton.ranks import Launch, Mode
+from specdec.triton.layout import Launch, Mode
 
 SHARED = Volume("models", "uid", single_node=False)
 LOCAL = Volume("models", "uid", single_node=True)

@@ -7,15 +7,15 @@ import pytest
 
 from golden.cases import resource as case
 from golden.world import IMAGES, World, resource
-from specdec.act import membership
+from specdec import validation
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
+from specdec.controller.apply import membership
 from specdec.desired import disruption, engine, pod, serving
 from specdec.desired.engine import Needs
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
-from specdec.stages import rules
-from specdec.triton.ranks import PLAIN
+from specdec.triton.layout import PLAIN
 
 VOLUME = Volume("models", "uid", single_node=False)
 TAG = {"labels": {"team": "search"}, "annotations": {"note": "kept"}}
@@ -144,7 +144,7 @@ def test_gpus_are_not_claimed_and_counted_at_once(part: str) -> None:
     cr = copy.deepcopy(case("tensorrt-baseline"))
     counted = {"limits": {"nvidia.com/gpu": 4}}
     cr["spec"][part] = {"resources": counted, "resourceClaims": [CLAIM]}
-    words = rules.first_problem(model(cr), IMAGES)
+    words = validation.first_problem(model(cr), IMAGES)
     assert words is not None
     assert words.reason == "InvalidSpec"
     assert f"remove nvidia.com/gpu from spec.{part}.resources" in words.message

@@ -8,8 +8,8 @@ import pytest
 from golden.world import World, resource
 from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement, network, policy
-from unit.stages.test_group import served
-from unit.stages.test_two_servers import two_servers
+from unit.pipeline.test_group import served
+from unit.pipeline.test_two_servers import two_servers
 
 OPEN: dict[str, Any] = {"tls": {"secretName": "pair-tls"}}
 KNOWN: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from specdec.jobs import configuration, remote, result, weights
+from specdec.jobs import configuration, download, result, weights
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import run, visible
 from unit.jobs.checkpoints import write as checkpoint
@@ -128,8 +128,8 @@ def test_a_server_that_drips_is_given_up(
     volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bytes come, and so few in a window that the Job would go on for days."""
-    monkeypatch.setattr(remote, "_WINDOW_SECONDS", 0.0)
-    monkeypatch.setattr(remote, "_RATE_BYTES", 1 << 40)
+    monkeypatch.setattr(download, "_WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(download, "_RATE_BYTES", 1 << 40)
     with serving(Catalogue(FILES)) as server:
         ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
         assert run({"target": ngc}, volume, volume) == result.TRANSIENT

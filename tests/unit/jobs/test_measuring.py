@@ -15,8 +15,8 @@ from specdec.bench import Report
 from specdec.bench.report import Arm
 from specdec.jobs import benchmark, verify
 from specdec.jobs.result import LIMIT_BYTES, shorten
-from specdec.results import Measured
-from specdec.stages import measured
+from specdec.pipeline import verification_result
+from specdec.pipeline.job_results import Measured
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
 
@@ -80,8 +80,8 @@ def run_verify(url: str, **plan: Any) -> int:
 
 def judged(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """What the operator says of what one run left: status and reason by condition."""
-    found = measured.entry(Measured.model_validate(told))
-    conditions = measured.conditions(SpeculativeModel.parse(resource()), found)
+    found = verification_result.entry(Measured.model_validate(told))
+    conditions = verification_result.conditions(SpeculativeModel.parse(resource()), found)
     return {one.type: (one.status, one.reason) for one in conditions}
 
 
@@ -112,7 +112,7 @@ def test_what_a_service_shows_fits_the_status(left: Left) -> None:
     # 24 tokens: 24 steps of 20 ms against 5 of 20 ms and 19 drafts of 0.5 ms; 438 % on a machine
     # with time for it; 659 was seen on a very busy one.
     assert 200 < told["speedupPercent"] < 1000
-    found = measured.entry(Measured.model_validate(told))
+    found = verification_result.entry(Measured.model_validate(told))
     assert found.keys() - {"stale"} == told.keys(), "nothing is lost on the way to the status"
 
 

@@ -138,7 +138,7 @@ def test_a_killed_job_s_bytes_are_used_by_the_next(
     with monkeypatch.context() as patch:
         # The weights break once and the Job dies there, with all else that had arrived.
         place.server.cut, place.server.cuts = 50_000, 1
-        patch.setattr("specdec.jobs.remote._append", _dying(threading.Lock()))
+        patch.setattr("specdec.jobs.download._append", _dying(threading.Lock()))
         with pytest.raises(SystemExit):
             run({"target": place.source}, volume, volume)
     assert visible(volume) == []

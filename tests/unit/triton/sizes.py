@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from specdec.api.speculation import Placement, Topology
-from specdec.triton.footprint import Engine, Footprint, Sizes, footprint
-from specdec.triton.memory import Budget
-from specdec.triton.ranks import Layout, RankPlan, Split
-from specdec.triton.ranks import plan as ranks_of
+from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
+from specdec.backends.memory_plan import Budget
+from specdec.triton.layout import Layout, RankPlan, Split
+from specdec.triton.layout import plan as ranks_of
 
 NONE: Mapping[str, Budget] = {}
 LLAMA_8B = Sizes(128256, 4096, 32, 32, 8, 128, 14336, 8030261248)

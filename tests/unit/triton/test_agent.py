@@ -20,7 +20,7 @@ from types import ModuleType
 import pytest
 
 from specdec.triton import launch
-from specdec.triton.ranks import Launch, Mode
+from specdec.triton.layout import Launch, Mode
 
 AGENT = Path(launch.__file__).parents[1] / "payload" / "serving" / "agent.py"
 LEADER = "big-group-0.big-group.models"

@@ -21,7 +21,7 @@ from typing_extensions import override
 from specdec.api.speculation import Placement, Topology
 from specdec.triton import launch
 from specdec.triton.launch import server_argv
-from specdec.triton.ranks import PLAIN, Launch, Layout, Mode, Split, plan
+from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan
 
 REPOSITORY = "/models/repositories/abc"
 LAUNCHES = st.one_of(

@@ -6,7 +6,7 @@ import pytest
 
 from specdec.api.speculation import Placement, Topology
 from specdec.triton import launch
-from specdec.triton.ranks import Layout, Mode, RankError, RankPlan, Server, Split, plan
+from specdec.triton.layout import Layout, Mode, RankError, RankPlan, Server, Split, plan
 
 SHAPES = [(t, p) for t in range(1, 33) for p in range(1, 33) if t * p <= 32]
 

@@ -1,0 +1,257 @@
+"""A cluster in memory: what was applied exists, and Jobs end as they are told.
+
+It does the API server's bookkeeping and nothing else, so that `decide` can be asked what it would
+do from the first look at a resource until nothing is left to do.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from specdec.api import conditions, names
+from specdec.api.kinds import EXTRAS
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Images
+from specdec.desired import measurement
+from specdec.pipeline.decide import Decision, decide
+from specdec.pipeline.observed import Observed
+from specdec.pipeline.optional_objects import UNTOLD_RETRY
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+STAMP = "2026-01-02T03:04:05Z"
+# More looks than a resource needs from nothing to served, with one to spare for each stage.
+LOOKS = 16
+Json = dict[str, Any]
+
+
+class World:
+    """One resource and everything around it."""
+
+    def __init__(self, cr: Json, images: Images) -> None:
+        self.cr = copy.deepcopy(cr)
+        self.images = images
+        self.claim: Json | None = None
+        self.jobs: dict[str, Json] = {}
+        self.pods: list[Json] = []
+        self.config_maps: dict[str, Json] = {}
+        self.deployments: dict[str, Json] = {}
+        self.services: dict[str, Json] = {}
+        self.group: Json | None = None
+        self.extras: dict[tuple[str, str], Json] = {}
+        # The resource of a route's split does well, as everything here does.
+        self.peer: Json | None = other(ready=True)
+        self.ever_applied: dict[tuple[str, str], Json] = {}
+        self.last: Decision | None = None
+
+    @property
+    def spec(self) -> Json:
+        """The resource's spec, to change it in place."""
+        spec: Json = self.cr["spec"]
+        return spec
+
+    @property
+    def deployment(self) -> Json | None:
+        """The Deployment of the target's server."""
+        return self.deployments.get(self.cr["metadata"]["name"])
+
+    def model(self) -> SpeculativeModel:
+        """The resource as the operator reads it."""
+        return SpeculativeModel.parse(self.cr)
+
+    def observed(self) -> Observed:
+        """The snapshot a reconcile would take."""
+        model = self.model()
+        servers = {role: names.server_name(model, role) for role in names.SERVERS}
+        return Observed(
+            NOW,
+            self.claim,
+            self.jobs,
+            tuple(self.pods),
+            self.config_maps,
+            {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
+            self.services,
+            group=self.group,
+            extras=self.extras,
+            peer=self.peer,
+        )
+
+    def step(self) -> Decision:
+        """One reconcile: decide, then do it."""
+        decision = decide(self.model(), self.observed(), self.images)
+        for obj in decision.apply:
+            self._apply(copy.deepcopy(dict(obj)))
+        for ref in decision.delete:
+            self.delete(ref.kind, ref.name)
+        old = self.cr.get("status", {}).get("conditions", [])
+        merged = conditions.merge(old, decision.conditions, 1, STAMP)
+        self.cr["status"] = json.loads(json.dumps({**decision.status, "conditions": merged}))
+        self.last = decision
+        return decision
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object, a Job with its pods."""
+        stores: Mapping[str, dict[str, Json]] = {
+            "Job": self.jobs,
+            "ConfigMap": self.config_maps,
+            "Service": self.services,
+            "Deployment": self.deployments,
+        }
+        if kind == names.GROUP_KIND:
+            self.group = None
+            return
+        if kind in EXTRAS:
+            del self.extras[kind, name]
+            return
+        stores[kind].pop(name)
+        if kind == "Job":
+            label = "batch.kubernetes.io/job-name"
+            self.pods = [p for p in self.pods if p["metadata"]["labels"].get(label) != name]
+
+    def bind(self, uid: str = "uid-claim", size: str = "1Gi") -> None:
+        """Give the claim a volume; `uid` is what tells it from others of its name."""
+        name = names.claim_name(self.model())
+        spec = {
+            "accessModes": [self.spec["storage"].get("accessMode", "ReadWriteMany")],
+            "resources": {"requests": {"storage": size}},
+        }
+        metadata = {"name": name, "uid": uid}
+        self.claim = {"metadata": metadata, "spec": spec, "status": {"phase": "Bound"}}
+
+    def pod(self, job: str, status: Json, **spec: Any) -> None:
+        """Give a Job its newest pod."""
+        number = len(self.pods)
+        template = self.jobs[job]["spec"]["template"]
+        labels = {**template["metadata"]["labels"], "batch.kubernetes.io/job-name": job}
+        stamp = f"2026-01-02T03:04:{number:02d}Z"
+        metadata = {"name": f"{job}-{number}", "labels": labels, "creationTimestamp": stamp}
+        pod = {"metadata": metadata, "spec": {**template["spec"], **spec}, "status": status}
+        self.pods.append(pod)
+
+    def finish(self, job: str, result: Json) -> None:
+        """End a Job well, with a result."""
+        self.pod(job, ended(json.dumps(result)))
+        self._end(job, "Complete", "CompletionsReached")
+
+    def serve(self) -> None:
+        """Let the Deployments' pods of the current revision become ready."""
+        for deployment in self.deployments.values():
+            count = deployment["spec"]["replicas"]
+            counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
+            generation = deployment["metadata"]["generation"]
+            deployment["status"] = {"observedGeneration": generation, **counts}
+        if self.group is not None:
+            count = self.group["spec"]["replicas"]
+            self.group["status"] = dict.fromkeys(
+                ("replicas", "updatedReplicas", "readyReplicas"), count
+            )
+
+    def settle(self, result: Callable[[str], Json]) -> None:
+        """Let everything succeed until nothing is left to do; `result` answers by component.
+
+        Raises:
+            RuntimeError: decisions do not come to rest, which is a bug of the operator.
+        """
+        for _ in range(LOOKS):
+            self.step()
+            if self.claim is None:
+                self.bind()
+            for name, job in list(self.jobs.items()):
+                if "status" not in job:
+                    component = job["metadata"]["labels"][names.COMPONENT]
+                    self.finish(name, measured(job) or result(component))
+            self.serve()
+            # Controllers of others are played by nobody here.
+            if self.last is not None and self.last.requeue_after in (None, UNTOLD_RETRY):
+                self.step()
+                return
+        raise RuntimeError(f"still busy: {self.cr['status']}")
+
+    def _end(self, job: str, kind: str, reason: str) -> None:
+        condition = {"type": kind, "status": "True", "reason": reason}
+        self.jobs[job]["status"] = {"conditions": [condition]}
+
+    def _apply(self, obj: Json) -> None:
+        kind, name = obj["kind"], obj["metadata"]["name"]
+        if "spec" in obj or "data" in obj:
+            self.ever_applied[kind, name] = obj
+        if kind == names.GROUP_KIND:
+            status = {} if self.group is None else {"status": self.group.get("status", {})}
+            self.group = copy.deepcopy(obj) | status
+        if kind == "Deployment":
+            self._deploy(copy.deepcopy(obj))
+            return
+        stores: Mapping[str, dict[str, Json]] = {
+            "Job": self.jobs,
+            "ConfigMap": self.config_maps,
+            "Service": self.services,
+        }
+        if kind == "Job" and name in self.jobs:
+            merge(self.jobs[name]["metadata"], obj["metadata"])
+        elif kind in stores:
+            stores[kind][name] = copy.deepcopy(obj)
+        elif kind in EXTRAS:
+            status = (
+                {"status": s} if (s := self.extras.get((kind, name), {}).get("status")) else {}
+            )
+            self.extras[kind, name] = copy.deepcopy(obj) | status
+
+    def _deploy(self, obj: Json) -> None:
+        """A new generation when the spec changes, and then its status is of the old one."""
+        name = obj["metadata"]["name"]
+        live = self.deployments.get(name)
+        if live is not None and live["spec"] == obj["spec"]:
+            return
+        generation = 1 if live is None else live["metadata"]["generation"] + 1
+        obj["metadata"]["generation"] = generation
+        if live is not None and "status" in live:
+            obj["status"] = live["status"]
+        self.deployments[name] = obj
+
+
+def other(*, ready: bool, pods: int = 1) -> Json:
+    """Another resource: whether it is Ready, and how many of its pods are."""
+    said = {"type": "Ready", "status": str(ready), "reason": "Serving" if ready else "Building"}
+    status = {"conditions": [{**said, "observedGeneration": 1}], "readyReplicas": pods}
+    return {"metadata": {"name": "other", "generation": 1}, "spec": {}, "status": status}
+
+
+def merge(live: Json, intent: Json) -> None:
+    """Server-side apply of another manager: maps merge, owners are added by uid."""
+    live["labels"] = live.get("labels", {}) | intent["labels"]
+    known = {owner["uid"] for owner in live["ownerReferences"]}
+    live["ownerReferences"] += [o for o in intent["ownerReferences"] if o["uid"] not in known]
+
+
+def measured(job: Json) -> Json:
+    """What a measuring Job would say of a service that does well; empty for any other Job."""
+    component = job["metadata"]["labels"][names.COMPONENT]
+    if component not in (measurement.VERIFY, measurement.BENCHMARK):
+        return {}
+    plan = json.loads(job["spec"]["template"]["spec"]["containers"][0]["command"][-1])
+    told: Json = {
+        "planHash": plan["planHash"],
+        "draftTokens": plan["draftTokens"],
+        "measuredAt": STAMP,
+    }
+    if component == measurement.BENCHMARK:
+        levels = [{"concurrency": n, "speedupPercent": 150} for n in plan["concurrency"]]
+        return {"benchmark": {**told, "message": "1.50 times as fast", "levels": levels}}
+    count = plan["maxPrompts"]
+    told |= {"prompts": count, "failed": 0, "active": True, "rounds": count}
+    told |= {"tokensPerRound": "2.00"}
+    if plan["way"] == "Engine":
+        del told["draftTokens"]
+        return {"verification": told}
+    counts = {"draftedTokens": 2 * count, "acceptedTokens": count, "acceptancePercent": 50}
+    return {"verification": {**told, **counts, "matched": count, "speedupPercent": 150}}
+
+
+def ended(message: str, code: int = 0, **terminated: Any) -> Json:
+    """Status of a pod whose container ended."""
+    state = {"exitCode": code, "message": message, **terminated}
+    return {
+        "phase": "Failed" if code else "Succeeded",
+        "containerStatuses": [{"name": "c", "state": {"terminated": state}}],
+    }

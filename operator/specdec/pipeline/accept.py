@@ -1,0 +1,95 @@
+"""Accepted: what the schema's rules cannot say, and what they said, once more.
+
+The rules of the CustomResourceDefinition reject most of this earlier; an older definition in the
+cluster, or a newer operator, must still not build nonsense.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from specdec import backends, validation
+from specdec.api.conditions import Condition, Type
+from specdec.api.matrix import exposed, support
+from specdec.api.model import Method, SpeculativeModel
+from specdec.pipeline.stage import Context, Outcome
+
+
+def accept(context: Context) -> Outcome:
+    """Check the spec and settle version, image and devices."""
+    model, images = context.model, context.images
+    problem = validation.first_problem(model, images)
+    if problem is not None:
+        bad = Condition(Type.ACCEPTED, "False", problem.reason, problem.message)
+        return Outcome((bad,), context.facts, proceed=False)
+    runtime, version = model.spec.runtime, validation.version(model)
+    strategy = backends.strategy(runtime.backend)
+    image = runtime.image or strategy.default_image(images, version)
+    reason = "BelowFixLevel" if exposed(runtime.backend, image) else "Valid"
+    good = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
+    plan = {
+        "backend": runtime.backend.value,
+        "version": version,
+        "image": image,
+        "method": model.spec.speculation.method.value,
+        "draftTokens": backends.draft_tokens(model),
+        "maxDraftTokens": backends.max_draft_len(model),
+        **_servers(model),
+    }
+    facts = replace(context.facts, version=version, image=image)
+    return Outcome((good,), facts, proceed=True, status={"plan": plan})
+
+
+def _message(model: SpeculativeModel, version: str, image: str) -> str:
+    backend, method = model.spec.runtime.backend, model.spec.speculation.method
+    message = f"{backend} {version} serves method {method} with image {image}"
+    row = support(backend)
+    message += _pipeline(model) + _faults(model, image)
+    if not row.deprecation:
+        return message
+    return f"{message}; deprecated: {row.deprecation}, method {row.replacements[method]}"
+
+
+def _pipeline(model: SpeculativeModel) -> str:
+    """What to say of a speculating engine in pipeline stages: nothing refuses it, few run it."""
+    stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
+    role = next((role for role, count in stages.items() if count > 1), None)
+    if role is None or model.spec.speculation.method is Method.NONE:
+        return ""
+    return (
+        f"; warning: parallelism.pipeline of the {role} is {stages[role]}, and releases are known "
+        "to hang while they load a speculating engine in pipeline stages: raise tensor instead "
+        "where the GPUs of one node allow it"
+    )
+
+
+def _faults(model: SpeculativeModel, image: str) -> str:
+    """What to say of a server with faults that anybody may read of."""
+    backend = model.spec.runtime.backend
+    releases = exposed(backend, image)
+    if releases is None:
+        return ""
+    release, level = releases
+    fixed = [v for v, i in support(backend).images.items() if exposed(backend, i) is None]
+    http = ", and set serving.http to HealthOnly where they use gRPC"
+    return (
+        f"; warning: Triton {release} of this image has publicly known remote faults that are "
+        f"fixed in {level}: let only trusted clients reach it"
+        + (http if model.spec.serving.takes_http else "")
+        + (f", or take the image of runtime.version {fixed[-1]}" if fixed else "")
+    )
+
+
+def _servers(model: SpeculativeModel) -> dict[str, Any]:
+    """Devices and ranks; with two servers the launch is that of the target's."""
+    ranks = backends.strategy(model.spec.runtime.backend).ranks(model)
+    first, product = ranks.servers[0], model.spec.gpu.product
+    participants = {role: list(ids) for role, ids in first.participant_ids.items()}
+    return {
+        "devices": {role: list(ids) for role, ids in ranks.devices.items()},
+        "gpusPerPod": max(server.gpus for server in ranks.servers),
+        "nodesPerReplica": model.spec.serving.nodes_per_replica,
+        "launch": first.launch.mode.value,
+        "worldSize": first.launch.world_size,
+        **({"participantIds": participants} if participants else {}),
+        **({"gpuProduct": product} if product else {}),
+    }

@@ -1,0 +1,275 @@
+"""What the live state of a pod or a Job means, in a reason and a sentence for a stranger."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from specdec.api import names
+from specdec.api.cause import Cause
+from specdec.api.conditions import PROBLEMS
+from specdec.pipeline import server_log
+from specdec.pipeline.job_results import result
+from specdec.pipeline.observed import Object, last_words
+
+# How many characters of a container's last words fit into a condition.
+TAIL = 600
+_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_TOLD = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
+_QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
+_SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
+
+
+# Where a pod's resources come from, by its component.
+_RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
+# What helps a Job that takes too long, by its component.
+_DEADLINES = {
+    "fetch": "raise spec.fetch.activeDeadlineSeconds",
+    "publish": "check the volume, which is slow or does not answer",
+    "verify": "raise spec.verification.timeoutSeconds",
+    "benchmark": "raise spec.benchmark.timeoutSeconds",
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a Job's program says it is: what it does, and how much is done, 0 to 100."""
+
+    phase: str
+    percent: int
+
+
+def told(log: str) -> Progress | None:
+    """The last progress line of a log."""
+    lines = _TOLD.findall(log)
+    return Progress(lines[-1][0], min(int(lines[-1][1]), 100)) if lines else None
+
+
+def blocked(pod: Object) -> Cause | None:
+    """Why a pod cannot even start, in the scheduler's or the kubelet's words; None if it can."""
+    name = pod["metadata"]["name"]
+    for condition in pod.get("status", {}).get("conditions", []):
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            why = _sentence(condition.get("message", "no node fits"))
+            return Cause("Unschedulable", f"pod {name} cannot be scheduled: {why}{_product(pod)}")
+    for status in _statuses(pod):
+        waiting = status.get("state", {}).get("waiting", {})
+        reason, why = waiting.get("reason", ""), _sentence(waiting.get("message", ""))
+        if reason in _PULL:
+            return Cause(
+                "ImagePullFailed",
+                f"image {status.get('image', '')} of pod {name} cannot be pulled ({reason}: "
+                f"{why}): correct the image's name or its pull secret",
+            )
+        if reason in _CONFIG and _SECRET.search(why):
+            return Cause(
+                "SecretMissing",
+                f"pod {name} waits for a Secret: {why}: create it with that key, or correct its "
+                "name in the resource",
+            )
+        if reason in _CONFIG:
+            return Cause("ContainerConfigError", f"pod {name} cannot start ({reason}): {why}")
+    return None
+
+
+def running(name: str, doing: str, reason: str, pods: list[Object], log: str = "") -> Cause:
+    """Where an unfinished Job stands: its pod's trouble, its last failure, or since when.
+
+    `log` is the end of what the newest pod has printed.
+    """
+    if not pods:
+        return Cause("Queued", f"Job {name} waits for its pod")
+    pod = pods[0]
+    trouble = blocked(pod)
+    if trouble:
+        return Cause(trouble.reason, f"Job {name}: {trouble.message}")
+    phase = pod.get("status", {}).get("phase", "Pending")
+    node = pod.get("spec", {}).get("nodeName", "")
+    if phase == "Failed":
+        last = _failure(pods, reason)
+        return Cause(last.reason, f"Job {name} tries again after a failure: {last.message}")
+    if phase == "Pending":
+        return Cause("Queued", f"pod {pod['metadata']['name']} of Job {name} starts" + _on(node))
+    since = pod.get("status", {}).get("startTime")
+    far = told(log)
+    return Cause(
+        reason,
+        f"Job {name} {doing}"
+        + _on(node)
+        + (f" since {since}" if since else "")
+        + (f": {far.phase} {far.percent} %" if far else ""),
+    )
+
+
+def failed(name: str, job: Object, pods: list[Object], reason: str) -> Cause:
+    """Why a Job is finished and lost, and how to start it again; `reason` when it left none."""
+    deadline = job.get("spec", {}).get("activeDeadlineSeconds")
+    conditions = job.get("status", {}).get("conditions", [])
+    if any(c.get("reason") == "DeadlineExceeded" for c in conditions):
+        component = job["metadata"].get("labels", {}).get(names.COMPONENT)
+        fix = _DEADLINES.get(component, "raise spec.build.activeDeadlineSeconds")
+        why = Cause("DeadlineExceeded", f"ran longer than {deadline} seconds: {fix}")
+    else:
+        why = _failure(pods, reason)
+    again = f"; to try again: kubectl delete job {name}"
+    return Cause(why.reason, f"Job {name} failed: {_sentence(why.message)}{again}")
+
+
+def unread(name: str, problem: str) -> Cause:
+    """A Job that ended well, and left what cannot be read; `problem` is of `Result.problems`."""
+    return Cause(
+        "InvalidResult",
+        f"Job {name} left a result that cannot be read ({problem}): use an image whose programs "
+        f"are those of its release; to try again: kubectl delete job {name}",
+    )
+
+
+def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
+    """Why a serving pod is not ready although it started before; None while it first starts.
+
+    `log` is what the run that ended has printed, where it could be read.
+    """
+    name = pod["metadata"]["name"]
+    for status in _statuses(pod):
+        if status.get("ready"):
+            continue
+        states = (status.get("state", {}), status.get("lastState", {}))
+        end = next((s["terminated"] for s in states if "terminated" in s), None)
+        if end is None:
+            continue
+        count = status.get("restartCount", 0)
+        last = end.get("message", "")
+        words = (
+            server_log.summary(log or last) or _tail(last) or f"exit code {end.get('exitCode')}"
+        )
+        if end.get("reason") == "OOMKilled":
+            return Cause("OutOfMemory", f"pod {name}: {_memory(pod)}")
+        if _seconds(end) >= startup_budget and not _answered(pod, end):
+            return Cause(
+                "StartupTimeout",
+                f"pod {name} was not ready within {startup_budget} seconds "
+                f"(spec.serving.probes.startupBudgetSeconds), {count} restarts; last words: "
+                f"{words}",
+            )
+        return Cause("CrashLoop", f"pod {name} restarted {count} times; last words: {words}")
+    return None
+
+
+def stuck(deployment: Object) -> Cause | None:
+    """Why a Deployment starts no pods of its revision, by its own conditions; None if it does."""
+    name = deployment["metadata"]["name"]
+    if deployment["spec"].get("paused"):
+        resume = f"kubectl rollout resume deployment {name}"
+        return Cause("RolloutStuck", f"Deployment {name} is paused: {resume}")
+    for condition in deployment.get("status", {}).get("conditions", []):
+        failing = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
+        halted = condition["type"] == "Progressing" and condition["status"] == "False"
+        if failing or halted:
+            doing = "cannot create its pods" if failing else "makes no progress"
+            why = _sentence(condition.get("message", ""))
+            message = f"Deployment {name} {doing} ({condition.get('reason', '')}: {why})"
+            return Cause("RolloutStuck", message)
+    return None
+
+
+def ended_loading(pod: Object, startup_budget: int) -> datetime | None:
+    """When a container of a serving pod last ended by itself before it was ever ready.
+
+    One that used up its time was ended by the kubelet, which says nothing of the volume.
+    """
+    for status in _statuses(pod):
+        states = (status.get("state", {}), status.get("lastState", {}))
+        end = next((s["terminated"] for s in states if "terminated" in s), None)
+        if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
+            continue
+        if _seconds(end) >= startup_budget or _answered(pod, end):
+            continue
+        if end.get("finishedAt"):
+            return datetime.fromisoformat(end["finishedAt"])
+    return None
+
+
+def _failure(pods: list[Object], reason: str) -> Cause:
+    for pod in pods[:1]:
+        for status in _statuses(pod):
+            end = status.get("state", {}).get("terminated", {})
+            if end.get("reason") == "OOMKilled":
+                return Cause("OutOfMemory", _memory(pod))
+    error = result(pods[:1]).error
+    if error is not None:
+        # A program of another image may use any word; a reason is one of the documented ones.
+        return Cause(error.reason if error.reason in PROBLEMS else reason, _tail(error.message))
+    words = _tail(last_words(pods[0])) if pods else ""
+    return Cause(reason, f"last words: {words}" if words else "its pod left no word")
+
+
+def _memory(pod: Object) -> str:
+    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
+    field = _RESOURCES.get(str(component))
+    resources = pod.get("spec", {}).get("containers", [{}])[0].get("resources", {})
+    limit = resources.get("limits", {}).get("memory")
+    if limit:
+        return f"the container was killed at its memory limit of {limit}: raise " + (
+            f"{field}.limits.memory to {_doubled(limit)}" if field else "that limit"
+        )
+    request = resources.get("requests", {}).get("memory")
+    more = f" of {_doubled(request)} (now {request})" if request and field else ""
+    return "the container was killed because its node ran out of memory: request more memory" + (
+        f"{more} in {field}.requests.memory" if field else ""
+    )
+
+
+def _doubled(quantity: str) -> str:
+    """Twice an amount of memory: the next try should not fail for the same reason."""
+    match = _QUANTITY.fullmatch(quantity)
+    return f"{2 * int(match[1])}{match[2] or ''}" if match else f"twice {quantity}"
+
+
+def _product(pod: Object) -> str:
+    """Which GPU a pod that no node takes asks for: an engine runs where it was built."""
+    product = pod.get("spec", {}).get("nodeSelector", {}).get(names.GPU_PRODUCT)
+    if product is None:
+        return ""
+    return (
+        f"; it asks for a node whose label {names.GPU_PRODUCT} is {product}: free one, or correct "
+        "spec.gpu.product"
+    )
+
+
+def _statuses(pod: Object) -> Iterator[dict[str, Any]]:
+    status = pod.get("status", {})
+    yield from status.get("initContainerStatuses", [])
+    yield from status.get("containerStatuses", [])
+
+
+def _seconds(end: dict[str, Any]) -> float:
+    """How long a terminated container ran."""
+    try:
+        start = datetime.fromisoformat(end["startedAt"])
+        return (datetime.fromisoformat(end["finishedAt"]) - start).total_seconds()
+    except (KeyError, TypeError, ValueError):  # a container that nobody saw end has nulls
+        return 0.0
+
+
+def _answered(pod: Object, end: dict[str, Any]) -> bool:
+    """Whether the pod was ready at some time of that run: then it was no slow start."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    changed = [c.get("lastTransitionTime") for c in conditions if c["type"] == "Ready"]
+    # Both are RFC 3339 in UTC with whole seconds: text order is time order.
+    return bool(changed and changed[0]) and str(changed[0]) > str(end.get("startedAt") or "")
+
+
+def _tail(text: str) -> str:
+    """The end of a text on one line: what a program says last says most."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= TAIL else "…" + flat[-TAIL:]
+
+
+def _sentence(text: str) -> str:
+    return _tail(text).rstrip(".;")
+
+
+def _on(node: str) -> str:
+    return f" on node {node}" if node else ""

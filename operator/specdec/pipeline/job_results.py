@@ -1,0 +1,279 @@
+"""What Jobs left in their termination messages, as typed values; read here and nowhere else.
+
+Some of these Jobs run in images of others, so nothing about a message is trusted: a part that does
+not have its shape is reported with its field, and no part reaches a decision unread.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from specdec.api.text import cut, line
+from specdec.pipeline.observed import Object, last_words
+
+# The kubelet hands on 4096 bytes of a container, and three times that of a whole pod.
+MOST_CHARACTERS = 16384
+_PROBLEM_CHARACTERS = 200
+_MOST_LEVELS = 64
+
+
+def _moment(text: str) -> str:
+    if not datetime.fromisoformat(text).tzinfo:
+        raise ValueError("a time needs its zone")
+    return text
+
+
+Text = Annotated[str, Field(max_length=1024), AfterValidator(line)]
+Short = Annotated[str, Field(max_length=64), AfterValidator(line)]
+Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
+# The schema's int32 and int64.
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Size = Annotated[int, Field(ge=0, lt=2**63)]
+Id = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Moment = Annotated[
+    str,
+    Field(
+        pattern=r"^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+    ),
+    AfterValidator(_moment),
+]
+
+
+class Part(BaseModel):
+    """camelCase on the wire, exact types, finite numbers; newer fields are ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, frozen=True, strict=True, extra="ignore", allow_inf_nan=False
+    )
+
+    def shown(self) -> dict[str, Any]:
+        """The part as the status has it, without what it does not say."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+class Facts(Part):
+    """What inspection read of a checkpoint, heads or a prebuilt engine; None where it is silent.
+
+    Sizes are in elements, positions and limits in tokens, hashes in hex digits.
+    """
+
+    method: Text | None = None
+    architecture: Text | None = None
+    vocab_size: Size | None = None
+    hidden_size: Size | None = None
+    intermediate_size: Size | None = None
+    layers: Size | None = None
+    heads: Size | None = None
+    kv_heads: Size | None = None
+    head_dim: Size | None = None
+    max_position: Size | None = None
+    experts_per_token: Size | None = None
+    dtype: Text | None = None
+    parameters: Size | None = None
+    tie_embeddings: bool | None = None
+    quantization: Text | None = None
+    tokenizer: Text | None = None
+    tokenizer_file: Text | None = None
+    sentence_piece: Text | None = None
+    eos: Id | None = None
+    bos: Id | None = None
+    pad: Id | None = None
+    chat_template: Text | None = None
+    num_heads: Size | None = None
+    version: Text | None = None
+    tensor_parallel: Size | None = None
+    pipeline_parallel: Size | None = None
+    max_batch_size: Size | None = None
+    max_input_len: Size | None = None
+    max_seq_len: Size | None = None
+    max_num_tokens: Size | None = None
+    max_draft_len: Size | None = None
+    speculative_decoding_mode: Text | None = None
+    paged_context_fmha: bool | None = None
+
+
+class Fetched(Part):
+    """One source on the volume: sha256 of its files, what it resolved to, size in bytes."""
+
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    revision: Annotated[str, Field(max_length=256), AfterValidator(line)] = ""
+    bytes: Size = 0
+    facts: Facts = Facts()
+
+
+class Models(RootModel[dict[str, Fetched]]):
+    """Sources by role."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Keys(RootModel[list[Hex]]):
+    """The first hex digits of the keys of engines on the volume."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Roles(RootModel[list[Short]]):
+    """Roles of engines that publishing found missing or damaged."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Built(Part):
+    """An engine that was built, in `seconds`."""
+
+    seconds: Annotated[float, Field(ge=0, lt=2**31)] | None = None
+
+
+class Measured(Part):
+    """What a verification counted, in the fields of `status.speculation`."""
+
+    draft_tokens: Count | None = None
+    acceptance_percent: Count | None = None
+    speedup_percent: Count | None = None
+    prompts: Count
+    matched: Count | None = None
+    failed: Count | None = None
+    drafted_tokens: Size | None = None
+    accepted_tokens: Size | None = None
+    rounds: Size | None = None
+    tokens_per_round: Short | None = None
+    failure: Text | None = None
+    divergence: Text | None = None
+    measured_at: Moment | None = None
+    plan_hash: Hex
+    active: bool = False
+
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        if (self.drafted_tokens is None) != (self.accepted_tokens is None):
+            raise ValueError("draftedTokens and acceptedTokens come together")
+        if self.active and self.drafted_tokens is None and self.rounds is None:
+            raise ValueError("active without draftedTokens or rounds")
+        return self
+
+
+class Arm(Part):
+    """One way of asking: numbers of requests, and times in the words of the status."""
+
+    requests: Count | None = None
+    errors: Count | None = None
+    latency_p50_ms: Short | None = Field(default=None, alias="latencyP50Ms")
+    first_token_p50_ms: Short | None = Field(default=None, alias="firstTokenP50Ms")
+    tokens_per_second: Short | None = None
+
+
+class Level(Part):
+    """One number of clients at a time."""
+
+    concurrency: Count
+    speedup_percent: Count | None = None
+    speedup_interval: Short | None = None
+    acceptance_percent: Count | None = None
+    tokens_per_round: Short | None = None
+    baseline: Arm | None = None
+    speculative: Arm | None = None
+
+
+class Benchmarked(Part):
+    """The summary of a benchmark, in the fields of `status.benchmark`."""
+
+    plan_hash: Hex
+    message: Text | None = None
+    draft_tokens: Count | None = None
+    levels: Annotated[list[Level], Field(max_length=_MOST_LEVELS)] | None = None
+    measured_at: Moment | None = None
+
+
+class Failure(Part):
+    """Why a Job ended: a CamelCase reason and a sentence."""
+
+    reason: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]{1,62}$")]
+    message: Annotated[str, Field(max_length=MOST_CHARACTERS), AfterValidator(line)] = ""
+
+
+Section = Literal["models", "engines", "engine", "verification", "benchmark"]
+P = TypeVar("P", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The parts of one message; a part is None where there is none, or none that can be read.
+
+    `problems` says by part what cannot be read of it, without its value.
+    """
+
+    models: Models | None = None
+    engines: Keys | None = None
+    engine: Built | None = None
+    verification: Measured | None = None
+    benchmark: Benchmarked | None = None
+    error: Failure | None = None
+    lost: Roles | None = None
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def problem(self, *parts: Section) -> str | None:
+        """What cannot be read of the parts; None if all can."""
+        return next((self.problems[name] for name in parts if name in self.problems), None)
+
+
+def result(pods: Sequence[Object]) -> Result:
+    """What the newest pod with a JSON object in its termination message left; never raises."""
+    for pod in pods:
+        text = last_words(pod)
+        try:
+            value = json.loads(text) if len(text) <= MOST_CHARACTERS else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return _parsed(value)
+    return Result()
+
+
+def parsed(kind: type[P], value: Any) -> P | None:
+    """A part that the status remembers; None where it has another shape."""
+    return _part(kind, "", value, {})
+
+
+def _parsed(value: Mapping[str, Any]) -> Result:
+    problems: dict[str, str] = {}
+    found = {
+        name: _part(kind, name, value[name], problems)
+        for name, kind in _PARTS.items()
+        if value.get(name) is not None
+    }
+    return Result(**found, problems=problems)  # type: ignore[arg-type]
+
+
+_PARTS: Mapping[str, type[BaseModel]] = {
+    "models": Models,
+    "engines": Keys,
+    "engine": Built,
+    "verification": Measured,
+    "benchmark": Benchmarked,
+    "error": Failure,
+    "lost": Roles,
+}
+
+
+def _part(kind: type[P], name: str, value: Any, problems: dict[str, str]) -> P | None:
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join((name, *map(str, first["loc"])))
+        problems[name] = cut(line(f"{where}: {first['msg']}"), _PROBLEM_CHARACTERS)
+        return None

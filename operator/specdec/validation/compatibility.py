@@ -1,0 +1,151 @@
+"""Whether what was fetched fits together, judged from the small facts inspection leaves of each.
+
+Speculative decoding compares token ids of two models, so both must mean the same token by the
+same id. Facts that a side lacks, because its files or an older release did not tell them, are
+not compared. How severe a finding is, `spec.checks` says; the facts stay the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specdec.api.model import Acceptance, Checks, Severity, SpeculativeModel
+from specdec.validation import heads
+from specdec.validation.finding import Facts, Finding
+
+__all__ = ["Facts", "Finding", "Verdict", "judge", "padded"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found; `refused` keeps the models from being built and served."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """Findings that `spec.checks` enforces."""
+        return tuple(f for f in self.findings if f.severity == "Enforce")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that are said and served."""
+        return tuple(f for f in self.findings if f.severity == "Warn")
+
+
+def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Verdict:
+    """Judge the facts, by role of `SpeculativeModel.sources`, with the severities of the spec."""
+    found = [*_pair(model, facts), *heads.judge(model, facts), *_context(model, facts)]
+    weighed = (replace(f, severity=_severity(f, model.spec.checks)) for f in found)
+    return Verdict(tuple(f for f in weighed if f.severity != "Disabled"))
+
+
+def padded(entries: int, tensor: int) -> int:
+    """Vocabulary entries as an engine has them: a multiple of its tensor parallelism."""
+    return -(-entries // tensor) * tensor
+
+
+def _severity(finding: Finding, checks: Checks) -> Severity:
+    """What the spec says, or less where the finding itself can be served."""
+    wanted: Severity = getattr(checks, finding.check)
+    return "Warn" if (wanted, finding.severity) == ("Enforce", "Warn") else wanted
+
+
+def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    if not {"target", "draft"} <= facts.keys():
+        return
+    target, draft = facts["target"], facts["draft"]
+    same = _same_tokenizer(target, draft)
+    if same is False:
+        yield Finding(
+            "TokenizerMismatch",
+            f"draft and target have different tokenizers ({draft['tokenizer']} and "
+            f"{target['tokenizer']}): choose a draft trained with the target's tokenizer",
+            "tokenizer",
+            "draft",
+        )
+    yield from _vocabulary(model, target, draft, sure=same is True)
+    for name, key in (("end-of-text", "eos"), ("begin-of-text", "bos")):
+        if _differ(target, draft, key):
+            yield Finding(
+                "SpecialTokensMismatch",
+                f"the {name} token is {draft[key]} in the draft and {target[key]} in the "
+                f"target: make {key}_token_id equal in both checkpoints' config.json",
+                "special_tokens",
+                "draft",
+            )
+    if _differ(target, draft, "chatTemplate"):
+        yield Finding(
+            "ChatTemplateMismatch",
+            f"draft and target have different chat templates ({draft['chatTemplate']} and "
+            f"{target['chatTemplate']}): fewer draft tokens may be accepted; choose a draft "
+            "tuned with the target's template",
+            "chat_template",
+            "draft",
+        )
+
+
+def _same_tokenizer(target: Facts, draft: Facts) -> bool | None:
+    """Whether token ids mean the same; None when the files cannot be compared."""
+    files = target.get("tokenizerFile"), draft.get("tokenizerFile")
+    key = "tokenizer" if files[0] == files[1] or None in files else "sentencePiece"
+    values = target.get(key), draft.get(key)
+    return None if None in values else values[0] == values[1]
+
+
+def _vocabulary(
+    model: SpeculativeModel, target: Facts, draft: Facts, *, sure: bool
+) -> Iterator[Finding]:
+    """Vocabulary sizes as the engines have them.
+
+    Logits are compared entry by entry, so the padded sizes must be equal. Tokens are compared by
+    id: with one tokenizer the smaller vocabulary only lacks padding, as long as no id of the
+    draft lies beyond the target's.
+    """
+    sizes = target.get("vocabSize"), draft.get("vocabSize")
+    if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
+        return
+    roles = model.models
+    tensor = [roles[role].parallelism.tensor for role in ("target", "draft")]
+    inner = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
+    block = model.spec.speculation.draft_target
+    if block is not None and block.acceptance is Acceptance.LOGITS and inner[0] != inner[1]:
+        yield Finding(
+            "PaddedVocabMismatch",
+            f"the draft's engine has {inner[1]} vocabulary entries (tensor parallelism "
+            f"{tensor[1]}) and the target's {inner[0]} (tensor parallelism {tensor[0]}), and "
+            "acceptance Logits compares them one by one: set acceptance to Tokens, or choose a "
+            "draft and parallelism of the same padded size",
+            "vocabulary",
+            "draft",
+        )
+    elif sizes[0] != sizes[1]:
+        harmless = sure and sizes[1] <= inner[0]
+        yield Finding(
+            "VocabSizeMismatch",
+            f"the draft's vocabulary has {sizes[1]} entries and the target's {sizes[0]}: choose "
+            "a draft with the target's vocab_size",
+            "vocabulary",
+            "draft",
+            "Warn" if harmless else "Enforce",
+        )
+
+
+def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    """Rotary positions go on beyond what a model was trained on, but quality does not."""
+    for role, spec in model.models.items():
+        positions = facts.get(role, {}).get("maxPosition")
+        if isinstance(positions, int) and spec.limits.max_seq_len > positions:
+            yield Finding(
+                "ContextTooShort",
+                f"the {role} was trained on {positions} positions and limits.maxSeqLen allows "
+                f"{spec.limits.max_seq_len}: longer sequences may lose quality and acceptance; "
+                f"lower limits.maxSeqLen of the {role}, or choose a model made for more",
+                "context_length",
+                role,
+            )
+
+
+def _differ(target: Facts, draft: Facts, key: str) -> bool:
+    values: tuple[Any, Any] = target.get(key), draft.get(key)
+    return None not in values and values[0] != values[1]

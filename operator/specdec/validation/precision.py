@@ -1,0 +1,92 @@
+"""Rules on number formats: what a build would take and turn off again with a warning in its log.
+
+From `tensorrt_llm/builder.py` and the attention operator of TensorRT-LLM, 0.18 to 1.2: context
+attention over a paged cache reads neither an INT8 cache nor, outside the FP8 formats, an FP8 one.
+An engine without it cannot reuse blocks, whatever its server is told.
+"""
+
+from collections.abc import Iterator
+
+from specdec.api.cause import Cause
+from specdec.api.gpus import gpu
+from specdec.api.matrix import at_least, support
+from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.backends.facts import Images
+from specdec.validation.rule import invalid
+
+# Weight formats whose attention can compute in FP8.
+_FP8_ATTENTION = ("FP8", "W4A8AWQ", "NVFP4")
+_OFF = "set it to Auto, or engine.pagedContextFmha and kvCache.reuse to false"
+
+
+def attention(model: SpeculativeModel, _: Images) -> Cause | None:
+    """Paged context attention, cache format and FP8 attention go together."""
+    if support(model.spec.runtime.backend).compute_capability is None:
+        return None
+    for role, spec in model.models.items():
+        problem = _cache(role, spec) or _fp8(role, spec)
+        if problem is not None:
+            return invalid(problem)
+    return None
+
+
+def lost(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The GPU's generation still has the integer formats."""
+    wanted = model.spec.gpu
+    known = gpu(wanted.product) if wanted.product else None
+    has = wanted.compute_capability or (known.compute_capability if known else None)
+    gone = support(model.spec.runtime.backend).lost
+    if has is None or gone is None or not at_least(has, gone.since) or at_least(has, gone.until):
+        return None
+    for what, format_ in _formats(model):
+        if format_ in gone.formats:
+            return Cause(
+                "UnsupportedGpu",
+                f"{what} is {format_}, which engines for compute capability {gone.since} to "
+                f"below {gone.until} do not have, and GPU {wanted.product} has {has}: set it to "
+                "FP8 or another format, or choose another GPU product",
+            )
+    return None
+
+
+def _formats(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
+    for role, spec in model.models.items():
+        yield f"quantization.method of the {role}", spec.quantization.method
+        yield f"quantization.kvCache of the {role}", spec.quantization.kv_cache
+
+
+def _cache(role: str, spec: ModelSpec) -> str | None:
+    """Why the cache's format cannot be read by paged context attention."""
+    cache, method = spec.quantization.kv_cache, spec.quantization.method
+    if not spec.engine.paged_context_fmha:
+        return None
+    if cache == "INT8":
+        return (
+            f"quantization.kvCache of the {role} is INT8, and paged context attention cannot read "
+            f"such a cache: {_OFF}"
+        )
+    if cache == "FP8" and method not in _FP8_ATTENTION:
+        return (
+            f"quantization.kvCache of the {role} is FP8 beside method {method}, and paged context "
+            f"attention reads an FP8 cache beside {', '.join(_FP8_ATTENTION)} alone: {_OFF}"
+        )
+    return None
+
+
+def _fp8(role: str, spec: ModelSpec) -> str | None:
+    """Why attention cannot compute in FP8."""
+    if not spec.engine.fp8_context_fmha:
+        return None
+    if spec.quantization.method not in _FP8_ATTENTION:
+        return (
+            f"engine.fp8ContextFmha of the {role} is true, and quantization.method is "
+            f"{spec.quantization.method}: set the method to {', '.join(_FP8_ATTENTION)}, or "
+            "fp8ContextFmha to false"
+        )
+    if spec.engine.paged_context_fmha and spec.quantization.kv_cache != "FP8":
+        return (
+            f"engine.fp8ContextFmha of the {role} is true, and over a paged context it needs an "
+            f"FP8 cache, not {spec.quantization.kv_cache}: set quantization.kvCache to FP8, or "
+            "fp8ContextFmha to false"
+        )
+    return None

@@ -1,0 +1,21 @@
+"""What a rule on a spec is: a reason and one sentence, or None when it is kept."""
+
+from collections.abc import Callable
+
+from specdec.api.cause import Cause
+from specdec.api.matrix import support
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Images
+
+Rule = Callable[[SpeculativeModel, Images], Cause | None]
+
+
+def invalid(message: str) -> Cause:
+    """A spec that contradicts itself or misses something; `message` names field and mend."""
+    return Cause("InvalidSpec", message)
+
+
+def version(model: SpeculativeModel) -> str:
+    """The version that serves the resource: its own, or its backend's default."""
+    runtime = model.spec.runtime
+    return runtime.version or support(runtime.backend).default_version

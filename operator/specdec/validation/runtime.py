@@ -1,0 +1,112 @@
+"""Rules on `spec.runtime`, on sources and on storage."""
+
+from specdec import backends
+from specdec.api.cause import Cause
+from specdec.api.matrix import support
+from specdec.api.model import Backend, SpeculativeModel
+from specdec.backends.facts import Images
+from specdec.triton import options
+from specdec.validation.rule import invalid, version
+
+
+def served(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The backend is one that this release serves."""
+    backend = model.spec.runtime.backend
+    if support(backend).served:
+        return None
+    able = " or ".join(name for name in Backend if support(name).served)
+    return Cause(
+        "UnsupportedBackend",
+        f"spec.runtime.backend is {backend}, which this release does not serve yet: set it to "
+        f"{able}",
+    )
+
+
+def known_version(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The version is one that the backend knows."""
+    runtime = model.spec.runtime
+    versions = support(runtime.backend).versions
+    if runtime.version is None or runtime.version in versions:
+        return None
+    return Cause(
+        "UnsupportedVersion",
+        f"spec.runtime.version is {runtime.version}, and backend {runtime.backend} knows "
+        f"{', '.join(versions)}: choose one of them, or leave it out for the default",
+    )
+
+
+def method(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The backend serves the method in that version."""
+    runtime, method = model.spec.runtime, model.spec.speculation.method
+    row = support(runtime.backend)
+    wanted = version(model)
+    if row.serves(method, wanted):
+        return None
+    able = sorted(name for name in row.methods if row.serves(name, wanted))
+    return Cause(
+        "UnsupportedMethod",
+        f"spec.speculation.method is {method}, and backend {runtime.backend} {wanted} serves "
+        f"{', '.join(able)}: choose one of them, or another version",
+    )
+
+
+def image(model: SpeculativeModel, images: Images) -> Cause | None:
+    """There is an image to serve with."""
+    runtime = model.spec.runtime
+    default = backends.strategy(runtime.backend).default_image(images, version(model))
+    if runtime.image or default:
+        return None
+    return Cause(
+        "ImageMissing",
+        f"spec.runtime.image is empty and the operator has no default image for backend "
+        f"{runtime.backend}: set spec.runtime.image",
+    )
+
+
+def dtypes(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The backend builds the dtype."""
+    backend = model.spec.runtime.backend
+    known = support(backend).dtypes
+    for role, spec in model.models.items():
+        if spec.dtype not in known:
+            return invalid(
+                f"dtype of the {role} is {spec.dtype}, and backend {backend} builds "
+                f"{', '.join(known)}: choose one of them"
+            )
+    return None
+
+
+def parameters(model: SpeculativeModel, _: Images) -> Cause | None:
+    """Free parameters are known to the release, and no field sets them."""
+    wanted = version(model)
+    unknown = options.unknown(model.spec.runtime.parameters, wanted)
+    if not unknown:
+        return None
+    return invalid(
+        f"spec.runtime.parameters has {', '.join(unknown)[:200]}, which release {wanted} does not "
+        f"read or another field sets: use {', '.join(options.free(wanted))}"
+    )
+
+
+def sources(model: SpeculativeModel, _: Images) -> Cause | None:
+    """A source is of one kind and stays where it belongs."""
+    for role, source in model.sources.items():
+        given = source.model_dump(by_alias=True, exclude_none=True)
+        if len(given) != 1:
+            kinds = "huggingFace, pvc, s3, gcs, oci and ngc"
+            return invalid(f"the source of the {role} must be exactly one of {kinds}")
+        parts = source.pvc.path.split("/") if source.pvc else []
+        if ".." in parts:
+            return invalid(
+                f"source.pvc.path of the {role} leaves its claim with '..': name a directory "
+                "inside the claim"
+            )
+    return None
+
+
+def storage(model: SpeculativeModel, _: Images) -> Cause | None:
+    """There is one volume."""
+    storage = model.spec.storage
+    if (storage.existing_claim is None) != (storage.size is None):
+        return None
+    return invalid("spec.storage needs exactly one of existingClaim and size")

@@ -1,0 +1,268 @@
+"""An engine's key holds every field that changes its bytes, and no other.
+
+Every field of the spec is declared here, once: a new field has to be.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from golden.world import source
+from specdec.api.children import Tags
+from specdec.api.measurement import ConfigMapKey
+from specdec.api.model import Source, Spec, SpeculativeModel
+from specdec.api.networking import GatewayRoute, IngressRoute, Tls
+from specdec.api.operations import ResourceClaim, Scaling
+from specdec.api.source import AuthorityRef
+from specdec.api.value import Reference, SecretKey
+from unit.pipeline.tensorrt import Json, engines, facts, put, tensorrt
+
+# Fields of one model, target or draft.
+MODEL_BUILD = {
+    "dtype": "BFloat16",
+    "quantization.method": "FP8",
+    "quantization.kvCache": "FP8",
+    "quantization.calibration.dataset": "/models/own/dataset",
+    "quantization.calibration.samples": 64,
+    "parallelism.tensor": 2,
+    "parallelism.pipeline": 2,
+    "limits.maxBatchSize": 4,
+    "limits.maxSeqLen": 1024,
+    "limits.maxNumTokens": 4096,
+    "engine.pagedContextFmha": False,
+    "engine.fp8ContextFmha": True,
+    "engine.plugins.gemm": "auto",
+    "engine.plugins.gptAttention": "float16",
+    "engine.plugins.lowLatencyGemm": "fp8",
+    "engine.workers": 2,
+    "engine.extraArgs": {"multiple_profiles": "enable"},
+}
+MODEL_RUN = {
+    "gpu.deviceIds": [3],
+    "kvCache.maxTokens": 4096,
+    "kvCache.memoryPercent": 40,
+    "kvCache.reuse": False,
+    "kvCache.hostMemoryMiB": 1024,
+}
+# What is fetched goes by its content, not by where it came from.
+MODEL_SOURCES = {"source": source("elsewhere"), "engine.prebuilt": source("built")}
+DRAFT = "speculation.draftTarget.draft"
+
+BUILD: dict[str, Any] = {
+    "runtime.version": "1.2.1",
+    "runtime.image": "example.com/own:1",
+    "gpu.product": "NVIDIA-L40S",
+    "speculation.maxDraftTokens": 32,
+    "speculation.draftTarget.acceptance": "Logits",
+    "speculation.eagle.numLayers": 5,
+    "speculation.eagle.maxNonLeavesPerLayer": 12,
+    "speculation.medusa.numHeads": 5,
+    "speculation.medusa.numLayers": 2,
+    "speculation.reDrafter.numBeams": 6,
+    "speculation.reDrafter.draftLenPerBeam": 6,
+    "speculation.reDrafter.greedySearch": False,
+    "speculation.lookahead.windowSize": 5,
+    "speculation.lookahead.ngramSize": 5,
+    "speculation.lookahead.verificationSetSize": 5,
+    **{f"target.{path}": value for path, value in MODEL_BUILD.items()},
+    **{f"{DRAFT}.{path}": value for path, value in MODEL_BUILD.items()},
+}
+KINDS = ("jobs", "jobPods", "servers", "serverPods", "services", "routes")
+RUN: dict[str, Any] = {
+    "runtime.pullPolicy": "Always",
+    "runtime.pullSecrets": [{"name": "pull"}],
+    "runtime.batchSchedulerPolicy": "MaxUtilization",
+    "runtime.chunkedContext": True,
+    "runtime.parameters": {"multi_block_mode": "false"},
+    "speculation.draftTokens": 2,
+    "speculation.draftLengthPolicy.type": "Adaptive",
+    "speculation.draftLengthPolicy.minLength": 1,
+    "speculation.draftLengthPolicy.maxLength": 3,
+    "speculation.draftTarget.topology": "TwoServers",
+    "speculation.draftTarget.placement": "Dedicated",
+    "speculation.draftTarget.fastLogits": True,
+    "speculation.draftTarget.draftLengthCeiling": 6,
+    "speculation.draftTarget.draftAhead": 2,
+    "speculation.eagle.choices": [[0], [0, 0]],
+    "speculation.medusa.choices": [[0], [0, 0]],
+    "serving.replicas": 3,
+    "serving.nodesPerReplica": 2,
+    "serving.streaming": False,
+    "serving.http": "HealthOnly",
+    "serving.resources": {"limits": {"memory": "8Gi"}},
+    "serving.nodeSelector": {"zone": "a"},
+    "serving.tolerations": [{"operator": "Exists"}],
+    "serving.affinity": {"nodeAffinity": {}},
+    "serving.sharedMemory": "4Gi",
+    "serving.probes.startupBudgetSeconds": 60,
+    "serving.drain.timeoutSeconds": 60,
+    "serving.maxQueueSize": 10,
+    "serving.topologySpreadConstraints": [{"topologyKey": "zone"}],
+    "serving.priorityClassName": "high",
+    "serving.runtimeClassName": "nvidia",
+    "serving.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
+    "serving.scaling": {"maxReplicas": 2, "metrics": [{"type": "Cpu", "target": "70"}]},
+    "serving.disruption.mode": "Disabled",
+    "serving.disruption.maxUnavailable": 2,
+    "serving.disruption.minAvailable": 2,
+    "serving.rollout.strategy": "Recreate",
+    "serving.rollout.maxSurge": 2,
+    "serving.rollout.maxUnavailable": 2,
+    "serving.tls": {"secretName": "pair-tls"},
+    "networking.service.type": "NodePort",
+    "networking.gateway": {"parentRefs": [{"name": "public"}]},
+    "networking.ingress": {"hosts": ["llm.example.com"]},
+    "networking.networkPolicy.mode": "Enabled",
+    "networking.networkPolicy.from": [{"podSelector": {}}],
+    **{f"metadata.{kind}": {"labels": {"team": "a"}} for kind in KINDS},
+    "suspend": True,
+    **{f"target.{path}": value for path, value in MODEL_RUN.items()},
+    **{f"{DRAFT}.{path}": value for path, value in MODEL_RUN.items()},
+}
+# Neither the engine nor the server knows of it.
+NEITHER: dict[str, Any] = {
+    "gpu.memoryMiB": 1000,
+    "gpu.computeCapability": "9.0",
+    **{
+        f"checks.{name}": "Disabled"
+        for name in ("tokenizer", "vocabulary", "specialTokens", "heads")
+    },
+    **{f"checks.{name}": "Enforce" for name in ("chatTemplate", "contextLength")},
+    "checks.memory": "Warn",
+    "verification.mode": "Gate",
+    "verification.promptsConfigMapRef": {"name": "prompts"},
+    "verification.maxPrompts": 3,
+    "verification.maxTokens": 9,
+    "verification.minAcceptancePercent": 50,
+    "verification.minSpeedupPercent": 120,
+    "verification.timeoutSeconds": 60,
+    "verification.run": "again",
+    "benchmark.mode": "OnReady",
+    "benchmark.promptsConfigMapRef": {"name": "prompts"},
+    "benchmark.concurrency": [2],
+    "benchmark.requests": 9,
+    "benchmark.outputTokens": 9,
+    "benchmark.maxErrorPercent": 9,
+    "benchmark.timeoutSeconds": 60,
+    "benchmark.run": "again",
+    "fetch.activeDeadlineSeconds": 60,
+    "fetch.caConfigMapRef": {"name": "ca"},
+    "fetch.proxySecretRef": {"name": "proxy"},
+    "build.backoffLimit": 5,
+    "build.activeDeadlineSeconds": 60,
+    "build.resources": {"limits": {"memory": "8Gi"}},
+    "build.nodeSelector": {"zone": "a"},
+    "build.tolerations": [{"operator": "Exists"}],
+    "build.affinity": {"nodeAffinity": {}},
+    "build.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
+    "storage.existingClaim": "other",
+    "storage.size": "9Gi",
+    "storage.storageClassName": "fast",
+    "storage.accessMode": "ReadWriteMany",
+}
+# Where a thing is decided, not a value of it: other tests change these.
+CHOSEN = {"runtime.backend", "speculation.method"}
+SOURCES = {
+    "speculation.eagle.checkpoint",
+    "speculation.medusa.heads",
+    "speculation.reDrafter.checkpoint",
+    *(f"target.{path}" for path in MODEL_SOURCES),
+    *(f"{DRAFT}.{path}" for path in MODEL_SOURCES),
+}
+# Raised to maxSeqLen for DraftTarget, so it needs another method to be seen.
+INPUT = "target.limits.maxInputLen"
+DERIVED = {f"{DRAFT}.limits.maxInputLen"}
+METHODS = {
+    "eagle": "Eagle",
+    "medusa": "Medusa",
+    "reDrafter": "ReDrafter",
+    "lookahead": "Lookahead",
+}
+
+
+# Taken as one value.
+WHOLE = (
+    Source,
+    ConfigMapKey,
+    AuthorityRef,
+    Reference,
+    SecretKey,
+    Scaling,
+    ResourceClaim,
+    Tls,
+    Tags,
+    GatewayRoute,
+    IngressRoute,
+)
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The paths of all fields that are not made of further fields of ours."""
+    for field in model.model_fields.values():
+        kinds = [field.annotation, *get_args(field.annotation)]
+        inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
+        path = f"{prefix}{field.alias}"
+        if inner and inner[0] not in WHOLE:
+            yield from leaves(inner[0], f"{path}.")
+        else:
+            yield path
+
+
+def base(path: str) -> Json:
+    return tensorrt(
+        next((m for block, m in METHODS.items() if f".{block}." in path), "DraftTarget")
+    )
+
+
+def keys(cr: Json) -> dict[str, str]:
+    return {role: engine.key for role, engine in engines(cr).items()}
+
+
+def test_every_field_is_declared_once() -> None:
+    declared = [*BUILD, *RUN, *NEITHER, *CHOSEN, *SOURCES, INPUT, *DERIVED]
+    assert sorted(leaves(Spec)) == sorted(declared)
+
+
+@pytest.mark.parametrize("path", BUILD)
+def test_a_build_time_value_gives_another_key(path: str) -> None:
+    assert keys(put(base(path), path, BUILD[path])) != keys(base(path))
+
+
+@pytest.mark.parametrize("path", [*RUN, *NEITHER])
+def test_any_other_value_gives_the_same_key(path: str) -> None:
+    value = (RUN | NEITHER)[path]
+    assert keys(put(base(path), path, value)) == keys(base(path))
+
+
+def test_the_input_length_is_built_in_where_it_is_not_derived() -> None:
+    assert keys(put(tensorrt("None"), INPUT, 128)) != keys(tensorrt("None"))
+    assert keys(put(tensorrt(), INPUT, 128)) == keys(tensorrt())
+
+
+@pytest.mark.parametrize("path", sorted(p for p in SOURCES if "prebuilt" not in p))
+def test_a_source_counts_by_its_content_alone(path: str) -> None:
+    assert keys(put(base(path), path, source("moved"))) == keys(base(path))
+
+
+def test_a_draft_s_flag_leaves_the_target_s_engine_alone() -> None:
+    plain, changed = keys(tensorrt()), keys(put(tensorrt(), f"{DRAFT}.dtype", "Float32"))
+    assert plain["target"] == changed["target"]
+    assert plain["draft"] != changed["draft"]
+
+
+def test_the_build_program_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = keys(tensorrt())
+    monkeypatch.setattr("specdec.backends.programs.payload", lambda _: {"a.py": "new"})
+    assert keys(tensorrt()) != before
+
+
+def test_content_and_heads_are_part_of_the_key() -> None:
+    model = SpeculativeModel.parse(tensorrt("Eagle"))
+    given = facts(model)
+    for role in ("target", "heads"):
+        other = replace(given.checkpoints[role], digest="f" * 64)
+        changed = engines(tensorrt("Eagle"), checkpoints={**given.checkpoints, role: other})
+        assert changed["target"].key != engines(tensorrt("Eagle"))["target"].key

@@ -1,0 +1,67 @@
+"""An API server that takes its time over a Lease, and candidates for it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from specdec.controller.leader_election import Lease
+from unit.controller.fakes import FakeCluster, Json
+
+SECONDS = 15.0
+
+
+class Server(FakeCluster):
+    """Takes `takes` seconds for every answer, and writes in the middle of them."""
+
+    def __init__(self, takes: float = 0.0) -> None:
+        super().__init__()
+        self.takes = takes
+
+    async def pass_time(self) -> None:
+        await asyncio.sleep(self.takes / 2)
+
+    @override
+    async def get(
+        self, api_version: str, kind: str, namespace: str | None, name: str
+    ) -> Json | None:
+        await self.pass_time()
+        found = await super().get(api_version, kind, namespace, name)
+        await self.pass_time()
+        return found
+
+    @override
+    async def create(self, body: Mapping[str, Any]) -> bool:
+        await self.pass_time()
+        made = await super().create(body)
+        await self.pass_time()
+        return made
+
+    @override
+    async def update(self, body: Mapping[str, Any]) -> Json:
+        await self.pass_time()
+        now = await super().update(body)
+        await self.pass_time()
+        return now
+
+    @property
+    def spec(self) -> Json:
+        spec: Json = self.objects["Lease", "operator"]["spec"]
+        return spec
+
+    def holder(self) -> str:
+        return str(self.spec["holderIdentity"])
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def candidate(server: FakeCluster, name: str) -> Lease:
+    return Lease(server, "system", "operator", name, SECONDS)
+
+
+async def work(lease: Lease) -> None:
+    await lease.acquire()
+    await lease.keep()

@@ -1,0 +1,70 @@
+"""A finished Job or its files that lost their owner get it back; those of a predecessor do not."""
+
+from typing import Any
+
+import pytest
+
+from specdec.api import names
+from specdec.cluster import Rejected
+from specdec.controller.queue import Visit
+from specdec.controller.reconcile import Reconciler
+from unit.controller.fakes import FakeCluster
+from unit.controller.test_reconcile import IMAGES, KEY, Decided, child, resource
+
+
+def owner(name: str, uid: str) -> dict[str, Any]:
+    return {"apiVersion": "specdec.dev/v1alpha1", "kind": "SpeculativeModel"} | {
+        "name": name,
+        "uid": uid,
+    }
+
+
+def owned(*owners: dict[str, Any], labels: dict[str, str] | None = None) -> dict[str, Any]:
+    files = child("ConfigMap", "files", "publish")
+    more = {"labels": {**files["metadata"]["labels"], **(labels or {})}}
+    return {**files, "metadata": {**files["metadata"], **more, "ownerReferences": list(owners)}}
+
+
+def shared() -> dict[str, Any]:
+    files = owned(owner("other", "uid-other"))
+    labels = {names.MANAGED_BY: names.MANAGER, names.ENGINE: "k", names.sharer("pair"): "true"}
+    return {**files, "metadata": {**files["metadata"], "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("files", "manager"),
+    [(owned(), "specdec-membership"), (shared(), "specdec-pair-membership")],
+    ids=["of one resource", "of several"],
+)
+async def test_what_no_stage_applies_any_more_gets_its_owner_back(
+    files: dict[str, Any], manager: str
+) -> None:
+    cluster = FakeCluster(resource(), files)
+    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    after = cluster.objects["ConfigMap", "files"]["metadata"]["ownerReferences"]
+    assert [one["uid"] for one in after] == ["uid-pair"]
+    assert cluster.managers == [manager]
+    cluster.calls.clear()
+    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    assert cluster.writes() == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        owned(owner("pair", "uid-pair")),
+        owned(owner("pair", "uid-of-one-that-was-deleted")),
+    ],
+    ids=["its own", "of a predecessor"],
+)
+async def test_what_has_an_owner_of_that_name_is_left_alone(files: dict[str, Any]) -> None:
+    cluster = FakeCluster(resource(), files)
+    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    assert ("apply", "ConfigMap", "files") not in cluster.calls
+
+
+async def test_a_refused_owner_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster(resource(), owned())
+    cluster.fail["apply", "ConfigMap"] = Rejected(403, "ConfigMap files", "a policy")
+    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit()
+    assert "files stays without an owner" in caplog.text

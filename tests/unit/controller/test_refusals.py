@@ -1,0 +1,241 @@
+"""What the server refuses or does not know: said on its own condition, or tried again soon."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from specdec.api import names
+from specdec.api.conditions import Condition, Type
+from specdec.api.kinds import EXTRAS
+from specdec.cluster import Missing, Rejected
+from specdec.controller.queue import Visit
+from specdec.controller.reconcile import EARLY_RETRY, REFUSED_RETRY, Reconciler
+from unit.controller.fakes import FakeCluster
+from unit.controller.test_reconcile import (
+    DONE,
+    IMAGES,
+    KEY,
+    Decided,
+    child,
+    resource,
+)
+
+SCALING = Condition(Type.SCALING_READY, "Unknown", "ScalerStarting", "not looked at yet")
+BUDGET = child("ConfigMap", "after", "network")
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "reason", "words"),
+    [
+        ("ScaledObject", Missing(404, "ScaledObject", "not found"), "KedaMissing", "install KEDA"),
+        (
+            "HorizontalPodAutoscaler",
+            Rejected(403, "HorizontalPodAutoscaler pair", "exceeded quota: few"),
+            "Rejected",
+            "exceeded quota: few",
+        ),
+    ],
+)
+async def test_what_the_service_does_without_is_said_and_holds_nothing_back(
+    kind: str, error: Exception, reason: str, words: str
+) -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", kind] = error
+    extra = {**child(kind, component="scaling"), "apiVersion": EXTRAS[kind].version}
+    decided = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET), requeue_after=5)
+    reconciler = Reconciler(cluster, IMAGES, decided)
+    assert await reconciler.visit(KEY) == Visit(again_after=5)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    assert by_type["ScalingReady"]["reason"] == reason
+    assert words in by_type["ScalingReady"]["message"]
+    assert by_type["Ready"]["status"] == "True"
+    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+    reconciler.decide = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET))
+    assert await reconciler.visit(KEY) == Visit(again_after=REFUSED_RETRY)
+
+
+async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", "exceeded quota: few")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    assert by_type["Available"]["reason"] == "Rejected"
+    assert "exceeded quota: few" in by_type["Available"]["message"]
+    assert by_type["Ready"]["reason"] == "Rejected"
+    assert by_type["RepositoryReady"]["status"] == "True"
+
+
+async def test_a_refused_measurement_is_not_known_and_leaves_ready_alone() -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")
+    job = child("Job", "pair-verify", "verify")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(job,))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    by_type = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+    assert by_type["SpeculationActive"] == ("Unknown", "Rejected")
+    assert by_type["Ready"] == ("True", "Valid")
+    assert status["phase"] == "Serving"
+
+
+async def test_a_definition_too_young_for_the_server_is_tried_again_soon_and_said_nowhere() -> (
+    None
+):
+    cluster = FakeCluster(resource())
+    words = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for ..."
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", words)
+    reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),)))
+    for _ in range(3):
+        assert await reconciler.visit(KEY) == Visit(again_after=EARLY_RETRY)
+    assert "status" not in cluster.objects["SpeculativeModel", "pair"]
+    cluster.fail.clear()
+    assert await reconciler.visit(KEY) == Visit()
+    assert ("Service", "pair") in cluster.objects
+
+
+async def test_the_key_of_a_group_is_drawn_once_and_never_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cluster = FakeCluster(resource())
+    secret = child("Secret", "pair-group", "server")
+    for _ in range(2):
+        await Reconciler(cluster, IMAGES, Decided(apply=(secret,))).visit(KEY)
+    key = cluster.objects["Secret", "pair-group"]["stringData"]["key"]
+    assert len(bytes.fromhex(key)) == 32
+    assert not [
+        call for call in cluster.calls if call[:2] in (("get", "Secret"), ("list", "Secret"))
+    ]
+    assert key not in caplog.text
+    assert key not in str(cluster.objects["SpeculativeModel", "pair"])
+
+
+async def test_a_cluster_without_groups_is_told_what_to_install() -> None:
+    cluster = FakeCluster(resource())
+    group = {**child(names.GROUP_KIND, "pair-group", "server"), "apiVersion": names.GROUP_API}
+    cluster.fail["apply", names.GROUP_KIND] = Missing(404, "LeaderWorkerSet", "not found")
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(group,))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    available = next(c for c in found if c["type"] == "Available")
+    assert available["reason"] == "LeaderWorkerSetMissing"
+    assert "install the LeaderWorkerSet controller" in available["message"]
+
+
+async def test_a_refused_change_of_a_child_that_stands_stops_nothing_behind_it() -> None:
+    claim = child("PersistentVolumeClaim", "pair-models", "storage")
+    cluster = FakeCluster(resource(), {**claim, "spec": {"size": "old"}})
+    words = "only dynamically provisioned pvc can be resized"
+    cluster.fail["apply", "PersistentVolumeClaim"] = Rejected(403, "claim pair-models", words)
+    bound = tuple(
+        Condition(c.type, "True", "Bound", "claim pair-models is bound")
+        if c.type == Type.STORAGE_READY
+        else c
+        for c in DONE
+    )
+    decided = Decided(conditions=bound, apply=(claim, BUDGET))
+    assert await Reconciler(cluster, IMAGES, decided).visit(KEY) == Visit(
+        again_after=REFUSED_RETRY
+    )
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    assert by_type["StorageReady"]["status"] == "True"
+    assert by_type["StorageReady"]["reason"] == "Bound"
+    assert words in by_type["StorageReady"]["message"]
+    assert by_type["Ready"]["status"] == "True"
+    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+
+
+async def test_a_refused_change_of_a_server_is_said_and_stops_nothing_behind_it() -> None:
+    server = child("Deployment", "pair", "server")
+    old = {**server, "spec": {"template": {"spec": {"containers": []}, "metadata": {}}}}
+    cluster = FakeCluster(resource(), old)
+    cluster.fail["apply", "Deployment"] = Rejected(403, "Deployment pair", "a policy")
+    await Reconciler(cluster, IMAGES, Decided(apply=(server, BUDGET))).visit(KEY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c["reason"] for c in found}
+    assert by_type["Available"] == by_type["Ready"] == "Rejected"
+    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+
+
+async def test_nothing_is_made_of_a_config_map_whose_change_is_refused() -> None:
+    files = child("ConfigMap", "pair-publish", "publish")
+    job = child("Job", "pair-publish", "publish")
+    cluster = FakeCluster(resource(), {**files, "data": {"a": "old"}})
+    cluster.fail["apply", "ConfigMap"] = Rejected(403, "ConfigMap pair-publish", "a policy")
+    await Reconciler(cluster, IMAGES, Decided(apply=(files, job))).visit(KEY)
+    assert ("Job", "pair-publish") not in cluster.objects
+
+
+class Strict(FakeCluster):
+    """Takes a status only where no message is longer than `longest` characters."""
+
+    longest = 32768
+
+    @override
+    async def apply_status(
+        self, body: Mapping[str, Any], manager: str = names.MANAGER
+    ) -> dict[str, Any] | None:
+        self.calls.append(("ask_status", body["kind"], body["metadata"]["name"]))
+        longest = max(len(c["message"]) for c in body["status"]["conditions"])
+        if longest > self.longest:
+            name = body["metadata"]["name"]
+            raise Rejected(422, f"SpeculativeModel {name}", "message: Too long")
+        return await super().apply_status(body, manager)
+
+
+async def test_a_refusal_of_any_length_is_in_the_status(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Strict(resource())
+    refusal = "exceeded quota: few, " + "and " * 10_000 + "more"
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", refusal)
+    with caplog.at_level(logging.INFO):
+        visit = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
+    assert visit == Visit(again_after=REFUSED_RETRY)
+    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in found}
+    for kind in ("Available", "Ready"):
+        message = by_type[kind]["message"]
+        assert "exceeded quota: few" in message
+        assert len(message) <= 1024
+        assert message.endswith(" and…")
+    assert refusal in caplog.text
+
+
+async def test_a_status_that_the_server_refuses_is_written_short() -> None:
+    cluster = Strict(resource(status={"models": [{"role": "target"}]}))
+    cluster.longest = 100
+    conditions = (
+        *DONE[:-1],
+        Condition(Type.READY, "False", "Building", "words " * 100),
+    )
+    reconciler = Reconciler(cluster, IMAGES, Decided(conditions=conditions, requeue_after=5))
+    for _ in range(2):
+        assert await reconciler.visit(KEY) == Visit(again_after=5)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    assert status["models"] == [{"role": "target"}]
+    assert status["observedGeneration"] == 3
+    assert [c["reason"] for c in status["conditions"]] == [c.reason for c in conditions]
+    assert {c["observedGeneration"] for c in status["conditions"]} == {3}
+    assert len({c["message"] for c in status["conditions"]}) == 1
+    writes = [verb for verb, kind, _ in cluster.calls if verb == "apply_status"]
+    assert writes == ["apply_status"]
+    # What the server takes again is whole again.
+    cluster.longest = 1024
+    await reconciler.visit(KEY)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    assert status["conditions"][-1]["message"].startswith("words words")
+
+
+async def test_a_status_that_nobody_may_write_stays_a_rejection() -> None:
+    cluster = FakeCluster(resource())
+    cluster.fail["apply_status", "SpeculativeModel"] = Rejected(403, "SpeculativeModel pair", "no")
+    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit(
+        again_after=REFUSED_RETRY
+    )
+    assert [verb for verb, _, _ in cluster.calls].count("apply_status") == 1

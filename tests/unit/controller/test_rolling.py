@@ -1,0 +1,63 @@
+"""Available of a generation is about its own pods, from the report that changes them on."""
+
+from typing import Any
+
+import pytest
+
+from specdec.cluster import Rejected
+from specdec.controller.queue import Visit
+from specdec.controller.reconcile import Reconciler
+from specdec.pipeline.stage import POLL
+from unit.controller.fakes import FakeCluster
+from unit.controller.test_reconcile import IMAGES, KEY, Decided, child, resource
+
+
+def server(memory: str, **more: Any) -> dict[str, Any]:
+    containers = [{"name": "server", "resources": {"limits": {"memory": memory}}}]
+    template = {"metadata": {}, "spec": {"containers": containers}}
+    return {**child("Deployment", "pair", "server"), "spec": {"template": template, **more}}
+
+
+def conditions(cluster: FakeCluster) -> dict[str, Any]:
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status["conditions"]}
+
+
+async def test_a_change_of_the_pods_is_reported_before_any_of_them_starts() -> None:
+    cluster = FakeCluster(resource(), server("2Gi"))
+    visit = await Reconciler(cluster, IMAGES, Decided(apply=(server("20Mi"),))).visit(KEY)
+    assert visit == Visit(again_after=POLL)
+    message = "Deployment pair replaces its pods; until then fine"
+    after = conditions(cluster)
+    assert after["Available"] == after["Ready"] == ("False", "Starting", message)
+    assert cluster.objects["SpeculativeModel", "pair"]["status"]["phase"] == "Starting"
+
+
+@pytest.mark.parametrize(
+    "live",
+    [server("2Gi", replicas=2), {**server("2Gi"), "metadata": child()["metadata"]}],
+    ids=["its replicas", "its labels"],
+)
+async def test_a_change_of_anything_else_keeps_ready(live: dict[str, Any]) -> None:
+    cluster = FakeCluster(resource(), live)
+    await Reconciler(cluster, IMAGES, Decided(apply=(server("2Gi", replicas=1),))).visit(KEY)
+    assert ("apply", "Deployment", "pair") in cluster.calls
+    assert conditions(cluster)["Ready"][0] == "True"
+
+
+async def test_a_spec_that_contradicts_the_live_one_replaces_it() -> None:
+    """The server finds two ports of one name: nothing else is tried for other refusals."""
+    for code, writes in ((422, ["apply", "patch", "apply"]), (403, ["apply"])):
+        cluster = FakeCluster(resource(), {**child(), "spec": {"ports": []}})
+        refusals = iter([Rejected(code, "Service pair", "Duplicate value")])
+        cluster.fail_once["apply", "Service"] = refusals
+        await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
+        assert [c[0] for c in cluster.writes() if c[1] == "Service"] == writes
+
+
+async def test_a_claim_is_never_replaced() -> None:
+    claim = child("PersistentVolumeClaim", "pair-models", "storage")
+    cluster = FakeCluster(resource(), {**claim, "spec": {}})
+    cluster.fail["apply", claim["kind"]] = Rejected(422, "claim", "spec is immutable")
+    await Reconciler(cluster, IMAGES, Decided(apply=(claim,))).visit(KEY)
+    assert ("patch", claim["kind"], "pair-models") not in cluster.calls

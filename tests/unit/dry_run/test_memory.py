@@ -1,0 +1,125 @@
+"""The memory plan of `specdec plan`: sizes from a config.json, and the table."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from golden.world import resource
+from specdec.cli.app import app
+from specdec.dry_run import configuration
+from specdec.dry_run.resource import InputError
+
+SAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "samples"
+SHARED = SAMPLES / "tensorrt-draft-target-shared.yaml"
+LLAMA_8B = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "rope_scaling": {"factor": 8.0},
+}
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "config.json"
+    path.write_text(text)
+    return path
+
+
+def test_sizes_are_read_under_the_fetch_jobs_names(tmp_path: Path) -> None:
+    assert configuration.facts(written(tmp_path, json.dumps(LLAMA_8B))) == {
+        "architecture": "LlamaForCausalLM",
+        "vocabSize": 128256,
+        "hiddenSize": 4096,
+        "intermediateSize": 14336,
+        "layers": 32,
+        "heads": 32,
+        "kvHeads": 8,
+        "tieEmbeddings": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no config.json"),
+        ("\xff", "no config.json"),
+        ("[]", "no JSON object"),
+        ('{"hidden_size": 0}', "hidden_size is '0'"),
+        ('{"hidden_size": true}', "hidden_size is 'True'"),
+        ('{"hidden_size": "4096"}', "hidden_size is '4096'"),
+        ('{"hidden_size": 1e999}', "hidden_size is 'inf'"),
+        ('{"vocab_size": 99999999999999999999}', "vocab_size"),
+    ],
+)
+def test_anything_else_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(InputError, match=r"config\.json") as error:
+        configuration.facts(written(tmp_path, text))
+    assert words in str(error.value)
+
+
+def test_a_config_json_compares_vocabularies_and_has_no_digest(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    target = written(tmp_path / "a", json.dumps(LLAMA_8B))
+    draft = written(tmp_path / "b", json.dumps(LLAMA_8B | {"vocab_size": 32000}))
+    cr = tmp_path / "cr.yaml"
+    cr.write_text(yaml.safe_dump(resource()))
+    given = ["plan", "-f", str(cr), "--checkpoint", f"target={target}", "--json"]
+
+    alone = CliRunner().invoke(app, given)
+    other = CliRunner().invoke(app, [*given, "--checkpoint", f"draft={draft}"])
+
+    assert alone.exit_code == 0, alone.output
+    plan = json.loads(alone.stdout)
+    assert {one["basis"] for one in plan["checkpoints"]} == {"known after fetch"}
+    stages = {one["type"]: one for one in plan["stages"]}
+    assert stages["MemoryFits"]["reason"] == "NotNeeded"
+    assert stages["MemoryFits"]["basis"] == "checked"
+    assert other.exit_code == 1
+    assert "VocabSizeMismatch" in other.stderr
+
+
+def test_the_table_has_every_gpu_and_cache(tmp_path: Path) -> None:
+    given = written(tmp_path, json.dumps(LLAMA_8B))
+    sizes = [part for role in ("target", "draft") for part in ("--checkpoint", f"{role}={given}")]
+
+    shown = CliRunner().invoke(app, ["plan", "-f", str(SHARED), *sizes])
+
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    gpus = {line[0]: line[1] for line in lines if line and ":" in line[0] and line[2:3] == ["MiB"]}
+    assert gpus == {"target+draft:0": "81559"} | {f"target:{i}": "81559" for i in (1, 2, 3)}
+    # 14.96 GiB without the norms, on the one GPU of the draft.
+    assert "draftWeights 15316" in " ".join(shown.stdout.split())
+    assert [line[-2:] for line in lines if line[:4] == ["cache", "of", "the", "draft"]] == [
+        ["131072", "tokens"]
+    ]
+
+
+def test_memory_is_not_known_without_sizes() -> None:
+    shown = CliRunner().invoke(app, ["plan", "-f", str(SHARED), "--json"])
+
+    stages = {one["type"]: one for one in json.loads(shown.stdout)["stages"]}
+    assert stages["MemoryFits"]["reason"] == "UnknownSize"
+    assert "target and draft" in stages["MemoryFits"]["message"]
+
+
+def test_a_plan_that_does_not_fit_is_refused_with_numbers(tmp_path: Path) -> None:
+    given = written(tmp_path, json.dumps(LLAMA_8B | {"num_hidden_layers": 800}))
+
+    shown = CliRunner().invoke(
+        app,
+        ["plan", "-f", str(SHARED)]
+        + [part for role in ("target", "draft") for part in ("--checkpoint", f"{role}={given}")],
+    )
+
+    assert shown.exit_code == 1
+    assert "InsufficientGpuMemory" in shown.stderr
+    assert "81559 MiB" in shown.stderr

@@ -1,0 +1,296 @@
+"""`specdec plan`: what the operator would do, what a change costs, what is wrong with input."""
+
+import datetime
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from golden.world import IMAGES, World, resource
+from specdec.cli.app import app
+from specdec.dry_run.plan import make
+from specdec.jobs.inspection import inspect
+from specdec.jobs.volume import digest
+from unit.jobs import checkpoints
+
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLES = sorted((ROOT / "manifests" / "samples").glob("reference-[!p]*.yaml"))
+DRAFT_TARGET = ROOT / "manifests" / "samples" / "reference-draft-target.yaml"
+Json = dict[str, Any]
+Write = Callable[..., Path]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def told(*arguments: object) -> Json:
+    result = run("plan", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    value: Json = json.loads(result.stdout)
+    return value
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a resource; dotted paths of its spec get other values."""
+
+    def writer(name: str = "cr", method: str = "DraftTarget", **changed: Any) -> Path:
+        body = resource(method)
+        for field, value in changed.items():
+            *parents, last = field.split("__")
+            part = body["spec"]
+            for parent in parents:
+                part = part.setdefault(parent, {})
+            part[last] = value
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(body))
+        return path
+
+    return writer
+
+
+def test_there_are_samples() -> None:
+    assert len(SAMPLES) >= 3
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda p: p.stem)
+def test_every_sample_has_a_plan(sample: Path) -> None:
+    plan = told("-f", sample)
+    spec = yaml.safe_load(sample.read_text())["spec"]
+    refused = {one["reason"] for one in plan["stages"] if one["status"] == "False"}
+    assert refused <= {"MethodNone"}
+    assert plan["jobs"][0]["component"] == "fetch"
+    assert len(plan["engines"]) == (2 if spec["speculation"]["method"] == "DraftTarget" else 1)
+    (server,) = plan["servers"]
+    assert server["command"][0] == "tritonserver"
+    assert server["command"][1].endswith(plan["repository"]["hash"])
+    assert "tensorrt_llm/config.pbtxt" in {one["path"] for one in plan["repository"]["files"]}
+
+
+def test_the_plan_of_draft_and_target_says_devices_and_modes() -> None:
+    plan = told("-f", DRAFT_TARGET)
+    assert plan["plan"]["devices"] == {"target": [0], "draft": [1]}
+    assert plan["servers"][0]["gpusPerPod"] == 2
+    modes = {e["role"]: e["build"]["speculativeDecodingMode"] for e in plan["engines"]}
+    assert modes == {"target": "draft_tokens_external", "draft": "none"}
+    assert [e["build"]["maxDraftTokens"] for e in plan["engines"]] == [8, 0]
+
+
+def test_what_only_a_service_shows_is_not_made_up() -> None:
+    plan = told("-f", DRAFT_TARGET)
+    stages = {one["type"]: one for one in plan["stages"]}
+    for kind in ("SpeculationActive", "OutputEquivalent", "SpeculationEffective"):
+        assert (stages[kind]["status"], stages[kind]["reason"]) == ("Unknown", "Waiting")
+        assert stages[kind]["message"] == "measured by a Job once pods serve"
+    assert stages["BenchmarkCompleted"]["reason"] == "NotRun"
+    assert plan["jobs"][-1]["component"] == "verify"
+
+
+def test_what_only_a_fetch_tells_is_said_to_be_unknown() -> None:
+    plan = told("-f", DRAFT_TARGET)
+    stages = {one["type"]: one for one in plan["stages"]}
+    assert stages["Compatible"]["status"] == "Unknown"
+    assert {one["basis"] for one in plan["engines"]} == {"known after fetch"}
+    assert stages["Accepted"]["basis"] == "checked"
+    assert stages["Available"]["basis"] == "assumed"
+    shown = run("plan", "-f", DRAFT_TARGET).stdout
+    assert plan["engines"][0]["key"][:16] + "*" in shown
+    assert "placeholders, known after fetch" in shown
+
+
+def test_given_checkpoints_are_looked_at(write: Write, tmp_path: Path) -> None:
+    folders = {role: checkpoints.write(tmp_path / role) for role in ("target", "draft")}
+    given = [part for r, f in folders.items() for part in ("--checkpoint", f"{r}={f}")]
+    plan = told("-f", write(), *given)
+    stages = {one["type"]: one for one in plan["stages"]}
+    assert (stages["Compatible"]["status"], stages["Compatible"]["basis"]) == ("True", "checked")
+    assert {one["basis"] for one in plan["engines"]} == {"checked"}
+
+
+def test_a_pair_that_does_not_fit_is_refused(write: Write, tmp_path: Path) -> None:
+    target = checkpoints.write(tmp_path / "target")
+    config = checkpoints.config(vocab_size=5)
+    draft = checkpoints.write(tmp_path / "draft", **{"config.json": config})
+    given = ("--checkpoint", f"target={target}", "--checkpoint", f"draft={draft}")
+    result = run("plan", "-f", write(), *given)
+    assert result.exit_code == 1
+    assert "VocabSizeMismatch" in result.stderr
+    assert "vocab_size" in result.stderr
+
+
+def test_keys_are_those_of_the_operator(tmp_path: Path) -> None:
+    """What a reconcile makes of the same checkpoints, fetched, has the same engine keys."""
+    folders = {role: checkpoints.write(tmp_path / role) for role in ("target", "draft")}
+    models = {
+        role: {"digest": digest(folder), "facts": inspect(folder)}
+        for role, folder in folders.items()
+    }
+    world = World(resource())
+    world.settle(lambda component: {"models": models} if component == "fetch" else {})
+    plan = make(resource(), IMAGES, folders)
+    keys = [engine["key"] for engine in world.cr["status"]["engines"]]
+    assert [entry["key"] for entry, _ in plan.engines()] == keys
+    assert [entry["key"] for entry, _ in make(resource(), IMAGES).engines()] != keys
+
+
+def test_a_version_takes_the_place_of_the_specs() -> None:
+    assert told("-f", DRAFT_TARGET, "--version", "0.18.0")["plan"]["version"] == "0.18.0"
+
+
+def test_a_suspended_resource_has_no_pods(write: Write) -> None:
+    plan = told("-f", write(suspend=True))
+    assert plan["servers"][0]["replicas"] == 0
+    assert plan["refused"] == ""
+    assert len(plan["engines"]) == 2
+
+
+def test_draft_tokens_republish_and_rebuild_nothing(write: Write) -> None:
+    before, after = write("a"), write("b", speculation__draftTokens=2)
+    diff = told("-f", after, "--diff", before)["diff"]
+    assert diff["rebuild"] == []
+    assert diff["republish"]["changed"] == ["tensorrt_llm_bls/config.pbtxt"]
+    assert [one["field"] for one in diff["restart"]] == ["repository"]
+    shown = run("plan", "-f", after, "--diff", before).stdout
+    assert "republish the repository: 1 changed" in shown
+    assert "nothing is rebuilt" in shown
+
+
+def test_a_longer_sequence_rebuilds_the_target_alone(write: Write) -> None:
+    before, after = write("a"), write("b", target__limits__maxSeqLen=1024)
+    diff = told("-f", after, "--diff", before)["diff"]
+    (rebuilt,) = diff["rebuild"]
+    assert rebuilt["role"] == "target"
+    changed = {"field": "limits.maxSeqLen", "from": 512, "to": 1024}
+    assert changed in rebuilt["changed"]
+
+
+def test_replicas_only_scale(write: Write) -> None:
+    before, after = write("a"), write("b", serving__replicas=3)
+    diff = told("-f", after, "--diff", before)["diff"]
+    assert diff.pop("scale") == [{"field": "replicas", "from": 1, "to": 3}]
+    assert not any(diff.values())
+    shown = run("plan", "-f", after, "--diff", before).stdout
+    assert shown.splitlines()[-1] == "nothing is rebuilt or republished or restarted"
+
+
+def test_a_pod_field_restarts_and_republishes_nothing(write: Write) -> None:
+    before, after = write("a"), write("b", serving__nodeSelector={"disk": "fast"})
+    diff = told("-f", after, "--diff", before)["diff"]
+    assert not diff["rebuild"]
+    assert not diff["republish"]
+    assert [one["field"] for one in diff["restart"]] == ["spec.nodeSelector.disk"]
+
+
+def test_another_claim_builds_everything_again(write: Write) -> None:
+    before = write("a", storage={"existingClaim": "one"})
+    after = write("b", storage={"existingClaim": "two"})
+    diff = told("-f", after, "--diff", before)["diff"]
+    assert diff["fetch"] == ["target", "draft"]
+    claim = {"field": "claim", "from": "one", "to": "two"}
+    assert [one["changed"] for one in diff["rebuild"]] == [[claim], [claim]]
+
+
+def test_the_same_resource_changes_nothing(write: Write) -> None:
+    assert run("plan", "-f", write("a"), "--diff", write("b")).stdout == "nothing changes\n"
+
+
+BAD = [
+    ({"runtime__backend": "Magic"}, 2, "spec.runtime.backend: Input should be 'TensorRT'"),
+    ({"target__limits__maxSeqLen": "long"}, 2, "(got 'long')"),
+    ({"speculation__draftToken": 3}, 2, "did you mean draftTokens?"),
+    ({"target": None}, 2, "spec.target"),
+    ({"runtime__backend": "PyTorch"}, 1, "UnsupportedBackend"),
+    ({"runtime__version": "9.9"}, 1, "choose one of them"),
+    ({"speculation__draftTokens": 9}, 1, "lower draftTokens or raise maxDraftTokens"),
+    ({"target__gpu": {"deviceIds": [0, 0]}}, 1, "name 1 different ordinals"),
+]
+
+
+@pytest.mark.parametrize(("changed", "status", "sentence"), BAD, ids=lambda v: str(v)[:40])
+def test_bad_input_is_one_sentence(
+    write: Write, changed: Json, status: int, sentence: str
+) -> None:
+    result = run("plan", "-f", write(**changed))
+    assert result.exit_code == status
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a: [", "is not YAML"),
+        ("? [a, b]\n: c", "is not YAML"),
+        ("a: &x [*x]", "is not YAML"),
+        ("kind: Pod", "holds 0 objects of kind SpeculativeModel"),
+        ("kind: SpeculativeModel\napiVersion: v1", "this release reads specdec.dev/v1alpha1"),
+        ("kind: SpeculativeModel\napiVersion: specdec.dev/v1alpha1", "metadata and spec"),
+    ],
+)
+def test_a_file_without_a_resource(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    result = run("plan", "-f", path)
+    assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
+
+
+def test_strange_values_are_data(write: Write) -> None:
+    hostile = "'; $(id) `id` \x1b[2J [red]"
+    path = write(target__source={"pvc": {"claimName": "c", "path": hostile}})
+    shown = run("plan", "-f", path)
+    assert shown.exit_code == 0
+    assert "$(id)" in shown.stdout
+    assert "[red]" in shown.stdout
+    assert "\x1b[2J" not in shown.stdout
+
+
+def test_a_date_is_a_text_as_kubectl_sends_it(write: Write) -> None:
+    plan = told("-f", write(serving__affinity={"x": datetime.date(2026, 1, 2)}))
+    assert plan["refused"] == ""
+
+
+@pytest.mark.parametrize("field", ["name", "namespace"])
+@pytest.mark.parametrize(
+    "value", ["../../x", "a/b", "A", "", "x" * 10_000, "a\nb", "$(id)", "a\0"]
+)
+def test_a_name_is_no_path(tmp_path: Path, field: str, value: str) -> None:
+    body = resource()
+    body["metadata"][field] = value
+    (tmp_path / "cr.yaml").write_text(yaml.safe_dump(body))
+    result = run("render", "-f", tmp_path / "cr.yaml", "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert f"metadata.{field} is" in result.stderr
+    assert len(result.stderr) < 400 + len(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["cr.yaml"]
+
+
+def test_an_impossible_setting_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECDEC_WORKERS", "many")
+    result = run("plan", "-f", write())
+    assert result.exit_code == 2
+    assert "SPECDEC_WORKERS: Input should be a valid integer" in result.stderr
+
+
+@pytest.mark.parametrize("given", ["target", "judge=/x", "target=/no/such/folder", "draft=/x"])
+def test_a_checkpoint_that_cannot_be_taken(write: Write, given: str) -> None:
+    result = run("plan", "-f", write(method="None"), "--checkpoint", given)
+    assert result.exit_code == 2
+    assert f"--checkpoint {given.partition('=')[0]}" in result.stderr
+
+
+def test_a_plan_loads_neither_grpc_nor_a_cluster_client() -> None:
+    code = (
+        "import sys; from specdec.cli.app import app; "
+        f"app(['plan', '-f', {str(DRAFT_TARGET)!r}, '--json'], standalone_mode=False); "
+        "sys.exit(any(n in sys.modules for n in ('tritonclient', 'grpc', 'kubernetes', 'kopf')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,300 @@
+"""What `specdec plan` and `render` say of the samples, against values worked out by hand."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from golden.cases import SAMPLES
+from golden.world import IMAGES
+from specdec.api.matrix import support
+from specdec.api.model import Backend
+from specdec.dry_run.plan import make
+from specdec.dry_run.resource import read
+from unit.dry_run.test_plan import Json, run, told
+from unit.triton.published import VERSIONS, differences, parse
+
+ENGINES = {name: path for name, path in SAMPLES.items() if name.startswith("tensorrt-")}
+
+
+class Expected(NamedTuple):
+    """Launch mode, ranks of the world, GPUs of a pod, ordinals and MPI ranks by role."""
+
+    launch: str
+    world: int
+    gpus: int
+    devices: dict[str, list[int]]
+    ranks: Mapping[str, list[int]] = MappingProxyType({})
+    modes: Mapping[str, str] = MappingProxyType({"target": "none"})
+
+
+FOUR, PAIR = [0, 1, 2, 3], {"target": "draft_tokens_external", "draft": "none"}
+EXPECTED = {
+    "tensorrt-baseline": Expected("Leader", 4, 4, {"target": FOUR}),
+    "tensorrt-draft-target-shared": Expected(
+        "Orchestrator",
+        6,
+        4,
+        {"target": FOUR, "draft": [0]},
+        {"target": [2, 3, 4, 5], "draft": [1]},
+        PAIR,
+    ),
+    "tensorrt-draft-target-dedicated": Expected(
+        "Orchestrator",
+        6,
+        5,
+        {"target": FOUR, "draft": [4]},
+        {"target": [2, 3, 4, 5], "draft": [1]},
+        PAIR,
+    ),
+    "tensorrt-draft-target-fast-logits": Expected(
+        "Orchestrator",
+        6,
+        5,
+        {"target": FOUR, "draft": [4]},
+        {"target": [2, 3, 4, 5], "draft": [1]},
+        PAIR,
+    ),
+    "tensorrt-fp8-one-gpu": Expected("Plain", 1, 1, {"target": [0], "draft": [0]}, {}, PAIR),
+    "tensorrt-eagle": Expected("Plain", 1, 1, {"target": [0]}, {}, {"target": "eagle"}),
+    "tensorrt-medusa": Expected("Plain", 1, 1, {"target": [0]}, {}, {"target": "medusa"}),
+    "tensorrt-redrafter": Expected(
+        "Plain", 1, 1, {"target": [0]}, {}, {"target": "explicit_draft_tokens"}
+    ),
+    "tensorrt-lookahead": Expected(
+        "Plain", 1, 1, {"target": [0]}, {}, {"target": "lookahead_decoding"}
+    ),
+}
+# More than one server, or a server of more than one pod: tests of their own below.
+APART = {"tensorrt-two-servers", "tensorrt-405b-two-nodes"}
+
+
+def contexts(command: list[str]) -> list[list[str]]:
+    """mpirun's application contexts; one for a server without MPI."""
+    text = shlex.join(command[3:] if command[0] == "mpirun" else command)
+    return [shlex.split(part) for part in text.split(" : ")]
+
+
+def test_every_engine_sample_is_expected() -> None:
+    assert set(EXPECTED) | APART == set(ENGINES)
+
+
+@pytest.mark.parametrize("sample", EXPECTED)
+def test_devices_ranks_and_modes(sample: str) -> None:
+    wanted, plan = EXPECTED[sample], told("-f", SAMPLES[sample])
+    chosen = plan["plan"]
+    assert (chosen["launch"], chosen["worldSize"]) == (wanted.launch, wanted.world)
+    assert chosen["devices"] == wanted.devices
+    assert chosen.get("participantIds", {}) == wanted.ranks
+    assert chosen["gpuProduct"] == "NVIDIA-H100-80GB-HBM3"
+    modes = {one["role"]: one["build"]["speculativeDecodingMode"] for one in plan["engines"]}
+    assert modes == wanted.modes
+    (server,) = plan["servers"]
+    assert server["gpusPerPod"] == wanted.gpus
+    shown = run("plan", "-f", SAMPLES[sample]).stdout
+    for words in (wanted.launch, "NVIDIA-H100-80GB-HBM3", *wanted.modes.values()):
+        assert words in shown
+
+
+@pytest.mark.parametrize("sample", EXPECTED)
+def test_the_command_line_is_the_published_shape(sample: str) -> None:
+    wanted, plan = EXPECTED[sample], told("-f", SAMPLES[sample])
+    (server,) = plan["servers"]
+    command, env = server["command"], server["env"]
+    found = contexts(command)
+    assert len(found) == wanted.world
+    assert (command[0] == "mpirun") == (wanted.world > 1)
+    marks = [one for one in command if one.startswith("--backend-config=python,shm-region")]
+    assert len(set(marks)) == wanted.world
+    loads = {"Leader": {"tensorrt_llm"}, "Orchestrator": {"tensorrt_llm", "tensorrt_llm_draft"}}
+    for rank, context in enumerate(found):
+        assert "--disable-auto-complete-config" in context
+        named = {a.partition("=")[2] for a in context if a.startswith("--load-model=")}
+        assert named == (loads[wanted.launch] if rank else set())
+        assert ("--model-control-mode=explicit" in context) == (rank > 0)
+        assert ("--allow-http=false" in context) == (rank > 0)
+    orchestrated = wanted.launch == "Orchestrator"
+    assert (env.get("TRTLLM_ORCHESTRATOR") == "1") == orchestrated
+    assert (env.get("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES") == "0") == orchestrated
+
+
+def test_each_of_two_servers_has_its_own_command() -> None:
+    plan = told("-f", SAMPLES["tensorrt-two-servers"])
+    target, draft = plan["servers"]
+    assert draft["name"] == f"{target['name']}-draft"
+    assert [len(contexts(one["command"])) for one in (target, draft)] == [4, 1]
+    assert [one["gpusPerPod"] for one in (target, draft)] == [4, 1]
+    assert [one["name"] for one in plan["service"]] == [target["name"], draft["name"]]
+    repositories = [
+        next(a for a in one["command"] if a.startswith("--model-repository="))
+        for one in (target, draft)
+    ]
+    assert [path.rsplit("/", 1)[1] for path in repositories] == ["target", "draft"]
+    assert plan["plan"]["devices"] == {"target": FOUR, "draft": [0]}
+    hosts = [one["grpc"].partition(".")[0] for one in plan["endpoints"]]
+    assert hosts == [target["name"], draft["name"]]
+
+
+def test_a_group_spreads_its_ranks_over_two_pods() -> None:
+    plan = told("-f", SAMPLES["tensorrt-405b-two-nodes"])
+    (server,) = plan["servers"]
+    assert (server["kind"], server["replicas"]) == ("LeaderWorkerSet", 1)
+    assert (server["podsPerReplica"], server["gpusPerPod"]) == (2, 8)
+    assert (plan["plan"]["launch"], plan["plan"]["worldSize"]) == ("Leader", 16)
+    assert plan["plan"]["devices"] == {"target": list(range(8))}
+    hosts = [context[context.index("--host") + 1] for context in contexts(server["command"])]
+    assert len(hosts) == 16
+    # The first eight ranks are the leader's own, the others those of the one worker.
+    assert [len(set(half)) for half in (hosts[:8], hosts[8:])] == [1, 1]
+    assert hosts[0] != hosts[8]
+    (build,) = [job for job in plan["jobs"] if job["component"] == "engine"]
+    assert build["gpus"] <= server["gpusPerPod"]
+
+
+@pytest.mark.parametrize("sample", ENGINES)
+def test_builds_are_planned_for_the_product(sample: str) -> None:
+    plan = told("-f", SAMPLES[sample])
+    assert plan["refused"] == ""
+    for engine in plan["engines"]:
+        build = engine["build"]
+        assert build["backend"] == "TensorRT"
+        assert build["gpuProduct"] == "NVIDIA-H100-80GB-HBM3"
+        assert (build["heads"] is not None) == (sample.split("-")[1] in HEADED)
+    jobs = [job for job in plan["jobs"] if job["component"] == "engine"]
+    assert len(jobs) == len(plan["engines"])
+    assert all(job["gpus"] >= 1 and job["command"] for job in jobs)
+
+
+def test_a_table_names_the_quantization_where_there_is_one() -> None:
+    shown = run("plan", "-f", SAMPLES["tensorrt-fp8-one-gpu"]).stdout
+    assert shown.count("bfloat16, FP8") == 1
+    assert "bfloat16, None" not in shown
+
+
+HEADED = {"eagle", "medusa", "redrafter"}
+
+
+def test_methods_reach_their_engines() -> None:
+    def build(sample: str) -> Json:
+        (engine,) = told("-f", SAMPLES[f"tensorrt-{sample}"])["engines"]
+        found: Json = engine["build"]
+        return found
+
+    eagle, medusa = build("eagle"), build("medusa")
+    assert eagle["eagle"] == {"numLayers": 4, "maxNonLeavesPerLayer": 10}
+    assert (eagle["maxDraftTokens"], medusa["maxDraftTokens"]) == (63, 63)
+    assert medusa["medusa"] == {"numHeads": 4, "numLayers": 1}
+    drafter = {"numBeams": 5, "draftLenPerBeam": 5, "greedySearch": True}
+    assert build("redrafter")["reDrafter"] == drafter
+    # N - 2 + (W - 1 + G)(N - 1) of (7, 7, 7).
+    assert build("lookahead")["maxDraftTokens"] == 83
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_every_release_of_every_sample_is_the_published_layout(sample: str, version: str) -> None:
+    plan = make(read(str(SAMPLES[sample]), version), IMAGES)
+    if plan.refusal:
+        assert (sample, version) in UNSERVED
+        return
+    configs = [parse(text) for path, text in plan.files.items() if path.endswith(".pbtxt")]
+    assert len(configs) >= 5
+    assert [one for config in configs for one in differences(config, version)] == []
+
+
+# 0.18.0 has no way to tell an engine's server the three sizes.
+UNSERVED = {("tensorrt-lookahead", "0.18.0"), ("reference-lookahead", "0.18.0")}
+
+
+def test_typed_fields_reach_the_server_in_its_own_words() -> None:
+    body = read(str(SAMPLES["tensorrt-eagle"]))
+    spec = body["spec"]
+    spec["runtime"] |= {
+        "batchSchedulerPolicy": "MaxUtilization",
+        "chunkedContext": True,
+        "parameters": {"cancellation_check_period_ms": "50"},
+    }
+    spec["target"]["kvCache"] = {"maxTokens": 4096, "hostMemoryMiB": 3}
+    spec["speculation"]["maxDraftTokens"] = 4
+    choices = [[0], [1], [0, 0], [0, 0, 0]]
+    spec["speculation"]["eagle"] |= {"choices": choices, "numLayers": 3}
+    plan = make(body, IMAGES)
+    assert plan.refusal == ""
+    config = parse(plan.files["tensorrt_llm/config.pbtxt"])
+    found = {key: value.string_value for key, value in config.parameters.items()}
+    assert found["eagle_choices"].replace(" ", "") == "{0},{1},{0,0},{0,0,0}"
+    assert found["medusa_choices"] == ""
+    assert found["decoding_mode"] == "eagle"
+    assert found["batch_scheduler_policy"] == "max_utilization"
+    assert found["enable_chunked_context"] == "true"
+    assert found["kv_cache_host_memory_bytes"] == str(3 * 1024 * 1024)
+    assert found["max_tokens_in_paged_kv_cache"] == "4096"
+    assert found["cancellation_check_period_ms"] == "50"
+    assert differences(config, support(Backend.TENSORRT).default_version) == []
+
+
+def test_modes_and_fast_logits_reach_the_server() -> None:
+    def parameters(sample: str, model: str = "tensorrt_llm") -> dict[str, str]:
+        files = make(read(str(SAMPLES[f"tensorrt-{sample}"])), IMAGES).files
+        config = parse(files[f"{model}/config.pbtxt"])
+        return {key: value.string_value for key, value in config.parameters.items()}
+
+    modes = {"medusa": "medusa", "redrafter": "redrafter", "lookahead": "lookahead"}
+    for sample, mode in modes.items():
+        assert parameters(sample)["decoding_mode"] == mode
+    sizes = ("window_size", "ngram_size", "verification_set_size")
+    assert [parameters("lookahead")[f"lookahead_{size}"] for size in sizes] == ["7"] * 3
+    for model, devices, ranks in (
+        ("tensorrt_llm", "0,1,2,3", "2,3,4,5"),
+        ("tensorrt_llm_draft", "4", "1"),
+    ):
+        found = parameters("draft-target-fast-logits", model)
+        assert found["speculative_decoding_fast_logits"] == "true"
+        assert (found["gpu_device_ids"], found["participant_ids"]) == (devices, ranks)
+        plain = parameters("draft-target-dedicated", model)
+        assert plain["speculative_decoding_fast_logits"] == "false"
+    bls = parameters("draft-target-fast-logits", "tensorrt_llm_bls")
+    assert (bls["use_draft_logits"], bls["num_draft_tokens"]) == ("true", "5")
+    assert bls["max_draft_tokens"] == "10"
+
+
+HOSTILE = "'\"; $(id) `id` ${x}\n--model-repository=/etc \\ é"
+FIELDS: dict[str, Any] = {
+    "engine.extraArgs": {"reduce_fusion": HOSTILE},
+    "quantization.calibration.dataset": HOSTILE,
+    "source.huggingFace.repo": HOSTILE,
+    "source.huggingFace.revision": HOSTILE,
+    "limits.maxSeqLen": HOSTILE,
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_strange_values_end_as_data_or_as_a_refusal(field: str, tmp_path: Path) -> None:
+    body = yaml.safe_load(SAMPLES["tensorrt-fp8-one-gpu"].read_text("utf-8"))
+    part = body["spec"]["target"]
+    *parents, last = field.split(".")
+    for name in parents:
+        part = part.setdefault(name, {})
+    part[last] = FIELDS[field]
+    (tmp_path / "cr.yaml").write_text(yaml.safe_dump(body))
+    result = run("render", "-f", tmp_path / "cr.yaml", "-o", tmp_path / "out")
+    assert result.exit_code in (0, 1, 2), result.output
+    if result.exit_code:
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "out").exists()
+        return
+    for path in (tmp_path / "out").glob("*.yaml"):
+        obj = yaml.safe_load(path.read_text("utf-8"))
+        template = obj.get("spec", {}).get("template", {}) if obj["kind"] != "Service" else {}
+        for container in template.get("spec", {}).get("containers", []):
+            assert container["command"][0] not in ("sh", "bash", "/bin/sh", "/bin/bash")
+            # The kubelet makes $ of $$; a $ alone it would take for a variable.
+            words = [argument.replace("$$", "") for argument in container["command"]]
+            assert not any("$" in word for word in words)
+            assert not any(word.startswith("--model-repository=/etc") for word in words)

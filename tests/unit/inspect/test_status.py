@@ -1,0 +1,212 @@
+"""`specdec status` of a recorded resource: the tree, the table, the object, what is missing."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from specdec.api.conditions import PROBLEMS
+from specdec.cli.app import app
+from unit.inspect.fake_api import Api, pod
+from unit.inspect.recorded import BODY, JOBS, KEY, MEASURED, PODS, RESOURCE, STATUS, record
+
+pytestmark = pytest.mark.usefixtures("login")
+
+
+@pytest.fixture(autouse=True)
+def recorded(api: Api) -> None:
+    record(api)
+
+
+def status(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["status", *arguments])
+
+
+def told(*arguments: str) -> Any:
+    result = status("pair", "--json", *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def with_status(api: Api, **changes: Any) -> None:
+    body = copy.deepcopy(BODY)
+    body["status"] |= changes
+    api.objects[RESOURCE] = body
+    api.objects[RESOURCE.rpartition("/")[0]] = [body]
+
+
+def lines(result: Result) -> list[str]:
+    """The lines without what draws the tree."""
+    assert result.exit_code == 0, result.output
+    return [re.sub(r"^[│├└─ ]+", "", line).rstrip() for line in result.stdout.splitlines()]
+
+
+def test_the_tree_has_all_that_kubectl_does_not_show() -> None:
+    shown = lines(status("pair"))
+    text = "\n".join(shown)
+    assert shown[0] == "lab/pair  Building  DraftTarget on TensorRTLLM, 1 of 1 pods ready"
+    parts = ("stages", "jobs", "engines", "plan", "speculation", "benchmark", "pods", "address")
+    assert [line for line in shown if line in parts] == list(parts)
+    stage = next(line.split() for line in shown if line.startswith("EnginesReady"))
+    assert stage[1:3] == ["False", "Building"]
+    assert re.fullmatch(r"\d+d", stage[3])
+    job = next(line for line in shown if line.startswith("engine "))
+    # The log is newer than the status, which says 10.
+    assert re.search(r"engine-3f3f-1 +Running +build 42 % 1 failed", job)
+    engine = next(line for line in shown if line.startswith("target "))
+    assert engine.split()[:5] == ["target", "Building", "42", "%", KEY[:16]]
+    assert re.search(r"^draft +Built +4e4e4e4e4e4e4e4e +31 s$", text, re.MULTILINE)
+    assert "20730 of 23034 MiB (90 %): target weights 15316, target cache 3000" in text
+    assert "24576 tokens" in text
+    assert "61 % (312 of 512 draft tokens)" in text
+    assert "3.42" in text
+    assert "8 at once" in text
+    assert "speed 180 % (165-192)" in text
+    assert re.search(r"^pair-0 +server +Ready +0 ", text, re.MULTILINE)
+
+
+def test_each_of_two_servers_has_its_address(api: Api) -> None:
+    both = [
+        {"role": role, "url": f"http://{host}:8000", "grpc": f"{host}:8001"}
+        for role, host in (("target", "pair.lab.svc"), ("draft", "pair-draft.lab.svc"))
+    ]
+    with_status(api, endpoints=both)
+    text = "\n".join(lines(status("pair")))
+    pattern = r"^draft +http://pair-draft.lab.svc:8000 +pair-draft.lab.svc:8001$"
+    assert re.search(pattern, text, re.MULTILINE)
+    assert told()["endpoints"] == both
+
+
+def test_numbers_of_another_revision_are_called_stale(api: Api) -> None:
+    assert "measured of a revision that does not serve" in status("pair").stdout
+    assert re.search(r"Completed.*, stale", status("pair").stdout)
+    with_status(api, speculation=MEASURED, benchmark={**STATUS["benchmark"], "stale": False})
+    fresh = status("pair").stdout
+    assert "revision" not in fresh
+    assert "stale" not in fresh
+    assert "61 %" in fresh
+
+
+def test_the_object_holds_the_status_as_it_is_and_what_lives() -> None:
+    found = told()
+    assert found["format"] == "specdec.dev/status/v1"
+    assert found["method"] == "DraftTarget"
+    for key, value in STATUS.items():
+        if key != "selector":
+            assert found[key] == value, key
+    running, done = found["jobs"]
+    assert (running["name"], running["state"]) == ("engine-3f3f-1", "Running")
+    assert (running["phase"], running["percent"], running["failures"]) == ("build", 42, 1)
+    assert (done["state"], done["completedAt"]) == ("Complete", "2026-01-02T03:00:30Z")
+    assert [(one["name"], one["ready"]) for one in found["pods"]] == [
+        ("pair-0", True),
+        ("engine-3f3f-1-x", True),
+    ]
+    assert found["notes"] == []
+
+
+def test_without_a_name_there_is_a_line_for_each(api: Api) -> None:
+    head, line = status().stdout.splitlines()
+    cells = dict(zip(re.split(r"  +", head), re.split(r"  +", line.rstrip()), strict=True))
+    assert cells["NAME"] == "pair"
+    assert cells["READY"] == "False (Building)"
+    assert cells["PROGRESS"] == "target 10 %"
+    assert (cells["PODS"], cells["ACCEPT"], cells["SPEEDUP"]) == ("1/1", "-", "-")
+    with_status(api, speculation=MEASURED)
+    assert "61 %" in status().stdout
+    [row] = status("--json").stdout.splitlines()
+    assert json.loads(row)["speculation"] == MEASURED
+
+
+def test_a_resource_that_nobody_looked_at_is_shown(api: Api) -> None:
+    body = copy.deepcopy(BODY)
+    del body["status"]
+    api.objects[RESOURCE] = body
+    api.objects[RESOURCE.rpartition("/")[0]] = [body]
+    assert "not yet seen by the operator" in status("pair").stdout
+    assert "Unknown (not seen)" in status().stdout
+
+
+def test_a_change_that_the_operator_has_not_seen_is_said(api: Api) -> None:
+    with_status(api, observedGeneration=1)
+    assert "has not yet looked at the latest change" in status("pair").stdout
+
+
+def test_an_unknown_name_is_told_the_known_ones(api: Api) -> None:
+    result = status("pear")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "specdec: there is no SpeculativeModel pear in namespace lab: it has pair\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "kept"),
+    [
+        (JOBS, 'cannot list resource "jobs"', "pair-0"),
+        (PODS, 'cannot list resource "pods"', "pair-fetch-1"),
+        (f"{PODS}/engine-3f3f-1-x/log", 'cannot get resource "pods/log"', "engine-3f3f-1"),
+    ],
+)
+def test_what_must_not_be_read_is_said_and_the_rest_is_shown(
+    api: Api, path: str, words: str, kept: str
+) -> None:
+    api.errors[path] = (403, f'User "me" {words}')
+    result = status("pair")
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert "lab/pair" in result.stdout
+    assert kept in result.stdout
+    lost = status("pair", "--json")
+    assert lost.exit_code == 1
+    assert any(words in note for note in json.loads(lost.stdout)["notes"])
+
+
+def test_an_api_server_that_goes_away_is_3(api: Api) -> None:
+    api.errors[PODS] = (503, "shutting down")
+    result = status("pair")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "shutting down" in result.stderr
+
+
+def test_a_pod_that_cannot_run_says_why(api: Api) -> None:
+    stuck = pod("pair-0", "server", "Pending")
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    stuck["status"]["conditions"] = [{**unschedulable, "message": "0/3 nodes have a GPU."}]
+    crashing = pod("pair-1", "server", restarts=3)
+    crashing["status"]["conditions"] = []
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 5m"}
+    crashing["status"]["containerStatuses"] = [{"restartCount": 7, "state": {"waiting": waiting}}]
+    api.objects[PODS] = lambda selector: [stuck, crashing] if "model" in selector else []
+    found = {one["name"]: one for one in told()["pods"]}
+    assert "0/3 nodes have a GPU" in found["pair-0"]["trouble"]
+    assert found["pair-1"]["trouble"] == "CrashLoopBackOff: back-off 5m"
+    assert (found["pair-1"]["restarts"], found["pair-1"]["ready"]) == (7, False)
+
+
+def test_words_of_a_resource_are_no_commands_to_the_terminal(api: Api) -> None:
+    with_status(api, phase="\x1b[2J[bold]x", url="http://[red]\x07")
+    shown = status("pair").stdout
+    assert "\\x1b[2J[bold]x" in shown
+    assert "http://[red]\\x07" in shown
+
+
+def test_every_problem_is_red_and_nothing_that_goes_on() -> None:
+    from specdec.inspect.tree import _style
+
+    assert {_style({"status": "False", "reason": reason}) for reason in PROBLEMS} == {"red"}
+    assert _style({"status": "False", "reason": "Building"}) == "yellow"
+    assert _style({"status": "True", "reason": "FitsWithWarnings"}) == "green"
+
+
+def test_nothing_is_written(api: Api, login: Path) -> None:
+    before = login.read_bytes()
+    assert status("pair").exit_code == 0
+    assert login.read_bytes() == before
+    assert {path.split("/")[-1] for path, _ in api.seen} == {"pair", "jobs", "pods", "log"}

@@ -1,0 +1,293 @@
+"""`specdec top`: figures between two readings of a server's metrics, and pods that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+from typing_extensions import override
+
+from specdec.cli.app import app
+from specdec.cluster import Transient
+from specdec.inspect.figures import Figures, figures, reading
+from specdec.inspect.show import Display, table
+from specdec.inspect.top import Row, Watch
+from unit.controller.fakes import FakeCluster
+from unit.inspect.fake_api import Api, Json, pages, pod, proxied
+from unit.inspect.recorded import PODS, record
+
+
+def page(**changes: float) -> str:
+    """A server's metrics; `changes` take the place of numbers."""
+    n = {
+        "asked": 10,
+        "rounds": 100,
+        "drafted": 400,
+        "accepted": 200,
+        "generated": 300,
+        "fell": 2,
+        "flying": 3,
+        "waiting": 1,
+        "kv": 0.25,
+    } | changes
+    bls = 'model="tensorrt_llm_bls",version="1"'
+    return f"""# HELP nv_inference_request_success Number of successful inference requests
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{{{bls}}} {n["asked"]}
+nv_inference_request_success{{model="ensemble",version="1"}} 5
+nv_inference_request_success{{model="tensorrt_llm",version="1"}} 70000
+# HELP nv_inference_pending_request_count Instantaneous number of pending requests
+# TYPE nv_inference_pending_request_count gauge
+nv_inference_pending_request_count{{{bls}}} {n["waiting"]}
+nv_inference_pending_request_count{{model="tensorrt_llm",version="1"}} 9
+# TYPE specdec_rounds_total counter
+specdec_rounds_total{{{bls}}} {n["rounds"]}
+# TYPE specdec_draft_tokens_total counter
+specdec_draft_tokens_total{{{bls}}} {n["drafted"]}
+# TYPE specdec_accepted_tokens_total counter
+specdec_accepted_tokens_total{{{bls}}} {n["accepted"]}
+# TYPE specdec_generated_tokens_total counter
+specdec_generated_tokens_total{{{bls}}} {n["generated"]}
+# TYPE specdec_fallback_total counter
+specdec_fallback_total{{{bls},reason="draft_error"}} {n["fell"]}
+specdec_fallback_total{{{bls},reason="beam_width"}} 1
+# TYPE specdec_requests_in_flight gauge
+specdec_requests_in_flight{{{bls}}} {n["flying"]}
+# TYPE specdec_draft_length gauge
+specdec_draft_length{{{bls}}} 4
+# TYPE nv_trt_llm_kv_cache_block_metrics gauge
+nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",model="tensorrt_llm"}} {n["kv"]}
+nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",model="tensorrt_llm_draft"}} 0.1
+nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="max",model="tensorrt_llm"}} 4096
+"""
+
+
+LATER = {"asked": 30, "rounds": 120, "drafted": 480, "accepted": 260, "generated": 380, "fell": 3}
+DRAFT_SERVER = """# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="tensorrt_llm",version="1"} 8
+# TYPE nv_trt_llm_request_metrics gauge
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="active"} 6
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="waiting"} 1
+"""
+
+
+def test_figures_are_of_the_time_between_two_readings() -> None:
+    found = figures(reading(page(), 100.0), reading(page(**LATER, flying=7, kv=0.5), 110.0))
+    assert found == Figures(
+        acceptance_percent=75.0,
+        tokens_per_round=4.0,
+        draft_length=4.0,
+        in_flight=7.0,
+        waiting=1.0,
+        requests_per_second=2.0,
+        tokens_per_second=8.0,
+        fallbacks=1.0,
+        kv_percent=50.0,
+    )
+
+
+def test_nothing_happened_is_no_acceptance_of_zero() -> None:
+    found = figures(reading(page(), 1.0), reading(page(), 2.0))
+    assert (found.acceptance_percent, found.tokens_per_round) == (None, None)
+    assert (found.requests_per_second, found.tokens_per_second, found.fallbacks) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "before", [None, reading(page(**LATER), 1.0)], ids=["first look", "started anew"]
+)
+def test_without_what_was_before_only_what_stands_now_is_told(before: Any) -> None:
+    found = figures(before, reading(page(), 2.0))
+    assert found == Figures(draft_length=4, in_flight=3, waiting=1, kv_percent=25)
+
+
+def test_a_server_without_a_bls_tells_what_its_engine_does() -> None:
+    later = DRAFT_SERVER.replace(" 8\n", " 28\n")
+    found = figures(reading(DRAFT_SERVER, 0.0), reading(later, 10.0))
+    assert found == Figures(in_flight=6, requests_per_second=2.0)
+
+
+@pytest.fixture
+def watched(api: Api, login: object, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Two ready pods, the first of which answers; time costs nothing."""
+    record(api)
+
+    async def no_time(seconds: float) -> None:
+        assert seconds >= 1
+
+    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", no_time)
+    api.objects[PODS] = [pod("pair-0", "server"), pod("pair-1", "server")]
+    api.objects[proxied("pair-0")] = pages(page(), page(**LATER))
+    api.objects[proxied("pair-1")] = pages(page(), page())
+    return api
+
+
+def top(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["top", *arguments])
+
+
+def test_every_serving_pod_is_a_line(watched: Api) -> None:
+    result = top("pair", "--once")
+    assert result.exit_code == 0, result.output
+    first, second = (line.split() for line in result.stdout.splitlines()[-2:])
+    assert first[:5] == ["pair-0", "Ready", "75.0", "4.00", "4"]
+    assert second[:5] == ["pair-1", "Ready", "-", "-", "4"]
+    selector = next(selector for path, selector in watched.seen if path == PODS)
+    assert selector == (
+        "app.kubernetes.io/managed-by=specdec,"
+        "app.kubernetes.io/component in (server, draft-server),specdec.dev/model=pair"
+    )
+
+
+def test_json_has_a_line_for_each_interval(watched: Api) -> None:
+    result = top("--once", "--json")
+    assert result.exit_code == 0, result.output
+    [line] = result.stdout.splitlines()
+    told = json.loads(line)
+    assert told["format"] == "specdec.dev/top/v1"
+    one, two = told["pods"]
+    assert (one["pod"], one["model"], one["server"]) == ("pair-0", "pair", "server")
+    assert (one["acceptance_percent"], one["tokens_per_round"]) == (75.0, 4.0)
+    assert (two["acceptance_percent"], two["fallbacks"], two["error"]) == (None, 0.0, None)
+
+
+def test_a_pod_that_does_not_answer_costs_the_others_nothing(watched: Api) -> None:
+    watched.errors[proxied("pair-1")] = (503, "error trying to reach service: refused")
+    result = top("--once")
+    assert result.exit_code == 3
+    assert " 75.0 " in result.stdout
+    assert "pair-1  no answer" in result.stdout
+    assert result.stderr == (
+        "specdec: the API server answers 503 about Pod pair-1: error trying to reach service: "
+        "refused\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "words"),
+    [
+        ({"not": "metrics"}, 1, "Pod pair-1: what answers is no metrics endpoint"),
+        (None, 3, "Pod pair-1 has no metrics at port 8002: not found"),
+    ],
+)
+def test_what_is_no_metrics_is_said(watched: Api, answer: Any, status: int, words: str) -> None:
+    watched.objects[proxied("pair-1")] = answer
+    result = top("--once")
+    assert result.exit_code == status
+    assert words in result.stderr
+
+
+def test_without_the_right_there_is_one_sentence(watched: Api) -> None:
+    words = 'User "me" cannot get resource "pods/proxy"'
+    for name in ("pair-0", "pair-1"):
+        watched.errors[proxied(name)] = (403, words)
+    result = top()
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert words in result.stderr
+
+
+def test_pods_that_do_not_serve_yet_are_shown_and_not_blamed(watched: Api) -> None:
+    loading = pod("pair-1", "server")
+    loading["status"]["conditions"] = []
+    going = pod("pair-2", "server")
+    going["metadata"]["deletionTimestamp"] = "2026-01-02T03:00:00Z"
+    watched.objects[PODS] = [loading, going, pod("pair-3", "draft-server", "Pending")]
+    result = top("--once", "--json")
+    assert result.exit_code == 0, result.output
+    states = {one["pod"]: one["state"] for one in json.loads(result.stdout)["pods"]}
+    assert states == {"pair-1": "Starting", "pair-2": "Terminating", "pair-3": "Pending"}
+    assert not any("pair-3" in path for path, _ in watched.seen), "it has no address yet"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["pear"], 2, "there is no SpeculativeModel pear in namespace lab: it has pair"),
+        (["pair"], 3, "no pod serves SpeculativeModel pair in namespace lab"),
+        ([], 3, "no pod serves any SpeculativeModel in namespace lab"),
+    ],
+)
+def test_no_pods_are_explained(
+    watched: Api, arguments: list[str], status: int, words: str
+) -> None:
+    watched.objects[PODS] = []
+    result = top("--once", *arguments)
+    assert result.exit_code == status
+    assert words in result.stderr
+
+
+def test_ctrl_c_ends_it_well(watched: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    async def thrice(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", thrice)
+    result = top("--json")
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 2
+
+
+class OnePod(FakeCluster):
+    """Lists a ready pod whatever the selector."""
+
+    @override
+    async def list(
+        self, api_version: str, kind: str, namespace: str | None, selector: str = ""
+    ) -> list[Json]:
+        self._note("list", kind, selector)
+        return [pod("pair-0", "server")]
+
+
+def test_a_server_that_is_away_for_a_while_ends_no_watch() -> None:
+    fake = OnePod()
+    fake.pages = {"pair-0": page()}
+
+    async def watch() -> None:
+        watch = Watch(fake, "lab", None)
+        rows = await watch.look()
+        fake.fail["list", "Pod"] = Transient("the API server did not answer")
+        assert await watch.look(patient=True) == rows
+        assert watch.missed == "the API server did not answer"
+        with pytest.raises(Transient):
+            await watch.look()
+        del fake.fail["list", "Pod"]
+        fake.pages = {"pair-0": page(**LATER)}
+        [row] = await watch.look(patient=True)
+        assert watch.missed is None
+        assert row.figures is not None
+        assert row.figures.acceptance_percent == 75
+
+    asyncio.run(watch())
+
+
+def test_the_table_fits_100_columns() -> None:
+    everything = Figures(99.9, 16.25, 16, 256, 1000, 1234.5, 123456, 1234, 100)
+    row = Row("lab", "pair", "code-assistant-7c9f8d6b5d-x2x4z", "server", "Ready", everything)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table([row]))
+    line = next(one for one in console.export_text().splitlines() if "99.9" in one)
+    figures = "99.9 16.25 16 256 1000 1234.5 123456 1234 100"
+    assert line.split()[-9:] == figures.split()
+
+
+def test_a_terminal_has_one_table_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(width=120, force_terminal=True, file=io.StringIO())
+    monkeypatch.setattr("specdec.inspect.show.screen", lambda: console)
+    row = Row("lab", "pair", "pair-0", "server", "Ready", Figures(50.0))
+    with Display(as_json=False, once=False) as display:
+        display.first([row])
+        display.next([row], "the API server did not answer")
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    shown = output.getvalue()
+    assert "\x1b[1A" in shown, "the first table is written over"
+    assert "the API server did not answer" in shown

@@ -1,0 +1,58 @@
+"""Public models for memory plans: checkpoints as a fetch Job tells of them, and resources."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from golden.world import resource, source
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Checkpoint
+
+Json = dict[str, Any]
+
+
+@cache
+def models() -> dict[str, Json]:
+    text = Path(__file__).with_name("public_models.yaml").read_text(encoding="utf-8")
+    found: dict[str, Json] = yaml.safe_load(text)
+    return found
+
+
+def checkpoint(role: str, name: str, *, counted: bool = True) -> Checkpoint:
+    """A checkpoint in 16 bits; not counted, only the size of its files is known."""
+    row = models()[name]
+    facts = {"dtype": "bfloat16", **row["config"]}
+    if counted:
+        facts["parameters"] = row["parameters"]
+    return Checkpoint(role, "0" * 64, "", 2 * row["parameters"], facts)
+
+
+def spec(tensor: int = 1, method: str = "None", **more: Any) -> Json:
+    """A model of the resource."""
+    return {
+        "source": source("any"),
+        "parallelism": {"tensor": tensor},
+        "quantization": {"method": method},
+        **more,
+    }
+
+
+def alone(product: str | None, target: Json, **more: Any) -> SpeculativeModel:
+    """A target without a draft on the TensorRT backend."""
+    gpu = {"product": product} if product else {}
+    parts = {"runtime": {"backend": "TensorRT"}, "target": target, "gpu": gpu, **more}
+    return SpeculativeModel.parse(resource("None", **parts))
+
+
+def pair(
+    product: str | None, target: Json, draft: Json, block: Json | None = None, **more: Any
+) -> SpeculativeModel:
+    """A target with a draft; `block` are fields of draftTarget."""
+    speculation = {
+        "method": "DraftTarget",
+        "maxDraftTokens": 10,
+        "draftTarget": {"draft": draft, **(block or {})},
+    }
+    return alone(product, target, speculation=speculation, **more)

@@ -1,0 +1,79 @@
+"""Resources of the TensorRT backend for tests, and what a strategy makes of them."""
+
+from copy import deepcopy
+from typing import Any
+
+from golden.world import FACTS, IMAGES, limits, resource, source
+from specdec import backends, validation
+from specdec.api.model import Backend, SpeculativeModel
+from specdec.backends.facts import Checkpoint, Engine, Facts
+from specdec.triton.repository import RepositoryPlan, render
+
+Json = dict[str, Any]
+STRATEGY = backends.strategy(Backend.TENSORRT)
+BLOCKS: dict[str, Json] = {
+    "None": {},
+    "DraftTarget": {
+        "maxDraftTokens": 8,
+        "draftTokens": 4,
+        "draftTarget": {"draft": {"source": source("draft"), "limits": limits()}},
+    },
+    "Eagle": {"maxDraftTokens": 63, "eagle": {"checkpoint": source("heads")}},
+    "Medusa": {"maxDraftTokens": 63, "medusa": {"heads": source("heads")}},
+    "ReDrafter": {"reDrafter": {"checkpoint": source("heads")}},
+    "Lookahead": {"lookahead": {"windowSize": 7, "ngramSize": 7, "verificationSetSize": 7}},
+}
+
+
+def tensorrt(method: str = "DraftTarget", version: str = "0.19.0", **spec: Any) -> Json:
+    """A valid resource; `spec` replaces whole parts of it."""
+    cr = resource(**spec)
+    runtime = {"backend": "TensorRT", "version": version, **spec.get("runtime", {})}
+    speculation = spec.get("speculation", {"method": method, **deepcopy(BLOCKS[method])})
+    gpu = spec.get("gpu", {"product": "NVIDIA-H100-80GB-HBM3"})
+    cr["spec"] |= {"runtime": runtime, "speculation": speculation, "gpu": gpu}
+    return cr
+
+
+def put(cr: Json, path: str, value: Any) -> Json:
+    """Set one field of the spec, by its path."""
+    place = cr["spec"]
+    *parents, last = path.split(".")
+    for name in parents:
+        place = place.setdefault(name, {})
+    place[last] = value
+    return cr
+
+
+def facts(model: SpeculativeModel, **known: Any) -> Facts:
+    """What the stages before the engines would hand down."""
+    version = validation.version(model)
+    strategy = backends.strategy(model.spec.runtime.backend)
+    image = model.spec.runtime.image or strategy.default_image(IMAGES, version)
+    checkpoints = {
+        role: Checkpoint(role, letter * 64, "", 0, FACTS)
+        for role, letter in zip(model.sources, "abcde", strict=False)
+    }
+    return Facts(**{"version": version, "image": image, "checkpoints": checkpoints, **known})
+
+
+def engines(cr: Json, **known: Any) -> dict[str, Engine]:
+    """The engine of each model by role."""
+    model = SpeculativeModel.parse(cr)
+    given = facts(model, **known)
+    return {role: STRATEGY.engine(model, given.checkpoints[role], given) for role in model.models}
+
+
+def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:
+    """The repository plan of each server by folder."""
+    model = SpeculativeModel.parse(cr)
+    given = facts(model, engines=engines(cr), **known)
+    return dict(STRATEGY.repositories(model, given))
+
+
+def parameters(plan: RepositoryPlan, model: str = "tensorrt_llm") -> dict[str, str]:
+    """The parameters of a model's `config.pbtxt`."""
+    lines = render(plan)[f"{model}/config.pbtxt"].splitlines()
+    keys = [line.split('"')[1] for line in lines if line.startswith("  key: ")]
+    values = [line.split('"')[1] for line in lines if "string_value" in line]
+    return dict(zip(keys, values, strict=True))

@@ -1,0 +1,304 @@
+"""What the accept stage refuses, each with one sentence that names field, value and mend."""
+
+from typing import Any
+
+import pytest
+
+from golden.world import World, limits, resource, source
+from specdec.api.matrix import matrix
+from specdec.api.model import Backend, SpeculativeModel
+from specdec.backends.facts import Images
+from specdec.pipeline.decide import decide
+from unit.pipeline.tensorrt import put, tensorrt
+
+DRAFT = {"source": source("draft")}
+
+
+def speculation(**fields: Any) -> dict[str, Any]:
+    return {"speculation": {"method": "DraftTarget", **fields}}
+
+
+def target(**fields: Any) -> dict[str, Any]:
+    return {"target": {"source": source("target"), "limits": limits(), **fields}}
+
+
+BAD = [
+    (
+        {"runtime": {"backend": "PyTorch"}},
+        "UnsupportedBackend",
+        "PyTorch, which this release does not serve yet: set it to TensorRT or Reference",
+    ),
+    ({"runtime": {"backend": "Reference", "version": "9.9.9"}}, "UnsupportedVersion", "9.9.9"),
+    (
+        {
+            "runtime": {"backend": "Reference", "version": "0.18.0"},
+            "speculation": {"method": "Lookahead"},
+        },
+        "UnsupportedMethod",
+        "DraftTarget, None",
+    ),
+    (
+        speculation(maxDraftTokens=4, draftTokens=5, draftTarget={"draft": DRAFT}),
+        "InvalidSpec",
+        "draftTokens is 5, above maxDraftTokens 4",
+    ),
+    (speculation(), "InvalidSpec", "set draftTarget.draft and maxDraftTokens"),
+    (target(source={}), "InvalidSpec", "source of the target must be exactly one"),
+    (
+        target(source={**source("x"), "huggingFace": {"repo": "a/b"}}),
+        "InvalidSpec",
+        "exactly one of huggingFace, pvc, s3, gcs, oci and ngc",
+    ),
+    (
+        target(source={"pvc": {"claimName": "c", "path": "a/../../b"}}),
+        "InvalidSpec",
+        "leaves its claim",
+    ),
+    ({"storage": {}}, "InvalidSpec", "exactly one of existingClaim and size"),
+    ({"storage": {"size": "1Gi", "existingClaim": "x"}}, "InvalidSpec", "exactly one"),
+    (target(gpu={"deviceIds": [0, 1]}), "InvalidDevices", "name 1 different ordinals"),
+    (target(gpu={"deviceIds": [-1]}), "InvalidDevices", "from 0"),
+    (target(dtype="BFloat16"), "InvalidSpec", "dtype of the target is BFloat16"),
+]
+
+
+@pytest.mark.parametrize(("spec", "reason", "words"), BAD)
+def test_refuses(spec: dict[str, Any], reason: str, words: str) -> None:
+    world = World(resource(**spec))
+
+    decision = world.step()
+
+    accepted = world.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", reason)
+    assert words in accepted["message"]
+    assert decision.apply == ()
+    assert decision.requeue_after is None
+    assert world.condition("StorageReady")["message"] == "waits for Accepted"
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", reason)
+    assert world.cr["status"]["phase"] == "Failed"
+
+
+def test_asks_for_an_image_where_the_release_has_none() -> None:
+    model = SpeculativeModel.parse(resource())
+
+    decision = decide(model, World(resource()).observed(), Images("operator", ""))
+
+    assert decision.conditions[0].reason == "ImageMissing"
+    assert "set spec.runtime.image" in decision.conditions[0].message
+
+
+def test_the_spec_s_image_and_version_win() -> None:
+    image = "example.com/other:2"
+    runtime = {"backend": "Reference", "image": image, "version": "0.18.0"}
+    world = World(resource(runtime=runtime))
+
+    world.step()
+
+    plan = world.cr["status"]["plan"]
+    assert (plan["image"], plan["version"]) == (image, "0.18.0")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "serving", "reason", "said"),
+    [
+        ({"backend": "Reference"}, {}, "BelowFixLevel", "set serving.http to HealthOnly"),
+        ({"backend": "Reference"}, {"http": "HealthOnly"}, "BelowFixLevel", "trusted clients"),
+        ({"backend": "TensorRT"}, {}, "Valid", "26.07-trtllm"),
+        (
+            {"backend": "TensorRT", "version": "0.18.0"},
+            {},
+            "BelowFixLevel",
+            "Triton 25.03 of this image has publicly known remote faults that are fixed in 26.07: "
+            "let only trusted clients reach it, and set serving.http to HealthOnly where they use "
+            "gRPC, or take the image of runtime.version 1.2.1",
+        ),
+        (
+            {"backend": "TensorRT", "version": "0.18.0", "image": "mirror/triton:26.07-ours"},
+            {},
+            "Valid",
+            "",
+        ),
+    ],
+)
+def test_a_server_below_the_fix_level_is_accepted_with_a_warning(
+    runtime: dict[str, Any], serving: dict[str, Any], reason: str, said: str
+) -> None:
+    world = World(resource(runtime=runtime, serving=serving, gpu={"product": "NVIDIA-A10"}))
+    world.step()
+    accepted = world.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("True", reason), accepted
+    assert said in accepted["message"]
+    assert ("publicly known" in accepted["message"]) is (reason == "BelowFixLevel")
+    assert world.condition("StorageReady")["message"] != "waits for Accepted"
+    if serving:
+        assert "HealthOnly" not in accepted["message"]
+
+
+def test_every_backend_has_a_row_in_the_matrix() -> None:
+    assert set(matrix()) == set(Backend)
+
+
+DRAFT_BLOCK = "speculation.draftTarget"
+TENSORRT_BAD = [
+    ("None", "gpu", {}, "InvalidSpec", "spec.gpu.product is empty"),
+    ("None", "gpu.product", "Tesla-V100-SXM2-16GB", "UnsupportedGpu", "needs compute capability"),
+    (
+        "None",
+        "target.quantization.method",
+        "NVFP4",
+        "UnsupportedGpu",
+        "NVFP4 of the target needs compute capability 10.0, and GPU NVIDIA-H100-80GB-HBM3 has 9.0",
+    ),
+    ("None", "runtime.version", "0.17.0", "UnsupportedVersion", "0.18.0, 0.19.0, 1.2.1"),
+    ("Lookahead", "runtime.version", "0.18.0", "UnsupportedMethod", "Lookahead"),
+    ("Eagle", "speculation.eagle.choices", [[0]], "InvalidSpec", "eagle.choices is 1 levels deep"),
+    ("Eagle", "speculation.maxDraftTokens", 62, "InvalidSpec", "eagle.choices is empty, and"),
+    ("Medusa", "speculation.medusa.choices", [[0, 1]], "InvalidSpec", "without its parent [0]"),
+    ("Medusa", "speculation.maxDraftTokens", None, "InvalidSpec", "set maxDraftTokens"),
+    ("Eagle", "target.parallelism.pipeline", 2, "InvalidSpec", "set pipeline to 1"),
+    ("ReDrafter", "target.parallelism.pipeline", 2, "InvalidSpec", "ReDrafter splits by tensors"),
+    (
+        "Eagle",
+        "target.quantization.method",
+        "FP8",
+        "InvalidSpec",
+        "is FP8 with cache Auto, and the converter of Eagle quantizes nothing",
+    ),
+    (
+        "ReDrafter",
+        "target.quantization.method",
+        "FP8",
+        "InvalidSpec",
+        "the ReDrafter converter of 0.19.0 quantizes nothing: remove quantization, or set "
+        "runtime.version to 1.0.0 or newer",
+    ),
+    ("Eagle", "speculation.eagle", None, "InvalidSpec", "method is Eagle: set the block eagle"),
+    ("None", "speculation.lookahead", {}, "InvalidSpec", "remove the block"),
+    ("None", "runtime.parameters", {"gpu_device_ids": "7"}, "InvalidSpec", "another field sets"),
+    ("DraftTarget", f"{DRAFT_BLOCK}.draftLengthCeiling", 9, "InvalidSpec", "above maxDraft"),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.draftLengthCeiling",
+        3,
+        "InvalidSpec",
+        "draftTokens is 4, above",
+    ),
+    ("DraftTarget", "target.kvCache.reuse", False, "InvalidSpec", "kvCache.reuse of the target"),
+    ("None", "target.engine.pagedContextFmha", False, "InvalidSpec", "kvCache.reuse needs it"),
+    (
+        "None",
+        "target.quantization",
+        {"method": "INT8SQ", "kvCache": "INT8"},
+        "InvalidSpec",
+        "quantization.kvCache of the target is INT8, and paged context attention cannot read",
+    ),
+    (
+        "None",
+        "target.quantization",
+        {"method": "INT4AWQ", "kvCache": "FP8"},
+        "InvalidSpec",
+        "kvCache of the target is FP8 beside method INT4AWQ",
+    ),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.draft.engine.fp8ContextFmha",
+        True,
+        "InvalidSpec",
+        "engine.fp8ContextFmha of the draft is true, and quantization.method is None",
+    ),
+    (
+        "None",
+        "target",
+        {
+            "source": source("target"),
+            "quantization": {"method": "FP8"},
+            "engine": {"fp8ContextFmha": True},
+        },
+        "InvalidSpec",
+        "over a paged context it needs an FP8 cache, not Auto: set quantization.kvCache to FP8",
+    ),
+    (
+        "None",
+        "target.limits",
+        limits(maxNumTokens=255),
+        "InvalidSpec",
+        "limits.maxInputLen of the target is 256, above maxNumTokens 255",
+    ),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.draft.limits",
+        limits(maxNumTokens=511),
+        "InvalidSpec",
+        "limits.maxSeqLen of the draft is 512, above maxNumTokens 511",
+    ),
+    (
+        "Eagle",
+        "target.limits",
+        limits(maxBatchSize=513),
+        "InvalidSpec",
+        "maxBatchSize of the target is 513, and Eagle is built for 512 at most",
+    ),
+    (
+        "None",
+        "runtime.parameters",
+        {"sink_token_length": "4"},
+        "InvalidSpec",
+        "has sink_token_length, and paged context attention of the target knows no sinks",
+    ),
+    (
+        "DraftTarget",
+        f"{DRAFT_BLOCK}.topology",
+        "TwoServers",
+        "InvalidDevices",
+        "set it to Dedicated",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "value", "reason", "words"), TENSORRT_BAD)
+def test_refuses_what_tensorrt_cannot(
+    method: str, path: str, value: Any, reason: str, words: str
+) -> None:
+    world = World(put(tensorrt(method), path, value))
+
+    world.step()
+
+    accepted = world.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", reason)
+    assert words in accepted["message"]
+
+
+@pytest.mark.parametrize("quantization", ["None", "FP8"])
+def test_an_unknown_gpu_is_asked_for_what_a_quantization_needs(quantization: str) -> None:
+    cr = put(tensorrt("None"), "gpu.product", "Nobody-Knows-It")
+    world = World(put(cr, "target.quantization.method", quantization))
+    world.step()
+    known = quantization == "None"
+    assert world.condition("Accepted")["status"] == ("True" if known else "False")
+    if not known:
+        assert "set spec.gpu.computeCapability" in world.condition("Accepted")["message"]
+        put(world.cr, "gpu.computeCapability", "8.9")
+        world.step()
+        assert world.condition("Accepted")["status"] == "True"
+
+
+def test_a_deprecated_backend_is_said_to_be() -> None:
+    world = World(tensorrt("Medusa"))
+    world.step()
+    message = world.condition("Accepted")["message"]
+    assert "deprecated: TensorRT-LLM removed engines after 1.2.x" in message
+    assert message.endswith("move to backend PyTorch, method Eagle3")
+
+
+def test_the_plan_says_how_the_servers_start() -> None:
+    cr = put(tensorrt(), "target.parallelism.tensor", 4)
+    world = World(put(cr, f"{DRAFT_BLOCK}.placement", "Dedicated"))
+
+    world.step()
+
+    plan = world.cr["status"]["plan"]
+    assert plan["devices"] == {"target": [0, 1, 2, 3], "draft": [4]}
+    assert (plan["launch"], plan["worldSize"], plan["gpusPerPod"]) == ("Orchestrator", 6, 5)
+    assert plan["participantIds"] == {"target": [2, 3, 4, 5], "draft": [1]}
+    assert plan["gpuProduct"] == "NVIDIA-H100-80GB-HBM3"

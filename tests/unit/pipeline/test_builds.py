@@ -1,0 +1,177 @@
+"""Engine builds as the operator sees them: their size, how far they are, and what needs none."""
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from typing_extensions import override
+
+from golden.world import World, ended, fetched, resource
+from specdec import backends
+from specdec.api.model import Backend, SpeculativeModel
+from specdec.backends.facts import Checkpoint, Engine, Facts
+from specdec.backends.reference import Reference
+from specdec.desired import engine as desired
+from specdec.desired.engine import Needs, needs
+from specdec.desired.pod import Volume
+from specdec.pipeline import diagnosis
+
+GIB = 1 << 30
+
+
+def building(**spec: Any) -> World:
+    world = World(resource("None", **spec))
+    world.bind()
+    world.step()
+    world.finish(world.job("fetch"), fetched())
+    world.step()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("log", "far"),
+    [
+        ("progress phase=convert percent=40 x\nnoise\n", ("convert", 40)),
+        ("progress phase=a percent=1\nprogress phase=b percent=2\n", ("b", 2)),
+        ("progress phase=build percent=170\n", ("build", 100)),
+        ("my progress phase=build percent=1\n", None),
+        ("progress phase=BUILD percent=1\n", None),
+        ("progress phase=build percent=x\n", None),
+        ("", None),
+    ],
+)
+def test_the_last_progress_line_counts(log: str, far: tuple[str, int] | None) -> None:
+    told = diagnosis.told(log)
+    assert (told and (told.phase, told.percent)) == far
+
+
+def test_a_running_build_shows_phase_and_percent() -> None:
+    world = building()
+    world.talk(world.job("engine"), "progress phase=convert percent=40\nlayer 7\n")
+    world.step()
+    (entry,) = world.cr["status"]["engines"]
+    assert (entry["state"], entry["phase"], entry["percent"]) == ("Building", "convert", 40)
+    assert "convert 40 %" in world.condition("EnginesReady")["message"]
+    world.finish(world.job("engine"), {"engine": {"seconds": 3.2}})
+    world.step()
+    (entry,) = world.cr["status"]["engines"]
+    assert entry["state"] == "Built"
+    assert not {"phase", "percent", "progress"} & entry.keys()
+
+
+def test_a_running_fetch_shows_how_far_it_is() -> None:
+    world = World(resource())
+    world.bind()
+    world.step()
+    world.talk(world.job("fetch"), "progress phase=download percent=12 target\n")
+    world.step()
+    assert "download 12 %" in world.condition("ModelsFetched")["message"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        (
+            {"limits": {"memory": "8Gi"}},
+            "of 8Gi: raise spec.build.resources.limits.memory to 16Gi",
+        ),
+        ({"limits": {"memory": "1.5Gi"}}, "limits.memory to twice 1.5Gi"),
+        ({"requests": {"memory": "500M"}}, "of 1000M (now 500M) in spec.build.resources.requests"),
+        ({}, "request more memory in spec.build.resources.requests.memory"),
+    ],
+)
+def test_a_build_killed_for_memory_names_the_next_number(
+    resources: dict[str, Any], words: str
+) -> None:
+    world = building(build={"resources": resources})
+    job = world.job("engine")
+    world.pod(job, ended("", code=137, reason="OOMKilled"))
+    world._end(job, "Failed", "BackoffLimitExceeded")
+    world.step()
+    condition = world.condition("EnginesReady")
+    assert condition["reason"] == "OutOfMemory"
+    assert words in condition["message"]
+
+
+def test_a_build_that_finds_no_node_names_the_gpu() -> None:
+    gpus = {"gpu": {"product": "NVIDIA-L4"}}
+    target = resource()["spec"]["target"] | {"gpu": {"deviceIds": [0]}}
+    world = building(target=target, **gpus)
+    job = world.job("engine")
+    selector = world.jobs[job]["spec"]["template"]["spec"]["nodeSelector"]
+    assert selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    stuck = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    words = "0/3 nodes are available."
+    world.pod(job, {"phase": "Pending", "conditions": [{**stuck, "message": words}]})
+    world.step()
+    condition = world.condition("EnginesReady")
+    assert condition["reason"] == "Unschedulable"
+    assert "0/3 nodes are available; it asks for a node whose label" in condition["message"]
+    assert "is NVIDIA-L4" in condition["message"]
+
+
+class Prebuilt(Reference):
+    """As Reference, with an engine that was fetched."""
+
+    @override
+    def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
+        return replace(super().engine(model, checkpoint, facts), checkpoint="e" * 64)
+
+
+def test_a_prebuilt_engine_gets_no_job() -> None:
+    with patch.dict(backends._STRATEGIES, {Backend.REFERENCE: Prebuilt()}):
+        world = building()
+    (entry,) = world.cr["status"]["engines"]
+    assert world.named("engine") == []
+    assert entry["state"] == "Prebuilt"
+    assert "job" not in entry
+    condition = world.condition("EnginesReady")
+    assert condition["status"] == "True"
+    assert "(prebuilt)" in condition["message"]
+
+
+def plan(method: str = "None", workers: int | None = None) -> dict[str, Any]:
+    return {"key": "k" * 64, "engine": {"workers": workers}, "quantization": {"method": method}}
+
+
+@pytest.mark.parametrize(
+    ("given", "devices", "wanted"),
+    [
+        (plan(), 8, 1),
+        (plan(workers=4), 8, 4),
+        (plan(workers=16), 8, 8),
+        (plan("FP8"), 8, 8),
+        (plan("FP8", workers=2), 4, 4),
+        (plan(), 1, 1),
+    ],
+)
+def test_one_gpu_builds_all_ranks_unless_the_model_has_to_run(
+    given: dict[str, Any], devices: int, wanted: int
+) -> None:
+    assert needs(given, devices, 100 * GIB) == Needs(wanted, 158 * GIB)
+
+
+def test_a_plan_without_engine_options_takes_what_it_serves_on() -> None:
+    assert needs({"key": "k"}, 0, GIB) == Needs(0)
+
+
+@pytest.mark.parametrize(
+    ("said", "requests"),
+    [
+        ({}, {"memory": "24Gi", "ephemeral-storage": "8Gi"}),
+        ({"requests": {"memory": "99Gi"}}, {"memory": "99Gi", "ephemeral-storage": "8Gi"}),
+        ({"limits": {"memory": "99Gi"}}, {"ephemeral-storage": "8Gi"}),
+        ({"requests": {"cpu": "4", "ephemeral-storage": "1Gi"}}, None),
+    ],
+)
+def test_memory_is_requested_by_the_checkpoint_unless_the_spec_says(
+    said: dict[str, Any], requests: dict[str, str] | None
+) -> None:
+    model = SpeculativeModel.parse(resource(build={"resources": said}))
+    wanted = needs(plan(), 2, 10 * GIB + 1)
+    job = desired.job(model, plan(), Volume("c", "c", single_node=False), "image", wanted)
+    resources = job["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert resources["limits"]["nvidia.com/gpu"] == "1"
+    expected = requests or {"cpu": "4", "ephemeral-storage": "1Gi", "memory": "24Gi"}
+    assert resources["requests"] == expected

@@ -1,0 +1,112 @@
+"""Renewed certificates: what pods say of their files, and whether others take their place."""
+
+import json
+from typing import Any
+
+import pytest
+
+from golden.world import World, resource
+from specdec.api import names
+from unit.pipeline.test_group import served
+
+TLS: dict[str, Any] = {"tls": {"secretName": "pair-tls"}}
+FIRST, SECOND, THIRD = "1" * 16, "2" * 16, "3" * 16
+
+
+def line(started: object, now: object, at: object = 1.5) -> str:
+    return json.dumps({"certificate": {"started": started, "now": now, "at": at}}) + "\n"
+
+
+@pytest.fixture
+def world() -> World:
+    """A service with TLS that serves."""
+    world = World(resource(serving=TLS))
+    world.settle()
+    return world
+
+
+def say(world: World, **logs: str) -> None:
+    """Pods of the server, with what the containers beside the servers have printed."""
+    assert world.deployment is not None
+    labels = world.deployment["spec"]["template"]["metadata"]["labels"]
+    for name, log in logs.items():
+        meta = {"name": name, "labels": labels, "creationTimestamp": "2026-01-02T03:04:05Z"}
+        world.pods.append({"metadata": meta, "spec": {}, "status": {"phase": "Running"}})
+        world.logs[name] = log
+
+
+def mark(world: World) -> str | None:
+    """The mark of the template, after another look."""
+    world.step()
+    assert world.deployment is not None
+    annotations = world.deployment["spec"]["template"]["metadata"]["annotations"]
+    found: str | None = annotations.get(names.CERTIFICATE)
+    return found
+
+
+def test_pods_that_read_what_is_there_stay(world: World) -> None:
+    before = json.dumps(world.deployment)
+    say(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST))
+    assert mark(world) is None
+    assert json.dumps(world.deployment) == before
+
+
+def test_a_change_replaces_pods_once_and_the_newest_counts(world: World) -> None:
+    say(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST) + line(FIRST, SECOND, 20.5))
+    assert mark(world) == SECOND
+    say(world, c=line(SECOND, SECOND, 30))
+    assert mark(world) == SECOND, "the new pod is of it, an old one is still there"
+    say(world, d=line(SECOND, THIRD, 40))
+    assert mark(world) == THIRD
+    world.pods.clear()
+    assert mark(world) == THIRD, "with nobody to ask, it stays"
+    say(world, e=line(THIRD, THIRD, 50))
+    assert mark(world) == THIRD
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "",
+        "Traceback\n",
+        "[]",
+        line(FIRST, "not a mark"),
+        line(FIRST, 7),
+        line(FIRST, SECOND, "now"),
+        line(FIRST, SECOND, 5) + "cut off {",
+    ],
+)
+def test_other_words_change_nothing(world: World, log: str) -> None:
+    say(world, a=log)
+    assert mark(world) is None
+
+
+def test_it_does_not_wait_for_a_build(world: World) -> None:
+    """As scaling does not: the live revision goes on under the new certificate."""
+    assert world.deployment is not None
+    live = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
+    world.spec["speculation"]["maxDraftTokens"] = 6
+    world.step()
+    say(world, a=line(FIRST, SECOND))
+    assert mark(world) == SECOND
+    found = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
+    assert found == live
+
+
+def test_a_service_in_the_clear_forgets_it(world: World) -> None:
+    say(world, a=line(FIRST, SECOND))
+    assert mark(world) == SECOND
+    world.spec["serving"] = {}
+    assert mark(world) is None
+
+
+def test_of_a_group_the_leader_says_it() -> None:
+    world = served(**TLS)
+    assert world.group is not None
+    leader = world.group["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
+    meta = {"name": "l", "creationTimestamp": "2026-01-02T03:04:05Z", **leader["metadata"]}
+    world.pods.append({"metadata": meta, "spec": leader["spec"], "status": {"phase": "Running"}})
+    world.logs["l"] = line(FIRST, SECOND)
+    world.step()
+    made = world.group["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["metadata"]
+    assert made["annotations"][names.CERTIFICATE] == SECOND

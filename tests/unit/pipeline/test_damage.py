@@ -1,0 +1,252 @@
+"""A server that waits for damaged files has the volume checked, and what is damaged made again."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from golden.world import NOW, World, fetched, resource
+from unit.pipeline.test_group import served
+from unit.pipeline.test_optional_objects import ABLE, ACTIVE, BY_HPA
+
+Json = dict[str, Any]
+DAMAGE = "the draft engine bbbb: rank0.engine has other content"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(resource())
+    world.settle()
+    return world
+
+
+def wait(
+    world: World, *sentences: object, started: datetime = NOW, name: str = "pair-abc"
+) -> None:
+    """A pod of the live revision waits for files; its log ends with what it found."""
+    assert world.deployment is not None
+    world.deployment["status"].update(readyReplicas=0)
+    template = world.deployment["spec"]["template"]
+    world.pods.append(pod(name, template, started))
+    world.logs[f"{name}/server"] = report(*sentences)
+
+
+def pod(name: str, template: Json, started: datetime) -> Json:
+    metadata = {
+        "name": name,
+        "labels": template["metadata"]["labels"],
+        "creationTimestamp": "2026-01-02T03:00:00Z",
+    }
+    state = {"running": {"startedAt": started.isoformat()}}
+    container = {"name": "server", "state": state, "ready": False}
+    status = {"phase": "Running", "containerStatuses": [container]}
+    return {"metadata": metadata, "spec": template["spec"], "status": status}
+
+
+def report(*sentences: object) -> str:
+    return json.dumps({"volume": {"damaged": list(sentences)}}) + "\n"
+
+
+def check(world: World) -> list[str]:
+    """From the report to the publish Job that reads everything; its command."""
+    world.step()
+    condition = world.condition("RepositoryReady")
+    assert (condition["status"], condition["reason"]) == ("False", "VolumeDamaged")
+    assert f"pod pair-abc waits for the repair of {DAMAGE}" in condition["message"]
+    assert world.named("publish") == []
+    world.step()
+    command: list[str] = container(world.jobs[world.job("publish")])["command"]
+    return command
+
+
+def container(job: Json) -> Json:
+    (found,) = job["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def fail(world: World, reason: str, **more: Any) -> None:
+    error = {"reason": reason, "message": f"{DAMAGE}: it is made again"}
+    world.fail(world.job("publish"), json.dumps({**more, "error": error}))
+    world.step()
+
+
+def test_a_waiting_server_is_named_where_its_state_is(world: World) -> None:
+    wait(world, DAMAGE)
+    world.step()
+    condition = world.condition("Available")
+    assert (condition["status"], condition["reason"]) == ("False", "VolumeDamaged")
+    assert DAMAGE in condition["message"]
+    assert world.condition("Ready")["reason"] == "VolumeDamaged"
+
+
+def test_a_first_publication_reads_only_what_changed_and_a_check_everything(world: World) -> None:
+    assert "--content" not in container(world.jobs[world.job("publish")])["command"]
+    wait(world, DAMAGE)
+    assert check(world)[-1] == "--content"
+
+
+def test_the_next_revision_is_published_like_the_first(world: World) -> None:
+    wait(world, DAMAGE)
+    check(world)
+    world.finish(world.job("publish"), {})
+    world.step()
+    world.pods, world.logs = [], {}
+    world.serve()
+    world.spec["speculation"]["draftTokens"] = 2
+    world.step()
+    world.step()
+    (new,) = [n for n in world.named("publish") if "status" not in world.jobs[n]]
+    assert "--content" not in container(world.jobs[new])["command"]
+
+
+def test_the_engine_that_is_damaged_is_built_again_and_no_other(world: World) -> None:
+    roles = {e["role"]: e["job"] for e in world.cr["status"]["engines"]}
+    wait(world, DAMAGE)
+    check(world)
+    fail(world, "EngineDamaged", lost=["draft"])
+    condition = world.condition("EnginesReady")
+    assert (condition["reason"], condition["status"]) == ("EngineDamaged", "False")
+    assert DAMAGE in condition["message"]
+    assert {e["role"]: e["state"] for e in world.cr["status"]["engines"]} == {
+        "target": "Built",
+        "draft": "Queued",
+    }
+    assert roles["draft"] not in world.jobs
+    assert "status" in world.jobs[roles["target"]]
+    world.step()
+    assert "status" not in world.jobs[roles["draft"]]
+    assert "status" in world.jobs[roles["target"]], "an engine that is whole is not built again"
+    world.settle()
+    assert world.condition("RepositoryReady")["status"] == "True"
+
+
+def test_a_build_that_runs_already_goes_on(world: World) -> None:
+    """Another resource has lost the same engine, and its Job is shared."""
+    jobs = {e["role"]: e["job"] for e in world.cr["status"]["engines"]}
+    wait(world, DAMAGE)
+    check(world)
+    del world.jobs[jobs["draft"]]["status"]
+    before = world.jobs[jobs["draft"]]
+    fail(world, "EngineDamaged", lost=["draft"])
+    assert world.condition("EnginesReady")["reason"] == "EngineDamaged"
+    assert world.jobs[jobs["draft"]] is before
+    world.step()
+    assert world.jobs[jobs["draft"]] is before
+    assert world.condition("EnginesReady")["status"] == "False"
+
+
+def test_a_damaged_checkpoint_is_fetched_again_and_named(world: World) -> None:
+    wait(world, DAMAGE)
+    check(world)
+    fail(world, "CheckpointDamaged")
+    condition = world.condition("ModelsFetched")
+    assert (condition["status"], condition["reason"]) == ("False", "CheckpointDamaged")
+    assert DAMAGE in condition["message"]
+    world.step()
+    (fetch,) = world.named("fetch")
+    world.finish(fetch, fetched())
+    world.step()
+    assert world.condition("EnginesReady")["status"] == "True"
+
+
+def test_a_server_that_started_before_the_last_check_is_not_asked_again_at_once(
+    world: World,
+) -> None:
+    wait(world, DAMAGE, started=NOW - timedelta(seconds=30))
+    check(world)
+    world.finish(world.job("publish"), {})
+    world.step()
+    # Its log is still the same for a moment.
+    world.step()
+    assert world.condition("RepositoryReady")["status"] == "True"
+    world.cr["status"]["repository"]["checkedAt"] = (NOW - timedelta(minutes=6)).isoformat()
+    check(world)
+
+
+def test_a_server_that_started_after_the_last_check_is_new(world: World) -> None:
+    wait(world, DAMAGE)
+    check(world)
+    world.finish(world.job("publish"), {})
+    world.step()
+    world.pods = world.pods[:-1]
+    wait(world, DAMAGE, started=NOW + timedelta(seconds=1))
+    check(world)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        "null",
+        "[]",
+        '{"volume": []}',
+        '{"volume": {"damaged": []}}',
+        '{"volume": {"damaged": [7]}}',
+        '{"volume": {"damaged": "x"}}',
+        report(DAMAGE) + "I0101 Started GRPCInferenceService",
+    ],
+)
+def test_any_other_log_is_that_of_a_server_that_loads(line: str, world: World) -> None:
+    wait(world, DAMAGE)
+    world.logs["pair-abc/server"] = line
+    world.step()
+    assert world.condition("RepositoryReady")["status"] == "True"
+    assert world.condition("Available")["reason"] == "Starting"
+
+
+def test_of_a_report_only_printable_text_of_some_length_is_taken(world: World) -> None:
+    wait(world, "a\x1b[31mb‮c" + "x" * 9000, {"more": 1})
+    world.step()
+    message = world.condition("Available")["message"]
+    assert "a[31mbcx" in message
+    assert len(message) < 800
+    assert message.isprintable()
+
+
+def test_the_leader_of_a_group_is_heard_too() -> None:
+    world = served()
+    assert world.group is not None
+    world.group["status"]["readyReplicas"] = 0
+    template = world.group["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
+    leader = pod("pair-abc", template, NOW)
+    labels = {**leader["metadata"]["labels"], "leaderworkerset.sigs.k8s.io/name": "pair-group"}
+    leader["metadata"]["labels"] = labels
+    world.pods.append(leader)
+    world.logs["pair-abc/server"] = report(DAMAGE)
+    world.step()
+    assert world.condition("Available")["reason"] == "VolumeDamaged"
+    assert world.condition("RepositoryReady")["reason"] == "VolumeDamaged"
+
+
+def test_a_pod_that_starts_is_checked_although_enough_others_serve() -> None:
+    world = World(resource(serving={"replicas": 2, "scaling": BY_HPA}))
+    world.settle()
+    for scaler in world.extras.values():
+        scaler["status"] = {"conditions": [ABLE, ACTIVE]}
+    assert world.step().requeue_after is None
+    wait(world, DAMAGE)
+    assert world.deployment is not None
+    world.deployment["status"]["readyReplicas"] = 1
+    # Its log is not there yet, and nothing else will happen.
+    (log,) = world.logs.values()
+    world.logs.clear()
+    assert world.step().requeue_after == 30
+    assert world.condition("Available")["status"] == "True"
+    world.logs["pair-abc/server"] = log
+    check(world)
+    world.finish(world.job("publish"), {})
+    world.step()
+    (started,) = [one for one in world.pods if one["metadata"]["name"] == "pair-abc"]
+    started["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    assert world.step().requeue_after is None
+
+
+def test_who_is_suspended_repairs_nothing(world: World) -> None:
+    wait(world, DAMAGE)
+    world.spec["suspend"] = True
+    world.step()
+    assert world.cr["status"]["repository"]["hash"]

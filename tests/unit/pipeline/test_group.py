@@ -1,0 +1,220 @@
+"""A service on several nodes: its group, what its pods say, and the way to it and back."""
+
+from typing import Any
+
+import pytest
+
+from golden.world import World, fetched, limits, resource, source, waiting
+from specdec.api import names
+from specdec.pipeline import group
+from specdec.pipeline.observed import Object
+from specdec.triton import start
+
+SET = "leaderworkerset.sigs.k8s.io/name"
+SHARED: dict[str, Any] = {"size": "1Gi", "accessMode": "ReadWriteMany"}
+
+
+def world(nodes: int = 2, **serving: Any) -> World:
+    """A target alone on H100 nodes, 8 ranks on each, served."""
+    target = {
+        "source": source("target"),
+        "limits": limits(),
+        "parallelism": {"tensor": 8, "pipeline": nodes},
+    }
+    return World(
+        resource(
+            "None",
+            runtime={"backend": "TensorRT"},
+            gpu={"product": "NVIDIA-H100-80GB-HBM3"},
+            target=target,
+            storage=SHARED,
+            serving={"nodesPerReplica": nodes, **serving},
+        )
+    )
+
+
+def result(component: str) -> dict[str, Any]:
+    return fetched({"heads": 64, "kvHeads": 16}) if component == "fetch" else {}
+
+
+def served(nodes: int = 2, **serving: Any) -> World:
+    made = world(nodes, **serving)
+    made.settle(result)
+    return made
+
+
+def available(made: World) -> dict[str, Any]:
+    found = made.cr["status"]["conditions"]
+    return next(c for c in found if c["type"] == "Available")
+
+
+def live(made: World) -> dict[str, Any]:
+    assert made.group is not None
+    return made.group
+
+
+def template(made: World, part: str) -> dict[str, Any]:
+    pod: dict[str, Any] = live(made)["spec"]["leaderWorkerTemplate"][f"{part}Template"]
+    return pod
+
+
+def pod(made: World, part: str, name: str, status: Object, **labels: str) -> None:
+    own = template(made, part)
+    metadata = {
+        "name": name,
+        "labels": {**own["metadata"]["labels"], SET: "pair-group", **labels},
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+    }
+    made.pods.append({"metadata": metadata, "spec": own["spec"], "status": status})
+
+
+def test_a_group_of_two_pods_takes_the_place_of_a_deployment() -> None:
+    made = served()
+    assert not made.deployments
+    spec = live(made)["spec"]
+    assert spec["leaderWorkerTemplate"]["size"] == 2
+    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
+    assert available(made)["reason"] == "PodsReady"
+    assert made.cr["status"]["replicas"] == made.cr["status"]["readyReplicas"] == 1
+    leader, worker = (template(made, part) for part in ("leader", "worker"))
+    assert names.selector(made.model()).items() <= leader["metadata"]["labels"].items()
+    assert not names.selector(made.model()).items() <= worker["metadata"]["labels"].items()
+    (first,), (second,) = leader["spec"]["containers"], worker["spec"]["containers"]
+    assert start.server(first["command"])[0] == "mpirun"
+    assert {"startupProbe", "readinessProbe", "livenessProbe", "ports"} <= set(first)
+    assert not {"startupProbe", "readinessProbe", "livenessProbe", "ports"} & set(second)
+    grace = [t["spec"]["terminationGracePeriodSeconds"] for t in (leader, worker)]
+    assert grace[0] == grace[1], "a worker must outlast its leader's drain"
+    for pod_spec in (leader["spec"], worker["spec"]):
+        assert pod_spec["automountServiceAccountToken"] is False
+        assert pod_spec["nodeSelector"] == {names.GPU_PRODUCT: "NVIDIA-H100-80GB-HBM3"}
+
+
+def test_the_key_is_nowhere_in_what_is_wanted() -> None:
+    made = world()
+    for _ in range(12):
+        decision = made.step()
+        for obj in decision.apply:
+            assert obj["kind"] != "Secret" or not {"data", "stringData"} & set(obj)
+        made.cr["status"] = {}
+        if made.claim is None:
+            made.bind()
+        for name, job in list(made.jobs.items()):
+            if "status" not in job:
+                made.finish(name, result(job["metadata"]["labels"][names.COMPONENT]))
+
+
+def test_scaling_and_suspending_keep_the_group() -> None:
+    made = served()
+    made.spec["serving"]["replicas"] = 3
+    made.settle(result)
+    assert live(made)["spec"]["replicas"] == 3
+    assert "3 of 3 groups" in available(made)["message"]
+    made.spec["suspend"] = True
+    made.step()
+    assert live(made)["spec"]["replicas"] == 0
+    assert available(made)["reason"] == "Suspended"
+
+
+@pytest.mark.parametrize(
+    ("part", "status", "reason"),
+    [
+        ("worker", waiting("ErrImageNeverPull", "absent"), "ImagePullFailed"),
+        ("leader", waiting("ErrImageNeverPull", "absent"), "ImagePullFailed"),
+        ("worker", {"phase": "Running"}, "Starting"),
+    ],
+)
+def test_a_pod_of_a_group_says_why_it_is_not_ready(
+    part: str, status: dict[str, Any], reason: str
+) -> None:
+    made = served()
+    live(made)["status"]["readyReplicas"] = 0
+    pod(made, part, f"pair-group-0-{part}", status)
+    made.step()
+    assert available(made)["reason"] == reason
+    assert f"pair-group-0-{part}" in available(made)["message"]
+
+
+def test_a_pod_of_the_old_repository_gives_a_stale_count_away() -> None:
+    made = served()
+    pod(made, "leader", "pair-group-0", {"phase": "Running"}, **{names.REPOSITORY: "0" * 16})
+    made.step()
+    assert available(made)["status"] == "False"
+
+
+def test_a_missed_key_is_made_again() -> None:
+    made = served()
+    assert not any(o["kind"] == "Secret" for o in made.step().apply)
+    # A volume's Secret that is not there shows in no status: the pod is merely never made.
+    missing = waiting("ContainerCreating", "") | {"startTime": "2026-01-02T03:03:30Z"}
+    pod(made, "worker", "pair-group-0-1", missing)
+    assert not any(o["kind"] == "Secret" for o in made.step().apply)
+    made.pods[-1]["status"]["startTime"] = "2026-01-02T03:02:30Z"
+    assert any(o["kind"] == "Secret" for o in made.step().apply)
+
+
+def test_an_old_revision_keeps_to_its_own_gpus() -> None:
+    """Engines run on the product they were built for, also while the next are built."""
+    for made in (served(), served(1)):
+        product = made.spec["gpu"]["product"]
+        made.spec["gpu"]["product"] = "NVIDIA-H200"
+        made.spec["serving"]["replicas"] = 2
+        (old,) = [o for o in made.step().apply if o["kind"] in ("Deployment", "LeaderWorkerSet")]
+        assert old["spec"]["replicas"] == 2
+        spec = old["spec"]
+        spec = spec.get("leaderWorkerTemplate", {}).get("workerTemplate") or spec["template"]
+        assert spec["spec"]["nodeSelector"]["nvidia.com/gpu.product"] == product
+
+
+def test_a_replica_answers_as_group_or_as_server_while_one_replaces_the_other() -> None:
+    made = served()
+    made.spec["serving"]["nodesPerReplica"] = 1
+    made.spec["target"]["parallelism"]["pipeline"] = 1
+    for _ in range(6):
+        made.step()
+        for name, job in list(made.jobs.items()):
+            if "status" not in job:
+                made.finish(name, result(job["metadata"]["labels"][names.COMPONENT]))
+    assert made.deployment is not None
+    assert made.group is not None
+    assert made.cr["status"]["readyReplicas"] == 1
+
+
+def test_old_pods_serve_until_the_others_do_and_then_go() -> None:
+    made = served(1)
+    assert made.group is None
+    made.spec["serving"]["nodesPerReplica"] = 2
+    made.spec["target"]["parallelism"]["pipeline"] = 2
+    made.step()
+    assert made.deployments
+    made.settle(result)
+    assert not made.deployments
+    assert available(made)["reason"] == "PodsReady"
+
+    made.spec["serving"]["nodesPerReplica"] = 1
+    made.spec["target"]["parallelism"]["pipeline"] = 1
+    made.step()
+    assert made.group is not None
+    made.settle(result)
+    made.step()
+    assert made.group is None
+    assert group.live_revision(made.observed()) is None
+    assert "pair-group" not in made.config_maps
+
+
+def test_the_live_revision_is_read_back_from_the_group() -> None:
+    made = served()
+    revision = group.live_revision(made.observed())
+    assert revision is not None
+    assert revision.repository == made.cr["status"]["repository"]["hash"]
+    assert revision.gpus == 8
+    assert revision.launch.slots == (8, 8)
+
+
+def test_a_shape_that_no_group_fits_is_not_accepted() -> None:
+    made = world()
+    made.spec["target"]["parallelism"] = {"tensor": 4, "pipeline": 2}
+    made.step()
+    found = made.cr["status"]["conditions"][0]
+    assert (found["type"], found["reason"]) == ("Accepted", "InvalidDevices")
+    assert "set tensor x pipeline to 16" in found["message"]

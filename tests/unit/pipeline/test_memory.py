@@ -1,0 +1,242 @@
+"""MemoryFits: what the plan of two models means to a resource."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from golden.world import IMAGES, NOW
+from specdec.api.conditions import BLOCKED, FAILED, PROGRESS, Type
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Facts
+from specdec.pipeline.memory import memory
+from specdec.pipeline.observed import Observed
+from specdec.pipeline.stage import Context, Outcome
+from unit.pipeline.public import alone, checkpoint, pair, spec
+
+
+def outcome(model: SpeculativeModel, **checkpoints: str) -> Outcome:
+    found = {role: checkpoint(role, name) for role, name in checkpoints.items()}
+    return memory(Context(model, Observed(NOW), IMAGES, Facts(checkpoints=found)))
+
+
+def judged(model: SpeculativeModel, **checkpoints: str) -> tuple[str, str]:
+    (condition,) = outcome(model, **checkpoints).conditions
+    assert condition.type is Type.MEMORY_FITS
+    assert condition.reason in PROGRESS | FAILED | BLOCKED
+    return condition.status, condition.reason
+
+
+T4, A10, L4, L40S = "Tesla-T4", "NVIDIA-A10", "NVIDIA-L4", "NVIDIA-L40S"
+A100, H100, H200 = "NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200"
+B200, SLICE = "NVIDIA-B200", "NVIDIA-H100-80GB-HBM3-MIG-2g.20gb"
+FITS, TIGHT = "SufficientGpuMemory", "TightGpuMemory"
+NOT = "InsufficientGpuMemory"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "tensor", "method", "expected"),
+    [
+        # What is known to run where, with limits of 8 x 2048.
+        ("llama-3.1-8b", T4, 1, "None", NOT),
+        ("llama-3.1-8b", A10, 1, "None", FITS),
+        ("llama-3.1-8b", SLICE, 1, "FP8", FITS),
+        ("llama-3.1-70b", H100, 1, "None", NOT),
+        ("llama-3.1-70b", H100, 1, "FP8", FITS),
+        ("llama-3.1-70b", H200, 1, "FP8", FITS),
+        ("llama-3.1-70b", H100, 2, "None", FITS),
+        # 34.3 GiB of weights, 0.9 of activations and 1.9 of runtime in 40: 2.6 for 1.25 of cache.
+        ("llama-3.1-70b", A100, 4, "None", FITS),
+        ("llama-3.1-70b", L40S, 1, "INT4AWQ", TIGHT),
+        ("llama-3.1-70b", L4, 8, "FP8", FITS),
+        ("llama-3.1-405b", H100, 8, "None", NOT),
+        ("llama-3.1-405b", H100, 8, "FP8", FITS),
+        ("llama-3.1-405b", B200, 2, "NVFP4", FITS),
+        ("llama-3.1-405b", B200, 8, "None", FITS),
+        ("vicuna-7b", T4, 1, "None", NOT),
+        ("vicuna-7b", L4, 1, "None", TIGHT),
+        ("vicuna-13b", A10, 1, "None", NOT),
+        ("vicuna-13b", L40S, 1, "None", FITS),
+        ("codellama-34b", L40S, 1, "None", NOT),
+        ("codellama-34b", L40S, 2, "None", FITS),
+        ("mistral-7b", A10, 1, "None", FITS),
+        ("mixtral-8x7b", H100, 1, "None", NOT),
+        ("mixtral-8x7b", H100, 1, "FP8", FITS),
+        ("mixtral-8x7b", H100, 2, "None", FITS),
+        ("qwen2-7b", L4, 1, "None", FITS),
+        ("qwen2-72b", H100, 2, "None", FITS),
+        ("qwen2-72b", H100, 4, "None", FITS),
+        # 18.9 GiB of weights, 1.0 and 1.2 in 22.5: 1.2 of cache are 3700 tokens.
+        ("gemma-2-9b", L4, 1, "None", TIGHT),
+        ("tinyllama-1.1b", T4, 1, "None", FITS),
+    ],
+)
+def test_public_models_on_gpu_products(
+    name: str, gpu: str, tensor: int, method: str, expected: str
+) -> None:
+    status = "False" if expected == NOT else "True"
+    assert judged(alone(gpu, spec(tensor, method)), target=name) == (status, expected)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "gpu", "tensor", "block", "expected"),
+    [
+        # 17.8 GiB of weights and 2.9 of the rest in 22.5: 1.6 for both caches, 2.5 wanted.
+        ("llama-3.1-8b", "llama-3.2-1b", A10, 1, {}, TIGHT),
+        ("vicuna-7b", "tinyllama-1.1b", T4, 1, {}, NOT),
+        ("llama-3.1-8b", "llama-3.2-1b", L40S, 1, {}, FITS),
+        ("llama-3.1-8b", "llama-3.2-1b", A10, 1, {"placement": "Dedicated"}, FITS),
+        ("llama-3.1-70b", "llama-3.2-1b", H100, 4, {}, FITS),
+        ("llama-3.1-70b", "llama-3.1-8b", H100, 2, {}, NOT),
+        ("llama-3.1-70b", "llama-3.1-8b", H100, 2, {"placement": "Dedicated"}, FITS),
+    ],
+)
+def test_public_pairs_on_gpu_products(
+    target: str, draft: str, gpu: str, tensor: int, block: dict[str, Any], expected: str
+) -> None:
+    status = "False" if expected == NOT else "True"
+    model = pair(gpu, spec(tensor), spec(), block)
+
+    assert judged(model, target=target, draft=draft) == (status, expected)
+
+
+def test_eight_bits_make_room_for_a_draft() -> None:
+    model = pair(A10, spec(1, "FP8"), spec())
+
+    found = outcome(model, target="llama-3.1-8b", draft="llama-3.2-1b")
+
+    assert found.conditions[0].reason == FITS
+    # A full batch of 2048 and ten draft tokens in blocks of 64, and of 2048.
+    assert found.facts.kv_tokens == {"target": 8 * 2112, "draft": 8 * 2048}
+
+
+def test_the_plan_is_shown_with_its_sums() -> None:
+    found = outcome(
+        pair(H100, spec(4), spec(), {"placement": "Dedicated"}),
+        target="llama-3.1-70b",
+        draft="llama-3.2-1b",
+    )
+
+    shown = found.status["plan"]["memory"]
+    assert [d["device"] for d in shown["devices"]] == [
+        *(f"target:{i}" for i in range(4)),
+        "draft:4",
+    ]
+    assert shown["kvTokens"] == found.facts.kv_tokens
+    assert shown["message"] == found.conditions[0].message
+    for device in shown["devices"]:
+        assert device["gpuMiB"] == 81559
+        assert device["usedMiB"] == sum(device["parts"].values())
+        assert device["percent"] == pytest.approx(100 * device["usedMiB"] / 81559, abs=1)
+
+
+def test_a_refusal_has_the_numbers_and_the_mend() -> None:
+    found = outcome(alone(L4, spec()), target="vicuna-13b")
+
+    assert not found.proceed
+    assert found.facts.kv_tokens == {}
+    message = found.conditions[0].message
+    # 24.24 GiB are 24826 MiB.
+    assert "GPU target:0 has 23034 MiB" in message
+    assert "targetWeights 24826" in message
+    assert "parallelism.tensor" in message
+
+
+def test_a_cache_too_small_says_how_small() -> None:
+    limits = {"maxBatchSize": 1, "maxInputLen": 100_000, "maxSeqLen": 131_072}
+    found = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
+
+    assert found.conditions[0].reason == NOT
+    assert "longest sequence has 131072" in found.conditions[0].message
+    assert "lower limits.maxSeqLen" in found.conditions[0].message
+
+
+def test_fixed_budgets_too_large_are_named() -> None:
+    found = outcome(alone(A10, spec(kvCache={"maxTokens": 10**6})), target="llama-3.1-8b")
+
+    assert found.conditions[0].reason == NOT
+    assert "targetKvCache 125000" in found.conditions[0].message
+    assert "lower kvCache.maxTokens" in found.conditions[0].message
+
+
+def test_too_few_slots_are_said_with_numbers() -> None:
+    limits = {"maxBatchSize": 64, "maxInputLen": 1024, "maxSeqLen": 2048}
+    found = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
+
+    (condition,) = found.conditions
+    assert (condition.status, condition.reason) == ("True", TIGHT)
+    assert found.proceed
+    slots = found.facts.kv_tokens["target"] // 2048
+    assert 0 < slots < 64
+    assert f"room for {slots} of 64 sequences" in condition.message
+
+
+def test_warn_serves_and_says_it() -> None:
+    model = alone(T4, spec(), checks={"memory": "Warn"})
+
+    found = outcome(model, target="llama-3.1-8b")
+
+    (condition,) = found.conditions
+    assert (condition.status, condition.reason) == ("True", NOT)
+    assert condition.message.startswith("served all the same")
+    assert found.proceed
+    assert found.facts.kv_tokens == {"target": 2048}
+
+
+def test_disabled_serves_and_says_little() -> None:
+    model = alone(T4, spec(), checks={"memory": "Disabled"})
+
+    assert judged(model, target="llama-3.1-8b") == ("True", "Unchecked")
+    assert outcome(model, target="llama-3.1-8b").proceed
+
+
+@pytest.mark.parametrize("product", ["NVIDIA-Z1", "NVIDIA-A10-SHARED"])
+def test_an_unknown_gpu_is_said_and_passes(product: str) -> None:
+    found = outcome(alone(product, spec()), target="llama-3.1-8b")
+
+    (condition,) = found.conditions
+    assert (condition.status, condition.reason) == ("Unknown", "UnknownGpu")
+    assert "spec.gpu.memoryMiB" in condition.message
+    assert product in condition.message
+    assert found.proceed
+    assert found.facts.kv_tokens == {}
+
+
+def test_the_specs_memory_counts_before_the_products() -> None:
+    other = {"gpu": {"product": "NVIDIA-Z1", "memoryMiB": 81559}}
+    less = {"gpu": {"product": H100, "memoryMiB": 15000}}
+
+    assert judged(alone(None, spec(), **other), target="llama-3.1-8b") == ("True", FITS)
+    assert judged(alone(None, spec(), **less), target="llama-3.1-8b") == ("False", NOT)
+
+
+def test_unknown_sizes_are_said_and_pass() -> None:
+    model = pair(H100, spec(), spec())
+
+    assert judged(model, target="llama-3.1-8b") == ("Unknown", "UnknownSize")
+    assert outcome(model, target="llama-3.1-8b").proceed
+
+
+def outcome_of(**facts: int) -> Outcome:
+    """Vicuna with other numbers in its configuration."""
+    known = checkpoint("target", "vicuna-7b")
+    damaged = replace(known, facts={**known.facts, **facts})
+    model = alone(A10, spec(kvCache={"maxTokens": 10**9}))
+    return memory(Context(model, Observed(NOW), IMAGES, Facts(checkpoints={"target": damaged})))
+
+
+def test_absurd_configurations_are_not_calculated_with() -> None:
+    found = outcome_of(layers=10**4000)
+
+    assert found.conditions[0].reason == "UnknownSize"
+
+
+def test_large_nonsense_still_passes_the_status_schema() -> None:
+    sizes = dict.fromkeys(("layers", "hiddenSize", "intermediateSize", "kvHeads"), 10**8)
+
+    found = outcome_of(**sizes)
+
+    assert found.conditions[0].reason == NOT
+    (device,) = found.status["plan"]["memory"]["devices"]
+    assert device["percent"] < 2**31
+    assert device["usedMiB"] < 2**63

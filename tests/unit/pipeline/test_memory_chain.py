@@ -1,0 +1,85 @@
+"""MemoryFits among the other conditions: what waits for it, and what it does not hold back."""
+
+import json
+from typing import Any
+
+from golden.world import FACTS, World, fetched, resource, source
+from specdec.api.conditions import Condition, Type
+from specdec.pipeline import ready
+from unit.pipeline.public import alone, spec
+
+A10, H100 = "NVIDIA-A10", "NVIDIA-H100-80GB-HBM3"
+
+
+def test_a_cpu_backend_needs_no_plan() -> None:
+    world = World(resource())
+    world.settle()
+
+    assert world.condition("MemoryFits")["reason"] == "NotNeeded"
+    assert "memory" not in world.cr["status"]["plan"]
+
+
+def on_tensorrt(layers: int, **draft: Any) -> World:
+    """A small pair on a GPU, fetched."""
+    speculation = {
+        "method": "DraftTarget",
+        "maxDraftTokens": 8,
+        "draftTarget": {"draft": {"source": source("draft"), **draft}},
+    }
+    cr = resource(
+        runtime={"backend": "TensorRT"},
+        gpu={"product": A10},
+        target={"source": source("target")},
+        speculation=speculation,
+    )
+    world = World(cr)
+    facts = FACTS | {"layers": layers, "parameters": 10**9, "intermediateSize": 1024}
+    world.settle(lambda stage: fetched(target=facts, draft=facts) if stage == "fetch" else {})
+    return world
+
+
+def test_no_gpu_is_taken_by_what_does_not_fit() -> None:
+    # 2 x 200000 layers x 2 heads x 64 x 2 bytes: 97 MiB of cache a token.
+    world = on_tensorrt(layers=200_000)
+
+    assert world.condition("MemoryFits")["reason"] == "InsufficientGpuMemory"
+    assert world.condition("EnginesReady")["reason"] == "Waiting"
+    assert world.named("engine") == []
+    ready_ = world.condition("Ready")
+    assert (ready_["status"], ready_["reason"]) == ("False", "InsufficientGpuMemory")
+    assert world.cr["status"]["phase"] == "Failed"
+    assert world.cr["status"]["plan"]["memory"]["devices"][0]["device"] == "target+draft:0"
+
+
+def test_budgets_reach_the_model_repository() -> None:
+    world = on_tensorrt(layers=4, limits={"maxBatchSize": 4})
+
+    assert world.condition("MemoryFits")["reason"] == "SufficientGpuMemory"
+    assert world.condition("Ready")["status"] == "True"
+    (job,) = world.named("publish")
+    files = json.dumps(world.config_maps[job]["data"])
+    for tokens in (8 * 2112, 4 * 2048):
+        assert f'max_tokens_in_paged_kv_cache\\"\\n  value {{ string_value: \\"{tokens}' in files
+
+
+def test_a_word_of_not_knowing_does_not_hold_ready_back() -> None:
+    model = alone(H100, spec())
+    told = [Condition(t, "True", "Valid") for t in Type if t is not Type.READY]
+    at = list(Type).index(Type.MEMORY_FITS)
+    told[at] = Condition(Type.MEMORY_FITS, "Unknown", "UnknownGpu")
+
+    summary = ready.summary(model, told)
+
+    assert summary.status == "True"
+    assert ready.phase(model, told, summary) == "Serving"
+
+
+def test_the_first_stage_that_really_waits_is_named() -> None:
+    told = ready.complete(
+        [
+            *(Condition(t, "True", "Valid") for t in list(Type)[:4]),
+            Condition(Type.MEMORY_FITS, "Unknown", "UnknownGpu"),
+        ]
+    )
+
+    assert told[5] == Condition(Type.ENGINES_READY, "Unknown", "Waiting", "waits for EnginesReady")

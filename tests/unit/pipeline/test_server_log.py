@@ -1,0 +1,64 @@
+"""Why a server ended, out of logs that a real tritonserver 2.51 left as it crashed."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from golden.world import World
+from specdec.pipeline.decide import decide
+from specdec.pipeline.server_log import summary
+from unit.pipeline.test_serving import crashed, deployed, looked_at, pod
+
+LOGS = Path(__file__).parent / "logs"
+END = "end of its log: error: creating server: Internal - failed to load all models"
+REASONS = {
+    "engine": "tensorrt_llm_draft: /models/engines/draft/rank0.engine cannot be read (it ends "
+    "before byte 1114752); build the engine again",
+    "tokenizer": "tokenizer_dir /models/nowhere has no tokenizer.json and transformers is not "
+    "installed: point tokenizer_dir at a directory with tokenizer.json",
+}
+RANK = """\
+[TensorRT-LLM][INFO] Rank 0 is using GPU 0
+[TensorRT-LLM][ERROR] Assertion failed: out of memory (/src/cudaUtils.h:12)
+E1122 10:00:00.100000 7 server.cc:241] "CudaDriverHelper has not been initialized."
+E1122 10:00:01.100000 7 model.cc:12] the backend ended
+"""
+
+
+def log(name: str) -> str:
+    return (LOGS / f"crash-{name}.log").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_reason_is_the_sentence_of_the_model_that_failed(name: str) -> None:
+    assert summary(log(name)) == f"{REASONS[name]}; {END}"
+
+
+def test_errors_of_another_kind_come_in_their_order_and_harmless_ones_are_left_out() -> None:
+    errors = "Assertion failed: out of memory (/src/cudaUtils.h:12); the backend ended"
+    assert summary(RANK).startswith(f"{errors}; end of its log: ")
+
+
+@pytest.mark.parametrize("text", ["", "failed to load model", "I1122 10:00:00.1 7 a.cc:1] fine"])
+def test_a_log_without_errors_has_no_summary(text: str) -> None:
+    assert summary(text) == ""
+
+
+def test_a_summary_is_short() -> None:
+    line = "E1122 10:00:00.1 7 a.cc:1] " + "x" * 5000
+    assert len(summary(f"{line}\n{line}y\n")) < 700
+
+
+def test_the_condition_of_a_crashing_server_carries_the_reason() -> None:
+    """The kubelet keeps the last two kilobytes of a log, in which the reason is not."""
+    world: World = deployed()
+    looked_at(world)
+    end = log("engine")[-2048:]
+    assert REASONS["engine"] not in end
+    pod(world, crashed(5, message=end))
+    observed = dataclasses.replace(world.observed(), crashes={"pair-abc": log("engine")})
+    decision = decide(world.model(), observed, world.images)
+    available = next(c for c in decision.conditions if c.type == "Available")
+    assert available.reason == "CrashLoop"
+    assert REASONS["engine"] in available.message

@@ -1,0 +1,113 @@
+"""A verification that cannot run, fails, or holds Ready behind a gate."""
+
+import json
+
+import pytest
+
+from golden.world import World, fetched, resource, waiting
+from unit.pipeline.verifying import Json, finish, found, serving, told
+
+
+def test_no_job_before_pods_answer() -> None:
+    world = World(resource())
+    world.bind()
+    for _ in range(5):
+        world.step()
+        for name, job in list(world.jobs.items()):
+            if "status" not in job:
+                world.finish(name, fetched() if "-fetch-" in name else {})
+    assert world.condition("Available")["status"] == "False"
+    assert world.named("verify") == []
+    assert told(world)["SpeculationActive"] == ("Unknown", "Waiting")
+
+
+def test_a_failed_job_is_said_with_its_last_words_and_not_made_again() -> None:
+    world = serving()
+    error = {"reason": "ServerUnreachable", "message": "nobody answers at pair.demo.svc:8001"}
+    world.fail(world.job("verify"), json.dumps({"error": error}))
+    decision = world.step()
+    assert told(world)["SpeculationActive"] == ("Unknown", "ServerUnreachable")
+    message = world.condition("SpeculationActive")["message"]
+    assert "nobody answers" in message
+    assert f"kubectl delete job {world.job('verify')}" in message
+    assert decision.requeue_after is None
+    assert world.condition("Ready")["status"] == "True"
+    world.delete("Job", world.job("verify"))
+    world.step()
+    assert len(world.named("verify")) == 1, "without it the next look makes another"
+
+
+def test_what_takes_too_long_names_its_own_field() -> None:
+    world = serving()
+    world.fail(world.job("verify"), "", reason="DeadlineExceeded")
+    world.step()
+    message = world.condition("SpeculationActive")["message"]
+    assert "raise spec.verification.timeoutSeconds" in message
+
+
+def test_a_pod_that_cannot_start_is_looked_at_again() -> None:
+    world = serving()
+    world.pod(world.job("verify"), waiting("ImagePullBackOff", "no such image"))
+    decision = world.step()
+    assert told(world)["SpeculationActive"] == ("Unknown", "ImagePullFailed")
+    assert decision.requeue_after is not None
+
+
+def test_a_result_lost_with_its_pod_is_measured_again() -> None:
+    world = serving()
+    name = world.job("verify")
+    world.finish(name, found(world))
+    world.pods.clear()
+    world.step()
+    assert name not in world.jobs
+    world.step()
+    assert name in world.jobs
+
+
+def test_suspended_resources_are_not_asked() -> None:
+    world = serving()
+    world.spec["suspend"] = True
+    world.step()
+    world.step()
+    assert world.named("verify") == []
+    assert told(world)["SpeculationActive"] == ("Unknown", "Suspended")
+
+
+class TestGate:
+    def test_holds_ready_until_it_went_well(self) -> None:
+        world = serving(verification={"mode": "Gate"})
+        ready = world.condition("Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "Queued")
+        assert "Gate holds Ready" in ready["message"]
+        assert world.cr["status"]["phase"] == "Verifying"
+        finish(world)
+        assert world.condition("Ready")["status"] == "True"
+
+    @pytest.mark.parametrize(
+        ("changed", "reason"),
+        [
+            ({"matched": 1}, "Diverged"),
+            ({"active": False}, "NoDraftTokensObserved"),
+            ({"speedupPercent": 99}, "SlowerThanBaseline"),
+        ],
+    )
+    def test_stays_closed_when_it_did_not(self, changed: Json, reason: str) -> None:
+        world = serving(verification={"mode": "Gate"})
+        finish(world, **changed)
+        assert world.condition("Ready")["reason"] == reason
+        assert world.cr["status"]["phase"] == "Failed"
+        world.spec["verification"] = {"mode": "Report"}
+        world.step()
+        assert world.condition("Ready")["status"] == "True"
+
+    def test_opens_for_what_no_client_can_see(self) -> None:
+        world = serving("Lookahead", verification={"mode": "Gate"})
+        finish(world)
+        assert world.condition("Ready")["status"] == "True"
+
+    def test_stays_closed_when_the_job_failed(self) -> None:
+        world = serving(verification={"mode": "Gate"})
+        world.fail(world.job("verify"), "gone wrong")
+        world.step()
+        assert world.condition("Ready")["reason"] == "VerificationFailed"
+        assert world.cr["status"]["phase"] == "Failed"

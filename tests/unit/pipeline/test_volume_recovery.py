@@ -1,0 +1,143 @@
+"""What somebody deleted from the volume is noticed by a pod that ends while it loads."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from golden.world import NOW, World, fetched, resource
+from specdec.dry_run.simulated_cluster import Json
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(resource())
+    world.settle()
+    return world
+
+
+def crash(world: World, at: datetime = NOW, **end: Any) -> None:
+    """A pod of the live revision ended after three seconds, and was never ready."""
+    assert world.deployment is not None
+    world.deployment["status"].update(readyReplicas=0)
+    template = world.deployment["spec"]["template"]
+    metadata = {
+        "name": "pair-abc",
+        "labels": template["metadata"]["labels"],
+        "creationTimestamp": "2026-01-02T03:00:00Z",
+    }
+    terminated = {
+        "exitCode": 1,
+        "message": "failed to load",
+        "startedAt": (at - timedelta(seconds=3)).isoformat(),
+        "finishedAt": at.isoformat(),
+        **end,
+    }
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    container = {"state": state, "lastState": {"terminated": terminated}, "restartCount": 1}
+    status = {"phase": "Running", "containerStatuses": [container]}
+    world.pods.append({"metadata": metadata, "spec": template["spec"], "status": status})
+
+
+def fail(world: World, reason: str) -> None:
+    """The look at the volume finds something missing."""
+    error = f'{{"error": {{"reason": "{reason}", "message": "gone"}}}}'
+    world.fail(world.job("publish"), error)
+
+
+def finish(world: World, component: str, result: Json) -> None:
+    for name in world.named(component):
+        if "status" not in world.jobs[name]:
+            world.finish(name, result)
+
+
+def look(world: World) -> None:
+    """From the crash to the publish Job that looks again."""
+    world.step()
+    condition = world.condition("RepositoryReady")
+    assert (condition["status"], condition["reason"]) == ("False", "Publishing")
+    assert "the volume is checked again" in condition["message"]
+    assert "pair-abc ended while it loaded" in condition["message"]
+    assert world.named("publish") == []
+    world.step()
+    assert len(world.named("publish")) == 1
+
+
+def test_a_volume_that_holds_everything_is_looked_at_once(world: World) -> None:
+    crash(world)
+    look(world)
+    finish(world, "publish", {})
+    world.step()
+    assert world.condition("RepositoryReady")["status"] == "True"
+    assert world.condition("Available")["reason"] == "CrashLoop"
+    # The kubelet goes on trying.
+    crash(world, NOW + timedelta(seconds=30))
+    world.step()
+    assert world.condition("RepositoryReady")["status"] == "True"
+    told = world.cr["status"]["repository"]
+    told["checkedAt"] = (NOW - timedelta(hours=1)).isoformat()
+    look(world)
+
+
+def test_a_server_that_ran_out_of_time_says_nothing_of_the_volume(world: World) -> None:
+    crash(world, startedAt=(NOW - timedelta(days=1)).isoformat())
+    world.step()
+    assert world.condition("RepositoryReady")["status"] == "True"
+    assert world.condition("Available")["reason"] == "StartupTimeout"
+
+
+@pytest.mark.parametrize("end", [{"reason": "OOMKilled"}, {"startedAt": "2026-01-02T02:00:00Z"}])
+def test_only_what_ends_while_it_loads_is_a_reason_to_look(world: World, end: Json) -> None:
+    crash(world, **end)
+    # It was ready long after that start.
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:00:00Z"}
+    world.pods[-1]["status"]["conditions"] = [ready]
+    world.step()
+    assert world.condition("RepositoryReady")["status"] == "True"
+
+
+def test_a_lost_engine_is_built_again(world: World) -> None:
+    builds = world.named("engine")
+    crash(world)
+    look(world)
+    fail(world, "EngineMissing")
+    world.step()
+    assert world.condition("EnginesReady")["reason"] == "EngineMissing"
+    assert world.condition("ModelsFetched")["status"] == "True"
+    world.step()
+    assert sorted(world.named("engine")) == sorted(builds)
+    assert world.condition("EnginesReady")["reason"] == "Queued"
+    heal(world)
+
+
+def test_a_lost_checkpoint_is_fetched_again(world: World) -> None:
+    crash(world)
+    look(world)
+    fail(world, "CheckpointMissing")
+    world.step()
+    condition = world.condition("ModelsFetched")
+    assert (condition["status"], condition["reason"]) == ("False", "CheckpointMissing")
+    assert world.cr["status"]["models"] == []
+    assert world.named("publish") == []
+    world.step()
+    assert len(world.named("fetch")) == 1
+    finish(world, "fetch", fetched())
+    world.step()
+    # Engines that are there are not built again.
+    assert world.condition("EnginesReady")["status"] == "True"
+    heal(world)
+
+
+def heal(world: World) -> None:
+    world.settle()
+    world.pods = [pod for pod in world.pods if pod["metadata"]["name"] != "pair-abc"]
+    world.serve()
+    world.step()
+    assert world.condition("Ready")["status"] == "True"
+
+
+def test_who_is_suspended_looks_at_nothing(world: World) -> None:
+    crash(world)
+    world.spec["suspend"] = True
+    world.step()
+    assert world.cr["status"]["repository"]["hash"]

@@ -1,0 +1,208 @@
+"""Findings and their severities, one by one, from facts alone."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golden.world import resource
+from specdec.api import conditions
+from specdec.api.model import SpeculativeModel
+from specdec.validation import compatibility
+
+ROOT = Path(__file__).resolve().parents[3]
+TARGET = {
+    "architecture": "LlamaForCausalLM",
+    "vocabSize": 32000,
+    "hiddenSize": 4096,
+    "layers": 32,
+    "maxPosition": 4096,
+    "tokenizer": "aaaaaaaaaaaa",
+    "tokenizerFile": "tokenizer.json",
+    "eos": 2,
+    "bos": 1,
+    "chatTemplate": "cccccccccccc",
+}
+HEADS = {"hiddenSize": 4096, "vocabSize": 32000, "layers": 1}
+BLOCKS: dict[str, dict[str, Any]] = {
+    "Eagle": {"eagle": {"checkpoint": {"pvc": {"claimName": "c", "path": "h"}}}},
+    "Medusa": {"medusa": {"heads": {"pvc": {"claimName": "c", "path": "h"}}}},
+    "ReDrafter": {"reDrafter": {"checkpoint": {"pvc": {"claimName": "c", "path": "h"}}}},
+}
+
+
+def pair(draft: dict[str, Any], checks: dict[str, str] | None = None, **spec: Any) -> list[str]:
+    """Codes with severities of a target and a draft that differs; `spec` as dotted paths."""
+    cr = resource(checks=checks or {})
+    for path, value in spec.items():
+        *parents, last = path.split("__")
+        part = cr["spec"]
+        for name in parents:
+            part = part.setdefault(name, {})
+        part[last] = value
+    return _codes(cr, {"target": TARGET, "draft": TARGET | draft})
+
+
+def heads(
+    method: str, found: dict[str, Any], target: dict[str, Any] | None = None, **block: int
+) -> list[str]:
+    cr = resource("None")
+    own = {name: value | block for name, value in BLOCKS[method].items()}
+    cr["spec"]["speculation"] = {"method": method, **own}
+    facts = {"target": TARGET | (target or {}), "heads": {"method": method} | HEADS | found}
+    return _codes(cr, facts)
+
+
+def _codes(cr: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    verdict = compatibility.judge(SpeculativeModel.parse(cr), facts)
+    assert set(verdict.findings) == {*verdict.refused, *verdict.warnings}
+    return [f"{f.code} {f.severity}" for f in verdict.findings]
+
+
+LOGITS = {"speculation__draftTarget__acceptance": "Logits"}
+WIDE = {"target__parallelism": {"tensor": 4, "pipeline": 1}}
+
+
+@pytest.mark.parametrize(
+    ("draft", "spec", "expected"),
+    [
+        ({}, {}, []),
+        ({"tokenizer": "bbbbbbbbbbbb"}, {}, ["TokenizerMismatch Enforce"]),
+        ({"eos": 3}, {}, ["SpecialTokensMismatch Enforce"]),
+        ({"bos": None}, {}, []),
+        ({"chatTemplate": "dddddddddddd"}, {}, ["ChatTemplateMismatch Warn"]),
+        ({"chatTemplate": None}, {}, []),
+        ({"maxPosition": 100}, {}, ["ContextTooShort Warn"]),
+        # One tokenizer, less padding: the tokens mean the same.
+        ({"vocabSize": 31990}, {}, ["VocabSizeMismatch Warn"]),
+        # Ids that the target's embedding does not have.
+        ({"vocabSize": 32001}, {}, ["VocabSizeMismatch Enforce"]),
+        ({"vocabSize": 31990, "tokenizer": None}, {}, ["VocabSizeMismatch Enforce"]),
+        ({"vocabSize": 31990}, LOGITS, ["PaddedVocabMismatch Enforce"]),
+        # 31997 and 32000 are 32000 both, once the draft is padded to a multiple of 4 too.
+        (
+            {"vocabSize": 31997},
+            {**LOGITS, "speculation__draftTarget__draft__parallelism": {"tensor": 4}},
+            ["VocabSizeMismatch Warn"],
+        ),
+        ({"vocabSize": 32000}, {**LOGITS, **WIDE}, []),
+    ],
+)
+def test_pairs(draft: dict[str, Any], spec: dict[str, Any], expected: list[str]) -> None:
+    assert pair(draft, **spec) == expected
+
+
+def test_padding_alone_can_part_a_pair() -> None:
+    odd = {"vocabSize": 32001}
+    cr = resource()
+    cr["spec"]["target"]["parallelism"] = {"tensor": 4}
+    cr["spec"]["speculation"]["draftTarget"]["acceptance"] = "Logits"
+    facts = {"target": TARGET | odd, "draft": TARGET | odd}
+    (finding,) = compatibility.judge(SpeculativeModel.parse(cr), facts).findings
+    assert finding.code == "PaddedVocabMismatch"
+    assert "32001 vocabulary entries (tensor parallelism 1)" in finding.message
+    assert "32004 (tensor parallelism 4)" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("check", "draft"),
+    [
+        ("tokenizer", {"tokenizer": "b"}),
+        ("vocabulary", {"vocabSize": 99999}),
+        ("specialTokens", {"eos": 3}),
+        ("chatTemplate", {"chatTemplate": "d"}),
+        ("contextLength", {"maxPosition": 8}),
+    ],
+)
+def test_severities(check: str, draft: dict[str, Any]) -> None:
+    assert pair(draft, {check: "Disabled"}) == []
+    assert [c.split()[1] for c in pair(draft, {check: "Warn"})] == ["Warn"]
+    assert [c.split()[1] for c in pair(draft, {check: "Enforce"})] == ["Enforce"]
+
+
+def test_tokenizers_in_two_forms() -> None:
+    """tokenizer.json beside tokenizer.model alone: compared by what both have, or not at all."""
+    other = {"tokenizer": "eeeeeeeeeeee", "tokenizerFile": "tokenizer.model"}
+    assert pair(other) == []
+    cr = resource()
+    target = TARGET | {"sentencePiece": "ffffffffffff"}
+    for piece, expected in (("ffffffffffff", []), ("0", ["TokenizerMismatch Enforce"])):
+        assert (
+            _codes(cr, {"target": target, "draft": TARGET | other | {"sentencePiece": piece}})
+            == expected
+        )
+
+
+@pytest.mark.parametrize("method", BLOCKS)
+def test_heads_that_fit(method: str) -> None:
+    assert heads(method, {"numHeads": 4} if method == "Medusa" else {}) == []
+    assert heads(method, dict.fromkeys(("method", "hiddenSize", "vocabSize", "layers"))) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "found", "target", "block", "expected"),
+    [
+        ("Eagle", {"hiddenSize": 5120}, {}, {}, ["HeadsHiddenSizeMismatch"]),
+        ("Medusa", {"vocabSize": 128}, {}, {}, ["HeadsVocabSizeMismatch"]),
+        ("ReDrafter", {"method": "Medusa"}, {}, {}, ["HeadsMethodMismatch"]),
+        ("Eagle", {"method": "Eagle3"}, {}, {}, ["HeadsMethodMismatch"]),
+        ("Eagle", {"layers": 2}, {}, {}, ["HeadsLayersMismatch"]),
+        ("Eagle", {}, {}, {"numLayers": 7}, []),
+        ("Medusa", {"numHeads": 3}, {}, {"numHeads": 4}, ["HeadsCountMismatch"]),
+        ("Medusa", {"numHeads": 5}, {}, {"numHeads": 4}, []),
+        ("Medusa", {"layers": 2}, {}, {}, ["HeadsLayersMismatch"]),
+        ("Eagle", {}, {"architecture": "Qwen2ForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
+        # What the build would refuse hours later: its converters take Llamas alone.
+        ("Eagle", {}, {"architecture": "MistralForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
+        ("Medusa", {}, {"architecture": "MistralForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
+    ],
+)
+def test_heads_that_do_not(
+    method: str,
+    found: dict[str, Any],
+    target: dict[str, Any],
+    block: dict[str, int],
+    expected: list[str],
+) -> None:
+    codes = heads(method, found, target, **block)
+    assert codes == [f"{code} Enforce" for code in expected]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("0.19.0", ["TargetArchitectureMismatch Enforce"]), ("1.2.1", [])],
+)
+def test_a_later_release_takes_other_targets_for_a_drafter(
+    version: str, expected: list[str]
+) -> None:
+    cr = resource("None")
+    cr["spec"]["runtime"]["version"] = version
+    cr["spec"]["speculation"] = {"method": "ReDrafter", **BLOCKS["ReDrafter"]}
+    target = TARGET | {"architecture": "Qwen2ForCausalLM"}
+    assert _codes(cr, {"target": target, "heads": HEADS | {"method": "ReDrafter"}}) == expected
+
+
+@given(st.integers(1, 1 << 20), st.integers(1, 16))
+def test_padding(entries: int, tensor: int) -> None:
+    size = compatibility.padded(entries, tensor)
+    assert size % tensor == 0
+    assert 0 <= size - entries < tensor
+
+
+def test_every_code_is_a_documented_reason() -> None:
+    folder = ROOT / "operator" / "specdec" / "validation"
+    sources = [folder / "compatibility.py", folder / "heads.py"]
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
+    codes = set(re.findall(r'"(\w+(?:Mismatch|TooShort))"', text))
+    assert len(codes) > 10
+    assert codes <= conditions.FAILED
+    document = (ROOT / "docs/compatibility.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (\w+) \|", document, re.MULTILINE)
+    assert {code for code, _, _ in rows} == codes
+    known = SpeculativeModel.parse(resource()).spec.checks.model_dump(by_alias=True)
+    assert {(check, default) for _, check, default in rows} == {
+        (check, default) for check, default in known.items() if check != "memory"
+    }
