@@ -11,14 +11,16 @@ import yaml
 from cluster import ControlPlane
 from controlplane.specm import Object, RefusedError, Resources
 from specdec.api import model
+from support import crd_cases
+from support.crd_cases import Case, good_resource
 
 pytestmark = pytest.mark.controlplane
 
 ROOT = Path(__file__).parents[2]
-GOOD = sorted((Path(__file__).parent / "resources" / "good").glob("*.yaml"))
-BAD = sorted((Path(__file__).parent / "resources" / "bad").glob("*.yaml"))
+GOOD = crd_cases.good()
+BAD = crd_cases.bad()
 SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
-STATUS = Path(__file__).parent / "resources" / "status.yaml"
+STATUS = crd_cases.TABLES / "status.yaml"
 SERVING_BLOCKS = ("probes", "drain", "disruption", "rollout")
 Kubectl = Callable[..., str]
 
@@ -44,17 +46,6 @@ def resources(bare: ControlPlane, namespace: str) -> Iterator[Resources]:
     found.close()
 
 
-def read(file: Path) -> Object:
-    """One resource of a file."""
-    return dict(yaml.safe_load(file.read_text()))
-
-
-def expectation(file: Path) -> dict[str, str]:
-    """What a bad resource says in its head: field, message and perhaps after."""
-    lines = [line[2:] for line in file.read_text().splitlines() if line.startswith("# ")]
-    return dict(line.split(": ", 1) for line in lines)
-
-
 def parsed(body: Object) -> model.Spec:
     """The typed spec of a resource, stored or not."""
     metadata = {"namespace": "default", "uid": "0", **body["metadata"]}
@@ -66,11 +57,11 @@ def test_there_are_enough_of_both() -> None:
     assert len(BAD) >= 200
 
 
-@pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
+@pytest.mark.parametrize("case", GOOD, ids=lambda case: case.name)
 def test_good_resource_is_taken_and_means_what_the_operator_reads(
-    file: Path, resources: Resources
+    case: Case, resources: Resources
 ) -> None:
-    body = read(file)
+    body = case.resource()
     resources.create(body, dry_run=True)
     assert resources.names() == set()
     resources.create(body)
@@ -79,26 +70,26 @@ def test_good_resource_is_taken_and_means_what_the_operator_reads(
     assert parsed(stored) == parsed(body)
 
 
-@pytest.mark.parametrize("file", BAD, ids=lambda file: file.stem)
-def test_bad_resource_is_refused_by_the_intended_rule(file: Path, resources: Resources) -> None:
-    body, wanted = read(file), expectation(file)
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.name)
+def test_bad_resource_is_refused_by_the_intended_rule(case: Case, resources: Resources) -> None:
+    body = case.resource()
     send = resources.create
-    if "after" in wanted:
-        resources.create(read(file.parents[1] / "good" / f"{wanted['after']}.yaml"))
+    if case.after:
+        resources.create(good_resource(case.after))
         send = resources.replace
     before = resources.names()
     for dry_run in (True, False):
         with pytest.raises(RefusedError) as refused:
             send(body, dry_run=dry_run)
         causes = refused.value.causes
-        assert all(wanted["message"] in message for _, message in causes), causes
-        if "unknown field" not in wanted["message"]:
-            assert {field for field, _ in causes} == {wanted["field"]}
+        assert all(case.message in message for _, message in causes), causes
+        if "unknown field" not in case.message:
+            assert {field for field, _ in causes} == {case.field}
     assert resources.names() == before
 
 
 def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None:
-    body = read(next(file for file in GOOD if file.stem == "tensorrt-draft-target"))
+    body = good_resource("tensorrt-draft-target")
     part: Object = {
         "quantization": {"calibration": {}},
         "parallelism": {},
@@ -145,7 +136,7 @@ def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None
 def test_server_fills_in_the_defaults_of_a_method(
     name: str, field: str, resources: Resources
 ) -> None:
-    body = read(next(file for file in GOOD if file.stem == name))
+    body = good_resource(name)
     block = resources.create(body)["spec"]["speculation"][field]
     kinds = {
         "eagle": model.Eagle,
@@ -185,7 +176,7 @@ def scalars(kind: type[model.Value]) -> Object:
 def test_what_may_change_later(
     name: str, change: Object, kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
-    resources.create(read(Path(__file__).parent / "resources" / "good" / f"{name}.yaml"))
+    resources.create(good_resource(name))
     patch = ("patch", "specm", name, "-n", namespace, "--type=merge", "-p")
     said = [kubectl(*patch, json.dumps({"spec": change})) for _ in range(2)]
     assert ["no change" in words for words in said] == [False, True]
@@ -223,7 +214,7 @@ def test_samples_are_taken_and_settle(
 def test_scale_writes_replicas_even_where_serving_is_left_out(
     kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
-    resources.create(read(next(file for file in GOOD if file.stem == "none-minimal")))
+    resources.create(good_resource("none-minimal"))
     kubectl("scale", "specm/none-minimal", "-n", namespace, "--replicas=3")
     assert resources.get("none-minimal")["spec"]["serving"]["replicas"] == 3
 
@@ -231,8 +222,8 @@ def test_scale_writes_replicas_even_where_serving_is_left_out(
 def test_status_holds_what_the_operator_says(
     kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
-    made = resources.create(read(next(file for file in GOOD if file.stem == "none-minimal")))
-    status = read(STATUS)
+    made = resources.create(good_resource("none-minimal"))
+    status: Object = yaml.safe_load(STATUS.read_text())
     patch = json.dumps({"status": status, "spec": {"suspend": True}})
     where = ("none-minimal", "-n", namespace)
     kubectl("patch", "specm", *where, "--subresource=status", "--type=merge", "-p", patch)
@@ -258,8 +249,8 @@ def test_kubectl_explains_and_finds_it(
     text = kubectl("explain", "specm.spec.speculation.draftTarget.draft.limits.maxSeqLen")
     assert "Tokens of a prompt and its continuation together." in text
     assert "No resources found" not in kubectl("explain", "specm", "--recursive")
-    resources.create(read(GOOD[0]))
-    assert GOOD[0].stem in kubectl("get", "specdec", "-n", namespace)
+    resources.create(GOOD[0].resource())
+    assert GOOD[0].name in kubectl("get", "specdec", "-n", namespace)
 
 
 def test_resource_of_the_readme_is_taken(resources: Resources) -> None:

@@ -3,18 +3,16 @@
 import copy
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cluster import ControlPlane
 from controlplane.specm import Object, RefusedError, Resources
+from support.crd_cases import good_resource
 
 pytestmark = pytest.mark.controlplane
 
-EVERYTHING = Path(__file__).parent / "resources" / "good" / "everything.yaml"
 SOURCE = "spec.target.source"
 HARMFUL = {
     "line": "\nx",
@@ -88,7 +86,7 @@ def resources(bare: ControlPlane) -> Iterator[Resources]:
 
 def with_text(field: str, text: str) -> Object:
     """The resource of every field, with one of them replaced."""
-    body: Object = copy.deepcopy(yaml.safe_load(EVERYTHING.read_text()))
+    body: Object = good_resource("everything")
     # They would have to name the same product as `gpu.product`.
     del body["spec"]["build"]["nodeSelector"], body["spec"]["serving"]["nodeSelector"]
     *parents, last = field.split(".")

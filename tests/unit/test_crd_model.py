@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from specdec.api import conditions, model
+from support import crd_cases
 from unit import api_reference
 
 ROOT = Path(__file__).parents[2]
-RESOURCES = ROOT / "tests" / "controlplane" / "resources"
 CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "speculativemodels.yaml").read_text())
 VERSION: dict[str, Any] = CRD["spec"]["versions"][0]
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
@@ -113,12 +113,6 @@ def rules() -> list[tuple[str, dict[str, Any]]]:
     return [(path, rule) for path, node in nodes(SCHEMA, "") for rule in node.get(key, [])]
 
 
-def expectation(file: Path) -> dict[str, str]:
-    """What a bad resource says in its head: field, message and perhaps after."""
-    lines = [line[2:] for line in file.read_text().splitlines() if line.startswith("# ")]
-    return dict(line.split(": ", 1) for line in lines)
-
-
 def test_spec_and_model_agree() -> None:
     assert list(differences(model.Spec, SPEC, "spec")) == []
 
@@ -178,22 +172,22 @@ def test_every_rule_tells_the_mend() -> None:
 
 
 def test_every_rule_is_broken_by_a_bad_resource() -> None:
-    said = [expectation(file)["message"] for file in (RESOURCES / "bad").glob("*.yaml")]
+    messages = [case.message for case in crd_cases.bad()]
     unbroken = [
         f"{path}: {rule['message']}"
         for path, rule in rules()
-        if not any(part in rule["message"] for part in said)
+        if not any(part in rule["message"] for part in messages)
     ]
     assert unbroken == []
 
 
 def test_good_resources_are_read_as_written() -> None:
-    for file in (RESOURCES / "good").glob("*.yaml"):
-        body = yaml.safe_load(file.read_text())
+    for case in crd_cases.good():
+        body = case.resource()
         body["metadata"] |= {"namespace": "default", "uid": "0"}
         read = model.SpeculativeModel.parse(body)
         written = read.spec.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        assert written == body["spec"], file.name
+        assert written == body["spec"], case.name
 
 
 def test_conditions_of_the_status_are_the_merged_ones() -> None:
