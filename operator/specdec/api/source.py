@@ -1,6 +1,22 @@
 """Where files come from: checkpoints, heads, prebuilt engines."""
 
+from dataclasses import dataclass
+
 from specdec.api.value import Reference, SecretKey, Value
+
+
+@dataclass(frozen=True)
+class SecretVariable:
+    """An environment variable of the fetch Job, and the Secret's key that it carries."""
+
+    name: str
+    secret: str
+    key: str
+    optional: bool = False
+
+
+def _variable(name: str, reference: SecretKey | None) -> tuple[SecretVariable, ...]:
+    return (SecretVariable(name, reference.name, reference.key),) if reference else ()
 
 
 class HuggingFaceSource(Value):
@@ -11,12 +27,22 @@ class HuggingFaceSource(Value):
     endpoint: str | None = None
     token_secret_ref: SecretKey | None = None
 
+    @property
+    def secrets(self) -> tuple[SecretVariable, ...]:
+        """What the fetch Job needs of the source's Secret."""
+        return _variable("HF_TOKEN", self.token_secret_ref)
+
 
 class PvcSource(Value):
     """A directory on an existing claim."""
 
     claim_name: str
     path: str
+
+    @property
+    def secrets(self) -> tuple[SecretVariable, ...]:
+        """What the fetch Job needs of the source's Secret."""
+        return ()
 
 
 class S3Source(Value):
@@ -31,6 +57,18 @@ class S3Source(Value):
     region: str | None = None
     credentials_secret_ref: Reference | None = None
 
+    @property
+    def secrets(self) -> tuple[SecretVariable, ...]:
+        """What the fetch Job needs of the source's Secret."""
+        if self.credentials_secret_ref is None:
+            return ()
+        secret = self.credentials_secret_ref.name
+        return (
+            SecretVariable("S3_ACCESS", secret, "AWS_ACCESS_KEY_ID"),
+            SecretVariable("S3_SECRET", secret, "AWS_SECRET_ACCESS_KEY"),
+            SecretVariable("S3_SESSION", secret, "AWS_SESSION_TOKEN", optional=True),
+        )
+
 
 class GcsSource(Value):
     """A prefix of a Google Cloud Storage bucket, `gs://bucket/prefix`.
@@ -42,12 +80,24 @@ class GcsSource(Value):
     endpoint: str | None = None
     credentials_secret_ref: SecretKey | None = None
 
+    @property
+    def secrets(self) -> tuple[SecretVariable, ...]:
+        """What the fetch Job needs of the source's Secret."""
+        return _variable("GCS_KEY", self.credentials_secret_ref)
+
 
 class OciSource(Value):
     """Layers of an OCI artifact; the Secret is of type `kubernetes.io/dockerconfigjson`."""
 
     reference: str
     pull_secret_ref: Reference | None = None
+
+    @property
+    def secrets(self) -> tuple[SecretVariable, ...]:
+        """What the fetch Job needs of the source's Secret."""
+        if self.pull_secret_ref is None:
+            return ()
+        return (SecretVariable("OCI_CONFIG", self.pull_secret_ref.name, ".dockerconfigjson"),)
 
 
 class NgcSource(Value):
@@ -56,6 +106,11 @@ class NgcSource(Value):
     resource: str
     endpoint: str | None = None
     auth_secret_ref: SecretKey | None = None
+
+    @property
+    def secrets(self) -> tuple[SecretVariable, ...]:
+        """What the fetch Job needs of the source's Secret."""
+        return _variable("NGC_API_KEY", self.auth_secret_ref)
 
 
 class Source(Value):
@@ -67,6 +122,12 @@ class Source(Value):
     gcs: GcsSource | None = None
     oci: OciSource | None = None
     ngc: NgcSource | None = None
+
+    @property
+    def secrets(self) -> tuple[SecretVariable, ...]:
+        """What the fetch Job needs of the member's Secret."""
+        members = (getattr(self, name) for name in type(self).model_fields)
+        return tuple(variable for member in members if member for variable in member.secrets)
 
 
 class AuthorityRef(Value):

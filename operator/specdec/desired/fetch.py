@@ -6,7 +6,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.model import Source, SpeculativeModel
-from specdec.api.source import Fetch
+from specdec.api.source import Fetch, SecretVariable
 from specdec.desired import pod
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Volume
@@ -166,22 +166,15 @@ def _source(source: Source) -> dict[str, Any]:
 
 def _secrets(role: str, source: Source) -> list[dict[str, Any]]:
     """The environment variables with what the source's Secret holds."""
-    if source.s3 is not None and source.s3.credentials_secret_ref is not None:
-        name = source.s3.credentials_secret_ref.name
-        return [
-            _variable("S3_ACCESS", role, name, "AWS_ACCESS_KEY_ID"),
-            _variable("S3_SECRET", role, name, "AWS_SECRET_ACCESS_KEY"),
-            _variable("S3_SESSION", role, name, "AWS_SESSION_TOKEN", optional=True),
-        ]
-    if source.oci is not None and source.oci.pull_secret_ref is not None:
-        name = source.oci.pull_secret_ref.name
-        return [_variable("OCI_CONFIG", role, name, ".dockerconfigjson")]
-    keys = {
-        "HF_TOKEN": source.hugging_face and source.hugging_face.token_secret_ref,
-        "GCS_KEY": source.gcs and source.gcs.credentials_secret_ref,
-        "NGC_API_KEY": source.ngc and source.ngc.auth_secret_ref,
-    }
-    return [_variable(name, role, ref.name, ref.key) for name, ref in keys.items() if ref]
+    return [
+        {"name": names.variable(secret.name, role), "valueFrom": {"secretKeyRef": _key(secret)}}
+        for secret in source.secrets
+    ]
+
+
+def _key(secret: SecretVariable) -> dict[str, Any]:
+    optional = {"optional": True} if secret.optional else {}
+    return {"name": secret.secret, "key": secret.key, **optional}
 
 
 @dataclass(frozen=True)
@@ -219,15 +212,6 @@ def _proxy(fetch: Fetch) -> list[dict[str, Any]]:
             ("NO_PROXY", {"optional": True}),
         )
     ]
-
-
-def _variable(
-    name: str, role: str, secret: str, key: str, *, optional: bool = False
-) -> dict[str, Any]:
-    reference: dict[str, Any] = {"name": secret, "key": key}
-    if optional:
-        reference["optional"] = True
-    return {"name": names.variable(name, role), "valueFrom": {"secretKeyRef": reference}}
 
 
 def _settings() -> list[dict[str, str]]:
