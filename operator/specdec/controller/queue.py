@@ -1,7 +1,7 @@
 """Keyed work queue: every key waits at most once, is worked by one worker, and backs off alone.
 
-kopf hands over raw events in bursts; the queue turns them into few visits. A key added while it
-is being worked is visited once more afterwards, so no change is lost between read and write.
+kopf hands over raw events in bursts; the queue turns them into few reconciles. A key added while
+it is being worked is reconciled once more afterwards: no change is lost between read and write.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Visit:
-    """What working on a key came to.
+class ReconcileResult:
+    """What one reconcile of a key came to.
 
-    `again_after` asks for another visit in so many seconds; `failed` asks the queue to back off.
+    `requeue_after` asks for another reconcile in so many seconds; `failed` makes the queue back
+    off.
     """
 
-    again_after: float | None = None
+    requeue_after: float | None = None
     failed: bool = False
 
 
@@ -46,17 +47,17 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Health:
-    """Seconds since the queue last looked at its keys, and of the longest running visit."""
+    """Seconds since the queue last looked at its keys, and of the longest running reconcile."""
 
     idle_for: float
-    longest_visit: float
+    longest_reconcile: float
 
 
 class WorkQueue:
-    """Runs `visit(key)` for added keys, at most `workers` at once and never two for one key.
+    """Runs `reconcile(key)` for added keys, at most `workers` at once and never two for one key.
 
-    `limit` is the longest a visit may take, in seconds; a longer one is cancelled and counts as
-    failed. Times come from the event loop's clock.
+    `limit` is the longest a reconcile may take, in seconds; a longer one is cancelled and counts
+    as failed. Times come from the event loop's clock.
     """
 
     HEARTBEAT = 5.0
@@ -64,14 +65,14 @@ class WorkQueue:
 
     def __init__(
         self,
-        visit: Callable[[Key], Awaitable[Visit]],
+        reconcile: Callable[[Key], Awaitable[ReconcileResult]],
         *,
         workers: int = 8,
         backoff: Backoff | None = None,
         limit: float = 300.0,
         rng: random.Random | None = None,
     ) -> None:
-        self._visit = visit
+        self._reconcile = reconcile
         self._workers = workers
         self._backoff = backoff or Backoff()
         self._limit = limit
@@ -96,14 +97,14 @@ class WorkQueue:
         return frozenset(self._active)
 
     def add(self, key: Key) -> None:
-        """Ask for a visit as soon as a worker is free."""
+        """Ask for a reconcile as soon as a worker is free."""
         self.add_after(key, 0.0)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Ask for a visit in `seconds`; of several wishes for one key the earliest counts.
+        """Ask for a reconcile in `seconds`; of several wishes for one key the earliest counts.
 
-        While a key keeps failing, a new event brings its next visit forward, but never closer
-        than the first back-off: a visit that fails after writing must not drive itself.
+        While a key keeps failing, a new event brings its next reconcile forward, but never closer
+        than the first back-off: a reconcile that fails after writing must not drive itself.
         """
         if key in self._failures:
             seconds = max(seconds, self._backoff.first)
@@ -116,14 +117,14 @@ class WorkQueue:
         self._wake.set()
 
     def health(self) -> Health:
-        """How long ago the queue's own loop turned, and how long the slowest visit has run."""
+        """How long ago the queue's own loop turned, and how long the slowest reconcile has run."""
         now = asyncio.get_running_loop().time()
         since = [started for started, _ in self._active.values()]
         idle = float("inf") if self._beat is None else now - self._beat
         return Health(idle, now - min(since, default=now))
 
     async def run(self) -> None:
-        """Work until `stop`; returns when no visit is running any more."""
+        """Work until `stop`; returns when no reconcile is running any more."""
         loop = asyncio.get_running_loop()
         while not self._stopping:
             self._beat = loop.time()
@@ -136,7 +137,7 @@ class WorkQueue:
                 continue
 
     async def stop(self, grace: float = 20.0) -> None:
-        """Start no further visit, let running ones end within `grace` seconds, cancel the rest."""
+        """Start no reconcile, let running ones end within `grace` seconds, cancel the rest."""
         self._stopping = True
         self._wake.set()
         tasks = [task for _, task in self._active.values()]
@@ -162,31 +163,31 @@ class WorkQueue:
             heapq.heappop(self._heap)
             if not stale:
                 del self._due[key]
-                task = loop.create_task(self._work(key), name="visit {}/{}".format(*key))
+                task = loop.create_task(self._work(key), name="reconcile {}/{}".format(*key))
                 self._active[key] = (loop.time(), task)
 
     async def _work(self, key: Key) -> None:
         try:
             async with asyncio.timeout(self._limit):
-                visit = await self._visit(key)
+                result = await self._reconcile(key)
         except TimeoutError:
-            logger.warning("a visit of %s/%s took more than %g s", *key, self._limit)
-            visit = Visit(failed=True)
+            logger.warning("the reconcile of %s/%s took more than %g s", *key, self._limit)
+            result = ReconcileResult(failed=True)
         except Exception:
-            logger.exception("a visit of %s/%s broke", *key)
-            visit = Visit(failed=True)
+            logger.exception("the reconcile of %s/%s broke", *key)
+            result = ReconcileResult(failed=True)
         finally:
             del self._active[key]
             self._wake.set()
-        self._settle(key, visit)
+        self._settle(key, result)
 
-    def _settle(self, key: Key, visit: Visit) -> None:
-        if visit.failed:
+    def _settle(self, key: Key, result: ReconcileResult) -> None:
+        if result.failed:
             self._failures[key] = self._failures.get(key, 0) + 1
             wait: float | None = self._backoff.delay(self._failures[key], self._rng)
         else:
             self._failures.pop(key, None)
-            wait = visit.again_after
+            wait = result.requeue_after
         if key in self._due:  # added meanwhile: it had no place in the heap while it was active
             heapq.heappush(self._heap, (self._due[key], next(self._order), key))
         if wait is not None:

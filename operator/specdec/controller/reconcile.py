@@ -16,7 +16,7 @@ from specdec.backends.facts import Images
 from specdec.cluster import Cluster, ClusterError, Conflict, Rejected, Transient
 from specdec.controller.apply import EarlyError, RefusedError, act
 from specdec.controller.observe import observe
-from specdec.controller.queue import Key, Visit
+from specdec.controller.queue import Key, ReconcileResult
 from specdec.controller.status_writer import (
     Body,
     broken,
@@ -36,9 +36,9 @@ Version = tuple[str, int]
 """Resource version and generation."""
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 # A refusal stays until somebody changes a quota, a role or the resource; no event tells us.
-REFUSED_RETRY = 60.0
+REFUSED_REQUEUE = 60.0
 # Steady, for a growing back-off would add up to another half minute to the one it takes.
-EARLY_RETRY = 3.0
+EARLY_REQUEUE = 3.0
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -69,16 +69,16 @@ class Reconciler:
         self._bugs.pop(key, None)
         metrics.MODELS.forget(key)
 
-    async def visit(self, key: Key) -> Visit:
+    async def reconcile(self, key: Key) -> ReconcileResult:
         """Reconcile under the error policy: what failed is counted, told once, and backed off."""
         started = time.perf_counter()
-        visit, result = await self._guarded(lambda: self.reconcile(key), key)
+        result, label = await self._guarded(lambda: self._reconcile(key), key)
         metrics.RECONCILE_SECONDS.observe(time.perf_counter() - started)
-        metrics.RECONCILES.labels(result).inc()
-        return visit
+        metrics.RECONCILES.labels(label).inc()
+        return result
 
-    async def reconcile(self, key: Key) -> float | None:
-        """One pass; returns the seconds after which to look again, None when events will tell.
+    async def _reconcile(self, key: Key) -> float | None:
+        """One pass; returns the seconds until the next one, None where events are enough.
 
         Raises:
             ClusterError: a request failed.
@@ -97,7 +97,7 @@ class Reconciler:
             raise
 
     async def _pass(self, key: Key, body: dict[str, Any]) -> float | None:
-        """Parse, observe, decide, act and report; returns as `reconcile`."""
+        """Parse, observe, decide, act and report; returns as `_reconcile`."""
         try:
             model = SpeculativeModel.parse(body)
         except ValidationError as error:
@@ -109,11 +109,11 @@ class Reconciler:
             acted = await act(self.cluster, model, observed, decision)
         except RefusedError as error:
             await self._report(key, body, refused(decision, error))
-            return REFUSED_RETRY
+            return REFUSED_REQUEUE
         decision = rolling(without(decision, acted.refusals), acted.rolling)
         await self._report(key, body, decision)
         if acted.refusals:
-            return min(REFUSED_RETRY, decision.requeue_after or REFUSED_RETRY)
+            return min(REFUSED_REQUEUE, decision.requeue_after or REFUSED_REQUEUE)
         return decision.requeue_after
 
     async def _report(self, key: Key, body: Body, decision: Decision) -> None:
@@ -132,15 +132,15 @@ class Reconciler:
 
     async def _guarded(
         self, work: Callable[[], Awaitable[float | None]], key: Key
-    ) -> tuple[Visit, str]:
+    ) -> tuple[ReconcileResult, str]:
         try:
-            again = await work()
+            requeue_after = await work()
         except Conflict as error:
             logger.info("%s/%s: %s; looking again", *key, error)
             return self._failed("conflict"), "conflict"
         except EarlyError as error:
-            logger.info("%s/%s: %s; trying again in %g s", *key, error, EARLY_RETRY)
-            return Visit(again_after=EARLY_RETRY), "error"
+            logger.info("%s/%s: %s; trying again in %g s", *key, error, EARLY_REQUEUE)
+            return ReconcileResult(requeue_after=EARLY_REQUEUE), "error"
         except Transient as error:
             logger.warning("%s/%s: %s; trying again", *key, error)
             return self._failed("transient"), "error"
@@ -148,16 +148,16 @@ class Reconciler:
             # Of the resource itself or of a read: there may be no status to say it in.
             logger.error("%s/%s: %s", *key, error)  # noqa: TRY400 - the sentence says it all
             self._failed("rejected")
-            return Visit(again_after=REFUSED_RETRY), "rejected"
+            return ReconcileResult(requeue_after=REFUSED_REQUEUE), "rejected"
         except Exception as error:  # noqa: BLE001 - the one place where bugs end
             self._tell_bug(key, error)
             return self._failed("bug"), "bug"
         self._bugs.pop(key, None)
-        return Visit(again_after=again), "ok"
+        return ReconcileResult(requeue_after=requeue_after), "ok"
 
-    def _failed(self, kind: str) -> Visit:
+    def _failed(self, kind: str) -> ReconcileResult:
         metrics.ERRORS.labels(kind).inc()
-        return Visit(failed=True)
+        return ReconcileResult(failed=True)
 
     def _tell_bug(self, key: Key, error: Exception) -> None:
         """The traceback once per resource and place, one line after that."""

@@ -68,7 +68,7 @@ class Runtime:
             self._exits.enter_context(_served(self.settings.metrics_port))
         cluster = await self._lead(cluster)
         reconciler = Reconciler(cluster, self.settings.images)
-        queue = WorkQueue(reconciler.visit, workers=self.settings.workers)
+        queue = WorkQueue(reconciler.reconcile, workers=self.settings.workers)
         self._queue, self._reconciler = queue, reconciler
         self._started = asyncio.get_running_loop().time()
         metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)

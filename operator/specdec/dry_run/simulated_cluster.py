@@ -17,7 +17,7 @@ from specdec.backends.facts import Images
 from specdec.desired import measurement
 from specdec.pipeline.decide import Decision, decide
 from specdec.pipeline.observed import Observed
-from specdec.pipeline.optional_objects import UNTOLD_RETRY
+from specdec.pipeline.optional_objects import UNKNOWN_REQUEUE
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05Z"
@@ -163,7 +163,7 @@ class World:
                     self.finish(name, measured(job) or result(component))
             self.serve()
             # Controllers of others are played by nobody here.
-            if self.last is not None and self.last.requeue_after in (None, UNTOLD_RETRY):
+            if self.last is not None and self.last.requeue_after in (None, UNKNOWN_REQUEUE):
                 self.step()
                 return
         raise RuntimeError(f"still busy: {self.cr['status']}")

@@ -40,7 +40,7 @@ def benchmark(context: Context) -> Outcome:
         apply=step.apply,
         delete=(*outdated, *step.delete),
         status=_old(context),
-        retry_after=step.retry,
+        requeue_after=step.retry,
     )
 
 

@@ -88,7 +88,7 @@ def _meanwhile(context: Context) -> Outcome:
         conditions=(condition, *keep.conditions),
         proceed=False,
         apply=held + keep.apply,
-        retry_after=None if settled else POLL,
+        requeue_after=None if settled else POLL,
     )
 
 
@@ -98,7 +98,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     refs = [ref for outcome in outcomes for ref in outcome.delete]
     if context.model.spec.suspend:
         refs += map(job_ladder.delete, job_ladder.unfinished(context.observed, context.model))
-    waits = [o.retry_after for o in outcomes if o.retry_after is not None]
+    waits = [o.requeue_after for o in outcomes if o.requeue_after is not None]
     return Decision(
         apply=tuple(obj for outcome in outcomes for obj in outcome.apply),
         delete=tuple(dict.fromkeys(refs)),

@@ -64,7 +64,7 @@ def engines(context: Context) -> Outcome:
             "engines": [_entry(b) for b in builds],
             "plan": {"engineKeys": {e.role: e.key for e in wanted}},
         },
-        retry_after=_retry(waiting),
+        requeue_after=_retry(waiting),
     )
 
 

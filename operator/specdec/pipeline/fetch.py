@@ -176,7 +176,7 @@ def _waiting(
 ) -> Outcome:
     condition = Condition(Type.MODELS_FETCHED, "False", words.reason, words.message)
     return Outcome(
-        (condition,), facts, proceed=False, apply=apply, delete=delete, retry_after=retry
+        (condition,), facts, proceed=False, apply=apply, delete=delete, requeue_after=retry
     )
 
 

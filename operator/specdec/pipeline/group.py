@@ -31,7 +31,7 @@ def serving(context: Context, revision: Revision) -> Outcome:
         context.facts,
         proceed=True,
         apply=_secret(context) + wanted,
-        retry_after=None if quiet else POLL,
+        requeue_after=None if quiet else POLL,
     )
 
 

@@ -12,7 +12,7 @@ from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome
 
 # A kind that was installed while the operator ran is not always watched from then on.
-UNTOLD_RETRY = 10.0
+UNKNOWN_REQUEUE = 10.0
 
 
 def extras(context: Context) -> Outcome:
@@ -34,7 +34,7 @@ def extras(context: Context) -> Outcome:
         proceed=True,
         apply=wanted,
         delete=tuple(Ref(EXTRAS[kind].version, kind, name) for kind, name in sorted(old)),
-        retry_after=UNTOLD_RETRY if any(one.status == "Unknown" for one in found) else None,
+        requeue_after=UNKNOWN_REQUEUE if any(one.status == "Unknown" for one in found) else None,
     )
 
 

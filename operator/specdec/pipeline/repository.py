@@ -41,7 +41,8 @@ def repository(context: Context) -> Outcome:
         checked = model.status["repository"].get("checkedAt")
         published = _published(facts, revision, count, (config,), outdated, checked)
         return replace(
-            published, retry_after=_CHECK if volume_recovery.starting(context, revision) else None
+            published,
+            requeue_after=_CHECK if volume_recovery.starting(context, revision) else None,
         )
     if model.spec.suspend:
         words = Cause("Suspended", "nothing is published while spec.suspend is true")
@@ -192,5 +193,5 @@ def _stopped(
 ) -> Outcome:
     condition = Condition(Type.REPOSITORY_READY, "False", words.reason, words.message)
     return Outcome(
-        (condition,), facts, proceed=False, apply=apply, delete=delete, retry_after=retry
+        (condition,), facts, proceed=False, apply=apply, delete=delete, requeue_after=retry
     )

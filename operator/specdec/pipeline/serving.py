@@ -32,7 +32,7 @@ def serving(context: Context) -> Outcome:
         proceed=True,
         apply=tuple(wanted),
         delete=_superfluous(context, revisions) if quiet else (),
-        retry_after=None if quiet else POLL,
+        requeue_after=None if quiet else POLL,
     )
 
 

@@ -28,7 +28,7 @@ class Outcome:
     """Output of a stage.
 
     `proceed` lets the chain go on; `facts` are those of the next stage; `status` is merged into
-    the resource's status; `retry_after` (seconds) asks for another look when no event will come.
+    the resource's status; `requeue_after` (seconds) asks for another look when no event will come.
     """
 
     conditions: tuple[Condition, ...]
@@ -37,7 +37,7 @@ class Outcome:
     apply: tuple[Object, ...] = ()
     delete: tuple[Ref, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
-    retry_after: float | None = None
+    requeue_after: float | None = None
 
 
 Stage = Callable[[Context], Outcome]

@@ -33,7 +33,7 @@ def storage(context: Context) -> Outcome:
             f"claim {name} (spec.storage.existingClaim) does not exist in namespace "
             f"{model.metadata.namespace}: create it, or correct the name",
         )
-        return Outcome((missing,), facts, proceed=False, retry_after=POLL)
+        return Outcome((missing,), facts, proceed=False, requeue_after=POLL)
     condition = _judge(name, claim)
     if own and size != model.spec.storage.size:
         condition = replace(
@@ -44,7 +44,7 @@ def storage(context: Context) -> Outcome:
     # Nothing may be asked of a claim that is not there: its uid tells volumes apart.
     proceed = claim is not None and condition.reason != "ClaimLost"
     waiting = None if condition.status == "True" else POLL
-    return Outcome((condition,), facts, proceed=proceed, apply=apply, retry_after=waiting)
+    return Outcome((condition,), facts, proceed=proceed, apply=apply, requeue_after=waiting)
 
 
 def volume_of(model: SpeculativeModel, observed: Observed) -> Volume:

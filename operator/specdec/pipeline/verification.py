@@ -60,7 +60,7 @@ def verification(context: Context) -> Outcome:
         apply=step.apply,
         delete=(*outdated, *step.delete),
         status=_old(model),
-        retry_after=step.retry,
+        requeue_after=step.retry,
     )
 
 

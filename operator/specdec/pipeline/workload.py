@@ -22,7 +22,7 @@ def workload(context: Context) -> Outcome:
     outcome = group.serving(context, first) if grouped else serving.serving(context)
     answers = any(c.status == "True" for c in outcome.conditions)
     outcome = replace(outcome, facts=replace(outcome.facts, available=answers))
-    if outcome.retry_after is not None:
+    if outcome.requeue_after is not None:
         return outcome
     other = _deployments(context.observed) if grouped else _group(context)
     return replace(outcome, delete=outcome.delete + other)

@@ -59,8 +59,12 @@ def test_a_child_without_owners_concerns_whom_its_labels_name(
     assert owners(both) == (keys or [("ns", "one")])
 
 
-def test_the_probe_tells_a_dead_queue_a_stuck_visit_and_a_missing_resync() -> None:
-    assert probe.check(Health(1, 2), 3, 600) == {"idle": 1, "longestVisit": 2, "sinceResync": 3}
+def test_the_probe_tells_a_dead_queue_a_stuck_reconcile_and_a_missing_resync() -> None:
+    assert probe.check(Health(1, 2), 3, 600) == {
+        "idle": 1,
+        "longestReconcile": 2,
+        "sinceResync": 3,
+    }
     for health, since, word in (
         (Health(float("inf"), 0), 0, "queue"),
         (Health(61, 0), 0, "queue"),

@@ -62,8 +62,8 @@ def test_what_is_gone_is_not_told() -> None:
 async def test_a_reconcile_tells_what_it_reports_and_drops_what_it_does_not_find() -> None:
     cluster = FakeCluster(resource())
     reconciler = Reconciler(cluster, IMAGES, Decided())
-    await reconciler.visit(KEY)
+    await reconciler.reconcile(KEY)
     assert condition(metrics.MODELS, DONE[-1].reason) == 1
     cluster.objects.clear()
-    await reconciler.visit(KEY)
+    await reconciler.reconcile(KEY)
     assert condition(metrics.MODELS, DONE[-1].reason) is None

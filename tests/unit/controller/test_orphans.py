@@ -6,7 +6,7 @@ import pytest
 
 from specdec.api import names
 from specdec.cluster import Rejected
-from specdec.controller.queue import Visit
+from specdec.controller.queue import ReconcileResult
 from specdec.controller.reconcile import Reconciler
 from unit.controller.fakes import FakeCluster
 from unit.controller.test_reconcile import IMAGES, KEY, Decided, child, resource
@@ -40,12 +40,12 @@ async def test_what_no_stage_applies_any_more_gets_its_owner_back(
     files: dict[str, Any], manager: str
 ) -> None:
     cluster = FakeCluster(resource(), files)
-    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     after = cluster.objects["ConfigMap", "files"]["metadata"]["ownerReferences"]
     assert [one["uid"] for one in after] == ["uid-pair"]
     assert cluster.managers == [manager]
     cluster.calls.clear()
-    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     assert cluster.writes() == []
 
 
@@ -59,12 +59,12 @@ async def test_what_no_stage_applies_any_more_gets_its_owner_back(
 )
 async def test_what_has_an_owner_of_that_name_is_left_alone(files: dict[str, Any]) -> None:
     cluster = FakeCluster(resource(), files)
-    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     assert ("apply", "ConfigMap", "files") not in cluster.calls
 
 
 async def test_a_refused_owner_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
     cluster = FakeCluster(resource(), owned())
     cluster.fail["apply", "ConfigMap"] = Rejected(403, "ConfigMap files", "a policy")
-    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit()
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult()
     assert "files stays without an owner" in caplog.text

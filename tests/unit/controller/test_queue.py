@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec.controller.queue import Backoff, Key, Visit, WorkQueue
+from specdec.controller.queue import Backoff, Key, ReconcileResult, WorkQueue
 from unit.controller.clock import run
 
 A: Key = ("ns", "a")
@@ -22,9 +22,9 @@ def now() -> float:
 
 
 class Recorder:
-    """A visit that notes when it ran and answers what it was told."""
+    """A reconcile that notes when it ran and answers what it was told."""
 
-    def __init__(self, takes: float = 0.0, *answers: Visit) -> None:
+    def __init__(self, takes: float = 0.0, *answers: ReconcileResult) -> None:
         self.takes = takes
         self.answers = list(answers)
         self.started: list[tuple[Key, float]] = []
@@ -32,7 +32,7 @@ class Recorder:
         self.running: set[Key] = set()
         self.most_running = 0
 
-    async def __call__(self, key: Key) -> Visit:
+    async def __call__(self, key: Key) -> ReconcileResult:
         assert key not in self.running, "two workers on one key"
         self.running.add(key)
         self.most_running = max(self.most_running, len(self.running))
@@ -42,7 +42,7 @@ class Recorder:
         finally:
             self.running.discard(key)
         self.finished += 1
-        return self.answers.pop(0) if self.answers else Visit()
+        return self.answers.pop(0) if self.answers else ReconcileResult()
 
     def times(self, key: Key = A) -> list[float]:
         return [round(at, 3) for k, at in self.started if k == key]
@@ -58,88 +58,88 @@ async def working(queue: WorkQueue) -> AsyncIterator[WorkQueue]:
         await loop
 
 
-def test_a_burst_for_one_key_is_one_visit() -> None:
+def test_a_burst_for_one_key_is_one_reconcile() -> None:
     async def scenario() -> None:
-        visit = Recorder()
-        async with working(WorkQueue(visit)) as queue:
+        reconcile = Recorder()
+        async with working(WorkQueue(reconcile)) as queue:
             for _ in range(1000):
                 queue.add(A)
             await asyncio.sleep(10)
-        assert visit.times() == [0.0]
+        assert reconcile.times() == [0.0]
 
     run(scenario())
 
 
-def test_a_key_added_during_its_visit_is_visited_once_more() -> None:
+def test_a_key_added_during_its_reconcile_is_reconciled_once_more() -> None:
     async def scenario() -> None:
-        visit = Recorder(5.0)
-        async with working(WorkQueue(visit)) as queue:
+        reconcile = Recorder(5.0)
+        async with working(WorkQueue(reconcile)) as queue:
             queue.add(A)
             await asyncio.sleep(1)
             queue.add(A)
             queue.add(A)
             await asyncio.sleep(20)
-        assert visit.times() == [0.0, 5.0]
+        assert reconcile.times() == [0.0, 5.0]
 
     run(scenario())
 
 
 def test_workers_bound_what_runs_and_other_keys_do_not_wait_for_a_slow_one() -> None:
     async def scenario() -> None:
-        visit = Recorder(10.0)
-        async with working(WorkQueue(visit, workers=2)) as queue:
+        reconcile = Recorder(10.0)
+        async with working(WorkQueue(reconcile, workers=2)) as queue:
             for number in range(6):
                 queue.add(("ns", str(number)))
             await asyncio.sleep(40)
-        assert visit.most_running == 2
-        assert [at for _, at in visit.started] == [0, 0, 10, 10, 20, 20]
+        assert reconcile.most_running == 2
+        assert [at for _, at in reconcile.started] == [0, 0, 10, 10, 20, 20]
 
     run(scenario())
 
 
 def test_failures_back_off_exponentially_per_key_and_success_forgets_them() -> None:
     async def scenario() -> None:
-        bad = Visit(failed=True)
-        visit = Recorder(0.0, bad, bad, bad, Visit(), bad, Visit())
-        async with working(WorkQueue(visit, backoff=STEADY)) as queue:
+        bad = ReconcileResult(failed=True)
+        reconcile = Recorder(0.0, bad, bad, bad, ReconcileResult(), bad, ReconcileResult())
+        async with working(WorkQueue(reconcile, backoff=STEADY)) as queue:
             queue.add(A)
             await asyncio.sleep(50)
             queue.add(A)
             await asyncio.sleep(50)
-        assert visit.times() == [0, 1, 3, 7, 50, 51]
+        assert reconcile.times() == [0, 1, 3, 7, 50, 51]
 
     run(scenario())
 
 
 def test_an_event_brings_a_failing_key_forward_but_not_below_the_first_back_off() -> None:
     async def scenario() -> None:
-        bad = Visit(failed=True)
-        visit = Recorder(0.0, *[bad] * 7)
-        async with working(WorkQueue(visit, backoff=STEADY)) as queue:
+        bad = ReconcileResult(failed=True)
+        reconcile = Recorder(0.0, *[bad] * 7)
+        async with working(WorkQueue(reconcile, backoff=STEADY)) as queue:
             queue.add(A)
-            await asyncio.sleep(32)  # visits at 0 1 3 7 15 31, the next due at 63
+            await asyncio.sleep(32)  # reconciles at 0 1 3 7 15 31, the next due at 63
             queue.add(A)
             await asyncio.sleep(2)
-        assert visit.times() == [0, 1, 3, 7, 15, 31, 33]
+        assert reconcile.times() == [0, 1, 3, 7, 15, 31, 33]
 
     run(scenario())
 
 
-def test_a_visit_that_raises_or_hangs_counts_as_failed_and_nobody_else_suffers(
+def test_a_reconcile_that_raises_or_hangs_counts_as_failed_and_nobody_else_suffers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
         seen: list[tuple[Key, float]] = []
 
-        async def visit(key: Key) -> Visit:
+        async def reconcile(key: Key) -> ReconcileResult:
             seen.append((key, now()))
             if key == A and len(seen) == 1:
                 raise ValueError("broken")
             if key == B:
                 await asyncio.sleep(10_000)
-            return Visit()
+            return ReconcileResult()
 
-        async with working(WorkQueue(visit, limit=30, backoff=STEADY)) as queue:
+        async with working(WorkQueue(reconcile, limit=30, backoff=STEADY)) as queue:
             queue.add(A)
             queue.add(B)
             await asyncio.sleep(35)
@@ -151,53 +151,53 @@ def test_a_visit_that_raises_or_hangs_counts_as_failed_and_nobody_else_suffers(
     assert "took more than 30 s" in caplog.text
 
 
-def test_the_earliest_of_several_wishes_counts_and_a_visit_may_ask_for_the_next() -> None:
+def test_the_earliest_of_several_wishes_counts_and_a_reconcile_may_ask_for_the_next() -> None:
     async def scenario() -> None:
-        visit = Recorder(0.0, Visit(again_after=7), Visit())
-        async with working(WorkQueue(visit)) as queue:
+        reconcile = Recorder(0.0, ReconcileResult(requeue_after=7), ReconcileResult())
+        async with working(WorkQueue(reconcile)) as queue:
             queue.add_after(A, 30)
             queue.add_after(A, 10)
             queue.add_after(A, 20)
             assert queue.depth == 1
             await asyncio.sleep(100)
-        assert visit.times() == [10, 17]
+        assert reconcile.times() == [10, 17]
 
     run(scenario())
 
 
-def test_stop_lets_a_running_visit_end_and_starts_no_other() -> None:
+def test_stop_lets_a_running_reconcile_end_and_starts_no_other() -> None:
     async def scenario() -> None:
-        visit = Recorder(5.0)
-        queue = WorkQueue(visit, workers=1)
+        reconcile = Recorder(5.0)
+        queue = WorkQueue(reconcile, workers=1)
         loop = asyncio.get_running_loop().create_task(queue.run())
         queue.add(A)
         queue.add(B)
         await asyncio.sleep(1)
         await queue.stop(grace=20)
         await loop
-        assert visit.finished == 1
-        assert visit.times(B) == []
+        assert reconcile.finished == 1
+        assert reconcile.times(B) == []
 
     run(scenario())
 
 
 def test_stop_cancels_what_outlives_its_grace() -> None:
     async def scenario() -> None:
-        visit = Recorder(1000.0)
-        queue = WorkQueue(visit, limit=10_000)
+        reconcile = Recorder(1000.0)
+        queue = WorkQueue(reconcile, limit=10_000)
         loop = asyncio.get_running_loop().create_task(queue.run())
         queue.add(A)
         await asyncio.sleep(1)
         await queue.stop(grace=20)
         await loop
         assert now() == pytest.approx(21)
-        assert visit.finished == 0
+        assert reconcile.finished == 0
         assert queue.active == frozenset()
 
     run(scenario())
 
 
-def test_health_tells_a_stopped_loop_and_a_long_visit() -> None:
+def test_health_tells_a_stopped_loop_and_a_long_reconcile() -> None:
     async def scenario() -> None:
         queue = WorkQueue(Recorder(100.0), limit=10_000)
         assert queue.health().idle_for == float("inf")
@@ -205,7 +205,7 @@ def test_health_tells_a_stopped_loop_and_a_long_visit() -> None:
         queue.add(A)
         await asyncio.sleep(60)
         assert queue.health().idle_for <= WorkQueue.HEARTBEAT
-        assert queue.health().longest_visit == pytest.approx(60)
+        assert queue.health().longest_reconcile == pytest.approx(60)
         loop.cancel()
         await asyncio.sleep(60)
         assert queue.health().idle_for >= 55
@@ -242,18 +242,18 @@ def test_no_key_is_lost_and_none_is_worked_twice_at_once(
     steps: list[tuple[str, float, float]], takes: float, workers: int, failing: list[bool]
 ) -> None:
     async def scenario() -> None:
-        visit = Recorder(takes, *[Visit(failed=flag) for flag in failing])
+        reconcile = Recorder(takes, *[ReconcileResult(failed=flag) for flag in failing])
         last: dict[Key, float] = {}
         backoff = Backoff(ceiling=4)
-        async with working(WorkQueue(visit, workers=workers, backoff=backoff)) as queue:
+        async with working(WorkQueue(reconcile, workers=workers, backoff=backoff)) as queue:
             for name, delay, pause in steps:
                 queue.add_after(("ns", name), delay)
                 last[("ns", name)] = now()
                 await asyncio.sleep(pause)
             await asyncio.sleep(400)
             assert queue.depth == 0
-        assert visit.most_running <= workers
-        for key, added in last.items():  # a visit began after every last wish
-            assert max(at for k, at in visit.started if k == key) >= added
+        assert reconcile.most_running <= workers
+        for key, added in last.items():  # a reconcile began after every last wish
+            assert max(at for k, at in reconcile.started if k == key) >= added
 
     run(scenario())

@@ -13,7 +13,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.value import REQUIRED
 from specdec.backends.facts import Images
 from specdec.cluster import Conflict, Rejected, Transient
-from specdec.controller.queue import Visit
+from specdec.controller.queue import ReconcileResult
 from specdec.controller.reconcile import Reconciler
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed, Ref
@@ -72,19 +72,19 @@ class Decided:
 async def test_the_second_reconcile_writes_nothing() -> None:
     cluster = FakeCluster(resource())
     reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),), requeue_after=5))
-    assert await reconciler.visit(KEY) == Visit(again_after=5)
+    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
     assert [call[:2] for call in cluster.writes()][:2] == [
         ("apply", "Service"),
         ("apply_status", "SpeculativeModel"),
     ]
     cluster.calls.clear()
-    assert await reconciler.visit(KEY) == Visit(again_after=5)
+    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
     assert cluster.writes() == []
 
 
 async def test_status_carries_generation_and_times_and_events_come_once() -> None:
     cluster = FakeCluster(resource())
-    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["observedGeneration"] == 3
     assert all(c["observedGeneration"] == 3 for c in status["conditions"])
@@ -97,7 +97,7 @@ async def test_ready_is_told_only_when_it_becomes_true_or_ceases_to_be() -> None
     building = Condition(Type.READY, "False", "Building", "builds")
     publishing = Condition(Type.READY, "False", "Publishing", "publishes")
     for conditions in ((building,), (publishing,), (DONE[-1],), (building,), (publishing,)):
-        await Reconciler(cluster, IMAGES, Decided(conditions=conditions)).visit(KEY)
+        await Reconciler(cluster, IMAGES, Decided(conditions=conditions)).reconcile(KEY)
     assert [t.condition.status for t in cluster.events] == ["True", "False"]
 
 
@@ -105,7 +105,10 @@ async def test_a_resource_that_is_gone_or_going_is_left_alone() -> None:
     body = resource()
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     for cluster in (FakeCluster(), FakeCluster(body)):
-        assert await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY) == Visit()
+        assert (
+            await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
+            == ReconcileResult()
+        )
         assert cluster.writes() == []
 
 
@@ -113,7 +116,7 @@ async def test_a_spec_that_cannot_be_read_is_said_with_field_and_value() -> None
     body = resource()
     body["spec"]["runtime"]["backend"] = "Abacus"
     cluster = FakeCluster(body)
-    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit()
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult()
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     first, last = status["conditions"][0], status["conditions"][-1]
     assert (first["type"], first["reason"]) == ("Accepted", "InvalidSpec")
@@ -139,7 +142,7 @@ async def test_pod_shaped_fields_of_an_older_definition_are_refused_by_name(
     body = resource()
     body["spec"][part] = members
     cluster = FakeCluster(body)
-    assert await Reconciler(cluster, IMAGES).visit(KEY) == Visit()
+    assert await Reconciler(cluster, IMAGES).reconcile(KEY) == ReconcileResult()
     first = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"][0]
     assert (first["type"], first["reason"]) == ("Accepted", "InvalidSpec")
     assert first["message"].startswith(f"spec.{part}.{next(iter(members))}: ")
@@ -150,15 +153,15 @@ async def test_pod_shaped_fields_of_an_older_definition_are_refused_by_name(
 async def test_what_may_pass_backs_off_without_touching_the_status(problem: Exception) -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", "Service"] = problem
-    visit = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
-    assert visit == Visit(failed=True)
+    result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
+    assert result == ReconcileResult(failed=True)
     assert "status" not in cluster.objects["SpeculativeModel", "pair"]
 
 
 async def test_an_event_that_cannot_be_written_fails_nothing() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["create", "Event"] = Rejected(403, "Event", "forbidden")
-    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit()
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult()
 
 
 async def test_a_bug_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -168,7 +171,7 @@ async def test_a_bug_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFi
     reconciler = Reconciler(FakeCluster(resource()), IMAGES, broken)
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            assert await reconciler.visit(KEY) == Visit(failed=True)
+            assert await reconciler.reconcile(KEY) == ReconcileResult(failed=True)
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
 
 
@@ -179,7 +182,9 @@ def raising(model: SpeculativeModel, observed: Observed, images: Images) -> Deci
 async def test_an_exception_of_a_decision_becomes_a_condition() -> None:
     cluster = FakeCluster(resource())
     before = REGISTRY.get_sample_value("specdec_reconcile_errors_total", {"kind": "bug"}) or 0
-    assert await Reconciler(cluster, IMAGES, raising).visit(KEY) == Visit(failed=True)
+    assert await Reconciler(cluster, IMAGES, raising).reconcile(KEY) == ReconcileResult(
+        failed=True
+    )
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     (ready,) = status["conditions"]
     assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "InternalError")
@@ -195,12 +200,14 @@ async def test_an_exception_of_a_decision_becomes_a_condition() -> None:
 
 async def test_a_defect_keeps_the_other_conditions_and_is_written_once() -> None:
     cluster = FakeCluster(resource())
-    await Reconciler(cluster, IMAGES, Decided(status={"models": [{"role": "target"}]})).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided(status={"models": [{"role": "target"}]})).reconcile(
+        KEY
+    )
     old = cluster.objects["SpeculativeModel", "pair"]
     cluster.put({**old, "metadata": {**old["metadata"], "generation": 4}})
     reconciler = Reconciler(cluster, IMAGES, raising)
     for _ in range(3):
-        await reconciler.visit(KEY)
+        await reconciler.reconcile(KEY)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     *others, ready = status["conditions"]
     assert others == old["status"]["conditions"][:-1]
@@ -208,7 +215,7 @@ async def test_a_defect_keeps_the_other_conditions_and_is_written_once() -> None
     assert status["models"] == [{"role": "target"}]
     assert [call[0] for call in cluster.writes()].count("apply_status") == 2
     # What is decided again names every condition of its own generation.
-    await Reconciler(cluster, IMAGES, Decided()).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     assert {c["observedGeneration"] for c in conditions} == {4}
     assert conditions[-1]["status"] == "True"
@@ -225,7 +232,9 @@ async def test_an_exception_around_a_decision_becomes_a_condition_too(
 
     monkeypatch.setattr(place, fails)
     cluster = FakeCluster(resource())
-    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit(failed=True)
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult(
+        failed=True
+    )
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["conditions"][-1]["reason"] == "InternalError"
 
@@ -235,7 +244,9 @@ async def test_a_defect_that_cannot_be_written_is_logged_with_its_cause(
 ) -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply_status", "SpeculativeModel"] = Transient("no answer")
-    assert await Reconciler(cluster, IMAGES, raising).visit(KEY) == Visit(failed=True)
+    assert await Reconciler(cluster, IMAGES, raising).reconcile(KEY) == ReconcileResult(
+        failed=True
+    )
     assert "no answer" in caplog.text
     assert "KeyError" in caplog.text
 
@@ -246,7 +257,7 @@ async def test_a_live_job_is_joined_and_never_applied_again() -> None:
     cluster = FakeCluster(resource(), {**job, "spec": {"template": "of another resource"}})
     wanted = {**job, "metadata": {**job["metadata"], "labels": {**job["metadata"]["labels"]}}}
     wanted["metadata"]["labels"][names.sharer("pair")] = ""
-    await Reconciler(cluster, IMAGES, Decided(apply=(wanted,))).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided(apply=(wanted,))).reconcile(KEY)
     live = cluster.objects["Job", "engine-1"]
     assert live["spec"] == {"template": "of another resource"}
     assert names.sharer("pair") in live["metadata"]["labels"]
@@ -257,9 +268,9 @@ async def test_a_job_to_join_that_is_gone_is_decided_again() -> None:
     job = child("Job", "engine-1", "engine")
     del job["spec"]
     cluster = FakeCluster(resource())
-    assert await Reconciler(cluster, IMAGES, Decided(apply=(job,))).visit(KEY) == Visit(
-        failed=True
-    )
+    assert await Reconciler(cluster, IMAGES, Decided(apply=(job,))).reconcile(
+        KEY
+    ) == ReconcileResult(failed=True)
     assert ("Job", "engine-1") not in cluster.objects
 
 
@@ -268,7 +279,7 @@ async def test_only_what_was_seen_and_is_not_on_its_way_out_is_deleted() -> None
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     cluster = FakeCluster(resource(), child("Job", "old", "fetch"), going)
     refs = tuple(Ref("batch/v1", "Job", name) for name in ("old", "going", "unknown"))
-    await Reconciler(cluster, IMAGES, Decided(delete=refs)).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided(delete=refs)).reconcile(KEY)
     assert [c for c in cluster.calls if c[0] == "delete"] == [("delete", "Job", "old")]
 
 
@@ -277,7 +288,7 @@ async def test_a_namesake_of_somebody_else_is_refused_and_not_observed() -> None
     theirs["metadata"]["labels"] = {"app": "web"}
     cluster = FakeCluster(resource(), theirs)
     decided = Decided(apply=(child("Deployment", "pair", "server"),))
-    await Reconciler(cluster, IMAGES, decided).visit(KEY)
+    await Reconciler(cluster, IMAGES, decided).reconcile(KEY)
     assert decided.observed[0].deployments == {}
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     available = next(c for c in found if c["type"] == "Available")
@@ -288,7 +299,7 @@ async def test_a_namesake_of_somebody_else_is_refused_and_not_observed() -> None
 async def test_our_own_status_write_is_known_as_an_echo_and_a_changed_spec_is_not() -> None:
     cluster = FakeCluster(resource())
     reconciler = Reconciler(cluster, IMAGES, Decided())
-    await reconciler.visit(KEY)
+    await reconciler.reconcile(KEY)
     version = cluster.objects["SpeculativeModel", "pair"]["metadata"]["resourceVersion"]
     assert reconciler.is_echo(KEY, (version, 3))
     assert not reconciler.is_echo(KEY, (version, 4))
@@ -300,7 +311,7 @@ async def test_each_server_is_observed_by_its_role_and_may_be_deleted() -> None:
     draft = child("Deployment", "pair-draft", "draft-server")
     cluster = FakeCluster(resource(), child("Deployment", "pair", "server"), draft)
     decided = Decided(delete=(Ref("apps/v1", "Deployment", "pair-draft"),))
-    await Reconciler(cluster, IMAGES, decided).visit(KEY)
+    await Reconciler(cluster, IMAGES, decided).reconcile(KEY)
     assert set(decided.observed[0].deployments) == {"target", "draft"}
     deleted = [c for c in cluster.calls if c[0] == "delete"]
     assert deleted == [("delete", "Deployment", "pair-draft")]
@@ -311,5 +322,5 @@ async def test_the_deployment_of_a_resource_called_like_our_draft_s_server_is_it
     theirs["metadata"]["labels"][names.MODEL] = "pair-draft"
     cluster = FakeCluster(resource(), theirs)
     decided = Decided()
-    await Reconciler(cluster, IMAGES, decided).visit(KEY)
+    await Reconciler(cluster, IMAGES, decided).reconcile(KEY)
     assert decided.observed[0].deployments == {}

@@ -11,8 +11,8 @@ from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.kinds import EXTRAS
 from specdec.cluster import Missing, Rejected
-from specdec.controller.queue import Visit
-from specdec.controller.reconcile import EARLY_RETRY, REFUSED_RETRY, Reconciler
+from specdec.controller.queue import ReconcileResult
+from specdec.controller.reconcile import EARLY_REQUEUE, REFUSED_REQUEUE, Reconciler
 from unit.controller.fakes import FakeCluster
 from unit.controller.test_reconcile import (
     DONE,
@@ -47,7 +47,7 @@ async def test_what_the_service_does_without_is_said_and_holds_nothing_back(
     extra = {**child(kind, component="scaling"), "apiVersion": EXTRAS[kind].version}
     decided = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET), requeue_after=5)
     reconciler = Reconciler(cluster, IMAGES, decided)
-    assert await reconciler.visit(KEY) == Visit(again_after=5)
+    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     by_type = {c["type"]: c for c in found}
     assert by_type["ScalingReady"]["reason"] == reason
@@ -55,14 +55,14 @@ async def test_what_the_service_does_without_is_said_and_holds_nothing_back(
     assert by_type["Ready"]["status"] == "True"
     assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
     reconciler.decide = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET))
-    assert await reconciler.visit(KEY) == Visit(again_after=REFUSED_RETRY)
+    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=REFUSED_REQUEUE)
 
 
 async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", "Service"] = Rejected(403, "Service pair", "exceeded quota: few")
-    visit = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
-    assert visit == Visit(again_after=REFUSED_RETRY)
+    result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
+    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     by_type = {c["type"]: c for c in found}
     assert by_type["Available"]["reason"] == "Rejected"
@@ -75,8 +75,8 @@ async def test_a_refused_measurement_is_not_known_and_leaves_ready_alone() -> No
     cluster = FakeCluster(resource())
     cluster.fail["apply", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")
     job = child("Job", "pair-verify", "verify")
-    visit = await Reconciler(cluster, IMAGES, Decided(apply=(job,))).visit(KEY)
-    assert visit == Visit(again_after=REFUSED_RETRY)
+    result = await Reconciler(cluster, IMAGES, Decided(apply=(job,))).reconcile(KEY)
+    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     by_type = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
     assert by_type["SpeculationActive"] == ("Unknown", "Rejected")
@@ -92,10 +92,10 @@ async def test_a_definition_too_young_for_the_server_is_tried_again_soon_and_sai
     cluster.fail["apply", "Service"] = Rejected(403, "Service pair", words)
     reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),)))
     for _ in range(3):
-        assert await reconciler.visit(KEY) == Visit(again_after=EARLY_RETRY)
+        assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=EARLY_REQUEUE)
     assert "status" not in cluster.objects["SpeculativeModel", "pair"]
     cluster.fail.clear()
-    assert await reconciler.visit(KEY) == Visit()
+    assert await reconciler.reconcile(KEY) == ReconcileResult()
     assert ("Service", "pair") in cluster.objects
 
 
@@ -106,7 +106,7 @@ async def test_the_key_of_a_group_is_drawn_once_and_never_shown(
     cluster = FakeCluster(resource())
     secret = child("Secret", "pair-group", "server")
     for _ in range(2):
-        await Reconciler(cluster, IMAGES, Decided(apply=(secret,))).visit(KEY)
+        await Reconciler(cluster, IMAGES, Decided(apply=(secret,))).reconcile(KEY)
     key = cluster.objects["Secret", "pair-group"]["stringData"]["key"]
     assert len(bytes.fromhex(key)) == 32
     assert not [
@@ -120,8 +120,8 @@ async def test_a_cluster_without_groups_is_told_what_to_install() -> None:
     cluster = FakeCluster(resource())
     group = {**child(names.GROUP_KIND, "pair-group", "server"), "apiVersion": names.GROUP_API}
     cluster.fail["apply", names.GROUP_KIND] = Missing(404, "LeaderWorkerSet", "not found")
-    visit = await Reconciler(cluster, IMAGES, Decided(apply=(group,))).visit(KEY)
-    assert visit == Visit(again_after=REFUSED_RETRY)
+    result = await Reconciler(cluster, IMAGES, Decided(apply=(group,))).reconcile(KEY)
+    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     available = next(c for c in found if c["type"] == "Available")
     assert available["reason"] == "LeaderWorkerSetMissing"
@@ -140,8 +140,8 @@ async def test_a_refused_change_of_a_child_that_stands_stops_nothing_behind_it()
         for c in DONE
     )
     decided = Decided(conditions=bound, apply=(claim, BUDGET))
-    assert await Reconciler(cluster, IMAGES, decided).visit(KEY) == Visit(
-        again_after=REFUSED_RETRY
+    assert await Reconciler(cluster, IMAGES, decided).reconcile(KEY) == ReconcileResult(
+        requeue_after=REFUSED_REQUEUE
     )
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     by_type = {c["type"]: c for c in found}
@@ -157,7 +157,7 @@ async def test_a_refused_change_of_a_server_is_said_and_stops_nothing_behind_it(
     old = {**server, "spec": {"template": {"spec": {"containers": []}, "metadata": {}}}}
     cluster = FakeCluster(resource(), old)
     cluster.fail["apply", "Deployment"] = Rejected(403, "Deployment pair", "a policy")
-    await Reconciler(cluster, IMAGES, Decided(apply=(server, BUDGET))).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided(apply=(server, BUDGET))).reconcile(KEY)
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     by_type = {c["type"]: c["reason"] for c in found}
     assert by_type["Available"] == by_type["Ready"] == "Rejected"
@@ -169,7 +169,7 @@ async def test_nothing_is_made_of_a_config_map_whose_change_is_refused() -> None
     job = child("Job", "pair-publish", "publish")
     cluster = FakeCluster(resource(), {**files, "data": {"a": "old"}})
     cluster.fail["apply", "ConfigMap"] = Rejected(403, "ConfigMap pair-publish", "a policy")
-    await Reconciler(cluster, IMAGES, Decided(apply=(files, job))).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided(apply=(files, job))).reconcile(KEY)
     assert ("Job", "pair-publish") not in cluster.objects
 
 
@@ -195,8 +195,8 @@ async def test_a_refusal_of_any_length_is_in_the_status(caplog: pytest.LogCaptur
     refusal = "exceeded quota: few, " + "and " * 10_000 + "more"
     cluster.fail["apply", "Service"] = Rejected(403, "Service pair", refusal)
     with caplog.at_level(logging.INFO):
-        visit = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
-    assert visit == Visit(again_after=REFUSED_RETRY)
+        result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
+    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
     found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     by_type = {c["type"]: c for c in found}
     for kind in ("Available", "Ready"):
@@ -216,7 +216,7 @@ async def test_a_status_that_the_server_refuses_is_written_short() -> None:
     )
     reconciler = Reconciler(cluster, IMAGES, Decided(conditions=conditions, requeue_after=5))
     for _ in range(2):
-        assert await reconciler.visit(KEY) == Visit(again_after=5)
+        assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["models"] == [{"role": "target"}]
     assert status["observedGeneration"] == 3
@@ -227,7 +227,7 @@ async def test_a_status_that_the_server_refuses_is_written_short() -> None:
     assert writes == ["apply_status"]
     # What the server takes again is whole again.
     cluster.longest = 1024
-    await reconciler.visit(KEY)
+    await reconciler.reconcile(KEY)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["conditions"][-1]["message"].startswith("words words")
 
@@ -235,7 +235,7 @@ async def test_a_status_that_the_server_refuses_is_written_short() -> None:
 async def test_a_status_that_nobody_may_write_stays_a_rejection() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply_status", "SpeculativeModel"] = Rejected(403, "SpeculativeModel pair", "no")
-    assert await Reconciler(cluster, IMAGES, Decided()).visit(KEY) == Visit(
-        again_after=REFUSED_RETRY
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult(
+        requeue_after=REFUSED_REQUEUE
     )
     assert [verb for verb, _, _ in cluster.calls].count("apply_status") == 1

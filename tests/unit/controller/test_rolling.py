@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from specdec.cluster import Rejected
-from specdec.controller.queue import Visit
+from specdec.controller.queue import ReconcileResult
 from specdec.controller.reconcile import Reconciler
 from specdec.pipeline.stage import POLL
 from unit.controller.fakes import FakeCluster
@@ -25,8 +25,8 @@ def conditions(cluster: FakeCluster) -> dict[str, Any]:
 
 async def test_a_change_of_the_pods_is_reported_before_any_of_them_starts() -> None:
     cluster = FakeCluster(resource(), server("2Gi"))
-    visit = await Reconciler(cluster, IMAGES, Decided(apply=(server("20Mi"),))).visit(KEY)
-    assert visit == Visit(again_after=POLL)
+    result = await Reconciler(cluster, IMAGES, Decided(apply=(server("20Mi"),))).reconcile(KEY)
+    assert result == ReconcileResult(requeue_after=POLL)
     message = "Deployment pair replaces its pods; until then fine"
     after = conditions(cluster)
     assert after["Available"] == after["Ready"] == ("False", "Starting", message)
@@ -40,7 +40,7 @@ async def test_a_change_of_the_pods_is_reported_before_any_of_them_starts() -> N
 )
 async def test_a_change_of_anything_else_keeps_ready(live: dict[str, Any]) -> None:
     cluster = FakeCluster(resource(), live)
-    await Reconciler(cluster, IMAGES, Decided(apply=(server("2Gi", replicas=1),))).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided(apply=(server("2Gi", replicas=1),))).reconcile(KEY)
     assert ("apply", "Deployment", "pair") in cluster.calls
     assert conditions(cluster)["Ready"][0] == "True"
 
@@ -51,7 +51,7 @@ async def test_a_spec_that_contradicts_the_live_one_replaces_it() -> None:
         cluster = FakeCluster(resource(), {**child(), "spec": {"ports": []}})
         refusals = iter([Rejected(code, "Service pair", "Duplicate value")])
         cluster.fail_once["apply", "Service"] = refusals
-        await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).visit(KEY)
+        await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
         assert [c[0] for c in cluster.writes() if c[1] == "Service"] == writes
 
 
@@ -59,5 +59,5 @@ async def test_a_claim_is_never_replaced() -> None:
     claim = child("PersistentVolumeClaim", "pair-models", "storage")
     cluster = FakeCluster(resource(), {**claim, "spec": {}})
     cluster.fail["apply", claim["kind"]] = Rejected(422, "claim", "spec is immutable")
-    await Reconciler(cluster, IMAGES, Decided(apply=(claim,))).visit(KEY)
+    await Reconciler(cluster, IMAGES, Decided(apply=(claim,))).reconcile(KEY)
     assert ("patch", claim["kind"], "pair-models") not in cluster.calls

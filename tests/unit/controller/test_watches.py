@@ -9,7 +9,7 @@ from typing_extensions import override
 from specdec.api.model import KIND
 from specdec.cluster import Missing, Transient
 from specdec.controller import probe
-from specdec.controller.queue import Visit, WorkQueue
+from specdec.controller.queue import ReconcileResult, WorkQueue
 from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
 from specdec.controller.watches import LATE, MISSED, Watches
@@ -101,13 +101,13 @@ class Watching(Runtime):
 
     def __init__(self, cluster: Api) -> None:
         super().__init__(Settings())
-        self.visited: list[tuple[str, str]] = []
+        self.reconciled: list[tuple[str, str]] = []
 
-        async def visit(key: tuple[str, str]) -> Visit:
-            self.visited.append(key)
-            return Visit()
+        async def reconcile(key: tuple[str, str]) -> ReconcileResult:
+            self.reconciled.append(key)
+            return ReconcileResult()
 
-        self._queue = queue = WorkQueue(visit)
+        self._queue = queue = WorkQueue(reconcile)
         self._resynced = asyncio.get_running_loop().time()
         self._tasks = [
             asyncio.create_task(queue.run(), name="queue"),
@@ -136,10 +136,10 @@ def test_what_a_deaf_watch_misses_is_reconciled_and_makes_the_probe_fail() -> No
         runtime = Watching(cluster)
         runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
         await asyncio.sleep(10 * SECONDS)
-        assert (runtime.visited, runtime.healthy()) == ([], True)
+        assert (runtime.reconciled, runtime.healthy()) == ([], True)
         cluster.put(owned())  # and no event
         await asyncio.sleep(2.5 * SECONDS)
-        assert (set(runtime.visited), runtime.healthy()) == ({("ns", "pair")}, True)
+        assert (set(runtime.reconciled), runtime.healthy()) == ({("ns", "pair")}, True)
         await asyncio.sleep(MISSED * SECONDS)
         with pytest.raises(probe.UnhealthyError, match="Job ns/build"):
             runtime.check()
