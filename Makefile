@@ -11,7 +11,8 @@ STAMP := $(VENV)/.set-up-$(shell cat pyproject.toml constraints.txt | cksum | cu
 
 CLUSTER ?= node
 NAME ?= demo
-LAYERS := tests/unit tests/golden tests/triton tests/controlplane
+# Two processes, few random examples, nothing that starts other programs for long.
+QUICK := -n 2 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 
 .PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e lock pin bench campaign release-check
 
@@ -46,8 +47,8 @@ lint: setup ## formatting, rules, types and layers, without changing anything
 test: setup ## every layer: unit, golden, triton, controlplane, and e2e when root on Linux
 	$(BIN)/python -m pytest
 
-unit: setup ## the quick layers only, seconds
-	$(BIN)/python -m pytest tests/unit tests/golden tests/cluster
+unit: setup ## the quick tests only, within a minute
+	$(BIN)/python -m pytest $(QUICK) tests/unit tests/golden tests/cluster
 
 golden: setup ## write the golden files anew; read the diff before committing
 	$(BIN)/python tests/golden/update.py
@@ -93,6 +94,9 @@ pin: setup ## write the digests of the Dockerfile's base images, as their regist
 
 release-check: setup ## whether this tree can be released; TAG=v1.2.3 for a tag that exists
 	@$(BIN)/python -m release $(TAG)
+
+# The tests start hundreds of Python processes, which would each compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # `python -m demo` and `python -m cluster` live under tests/.
 export PYTHONPATH := $(CURDIR)/tests

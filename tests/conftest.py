@@ -1,16 +1,16 @@
 """What holds for all tests."""
 
 import gc
+import signal
+from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 import library
 from cluster.progress import report
+from support import effort
 
-# An example that is slow on a busy machine is no failure; measured limits are benchmarks.
-settings.register_profile("specdec", deadline=None)
-settings.load_profile("specdec")
+effort.register()
 
 
 def pytest_sessionstart() -> None:
@@ -28,3 +28,11 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _same_signals() -> Iterator[None]:
+    """Put back the handler that a Job's entry point, run in this process, leaves behind."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)

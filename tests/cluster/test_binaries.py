@@ -53,6 +53,7 @@ def test_a_failing_build_leaves_nothing_and_says_why(module: Path) -> None:
     assert list(binaries.path("pause").parent.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_builds_once(module: Path) -> None:
     said: list[str] = []
     binaries.ensure(["pause", "keys"], said.append)

@@ -13,7 +13,7 @@ import pytest
 from cluster import ControlPlane, lifecycle, processes, state, users
 from cluster.errors import ClusterError
 
-pytestmark = pytest.mark.controlplane
+pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from cluster.objects import gpus_offered
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.slow,
     pytest.mark.skipif(
         platform.system() != "Linux" or os.geteuid() != 0, reason="a node needs Linux and root"
     ),

@@ -53,6 +53,7 @@ def test_an_unknown_command_suggests_one() -> None:
     assert "verify" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (

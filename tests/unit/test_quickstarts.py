@@ -24,6 +24,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_needs_no_cluster_is_done(desk: Path) -> None:
     commands = all_run_by(OFFLINE)
     assert len(commands) > 15

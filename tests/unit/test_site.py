@@ -47,6 +47,7 @@ def words(page: Path) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", page.read_text("utf-8")))
 
 
+@pytest.mark.slow
 def test_every_page_is_there(site: Path) -> None:
     pages = [path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")]
     assert len(pages) > 50
@@ -54,6 +55,7 @@ def test_every_page_is_there(site: Path) -> None:
         assert (site / page).is_file(), page
 
 
+@pytest.mark.slow
 def test_every_method_is_shown_with_its_tested_manifest(site: Path) -> None:
     pages = {page: words(page) for page in (site / "methods").glob("*.html")}
     for sample in SAMPLES:
@@ -63,11 +65,13 @@ def test_every_method_is_shown_with_its_tested_manifest(site: Path) -> None:
         assert any(text in page for page in pages.values()), sample.name
 
 
+@pytest.mark.slow
 def test_diagrams_are_drawn(site: Path) -> None:
     page = (site / "concepts.html").read_text("utf-8")
     assert page.count('<pre class="mermaid">') == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

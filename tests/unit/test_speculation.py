@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import library
 
 
+@pytest.mark.slow
 def test_the_crate() -> None:
     words = library.run_tests()
     assert not words, words

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from golden.world import FACTS, World
 from specdec.api import conditions, names
 from specdec.api.conditions import OPTIONAL, Type
+from support.effort import examples
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
 SHAPES = ("single", "two", "nodes")
@@ -106,7 +107,7 @@ def succeed(world: World) -> None:
         world.serve()
 
 
-@settings(deadline=None, max_examples=40)  # a course takes tens of milliseconds
+@settings(deadline=None, max_examples=examples(40))  # a course takes tens of milliseconds
 @given(st.sampled_from(SHAPES), EVENTS)
 def test_from_any_topology_to_any_it_ends_serving_and_at_rest(
     shape: str, events: list[str]
@@ -131,7 +132,7 @@ def test_from_any_topology_to_any_it_ends_serving_and_at_rest(
     assert json.dumps(world.cr["status"]) == status
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.sampled_from(SHAPES), EVENTS)
 def test_what_serves_stays_until_the_next_does(shape: str, events: list[str]) -> None:
     """A resource that served is never without a server, unless it is suspended."""

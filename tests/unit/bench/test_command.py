@@ -133,6 +133,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(simulated: Simulated, url: str) -> None:
     simulated.target_seconds = 0.01
     command = [sys.executable, "-c", INTERRUPTIBLE, "bench", "--url", url, "--json"]

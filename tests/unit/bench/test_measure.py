@@ -109,6 +109,7 @@ def test_energy_is_what_every_turn_of_an_arm_took() -> None:
     assert level.speculative[0].energy_joules == 20
 
 
+@pytest.mark.slow
 def test_speedup_is_seen_over_the_wire() -> None:
     # How much it is hangs on what else the machine does: `make bench NAME=client` holds it against
     # the closed form.
@@ -178,6 +179,7 @@ def test_the_servers_own_length_is_asked_by_saying_nothing() -> None:
     assert report.recommended_draft_tokens in (None, 0)
 
 
+@pytest.mark.slow
 def test_latencies_fit_together() -> None:
     server = Simulated(target_seconds=0.01)
     report = run(server, requests=6, output_tokens=10, draft_tokens=[4], warmup=0)

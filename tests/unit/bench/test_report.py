@@ -151,6 +151,7 @@ def browser() -> str:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_draws_every_plot(browser: str, tmp_path: Path, width: int) -> None:
     pixels = screenshot(browser, tmp_path, width)

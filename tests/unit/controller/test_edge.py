@@ -172,6 +172,7 @@ def test_an_event_names_the_resource_and_fits_the_limits() -> None:
     assert later["metadata"]["name"] > event["metadata"]["name"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "words"),
     [

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from specdec.cluster import Transient
 from specdec.controller.leader_election import Lease, LostError
+from support.effort import examples
 from unit.controller.clock import run
 from unit.controller.leases import Server, candidate, work
 
@@ -37,7 +38,7 @@ async def life(lease: Lease, fate: random.Random) -> None:
         await lease.release()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(seed=st.integers(min_value=0, max_value=10**6))
 def test_never_two_at_once_whatever_happens(seed: int) -> None:
     async def scenario() -> None:

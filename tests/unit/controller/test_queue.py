@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec.controller.queue import Backoff, Key, ReconcileResult, WorkQueue
+from support.effort import examples
 from unit.controller.clock import run
 
 A: Key = ("ns", "a")
@@ -237,7 +238,7 @@ STEPS = st.lists(
     workers=st.integers(1, 3),
     failing=st.lists(st.booleans(), max_size=20),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_key_is_lost_and_none_is_worked_twice_at_once(
     steps: list[tuple[str, float, float]], takes: float, workers: int, failing: list[bool]
 ) -> None:

@@ -126,6 +126,7 @@ class _Answers(BaseHTTPRequestHandler):
         return
 
 
+@pytest.mark.slow
 def test_a_standby_that_is_told_to_stop_ends_well_and_has_asked_for_nothing(
     tmp_path: Path,
 ) -> None:

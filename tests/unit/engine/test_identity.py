@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
 from specdec.payload.backend.tensorrtllm.reference_engine.words import Words
+from support.effort import examples
 from unit.engine.conftest import Engine, Start
 from unit.engine.engines import ask, rounds
 from unit.engine.oracle import Tiny
@@ -38,6 +39,7 @@ def prompts(count: int, vocab: int) -> list[list[int]]:
     return [random.integers(0, vocab, random.integers(1, 40)).tolist() for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
 @pytest.mark.parametrize("tiny", [TARGET, TWINS, EXACT_TWINS], ids=["plain", "near", "tied"])
 def test_rounds_give_the_plain_answer(
@@ -61,7 +63,7 @@ def test_rounds_give_the_plain_answer(
     assert [call.tokens() for call in together] == plain
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_drafts_give_the_plain_answer(data: st.DataObject, engine: Engine) -> None:
     """Right, wrong and half-right drafts, with and without cache, in one or many rounds."""
@@ -95,6 +97,7 @@ def test_any_drafts_give_the_plain_answer(data: st.DataObject, engine: Engine) -
         scheduler.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 2, 1), (2, 2, 1), (4, 3, 2), (3, 5, 7), (7, 7, 7)])
 @pytest.mark.parametrize("rules", RULES[:4], ids=range(4))
 def test_lookahead_gives_the_plain_answer(

@@ -32,6 +32,7 @@ def prompts() -> list[list[int]]:
     return [tokenizer.encode(json.loads(line)["prompt"]).ids for line in lines[:16]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules", [Sampling(), Sampling(top_p=0.9, temperature=0.7, seed=5)], ids=["greedy", "sampled"]
 )
@@ -51,6 +52,7 @@ def test_rounds_of_every_length_give_the_plain_text(
     assert sum(result[2] for result in results) > 0.1 * drafted
 
 
+@pytest.mark.slow
 def test_lookahead_gives_the_plain_text_in_fewer_steps(
     pair: dict[str, Llama], prompts: list[list[int]], start: Start
 ) -> None:

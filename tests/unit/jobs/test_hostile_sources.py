@@ -227,6 +227,7 @@ def refused(acme: Registry, data: bytes, media: str, volume: Path, told: Told) -
     return str(error["message"])
 
 
+@pytest.mark.slow
 def test_a_small_layer_that_unpacks_to_gigabytes_is_refused(
     acme: Registry, volume: Path, told: Told
 ) -> None:
@@ -261,6 +262,7 @@ def test_a_long_header_is_not_read_into_memory(
     assert peak < 3 * len(data)
 
 
+@pytest.mark.slow
 def test_many_members_do_not_fill_the_memory(tmp_path: Path) -> None:
     layer, out = tmp_path / "layer", tmp_path / "out"
     layer.write_bytes(tarfile.TarInfo("x").tobuf() * 20_000 + bytes(1024))

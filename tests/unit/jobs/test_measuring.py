@@ -100,6 +100,7 @@ def run_benchmark(url: str, volume: Path, **plan: Any) -> int:
     return benchmark.main(["--plan", json.dumps(wanted), "--volume", str(volume)])
 
 
+@pytest.mark.slow
 def test_what_a_service_shows_fits_the_status(left: Left) -> None:
     # Steps so long that what a busy machine adds stays small beside them.
     with served(Service(acceptance=1.0, target_seconds=0.02, draft_seconds=0.0005)) as url:
@@ -116,6 +117,7 @@ def test_what_a_service_shows_fits_the_status(left: Left) -> None:
     assert found.keys() - {"stale"} == told.keys(), "nothing is lost on the way to the status"
 
 
+@pytest.mark.slow
 def test_a_slow_draft_is_seen_as_slower(left: Left) -> None:
     with served(Service(acceptance=0.0, target_seconds=0.005, draft_seconds=0.03)) as url:
         assert run_verify(url, maxPrompts=2, maxTokens=8) == 0
@@ -208,6 +210,7 @@ def of(arm: Arm) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path: Path) -> None:
     service = Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)
     with served_http(service) as server:

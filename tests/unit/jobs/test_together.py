@@ -105,6 +105,7 @@ def node(root: Path, method: str) -> Node:
     return Node(World(cr), root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["None", "DraftTarget", "Lookahead"])
 def test_from_checkpoints_to_a_published_repository(method: str, tmp_path: Path) -> None:
     here = node(tmp_path, method)

@@ -13,6 +13,7 @@ from specdec.api import conditions
 from specdec.pipeline.decide import Decision, decide
 from specdec.pipeline.job_results import MOST_CHARACTERS, Result, result
 from specdec.pipeline.observed import job_state
+from support.effort import examples
 from unit.status_schema import refusals
 
 Json = dict[str, Any]
@@ -108,12 +109,12 @@ def test_no_message_raises_or_spoils_the_status(component: str, code: int) -> No
     world.pod(name, {})
     status = world.cr["status"]
     seen: list[Result] = []
-    for _ in range(MUTANTS):
+    for _ in range(examples(MUTANTS)):
         text = mutant(value, rng)
         world.pods[-1]["status"] = ended(text, code)
         world.cr["status"] = status
         found = result(world.pods[-1:])
-        if found in seen or len(seen) == DECIDED:
+        if found in seen or len(seen) == examples(DECIDED):
             continue
         seen.append(found)
         # The second time reads what the first one remembers.

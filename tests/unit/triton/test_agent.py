@@ -186,6 +186,7 @@ def test_a_leader_is_heard_beside_callers_who_send_a_byte_now_and_then(agent: Mo
         until(lambda: sum(map(drip, slow)) == 0, 5)
 
 
+@pytest.mark.slow
 def test_a_caller_has_so_many_seconds_in_all(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

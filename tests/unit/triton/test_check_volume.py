@@ -189,6 +189,7 @@ def test_a_server_starts_at_once_when_all_is_as_published(published: Published) 
     assert (out.splitlines(), error) == ([STARTED], "")
 
 
+@pytest.mark.slow
 def test_a_server_waits_for_the_repair_and_then_starts(published: Published) -> None:
     os.truncate(published.engine / "rank0.engine", 3)
     with server(published) as process:

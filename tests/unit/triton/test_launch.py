@@ -200,6 +200,7 @@ def run_hook(port: int, timeout: int) -> int:
     return subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60).returncode
 
 
+@pytest.mark.slow
 def test_the_hook_waits_until_no_answer_is_in_flight() -> None:
     values = [3.0, 0.0, 1.0, 0.0]
     with metrics(values) as port:
@@ -207,6 +208,7 @@ def test_the_hook_waits_until_no_answer_is_in_flight() -> None:
     assert values == [0.0], "the hook came back while an answer was in flight"
 
 
+@pytest.mark.slow
 def test_the_hook_gives_up_on_an_answer_that_does_not_end() -> None:
     values = [1.0]
     begun = time.monotonic()
@@ -229,6 +231,7 @@ def server(mark: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
     # A prefix of this test's own: other servers on this machine are none of its business.
@@ -250,6 +253,7 @@ def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
         assert second.poll() is None, "only rank 0 is told"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 def test_the_hook_gives_up_when_rank_0_does_not_end() -> None:
     prefix = f"specdec_test_{uuid.uuid4().hex}_"

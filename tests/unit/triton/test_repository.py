@@ -25,6 +25,7 @@ from specdec.triton.repository import (
     libraries,
     render,
 )
+from support.effort import examples
 
 PLAN = RepositoryPlan(
     version="0.19.0",
@@ -183,7 +184,7 @@ def test_simulation_is_only_there_when_asked_for() -> None:
 
 
 # 200 examples of 50 strings: 10 000 hostile ones, in seconds.
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(values=st.lists(st.text(), min_size=50, max_size=50))
 def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
     keys = [f"{index}" for index in range(len(values))]
