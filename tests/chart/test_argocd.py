@@ -9,7 +9,7 @@ import yaml
 from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, kinds
 from chart.judging import PATIENT, judged
 from chart.lua import ARGOCD, act, actions, health
-from golden.cases import CASES, HERE
+from golden.cases import CASES, generated
 from golden.world import World, fetched, resource, waiting
 from specdec.api.conditions import BLOCKED, FAILED
 
@@ -40,7 +40,7 @@ def failing(reason: str, phase: str) -> Object:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_golden_status_has_its_health(case: str) -> None:
-    status = yaml.safe_load((HERE / case / "expected" / "status.yaml").read_text())
+    status = generated(case).status
     wanted = {"Serving": "Healthy", "Suspended": "Suspended"}[status["phase"]]
     assert shown(status)[0] == wanted
 
@@ -122,7 +122,7 @@ def test_what_does_not_fit_its_phase_is_found_among_recorded_statuses() -> None:
 
 
 def test_an_old_status_says_nothing_of_a_new_spec() -> None:
-    status = yaml.safe_load((HERE / "reference-baseline/expected/status.yaml").read_text())
+    status = generated("reference-baseline").status
     assert shown(status, generation=1)[0] == "Healthy"
     assert shown(status, generation=2)[0] == "Progressing"
     assert shown({"phase": "Pending", "observedGeneration": 1})[0] == "Progressing"

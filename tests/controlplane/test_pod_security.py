@@ -7,8 +7,7 @@ import yaml
 
 from cluster import ClusterError, ControlPlane
 from controlplane.operating import Object, until
-from golden.cases import CASES
-from golden.test_golden import expected, templates
+from golden.cases import CASES, generated
 
 pytestmark = pytest.mark.controlplane
 
@@ -46,12 +45,10 @@ def restricted(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def pods() -> Iterator[Object]:
-    """Every pod of every golden case, by case and file."""
+    """Every pod of every golden case, by case and object."""
     for case in CASES:
-        for path in sorted(expected(case).glob("*.yaml")):
-            body = yaml.safe_load(path.read_text("utf-8"))
-            for number, template in enumerate(templates(body.get("spec", {}))):
-                yield pod(f"{case}-{path.stem}-{number}", template["spec"])
+        for name, spec in generated(case).pods():
+            yield pod(name, spec)
 
 
 def pod(name: str, spec: Object) -> Object:

@@ -1,15 +1,17 @@
 """Golden cases: a resource in, every object and every repository file out.
 
-A case is a folder with a `cr.yaml`, or a sample of `manifests/samples`.
+`cases.yaml` lists the cases. A case is a folder with a `cr.yaml`, or a sample of
+`manifests/samples`. `stored.py` says what of it lies in files.
 
-`python tests/golden/update.py` writes what is expected anew; review its diff like code. Python
-files of the payload are left out: they have tests of their own, and a golden file must change
-only when what the operator generates does.
+Python programs of the payload are left out: they have tests of their own, and a golden file must
+change only when what the operator generates does.
 """
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,9 +23,8 @@ from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
 from specdec.dry_run.plan import repository as repository_files
-from specdec.dry_run.rendering import dump
 from specdec.pipeline import repository
-from specdec.triton import library, start
+from specdec.triton import launch, library, start
 from specdec.triton.repository import RepositoryPlan, render
 
 HERE = Path(__file__).parent
@@ -35,23 +36,58 @@ CASES = sorted(_RESOURCES | SAMPLES)
 _IDENTITY = {"namespace": "demo", "uid": "5a0c1b7e-0000-4000-8000-000000000001", "generation": 1}
 
 
+@dataclass(frozen=True)
+class Generated:
+    """What the operator generates of one resource, as it would send it."""
+
+    case: str
+    name: str
+    objects: tuple[dict[str, Any], ...]
+    status: dict[str, Any]
+    repository: dict[str, str]
+
+    def pods(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every pod template, with a name that is its own."""
+        for body in self.objects:
+            for number, template in enumerate(templates(body.get("spec", {}))):
+                kind, name = body["kind"].lower(), body["metadata"]["name"]
+                yield f"{self.case}-{kind}-{name}-{number}", copy.deepcopy(template["spec"])
+
+
+def templates(spec: Any) -> list[Any]:
+    """Pod templates of a Job, a Deployment or a group."""
+    group = spec.get("leaderWorkerTemplate", {})
+    every = (spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate"))
+    return [template for template in every if template is not None]
+
+
+def read(path: Path) -> Any:
+    """A YAML file, read fast."""
+    return yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+
+
 def resource(case: str) -> dict[str, Any]:
     """The resource of a case as the API server would hand it out."""
     path = _RESOURCES.get(case) or SAMPLES[case]
-    cr: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    cr: dict[str, Any] = read(path)
     return {**cr, "metadata": _IDENTITY | cr["metadata"]}
 
 
 def fetched(cr: dict[str, Any]) -> dict[str, Any]:
-    """What the fetch Job would say of the resource's sources."""
-    known = yaml.safe_load((HERE / "checkpoints.yaml").read_text("utf-8"))
+    """What the fetch Job would report of the resource's sources."""
     models = {}
     for letter, (role, source) in zip(
         "abcde", SpeculativeModel.parse(cr).sources.items(), strict=False
     ):
-        found = known.get(_place(source), {"bytes": 1_000_000, "facts": FACTS})
-        models[role] = {"digest": letter * 64, "revision": letter * 12, **found}
+        result = _checkpoints().get(_place(source), {"bytes": 1_000_000, "facts": FACTS})
+        models[role] = {"digest": letter * 64, "revision": letter * 12, **result}
     return {"models": models, "engines": []}
+
+
+@cache
+def _checkpoints() -> dict[str, Any]:
+    known: dict[str, Any] = read(HERE / "checkpoints.yaml")
+    return known
 
 
 def _place(source: Source) -> str:
@@ -60,60 +96,49 @@ def _place(source: Source) -> str:
     return source.hugging_face.repo if source.hugging_face else ""
 
 
-def generate(case: str) -> dict[str, str]:
-    """Expected files of a case: path below its folder -> text."""
+@cache
+def generated(case: str) -> Generated:
+    """What a case generates; once in a session, so callers must not change it."""
+    return generate(case)
+
+
+def generate(case: str) -> Generated:
+    """What a case generates, anew."""
     cr = resource(case)
-    told = fetched(cr)
+    result = fetched(cr)
     with (
         patch.object(
             backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
         ),
-        patch.object(repository, "_render", _render),
-        # The program has tests of its own, and every server would show it.
+        # Every step of a case renders the same files.
+        patch.object(repository, "_render", cache(_render)),
+        # The programs have tests of their own, and every server would show them.
         patch.object(start, "program", lambda name: f"# {name}\n"),
+        patch.object(launch, "program", lambda name: f"# {name}\n"),
         # A golden file must not change with the library's sources.
         patch.object(library, "source", lambda: "d" * 64),
     ):
         world = World(cr)
         suspended = cr["spec"].pop("suspend", False)
         world.spec.pop("suspend", None)
-        world.settle(lambda component: told if component == "fetch" else {})
+        world.settle(lambda component: result if component == "fetch" else {})
         if suspended:
             world.spec["suspend"] = True
-            world.settle(lambda component: told if component == "fetch" else {})
-    return dict(_files(world))
+            world.settle(lambda component: result if component == "fetch" else {})
+    return Generated(
+        case,
+        cr["metadata"]["name"],
+        tuple(_json(body) for body in world.ever_applied.values()),
+        _json(world.cr["status"]),
+        repository_files(world.ever_applied),
+    )
 
 
-def _files(world: World) -> Iterator[tuple[str, str]]:
-    files: dict[str, str] = {}
-    for (kind, name), obj in world.ever_applied.items():
-        shown = copy.deepcopy(obj)
-        if kind == "ConfigMap" and "expectations.json" in shown["data"]:
-            files = repository_files(world.ever_applied)
-            shown["data"] = {k: _line(k, v) for k, v in shown["data"].items()}
-        yield f"expected/{_file(world, kind, name)}.yaml", _yaml(shown)
-    for path, text in files.items():
-        yield f"expected/repository/{path}", text
-    yield "expected/status.yaml", _yaml(world.cr["status"])
-
-
-def _line(key: str, text: str) -> str:
-    return text if key == "expectations.json" else "(see repository/)"
-
-
-def _file(world: World, kind: str, name: str) -> str:
-    """A stable file name: hashes in object names stand as roles."""
-    for engine in world.cr["status"]["engines"]:
-        if engine["job"] == name:
-            return f"{kind.lower()}-engine-{engine['role']}"
-    stem, _, tail = name.rpartition("-")
-    hashed = len(tail) == 10 and all(c in "0123456789abcdef" for c in tail)
-    return f"{kind.lower()}-{stem if hashed else name}"
+def _json(body: Any) -> dict[str, Any]:
+    """A copy as the API server gets it."""
+    copied: dict[str, Any] = json.loads(json.dumps(body))
+    return copied
 
 
 def _render(plan: RepositoryPlan) -> dict[str, str]:
     return {path: text for path, text in render(plan).items() if not path.endswith(".py")}
-
-
-def _yaml(value: Mapping[str, Any]) -> str:
-    return dump(json.loads(json.dumps(value)))

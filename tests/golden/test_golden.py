@@ -1,40 +1,57 @@
 """What the operator generates is what was reviewed."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from golden.cases import CASES, HERE, SAMPLES, generate
+from golden import stored
+from golden.cases import CASES, HERE, SAMPLES, generated
+from golden.delta import delta
 from unit.triton.published import differences, parse
 
-
-def expected(case: str) -> Path:
-    return HERE / case / "expected"
-
-
-def status(case: str) -> Any:
-    return yaml.safe_load((expected(case) / "status.yaml").read_text("utf-8"))
+HINT = "python tests/golden/update.py writes it anew"
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_generates_what_is_expected(case: str) -> None:
-    files = generate(case)
-    folder = HERE / case
-    expected = {
-        str(path.relative_to(folder)): path.read_text()
-        for path in (folder / "expected").rglob("*")
-        if path.is_file()
-    }
-    hint = "python tests/golden/update.py writes them anew"
-    assert sorted(files) == sorted(expected), hint
-    for name, text in files.items():
-        assert text == expected[name], f"{case}/{name}: {hint}"
+    """Every document in full: the files of the case, over those of the cases it differs from."""
+    now, expected = stored.current(case), stored.expanded(case)
+    assert sorted(now) == sorted(expected), HINT
+    for name, tree in now.items():
+        assert delta(expected[name], tree) == {}, f"{case} {name}: {HINT}"
+        assert tree == expected[name], f"{case} {name}: {HINT}"
 
 
-def test_every_case_that_lies_here_is_tried() -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_files_say_no_more_and_no_less(case: str) -> None:
+    """An entry that has lost its meaning, because the base has it now, is no longer stored."""
+    assert stored.stored(case) == stored.files(case), f"{case}: {HINT}"
+
+
+def test_digests_are_the_reviewed_ones() -> None:
+    """Another engine key builds the engine anew in every cluster; so it must be meant."""
+    assert stored.digest_list() == stored.DIGESTS.read_text("utf-8"), HINT
+
+
+def test_every_case_is_listed_once() -> None:
+    assert sorted(stored.listed()) == CASES
     assert {path.parent.name for path in HERE.glob("*/expected")} == set(CASES)
+
+
+def test_a_release_and_method_lies_in_full_once() -> None:
+    """A reviewer reads each whole configuration somewhere, without a base's."""
+    whole = {
+        release(case)
+        for case, entry in stored.listed().items()
+        if entry.base is None or entry.repository == "full"
+    }
+    assert whole == {release(case) for case in CASES}
+
+
+def release(case: str) -> tuple[str, str]:
+    plan = generated(case).status["plan"]
+    return plan["version"], plan["method"]
 
 
 def test_samples_show_every_method_and_topology() -> None:
@@ -62,30 +79,25 @@ def test_samples_show_every_method_and_topology() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_configuration_is_the_published_one(case: str) -> None:
-    """The files a reviewer reads, against tables that do not come from our own output."""
-    version = status(case)["plan"]["version"]
-    found = sorted((expected(case) / "repository").rglob("config.pbtxt"))
-    assert len(found) >= 5
-    for path in found:
-        assert differences(parse(path.read_text("utf-8")), version) == [], path
+    """The files of the repository, against tables that do not come from our own output."""
+    version = generated(case).status["plan"]["version"]
+    texts = {
+        path: text
+        for path, text in generated(case).repository.items()
+        if path.endswith("config.pbtxt")
+    }
+    assert len(texts) >= 5
+    for path, text in texts.items():
+        assert differences(parse(text), version) == [], path
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_pod_is_restricted(case: str) -> None:
-    """The rules of the restricted profile, read from the files a reviewer reads."""
-    pods = 0
-    for path in (HERE / case / "expected").glob("*.yaml"):
-        for template in templates(yaml.safe_load(path.read_text("utf-8")).get("spec", {})):
-            pods += 1
-            require_restricted(template["spec"])
-    assert pods >= 4
-
-
-def templates(spec: Any) -> list[Any]:
-    """Pod templates of a Job, a Deployment or a group."""
-    group = spec.get("leaderWorkerTemplate", {})
-    found = (spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate"))
-    return [one for one in found if one is not None]
+    """The rules of the restricted profile, in every pod that the operator makes."""
+    pods = [spec for _, spec in generated(case).pods()]
+    for pod in pods:
+        require_restricted(pod)
+    assert len(pods) >= 4
 
 
 def require_restricted(pod: Any) -> None:

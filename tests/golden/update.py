@@ -7,19 +7,24 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import shutil
 
-from golden.cases import CASES, HERE, generate
+from golden.cases import CASES
+from golden.stored import DIGESTS, digest_list, expected, files
 
 
 def main(cases: list[str]) -> int:
-    """Replace the expected files of the named cases, or of all."""
+    """Replace the expected files of the named cases, or of all.
+
+    Name the cases that are compared with a changed case too, or none.
+    """
     for case in cases or CASES:
-        files = generate(case)
-        shutil.rmtree(HERE / case / "expected", ignore_errors=True)
-        for name, text in files.items():
-            path = HERE / case / name
+        found = files(case)
+        shutil.rmtree(expected(case), ignore_errors=True)
+        for name, text in found.items():
+            path = expected(case) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        print(f"{case}: {len(files)} files")
+        print(f"{case}: {len(found)} files")
+    DIGESTS.write_text(digest_list())
     return 0
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from golden.cases import CASES, generated
+
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/security.md", "docs/reliability.md")
 SECURITY = (ROOT / "docs/security.md").read_text("utf-8")
@@ -145,15 +147,15 @@ def pod_specs(body: Any) -> Iterator[Any]:
             yield from pod_specs(value)
 
 
-def generated() -> Iterator[Any]:
+def golden_pods() -> Iterator[Any]:
     """Every pod of every golden case."""
-    for file in (ROOT / "tests/golden").glob("*/expected/**/*.yaml"):
-        for body in yaml.load_all(file.read_text("utf-8"), Loader=yaml.CSafeLoader):
+    for case in CASES:
+        for body in generated(case).objects:
             yield from pod_specs(body)
 
 
 def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
-    pods = list(generated())
+    pods = list(golden_pods())
     servers = 0
     for pod in pods:
         assert pod["automountServiceAccountToken"] is False

@@ -1,0 +1,139 @@
+"""A generated case as documents to compare: digests masked, `config.pbtxt` by statement.
+
+A document is a tree of maps, lists and scalars. The resource's name reads `MODEL`, so that cases
+of two names compare. A digest reads as what it is of, as in `<repository:16>` for its first 16
+characters: one changed field would otherwise change every digest that it reaches.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from golden.cases import HERE, Generated, resource
+
+MODEL = "MODEL"
+_HEX = re.compile(r"(?<![0-9a-zA-Z])[0-9a-f]{10,64}(?![0-9a-zA-Z])")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def documents(case: Generated) -> dict[str, Any]:
+    """Every document of a case, by a name that is the same in all cases."""
+    mask = _mask(case)
+    trees: dict[str, Any] = {}
+    for body in case.objects:
+        tree = _decoded(_masked(_shown(body), mask))
+        name = _document(tree, case.status, body["metadata"]["name"])
+        assert name not in trees, f"{case.case}: two documents {name}"
+        trees[name] = tree
+    for path, text in case.repository.items():
+        # Only the digest of the library's sources is masked: no other is in a repository's file.
+        trees[f"repository/{path}"] = [mask(line) for line in compact(text)]
+    trees["status"] = _masked(case.status, mask)
+    return trees
+
+
+def digests(case: Generated) -> dict[str, str]:
+    """The digests that `documents` hides, by what they are of; the nameless ones as one."""
+    seen: dict[str, str] = {}
+    mask = _mask(case, seen)
+    for body in (*case.objects, case.status):
+        _masked(body, mask)
+    named = {of: digest[:16] for digest, of in seen.items() if of != "digest"}
+    others = "".join(sorted(digest for digest, of in seen.items() if of == "digest"))
+    return {
+        **dict(sorted(named.items())),
+        "others": hashlib.sha256(others.encode()).hexdigest()[:16],
+    }
+
+
+def compact(text: str) -> list[str]:
+    """Protobuf text with one line for each statement, and for each entry of an ensemble's maps."""
+    lines: list[str] = []
+    depth, parts = 0, list[str]()
+    for line in text.splitlines():
+        bare = _QUOTED.sub("", line)
+        depth += bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
+        if parts[:1] == ["ensemble_scheduling {"] or line == "ensemble_scheduling {":
+            lines.append(line)
+            parts = ["ensemble_scheduling {"] if depth else []
+            continue
+        parts.append(line.strip())
+        if depth == 0:
+            lines.append(" ".join(parts))
+            parts = []
+    assert not parts, "braces do not match"
+    return lines
+
+
+def _mask(case: Generated, seen: dict[str, str] | None = None) -> Callable[[str], str]:
+    """A function that hides digests and the resource's name in a text; `seen` collects them."""
+    status = case.status
+    known = {status["repository"]["hash"]: "repository"}
+    known |= {item["key"]: f"{item['role']} engine" for item in status["engines"]}
+    known |= {item["source"]: f"{item['role']} source" for item in status["models"]}
+    given = _given(case.case)
+    name = re.compile(rf"(?<![0-9a-zA-Z]){re.escape(case.name)}(?![0-9a-zA-Z])")
+
+    def shown(match: re.Match[str]) -> str:
+        text = match[0]
+        if text in given or len(set(text)) == 1 or text.isdigit() or text.isalpha():
+            return text
+        of = next((role for digest, role in known.items() if digest.startswith(text)), "digest")
+        if seen is not None:
+            seen[text] = of
+        return f"<{of}>" if len(text) == 64 else f"<{of}:{len(text)}>"
+
+    def mask(text: str) -> str:
+        return name.sub(MODEL, _HEX.sub(shown, text))
+
+    return mask
+
+
+def _given(case: str) -> set[str]:
+    """Hexadecimal texts that a case is given: they are no digests of ours."""
+    text = (HERE / "checkpoints.yaml").read_text("utf-8") + yaml.safe_dump(resource(case))
+    return {"0123456789ab", *_HEX.findall(text)}
+
+
+def _masked(value: Any, mask: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {mask(key): _masked(item, mask) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, mask) for item in value]
+    return mask(value) if isinstance(value, str) else value
+
+
+def _shown(body: dict[str, Any]) -> dict[str, Any]:
+    """An object; the files that a ConfigMap carries to the volume are documents themselves."""
+    if body["kind"] != "ConfigMap" or "expectations.json" not in body["data"]:
+        return body
+    data = {
+        key: text if key == "expectations.json" else "(see repository/)"
+        for key, text in body["data"].items()
+    }
+    return {**body, "data": data}
+
+
+def _decoded(body: dict[str, Any]) -> dict[str, Any]:
+    """An object whose JSON files read as trees; they are written in one canonical form."""
+    if body["kind"] != "ConfigMap":
+        return body
+    data = {}
+    for key, text in body["data"].items():
+        data[key] = json.loads(text) if key.endswith(".json") else text
+        canonical = json.dumps(data[key], sort_keys=True, separators=(",", ":"))
+        assert not key.endswith(".json") or canonical == text, f"{key} is not canonical"
+    return {**body, "data": data}
+
+
+def _document(tree: dict[str, Any], status: dict[str, Any], name: str) -> str:
+    """`deployment`, `job-fetch`, `service-draft`: the kind, and the name's part of its own."""
+    for engine in status["engines"]:
+        if engine["job"] == name:
+            return f"{tree['kind'].lower()}-engine-{engine['role']}"
+    own = re.sub(rf"^{MODEL}-?|-?<[^>]*>", "", tree["metadata"]["name"])
+    return "-".join(filter(None, (tree["kind"].lower(), own)))

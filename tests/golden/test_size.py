@@ -1,0 +1,71 @@
+"""A diff shows its change: what is stored is small, and one change touches few files."""
+
+from typing import Any
+from unittest.mock import patch
+
+from golden import stored
+from golden.cases import CASES, HERE, generate
+from golden.documents import documents
+from golden.stored import DIGESTS
+from specdec.desired import serving
+from specdec.triton import parameters, repository
+from support.crd_cases import TABLES
+
+LINES = 15_000
+FILES = 25
+
+
+def touched() -> set[str]:
+    """Golden files that differ from those that update.py would write now."""
+    trees = {case: documents(generate(case)) for case in CASES}
+    # Every change that reaches a digest touches their list.
+    found = {DIGESTS.name}
+    for case in CASES:
+        now, before = stored.files(case, trees), stored.stored(case)
+        found |= {
+            f"{case}/{name}"
+            for name in now.keys() | before.keys()
+            if now.get(name) != before.get(name)
+        }
+    return found
+
+
+def lines(folder: Any) -> int:
+    return sum(
+        path.read_bytes().count(b"\n")
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    )
+
+
+def test_golden_files_and_cases_stay_readable() -> None:
+    assert lines(HERE) + lines(TABLES) < LINES
+
+
+def test_a_new_field_of_the_targets_configuration_touches_few_files() -> None:
+    """An optional field with a default: one more key in every `tensorrt_llm/config.pbtxt`."""
+    original = parameters.engine_parameters
+
+    def more(*args: Any, is_target: bool) -> Any:
+        rows = original(*args, is_target=is_target)
+        return (*rows, ("new_option", "7")) if is_target else rows
+
+    with patch.object(repository, "engine_parameters", more):
+        files = touched()
+    assert "reference-draft-target/repository/tensorrt_llm/config.pbtxt" in files
+    assert len(files) <= FILES, files
+
+
+def test_a_new_field_of_every_server_touches_few_files() -> None:
+    original = serving.deployment
+
+    def more(*args: Any, **kwargs: Any) -> Any:
+        body = original(*args, **kwargs)
+        body["metadata"]["labels"]["example.com/new"] = "x"
+        body["spec"]["template"]["spec"]["hostUsers"] = False
+        return body
+
+    with patch.object(serving, "deployment", more):
+        files = touched()
+    assert "reference-draft-target/deployment.yaml" in files
+    assert len(files) <= FILES, files
