@@ -1,7 +1,7 @@
 """Golden cases: a resource in, every object and every repository file out.
 
 `cases.yaml` lists the cases. A case is a folder with a `cr.yaml`, or a sample of
-`manifests/samples`. `stored.py` says what of it lies in files.
+`manifests/samples`. `stored.py` reads and writes their files.
 
 Python programs of the payload are left out: they have tests of their own, and a golden file must
 change only when what the operator generates does.
@@ -103,7 +103,7 @@ def generated(case: str) -> Generated:
 
 
 def generate(case: str) -> Generated:
-    """What a case generates, anew."""
+    """What a case generates, without the cache."""
     cr = resource(case)
     result = fetched(cr)
     with (

@@ -1,8 +1,8 @@
-"""What one document differs in from another, in entries that name where and never a line number.
+"""The difference between two documents, as entries that name their place without line numbers.
 
-Items of a list go by an identity (the name of a container, the flag of an argument, the name of a
-tensor), so that a delta does not change when the list changes elsewhere. Where an item stands is
-part of the delta: it is inserted after another.
+An item of a list has an identity: the name of a container, the flag of an argument, the name of a
+tensor. So a delta stays the same when its list changes elsewhere. An added item names the item
+before it, since order matters in lists.
 """
 
 import json
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[\w .:/<>#@-]+")
 _STATEMENT = re.compile(r'\s*(\w+)(?: \{.*?\b(?:name|key): "([^"]*)")?')
 _FLAG = re.compile(r"--[\w-]+")
 _SHORT = 80
-# Entries of one list that nobody reads one by one.
+# A list with more changed lines than this is easier to read whole.
 _MANY = 20
 _SECTIONS = ("set", "add", "remove", "insert")
 Delta = dict[str, Any]
@@ -28,10 +28,10 @@ class StaleError(Exception):
 
 
 def delta(base: Any, tree: Any) -> Delta:
-    """What turns the base into the tree; empty if they are equal."""
-    found: Delta = {"set": {}, "add": {}, "remove": [], "insert": {}}
-    _compare(base, tree, "", found)
-    return {section: found[section] for section in _SECTIONS if found[section]}
+    """The entries that turn the base into the tree; empty if they are equal."""
+    change = _empty()
+    _compare(base, tree, "", change)
+    return {section: change[section] for section in _SECTIONS if change[section]}
 
 
 def apply(base: Any, change: Delta) -> Any:
@@ -52,10 +52,10 @@ def identities(items: Sequence[Any]) -> list[str]:
     names: dict[str, None] = {}
     step = last = ""
     for item in items:
-        # Of the statements inside an ensemble, the step is what tells them apart.
+        # Steps of an ensemble repeat their statements, so the step is part of the identity.
         if isinstance(item, str) and item.strip().startswith("model_name: "):
             step = item.split('"')[1]
-        # A value goes by the flag before it.
+        # The flag before a value identifies it.
         value = _FLAG.fullmatch(str(last)) and not str(item).startswith("--")
         plain = name = f"{last} value" if value else _identity(item, step)
         last = item
@@ -82,50 +82,56 @@ def _identity(item: Any, step: str) -> str:
     return item
 
 
-def _compare(base: Any, tree: Any, path: str, found: Delta) -> None:
+def _empty() -> Delta:
+    return {"set": {}, "add": {}, "remove": [], "insert": {}}
+
+
+def _compare(base: Any, tree: Any, path: str, change: Delta) -> None:
     if isinstance(base, dict) and isinstance(tree, dict):
-        found["remove"] += [_member(path, key) for key in base if key not in tree]
+        change["remove"] += [_member(path, key) for key in base if key not in tree]
         new = {key: value for key, value in tree.items() if key not in base}
         if new:
-            found["add"][path] = new
+            change["add"][path] = new
         for key in base:
             if key in tree:
-                _compare(base[key], tree[key], _member(path, key), found)
+                _compare(base[key], tree[key], _member(path, key), change)
     elif isinstance(base, list) and isinstance(tree, list) and not _atomic(base, tree):
-        _compare_lists(base, tree, path, found)
+        _compare_lists(base, tree, path, change)
     # As text, since 1 equals True.
     elif json.dumps(base) != json.dumps(tree):
-        found["set"][path] = tree
+        change["set"][path] = tree
 
 
-def _compare_lists(base: list[Any], tree: list[Any], path: str, found: Delta) -> None:
-    """What changes in a list, or all of it where that is shorter."""
-    part: Delta = {"set": {}, "add": {}, "remove": [], "insert": {}}
+def _compare_lists(base: list[Any], tree: list[Any], path: str, change: Delta) -> None:
+    """The entries for a list, or the whole list where that is shorter."""
+    part = _empty()
     _compare_items(base, tree, path, part)
     changed, whole = sum(_lines(section) for section in part.values() if section), _lines(tree)
     if changed > (min(whole, max(whole // 2, _MANY)) if _plain(tree) else whole):
-        found["set"][path] = tree
+        change["set"][path] = tree
         return
     for section in _SECTIONS:
         if section == "remove":
-            found[section] += part[section]
+            change[section] += part[section]
         else:
-            found[section] |= part[section]
+            change[section] |= part[section]
 
 
-def _compare_items(base: list[Any], tree: list[Any], path: str, found: Delta) -> None:
+def _compare_items(base: list[Any], tree: list[Any], path: str, change: Delta) -> None:
     old, new = identities(base), identities(tree)
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     kept = None
     for tag, start, end, other, last in matcher.get_opcodes():
         if tag == "equal":
             for left, right in zip(range(start, end), range(other, last), strict=True):
-                _compare(base[left], tree[right], _item(path, old[left]), found)
+                _compare(base[left], tree[right], _item(path, old[left]), change)
             kept = old[end - 1]
             continue
-        found["remove"] += [_item(path, name) for name in old[start:end]]
+        change["remove"] += [_item(path, name) for name in old[start:end]]
         if last > other:
-            found["insert"].setdefault(path, []).append({"after": kept, "items": tree[other:last]})
+            change["insert"].setdefault(path, []).append(
+                {"after": kept, "items": tree[other:last]}
+            )
 
 
 def _lines(tree: Any) -> int:
@@ -178,7 +184,7 @@ def _kept(
 def _inserted(
     kept: list[tuple[str, Any]], path: str, runs: Sequence[Any]
 ) -> list[tuple[str, Any]]:
-    """Items with those that are inserted; an anchor is never one of the inserted."""
+    """The items with the added ones; an anchor is always an item of the base."""
     for run in runs:
         names = [name for name, _ in kept]
         if run["after"] is not None and run["after"] not in names:

@@ -1,8 +1,8 @@
 """A generated case as documents to compare: digests masked, `config.pbtxt` by statement.
 
 A document is a tree of maps, lists and scalars. The resource's name reads `MODEL`, so that cases
-of two names compare. A digest reads as what it is of, as in `<repository:16>` for its first 16
-characters: one changed field would otherwise change every digest that it reaches.
+of two names compare. A label replaces a digest, as in `<repository:16>` for its first 16
+characters. Otherwise one changed field would change many digests, in every case.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def documents(case: Generated) -> dict[str, Any]:
 
 
 def digests(case: Generated) -> dict[str, str]:
-    """The digests that `documents` hides, by what they are of; the nameless ones as one."""
+    """The digests that `documents` masks, by their labels; all others are combined in one."""
     seen: dict[str, str] = {}
     mask = _mask(case, seen)
     for body in (*case.objects, case.status):

@@ -1,7 +1,7 @@
-"""What lies in files of a golden case, and the whole case read from them.
+"""The files of a golden case, and the whole case read back from them.
 
-A case without a base lies in full, a file for each document. Another case has `changes.yaml`, with
-what differs from its base, and a file for each document that resembles none of its base's.
+A case without a base has a file for each document. Every other case has `changes.yaml` with the
+differences from its base, and a file for each document that resembles none of its base.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def files(case: str, trees: Mapping[str, Documents] | None = None) -> dict[str, 
 
 
 def digest_list() -> str:
-    """The digests of every case: what is built, published and rolled out anew after a change."""
+    """The digests of every case; a changed one is built, published or rolled out again."""
     return dump({case: digests(generated(case)) for case in CASES})
 
 
@@ -105,7 +105,7 @@ def expected(case: str) -> Path:
 
 
 def _like(name: str, base: Documents) -> str | None:
-    """The document of a base that is most like one of this name."""
+    """The document of the base that a document of this name is compared with."""
     if name in base:
         return name
     if name.startswith(_PLACE):
@@ -119,7 +119,7 @@ def _like(name: str, base: Documents) -> str | None:
 
 
 def _strange(change: delta.Delta, tree: Any, same: bool) -> bool:
-    """Whether a document of another name has too little of the one it would be compared with."""
+    """Whether a document shares too little with a document of another name."""
     return not same and 2 * _length(change) > _length(tree)
 
 

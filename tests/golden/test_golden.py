@@ -10,7 +10,7 @@ from golden.cases import CASES, HERE, SAMPLES, generated
 from golden.delta import delta
 from unit.triton.published import differences, parse
 
-HINT = "python tests/golden/update.py writes it anew"
+HINT = "if this is intended, run python tests/golden/update.py and review the diff"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -24,13 +24,13 @@ def test_generates_what_is_expected(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_files_say_no_more_and_no_less(case: str) -> None:
-    """An entry that has lost its meaning, because the base has it now, is no longer stored."""
+def test_files_are_those_that_update_writes(case: str) -> None:
+    """So an entry that the base makes redundant does not stay."""
     assert stored.stored(case) == stored.files(case), f"{case}: {HINT}"
 
 
 def test_digests_are_the_reviewed_ones() -> None:
-    """Another engine key builds the engine anew in every cluster; so it must be meant."""
+    """With another engine key every cluster builds that engine again."""
     assert stored.digest_list() == stored.DIGESTS.read_text("utf-8"), HINT
 
 
@@ -39,8 +39,8 @@ def test_every_case_is_listed_once() -> None:
     assert {path.parent.name for path in HERE.glob("*/expected")} == set(CASES)
 
 
-def test_a_release_and_method_lies_in_full_once() -> None:
-    """A reviewer reads each whole configuration somewhere, without a base's."""
+def test_each_release_and_method_is_stored_in_full_once() -> None:
+    """A reviewer can read a whole repository of each without its base."""
     whole = {
         release(case)
         for case, entry in stored.listed().items()

@@ -1,4 +1,4 @@
-"""A diff shows its change: what is stored is small, and one change touches few files."""
+"""Golden files stay small, and a change of one field touches few of them."""
 
 from typing import Any
 from unittest.mock import patch
@@ -16,18 +16,18 @@ FILES = 25
 
 
 def touched() -> set[str]:
-    """Golden files that differ from those that update.py would write now."""
+    """The golden files that update.py would change now."""
     trees = {case: documents(generate(case)) for case in CASES}
     # Every change that reaches a digest touches their list.
-    found = {DIGESTS.name}
+    files = {DIGESTS.name}
     for case in CASES:
         now, before = stored.files(case, trees), stored.stored(case)
-        found |= {
+        files |= {
             f"{case}/{name}"
             for name in now.keys() | before.keys()
             if now.get(name) != before.get(name)
         }
-    return found
+    return files
 
 
 def lines(folder: Any) -> int:
@@ -43,7 +43,7 @@ def test_golden_files_and_cases_stay_readable() -> None:
 
 
 def test_a_new_field_of_the_targets_configuration_touches_few_files() -> None:
-    """An optional field with a default: one more key in every `tensorrt_llm/config.pbtxt`."""
+    """An optional field with a default adds a key to every `tensorrt_llm/config.pbtxt`."""
     original = parameters.engine_parameters
 
     def more(*args: Any, is_target: bool) -> Any:

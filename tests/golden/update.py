@@ -1,4 +1,4 @@
-"""Write the golden files anew: `python tests/golden/update.py [CASE ...]`."""
+"""Write the golden files: `python tests/golden/update.py [CASE ...]`."""
 
 import sys
 from pathlib import Path
@@ -14,16 +14,16 @@ from golden.stored import DIGESTS, digest_list, expected, files
 def main(cases: list[str]) -> int:
     """Replace the expected files of the named cases, or of all.
 
-    Name the cases that are compared with a changed case too, or none.
+    Name the cases that build on a changed case too, or name none.
     """
     for case in cases or CASES:
-        found = files(case)
+        texts = files(case)
         shutil.rmtree(expected(case), ignore_errors=True)
-        for name, text in found.items():
+        for name, text in texts.items():
             path = expected(case) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        print(f"{case}: {len(found)} files")
+        print(f"{case}: {len(texts)} files")
     DIGESTS.write_text(digest_list())
     return 0
 

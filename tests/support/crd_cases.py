@@ -3,7 +3,7 @@
 A table is a list of cases. A case names its base, which is another good case or a resource of
 `bases.yaml`, and holds what differs: `patch` sets the value at a dotted path, `remove` deletes
 paths. A case that is refused also names the field and a part of the message; `after` names the
-good case that the server stores first, where it refuses a change; both have one name.
+good case that the server stores first, where it refuses a change. Both then have the same name.
 """
 
 import copy

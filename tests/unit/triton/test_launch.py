@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from specdec.api.speculation import Placement, Topology
-from specdec.triton import launch
+from specdec.triton import launch, start
 from specdec.triton.launch import server_argv
 from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan
 
@@ -274,3 +274,15 @@ def test_a_server_that_is_gone_is_drained() -> None:
     )
     done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
     assert done.returncode == 0
+
+
+def test_the_pods_programs_are_those_of_the_payload() -> None:
+    """The golden files name these programs and leave their text out."""
+    payload = Path(launch.__file__).parents[1] / "payload" / "serving"
+    hook = launch.pre_stop(PLAIN, **NOWHERE, exit_timeout_seconds=1)
+    assert hook[2] == (payload / "drain.py").read_text("utf-8")
+    assert launch.alive()[4] == (payload / "alive.py").read_text("utf-8")
+    checked = start.checked(["tritonserver"], "/models/manifest.json", 5)
+    assert checked[4] == (payload / "check_volume.py").read_text("utf-8")
+    for name in ("agent.py", "renewal.py"):
+        assert launch.program(name) == (payload / name).read_text("utf-8")
