@@ -1,120 +1,113 @@
 """BenchmarkCompleted: a Job measures the verified service with and without speculation.
 
-Its summary is kept in the status, the whole report on the volume.
+The status keeps the summary, the volume the whole report.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Status, Type
 from specdec.desired import measurement as desired
-from specdec.pipeline import job_ladder
-from specdec.pipeline.job_results import Benchmarked, result
+from specdec.pipeline import job
+from specdec.pipeline.job import Done, LiveJob, Task
 from specdec.pipeline.stage import Context, Outcome
-from specdec.pipeline.verification import SUSPENDED, Step, others, unfinished
+from specdec.pipeline.verification import SUSPENDED
 
 Entry = dict[str, Any]
 
 
 def benchmark(context: Context) -> Outcome:
-    """Run the benchmark once for everything that serves, unless its result is known."""
+    """Benchmark each served revision once."""
     if context.model.spec.benchmark.mode == "Disabled":
         return _disabled(context)
-    model, facts = context.model, context.facts
-    plan_hash = desired.benchmark_hash(model, facts.repository, facts.image)
-    drafts, image = backends.draft_tokens(model), context.images.operator
-    job = job_ladder.shaped(desired.benchmark_job(model, plan_hash, drafts, facts.volume, image))
-    state = job_ladder.look(context.observed, job["metadata"]["name"])
-    outdated = others(context, desired.BENCHMARK, state.name)
-    found = _known(context, state, plan_hash)
-    if found is not None:
-        told, status = (_judged(found),), {"benchmark": found}
-        return Outcome(told, facts, proceed=True, delete=outdated, status=status)
-    step = _next(context, state, job)
+    facts = context.facts
+    task = _task(context)
+    outdated = job.others(context, desired.BENCHMARK, task.job["metadata"]["name"])
+    step = job.advance(context, task)
+    if isinstance(step, Done):
+        conditions, status = (_completed(step.result),), {"benchmark": step.result}
+        return Outcome(conditions, facts, proceed=True, delete=outdated, status=status)
     return Outcome(
-        (_condition("Unknown", step.words),),
+        (_condition("Unknown", step.cause),),
         facts,
         proceed=True,
         apply=step.apply,
         delete=(*outdated, *step.delete),
-        status=_old(context),
-        requeue_after=step.retry,
+        status=_stale_status(context),
+        requeue_after=step.requeue_after,
     )
 
 
-def meanwhile(context: Context) -> Outcome:
-    """What is said while an earlier stage is not done: what was measured is not current."""
+def while_unavailable(context: Context) -> Outcome:
+    """What to report while an earlier stage is not done: the last result is stale."""
     if context.model.spec.benchmark.mode == "Disabled":
         return _disabled(context)
-    old = _old(context)
-    if not old:
+    status = _stale_status(context)
+    if not status:
         return Outcome((), context.facts, proceed=False)
     message = (
-        f"measured at {old['benchmark'].get('measuredAt', 'some time')} of another revision: it "
-        "is measured again once the wanted one serves"
+        f"measured at {status['benchmark'].get('measuredAt', 'some time')} for another revision: "
+        "measured again once the desired revision serves"
     )
-    told = (_condition("Unknown", Cause("Stale", message)),)
-    return Outcome(told, context.facts, proceed=False, status=old)
+    conditions = (_condition("Unknown", Cause("Stale", message)),)
+    return Outcome(conditions, context.facts, proceed=False, status=status)
 
 
 def _disabled(context: Context) -> Outcome:
-    words = Cause("NotRun", "spec.benchmark.mode is Disabled")
-    gone = others(context, desired.BENCHMARK, None)
-    return Outcome((_condition("Unknown", words),), context.facts, proceed=True, delete=gone)
+    cause = Cause("NotRun", "spec.benchmark.mode is Disabled")
+    outdated = job.others(context, desired.BENCHMARK, None)
+    return Outcome((_condition("Unknown", cause),), context.facts, proceed=True, delete=outdated)
 
 
-def _next(context: Context, state: job_ladder.Work, job: dict[str, Any]) -> Step:
-    facts = context.facts
-    if context.model.spec.suspend:
-        return Step(Cause("Suspended", SUSPENDED), retry=None)
-    if job_ladder.outdated(state, job, context.model):
-        words = Cause("Queued", f"Job {state.name} makes way for one with the changed settings")
-        return Step(words, delete=(job_ladder.delete(state.name),))
-    if state.state == "Absent" and not (facts.available and facts.verified):
-        first = "the verification" if facts.available else "Available"
-        return Step(Cause("Waiting", f"waits for {first}"), retry=None)
-    if state.state == "Absent":
-        words = Cause("Queued", f"Job {state.name} is created to measure the service")
-        return Step(words, apply=(job,))
-    doing = "measures the service"
-    return unfinished(state, "benchmark", "Measuring", doing, "BenchmarkFailed")
+def _task(context: Context) -> Task[Entry]:
+    model, facts = context.model, context.facts
+    plan_hash = desired.benchmark_hash(model, facts.repository, facts.image)
+    drafts, image = backends.draft_tokens(model), context.images.operator
+    last: Entry = model.status.get("benchmark", {})
+    waits_for = "the verification" if facts.available else "Available"
+    return Task(
+        job=job.with_spec_hash(
+            desired.benchmark_job(model, plan_hash, drafts, facts.volume, image)
+        ),
+        parse=lambda live: _result(context, live, plan_hash),
+        sections=("benchmark",),
+        running="Measuring",
+        failure="BenchmarkFailed",
+        activity="measures the service",
+        purpose="to measure the service",
+        suspended=SUSPENDED,
+        remembered={**last, "stale": False} if last.get("planHash") == plan_hash else None,
+        waits_for="" if facts.available and facts.verified else waits_for,
+        # A Job that failed because of too many errors has measured all the same.
+        final=("Complete", "Failed"),
+    )
 
 
-def _known(context: Context, state: job_ladder.Work, plan_hash: str) -> Entry | None:
-    """The Job's result, else what the status remembers of the very same plan.
-
-    A Job that failed for its errors has measured nevertheless.
-    """
-    if state.state in ("Complete", "Failed"):
-        told = result(state.pods).benchmark
-        if told is not None and told.plan_hash == plan_hash:
-            return _entry(context, told, plan_hash, completed=state.state == "Complete")
-    old: Mapping[str, Any] = context.model.status.get("benchmark", {})
-    return {**old, "stale": False} if old.get("planHash") == plan_hash else None
-
-
-def _entry(context: Context, told: Benchmarked, plan_hash: str, *, completed: bool) -> Entry:
+def _result(context: Context, live: LiveJob, plan_hash: str) -> Entry | None:
+    """What the Job measured, if it measured this very plan."""
+    measured = live.result.benchmark
+    if measured is None or measured.plan_hash != plan_hash:
+        return None
     return {
-        **told.shown(),
-        "state": "Completed" if completed else "Failed",
+        **measured.shown(),
+        "state": "Completed" if live.state == "Complete" else "Failed",
         "report": desired.report(context.model, plan_hash),
         "stale": False,
     }
 
 
-def _judged(found: Entry) -> Condition:
-    message = f"{found.get('message', '')}; the whole report is {found['report']} on the volume"
-    if found["state"] == "Completed":
+def _completed(entry: Entry) -> Condition:
+    message = f"{entry.get('message', '')}; the whole report is {entry['report']} on the volume"
+    if entry["state"] == "Completed":
         return _condition("True", Cause("Completed", message))
     return _condition("False", Cause("ErrorRateHigh", message))
 
 
-def _old(context: Context) -> dict[str, Any]:
-    old = context.model.status.get("benchmark")
-    return {"benchmark": {**old, "stale": True}} if old else {}
+def _stale_status(context: Context) -> dict[str, Any]:
+    last = context.model.status.get("benchmark")
+    return {"benchmark": {**last, "stale": True}} if last else {}
 
 
-def _condition(status: Status, words: Cause) -> Condition:
-    return Condition(Type.BENCHMARK_COMPLETED, status, words.reason, words.message)
+def _condition(status: Status, cause: Cause) -> Condition:
+    return Condition(Type.BENCHMARK_COMPLETED, status, cause.reason, cause.message)

@@ -9,7 +9,7 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.pipeline import benchmark as benchmarking
-from specdec.pipeline import job_ladder, ready, workload
+from specdec.pipeline import job, ready, workload
 from specdec.pipeline import verification as verifying
 from specdec.pipeline.accept import accept
 from specdec.pipeline.benchmark import benchmark
@@ -70,7 +70,7 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
             break
     else:
         return _decision(context, outcomes)
-    stale = (verifying.meanwhile(context), benchmarking.meanwhile(context))
+    stale = (verifying.while_unavailable(context), benchmarking.while_unavailable(context))
     return _decision(context, [*outcomes, _meanwhile(context), *stale])
 
 
@@ -97,7 +97,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     summary = ready.summary(context.model, stages)
     refs = [ref for outcome in outcomes for ref in outcome.delete]
     if context.model.spec.suspend:
-        refs += map(job_ladder.delete, job_ladder.unfinished(context.observed, context.model))
+        refs += map(job.ref, job.unfinished(context.observed, context.model))
     waits = [o.requeue_after for o in outcomes if o.requeue_after is not None]
     return Decision(
         apply=tuple(obj for outcome in outcomes for obj in outcome.apply),

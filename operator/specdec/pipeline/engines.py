@@ -1,9 +1,9 @@
-"""EnginesReady: one build Job for each engine that is not on the volume yet, all at once.
+"""EnginesReady: a build Job for each engine that is not on the volume, all at the same time.
 
-An engine that was fetched is there already: it gets no Job.
+A prebuilt engine is fetched and needs no Job.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,186 +12,170 @@ from specdec.api.cause import Cause
 from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
 from specdec.backends.facts import Engine
 from specdec.desired import engine as desired
-from specdec.pipeline import diagnosis, job_ladder, volume_recovery
+from specdec.pipeline import diagnosis, job, volume_recovery
 from specdec.pipeline.diagnosis import Progress
-from specdec.pipeline.job_results import result
-from specdec.pipeline.observed import Object, Ref
+from specdec.pipeline.job import Done, LiveJob, Pending, Task
+from specdec.pipeline.job_results import Built, parsed
 from specdec.pipeline.stage import POLL, Context, Outcome
 
 
 @dataclass(frozen=True)
 class _Build:
-    """Where one engine stands; `words` is None when it is there, `job` when none builds it."""
+    """The state of one engine: `pending` is None when it is ready, `job` when none builds it."""
 
     engine: Engine
     job: str | None
-    words: Cause | None = None
+    pending: Pending | None = None
     progress: Progress | None = None
     seconds: int | None = None
-    apply: tuple[Object, ...] = ()
-    delete: tuple[Ref, ...] = ()
 
 
 def engines(context: Context) -> Outcome:
-    """Want every engine of the wanted state; go on when all are built."""
+    """Build every engine of the resource; the chain goes on when all are on the volume."""
     model = context.model
     strategy = backends.strategy(model.spec.runtime.backend)
-    wanted = [
+    desired_engines = [
         strategy.engine(model, context.facts.checkpoints[role], context.facts)
         for role in model.models
     ]
     loss = volume_recovery.missing(context, "EngineMissing", "EngineDamaged")
     builds = [
-        _lost(context, engine, loss) if loss and loss.of(engine.role) else _stand(context, engine)
-        for engine in wanted
+        _lost(context, engine, loss) if loss and loss.of(engine.role) else _build(context, engine)
+        for engine in desired_engines
     ]
-    keep = {build.job for build in builds}
+    current = {build.job for build in builds}
     outdated = [
-        job_ladder.delete(name)
-        for name in job_ladder.unfinished(context.observed, model, "engine")
-        if name not in keep
+        job.ref(name)
+        for name in job.unfinished(context.observed, model, "engine")
+        if name not in current
     ]
-    waiting = [b.words for b in builds if b.words]
-    facts = replace(context.facts, engines={e.role: e for e in wanted})
+    pending = [b.pending for b in builds if b.pending]
+    facts = replace(context.facts, engines={e.role: e for e in desired_engines})
     return Outcome(
         (_condition(builds),),
         facts,
-        proceed=not waiting,
-        apply=tuple(obj for b in builds for obj in b.apply),
-        delete=(*outdated, *(loss.jobs if loss else ()), *(r for b in builds for r in b.delete)),
+        proceed=not pending,
+        apply=tuple(obj for step in pending for obj in step.apply),
+        delete=(
+            *outdated,
+            *(loss.jobs if loss else ()),
+            *(ref for step in pending for ref in step.delete),
+        ),
         status={
-            **(_forgotten(context, wanted, loss) if loss else {}),
-            "engines": [_entry(b) for b in builds],
-            "plan": {"engineKeys": {e.role: e.key for e in wanted}},
+            **(_without_lost(context, desired_engines, loss) if loss else {}),
+            "engines": [dict(_entry(b)) for b in builds],
+            "plan": {"engineKeys": {e.role: e.key for e in desired_engines}},
         },
-        requeue_after=_retry(waiting),
+        # A failed Job waits for a person, whose deletion of it is a watch event.
+        requeue_after=POLL if any(not step.failed for step in pending) else None,
     )
-
-
-def _retry(waiting: list[Cause]) -> float | None:
-    """Failed Jobs wait for a person, whose deletion is an event; all else is looked at again."""
-    return POLL if any("kubectl delete job" not in words.message for words in waiting) else None
-
-
-def _stand(context: Context, engine: Engine) -> _Build:
-    return _Build(engine, None) if engine.checkpoint is not None else _build(context, engine)
 
 
 def _lost(context: Context, engine: Engine, loss: volume_recovery.Loss) -> _Build:
-    """Forget what is known of an engine; the next reconcile builds or fetches it again."""
-    words = Cause(loss.words.reason, f"{engine.role}: {loss.words.message}")
+    """Forget the lost engine; the next reconcile builds or fetches it again."""
+    cause = Cause(loss.words.reason, f"{engine.role}: {loss.words.message}")
     if engine.checkpoint is not None:
-        return _Build(engine, None, words)
-    state = job_ladder.look(context.observed, desired.job_name(engine.key, context.facts.volume))
-    # One that runs is another resource's, which has lost the same engine and builds it.
-    jobs = (job_ladder.delete(state.name),) if state.state in ("Complete", "Failed") else ()
-    return _Build(engine, state.name, words, delete=jobs)
+        return _Build(engine, None, Pending(cause))
+    name = desired.job_name(engine.key, context.facts.volume)
+    # A running Job belongs to another resource, which lost the same engine and builds it again.
+    finished = job.find(context.observed, name).state in ("Complete", "Failed")
+    return _Build(engine, name, Pending(cause, delete=(job.ref(name),) if finished else ()))
 
 
 def _build(context: Context, engine: Engine) -> _Build:
-    model, volume = context.model, context.facts.volume
-    name = desired.job_name(engine.key, volume)
-    state = job_ladder.look(context.observed, name)
-    told = result(state.pods if state.state == "Complete" else ())
-    known = _remembered(context, engine, name)
-    if known is not None or state.state == "Complete":
-        seconds = told.engine.seconds if told.engine else (known or {}).get("seconds")
-        problem = told.problem("engine") if known is None else None
-        words = diagnosis.unread(name, problem) if problem else None
-        return _Build(engine, name, words, seconds=None if seconds is None else round(seconds))
-    if engine.key[:16] in context.facts.engines_on_volume:
-        return _Build(engine, name)
-    if model.spec.suspend:
-        words = Cause("Suspended", f"engine of the {engine.role} is not built while suspended")
-        return _Build(engine, name, words)
-    return _job(context, engine, state)
+    if engine.checkpoint is not None:
+        return _Build(engine, None)
+    task = _task(context, engine)
+    name = task.job["metadata"]["name"]
+    step = job.advance(context, task)
+    if isinstance(step, Done):
+        seconds = step.result.seconds
+        return _Build(engine, name, seconds=None if seconds is None else round(seconds))
+    cause = step.cause
+    progress = diagnosis.told(step.log) if cause.reason == "Building" else None
+    cause = Cause(cause.reason, f"{engine.role}: {cause.message}")
+    return _Build(engine, name, replace(step, cause=cause), progress)
 
 
-def _job(context: Context, engine: Engine, state: job_ladder.Work) -> _Build:
-    model, volume = context.model, context.facts.volume
+def _task(context: Context, engine: Engine) -> Task[Built]:
+    model, volume, role = context.model, context.facts.volume, engine.role
     strategy = backends.strategy(model.spec.runtime.backend)
-    job = job_ladder.shaped(
+    manifest = job.with_spec_hash(
         desired.job(model, engine.plan, volume, context.facts.image, _needs(context, engine))
     )
-    files = desired.config_map(model, engine.plan, volume, strategy.scripts())
-    name, role = state.name, engine.role
-    if state.state == "Deleting":
-        return _Build(engine, name, Cause("Queued", f"{role}: Job {name} is being deleted"))
-    if job_ladder.outdated(state, job, model):
-        words = Cause("Queued", f"{role}: Job {name} makes way for one with the changed settings")
-        return _Build(engine, name, words, delete=(job_ladder.delete(name),))
-    if state.state == "Absent":
-        words = Cause("Queued", f"{role}: Job {name} is created")
-        return _Build(engine, name, words, apply=(files, job))
-    # A Job that another resource made is joined; one that is ours already is left as it is.
-    join = (
-        ()
-        if job_ladder.belongs(state.job, model)
-        else (desired.joined(model, engine.key, volume),)
+    remembered = _remembered(context, engine, manifest["metadata"]["name"])
+    return Task(
+        job=manifest,
+        parse=lambda live: _built(live, remembered),
+        sections=("engine",),
+        running="Building",
+        failure="BuildFailed",
+        activity=f"builds the engine of the {role}",
+        purpose=f"to build the engine of the {role}",
+        suspended="the engine is not built while spec.suspend is true",
+        remembered=remembered,
+        inputs=(desired.config_map(model, engine.plan, volume, strategy.scripts()),),
+        membership=desired.joined(model, engine.key, volume),
     )
-    if state.state == "Failed":
-        words = diagnosis.failed(name, state.job, state.pods, "BuildFailed")
-    else:
-        doing = f"builds the engine of the {role}"
-        words = diagnosis.running(name, doing, "Building", state.pods, state.log)
-    far = diagnosis.told(state.log) if words.reason == "Building" else None
-    words = Cause(words.reason, f"{role}: {words.message}")
-    return _Build(engine, name, words, far, apply=(files, *join))
 
 
 def _needs(context: Context, engine: Engine) -> desired.Needs:
-    """GPUs and memory of a build, by the devices it is for and the checkpoints it reads."""
+    """GPUs and memory of a build, by its devices and the checkpoints that it reads."""
     model, checkpoints = context.model, context.facts.checkpoints
     devices = len(backends.strategy(model.spec.runtime.backend).ranks(model).devices[engine.role])
     read = [engine.role, *(["heads"] if engine.plan.get("heads") else [])]
     return desired.needs(engine.plan, devices, sum(checkpoints[role].bytes for role in read))
 
 
-def _remembered(context: Context, engine: Engine, job: str) -> Mapping[str, Any] | None:
-    """The status entry that says this very engine is built on this very volume."""
+def _built(live: LiveJob, remembered: Built | None) -> Built | None:
+    """The result of a complete build: to have completed is enough, it need not report anything."""
+    if live.result.problem("engine"):
+        return None
+    return live.result.engine or remembered or Built()
+
+
+def _remembered(context: Context, engine: Engine, name: str) -> Built | None:
+    """The engine on this volume, by the status or by what the fetch Job reported of the volume."""
     for entry in context.model.status.get("engines", []):
-        same = entry.get("key") == engine.key and entry.get("job") == job
+        same = entry.get("key") == engine.key and entry.get("job") == name
         if same and entry.get("state") == "Built":
-            return dict(entry)
-    return None
+            return parsed(Built, entry) or Built()
+    complete = job.find(context.observed, name).state == "Complete"
+    on_volume = engine.key[:16] in context.facts.engines_on_volume
+    return Built() if on_volume and not complete else None
 
 
-def _forgotten(
-    context: Context, wanted: Sequence[Engine], loss: volume_recovery.Loss
+def _without_lost(
+    context: Context, desired_engines: Sequence[Engine], loss: volume_recovery.Loss
 ) -> dict[str, Any]:
-    """Prebuilt engines out of the status' models: what it does not remember is fetched again."""
-    prebuilt = (engine.role for engine in wanted if engine.checkpoint is not None)
-    gone = {f"{role}-engine" for role in prebuilt if loss.of(role)}
+    """The status' models without lost prebuilt engines: those are then fetched again."""
+    prebuilt = (engine.role for engine in desired_engines if engine.checkpoint is not None)
+    lost = {f"{role}-engine" for role in prebuilt if loss.of(role)}
     entries = context.model.status.get("models", [])
-    return {"models": [e for e in entries if e.get("role") not in gone]} if gone else {}
+    return {"models": [e for e in entries if e.get("role") not in lost]} if lost else {}
 
 
 def _condition(builds: list[_Build]) -> Condition:
-    waiting = [b.words for b in builds if b.words]
-    if not waiting:
+    causes = sorted((b.pending.cause for b in builds if b.pending), key=_severity)
+    if not causes:
         keys = ", ".join(
             f"{b.engine.role} {b.engine.key[:16]}" + (" (prebuilt)" if b.job is None else "")
             for b in builds
         )
         return Condition(Type.ENGINES_READY, "True", "Built", f"engines on the volume: {keys}")
-    worst = min(waiting, key=_rank)
-    done = len(builds) - len(waiting)
-    texts = "; ".join(words.message for words in sorted(waiting, key=_rank))
-    message = f"{done} of {len(builds)} engines built; {texts}"
-    return Condition(Type.ENGINES_READY, "False", worst.reason, message)
+    texts = "; ".join(cause.message for cause in causes)
+    message = f"{len(builds) - len(causes)} of {len(builds)} engines built; {texts}"
+    return Condition(Type.ENGINES_READY, "False", causes[0].reason, message)
 
 
-def _rank(words: Cause) -> int:
-    """What needs a person comes first, then what blocks, then what runs."""
+def _severity(cause: Cause) -> int:
+    """Failures come first, then what blocks, then builds that run."""
     order = (FAILED, BLOCKED, frozenset({"Building"}))
-    return next((i for i, reasons in enumerate(order) if words.reason in reasons), len(order))
+    return next((i for i, reasons in enumerate(order) if cause.reason in reasons), len(order))
 
 
-def _entry(build: _Build) -> dict[str, Any]:
-    return dict(_fields(build))
-
-
-def _fields(build: _Build) -> Iterator[tuple[str, Any]]:
+def _entry(build: _Build) -> Iterator[tuple[str, Any]]:
+    """The fields of an engine's entry in the status."""
     yield "role", build.engine.role
     yield "key", build.engine.key
     yield "state", _state(build)
@@ -199,17 +183,17 @@ def _fields(build: _Build) -> Iterator[tuple[str, Any]]:
         yield "job", build.job
     if build.seconds is not None:
         yield "seconds", build.seconds
-    if build.words is not None:
-        yield "progress", build.words.message
+    if build.pending is not None:
+        yield "progress", build.pending.cause.message
     if build.progress is not None:
         yield "phase", build.progress.phase
         yield "percent", build.progress.percent
 
 
 def _state(build: _Build) -> str:
-    words = build.words
-    if words is None:
+    if build.pending is None:
         return "Built" if build.job is not None else "Prebuilt"
-    if words.reason in ("EngineMissing", "EngineDamaged"):
+    reason = build.pending.cause.reason
+    if reason in ("EngineMissing", "EngineDamaged"):
         return "Queued"
-    return words.reason if words.reason in ("Building", "Queued", "Suspended") else "Failed"
+    return reason if reason in ("Building", "Queued", "Suspended") else "Failed"

@@ -1,18 +1,18 @@
-"""ModelsFetched and Compatible: checkpoints on the volume, looked at before any GPU is used."""
+"""ModelsFetched and Compatible: checkpoints on the volume, checked before any GPU is used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
-from specdec.backends.facts import Checkpoint, Facts
+from specdec.backends.facts import Checkpoint
 from specdec.desired import fetch as desired
-from specdec.pipeline import diagnosis, job_ladder, volume_recovery
-from specdec.pipeline.job_results import Fetched, Result, parsed, result
-from specdec.pipeline.observed import Ref
-from specdec.pipeline.stage import POLL, Context, Outcome
+from specdec.pipeline import job, volume_recovery
+from specdec.pipeline.job import Done, Task
+from specdec.pipeline.job_results import Fetched, Result, parsed
+from specdec.pipeline.observed import Object, Ref
+from specdec.pipeline.stage import Context, Outcome, stopped
 from specdec.validation import compatibility
 from specdec.validation.compatibility import Verdict
 
@@ -20,132 +20,117 @@ Entries = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class _Fetched:
-    """What is known of the models: status entries by role, and engines seen on the volume."""
+class _Sources:
+    """The fetched sources: status entries by role, and the keys of engines on the volume."""
 
     entries: Entries
     engines: frozenset[str]
 
 
 def fetch(context: Context) -> Outcome:
-    """Run the fetch Job unless its results are known, then judge the pair."""
-    model, observed, volume = context.model, context.observed, context.facts.volume
+    """Run the fetch Job unless its result is known, then check that the checkpoints fit."""
     if loss := volume_recovery.missing(context, "CheckpointMissing", "CheckpointDamaged"):
-        return _lost(context, loss)
-    images = context.images
-    job = job_ladder.shaped(desired.job(model, volume, images.operator, images.fetch_networks))
-    name = job["metadata"]["name"]
-    state = job_ladder.look(observed, name)
-    told = result(state.pods if state.state == "Complete" else ())
-    fetched = _known(context, told)
-    outdated = _outdated(context, name, known=fetched is not None)
-    if fetched is not None:
-        return _judge(context, fetched, outdated)
-    if model.spec.suspend:
-        words = Cause("Suspended", "nothing is fetched while spec.suspend is true")
-        return _waiting(context.facts, words, delete=outdated, retry=None)
-    if job_ladder.outdated(state, job, model):
-        outdated = (*outdated, job_ladder.delete(name))
-        words = Cause("Queued", f"Job {name} makes way for one with the changed settings")
-        return _waiting(context.facts, words, delete=outdated)
-    if state.state == "Absent":
-        words = Cause("Queued", f"Job {name} is created to fetch {_what(model)}")
-        return _waiting(context.facts, words, apply=(job,), delete=outdated)
-    if problem := told.problem("models", "engines"):
-        words = diagnosis.unread(name, problem)
-        return _waiting(context.facts, words, delete=outdated, retry=None)
-    return _unfinished(context.facts, state, _what(model), outdated)
+        return _fetch_again(context, loss)
+    manifest = job.with_spec_hash(
+        desired.job(
+            context.model,
+            context.facts.volume,
+            context.images.operator,
+            context.images.fetch_networks,
+        )
+    )
+    step = job.advance(context, _task(context, manifest))
+    done = isinstance(step, Done)
+    outdated = _outdated(context, manifest["metadata"]["name"], done=done)
+    if isinstance(step, Done):
+        return _check(context, step.result, outdated)
+    return job.waiting(Type.MODELS_FETCHED, context.facts, step, outdated)
 
 
-def _lost(context: Context, loss: volume_recovery.Loss) -> Outcome:
-    """Forget every model: the Job finds those that are there, and fetches what is not."""
-    return replace(_waiting(context.facts, loss.words, delete=loss.jobs), status={"models": []})
+def _task(context: Context, manifest: Object) -> Task[_Sources]:
+    sources = _names(context.model)
+    return Task(
+        job=manifest,
+        parse=lambda live: _sources(context, live.result),
+        sections=("models", "engines"),
+        running="Fetching",
+        failure="FetchFailed",
+        activity=f"fetches {sources}",
+        purpose=f"to fetch {sources}",
+        suspended="nothing is fetched while spec.suspend is true",
+        remembered=_sources(context, Result()),
+    )
 
 
-def _outdated(context: Context, name: str, *, known: bool) -> tuple[Ref, ...]:
+def _fetch_again(context: Context, loss: volume_recovery.Loss) -> Outcome:
+    """Forget every model: the next Job keeps what is on the volume and fetches the rest."""
+    outcome = stopped(Type.MODELS_FETCHED, context.facts, loss.words, delete=loss.jobs)
+    return replace(outcome, status={"models": []})
+
+
+def _outdated(context: Context, name: str, *, done: bool) -> tuple[Ref, ...]:
     """Jobs of other sources: those that still run, and all of them once the result is known."""
     model, observed = context.model, context.observed
-    running = [n for n in job_ladder.unfinished(observed, model, "fetch") if n != name or known]
-    others = [n for n in job_ladder.of(observed, model, "fetch") if n != name and known]
-    return tuple(job_ladder.delete(n) for n in sorted({*running, *others}))
+    running = [n for n in job.unfinished(observed, model, "fetch") if n != name or done]
+    others = [n for n in job.own(observed, model, "fetch") if n != name and done]
+    return tuple(job.ref(n) for n in sorted({*running, *others}))
 
 
-def _unfinished(
-    facts: Facts, state: job_ladder.Work, what: str, outdated: tuple[Ref, ...]
-) -> Outcome:
-    if state.state == "Running":
-        words = diagnosis.running(state.name, f"fetches {what}", "Fetching", state.pods, state.log)
-        return _waiting(facts, words, delete=outdated)
-    if state.state == "Failed":
-        words = diagnosis.failed(state.name, state.job, state.pods, "FetchFailed")
-        return _waiting(facts, words, delete=outdated, retry=None)
-    if state.state == "Complete" and not state.pods:
-        # The result went with the pod; running again finds the checkpoints in place.
-        words = Cause("Queued", f"Job {state.name} lost its result with its pod and runs again")
-        return _waiting(facts, words, delete=(*outdated, job_ladder.delete(state.name)))
-    if state.state == "Complete":
-        message = f"Job {state.name} left no result; to try again: kubectl delete job {state.name}"
-        return _waiting(facts, Cause("FetchFailed", message), delete=outdated, retry=None)
-    return _waiting(facts, Cause("Queued", f"Job {state.name} is being deleted"), delete=outdated)
-
-
-def _known(context: Context, told: Result) -> _Fetched | None:
-    """Results for the wanted sources: the Job's, else those the status remembers."""
-    volume = context.facts.volume
-    sources = desired.source_hashes(context.model, volume)
-    engines = frozenset(told.engines.root) if told.engines else frozenset()
-    models = told.models.root if told.models else {}
-    if not all(role in models for role in sources):
+def _sources(context: Context, result: Result) -> _Sources | None:
+    """The desired sources: from a Job's result, else from the status; None if any is missing."""
+    sources = desired.source_hashes(context.model, context.facts.volume)
+    models = result.models.root if result.models else {}
+    if not sources.keys() <= models.keys():
         models = _remembered(context.model, sources)
-    if not all(role in models for role in sources):
+    if not sources.keys() <= models.keys():
         return None
-    # Findings are none of the facts, they are judged anew.
+    # The facts are without the findings of an earlier check: they are checked anew.
     entries = {
         role: {"role": role, "source": source, **models[role].shown()}
         for role, source in sources.items()
     }
-    return _Fetched(entries, engines)
+    return _Sources(entries, frozenset(result.engines.root if result.engines else ()))
 
 
 def _remembered(model: SpeculativeModel, sources: Mapping[str, str]) -> dict[str, Fetched]:
-    """What the status has of these very sources, by role."""
+    """The status' entries of these very sources, by role."""
     entries = [e for e in model.status.get("models", []) if sources.get(e["role"]) == e["source"]]
-    found = {entry["role"]: parsed(Fetched, entry) for entry in entries}
-    return {role: fetched for role, fetched in found.items() if fetched is not None}
+    results = {entry["role"]: parsed(Fetched, entry) for entry in entries}
+    return {role: fetched for role, fetched in results.items() if fetched is not None}
 
 
-def _judge(context: Context, fetched: _Fetched, delete: tuple[Ref, ...]) -> Outcome:
-    entries = fetched.entries
+def _check(context: Context, sources: _Sources, delete: tuple[Ref, ...]) -> Outcome:
+    """Check that the checkpoints fit each other; a refusal stops the chain."""
     checkpoints = {
         role: Checkpoint(role, e["digest"], e["revision"], e["bytes"], e["facts"])
-        for role, e in entries.items()
+        for role, e in sources.entries.items()
     }
     verdict = compatibility.judge(context.model, {r: c.facts for r, c in checkpoints.items()})
     size = sum(c.bytes for c in checkpoints.values())
-    done = Condition(
+    fetched = Condition(
         Type.MODELS_FETCHED,
         "True",
         "Fetched",
-        f"{_what(context.model)} on the volume ({size / 1e6:.1f} MB)",
+        f"{_names(context.model)} on the volume ({size / 1e6:.1f} MB)",
     )
-    facts = replace(context.facts, checkpoints=checkpoints, engines_on_volume=fetched.engines)
+    facts = replace(context.facts, checkpoints=checkpoints, engines_on_volume=sources.engines)
     return Outcome(
-        (done, _compatible(context.model, verdict)),
+        (fetched, _compatible(context.model, verdict)),
         facts,
         proceed=not verdict.refused,
         delete=delete,
-        status={"models": [_noted(entry, verdict) for entry in entries.values()]},
+        status={"models": [_with_findings(e, verdict) for e in sources.entries.values()]},
     )
 
 
-def _noted(entry: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
-    """The status entry of a role with what was found in it."""
-    found = [
+def _with_findings(entry: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+    """The status entry of a role with the findings about it."""
+    findings = [
         {"code": f.code, "severity": f.severity, "message": f.message}
         for f in verdict.findings
         if f.role == entry["role"]
     ]
-    facts = entry["facts"] | ({"findings": found} if found else {})
+    facts = entry["facts"] | ({"findings": findings} if findings else {})
     return {**entry, "facts": facts}
 
 
@@ -167,19 +152,7 @@ def _fits(model: SpeculativeModel) -> str:
     return "the target stands alone"
 
 
-def _waiting(
-    facts: Facts,
-    words: Cause,
-    apply: tuple[Mapping[str, Any], ...] = (),
-    delete: tuple[Ref, ...] = (),
-    retry: float | None = POLL,
-) -> Outcome:
-    condition = Condition(Type.MODELS_FETCHED, "False", words.reason, words.message)
-    return Outcome(
-        (condition,), facts, proceed=False, apply=apply, delete=delete, requeue_after=retry
-    )
-
-
-def _what(model: SpeculativeModel) -> str:
+def _names(model: SpeculativeModel) -> str:
+    """The sources in a sentence, as in "target, draft and heads"."""
     *first, last = (role.replace("-", " ") for role in model.sources)
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,71 +1,102 @@
 """RepositoryReady: the rendered model repository, published on the volume by a Job."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from specdec import backends
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Type
-from specdec.api.model import SpeculativeModel
-from specdec.backends.facts import Facts
 from specdec.desired import repository as desired
-from specdec.pipeline import diagnosis, job_ladder, volume_recovery
+from specdec.pipeline import job, volume_recovery
+from specdec.pipeline.job import Done, LiveJob, Task
 from specdec.pipeline.observed import Object, Ref
-from specdec.pipeline.stage import POLL, Context, Outcome
+from specdec.pipeline.stage import Context, Outcome, stopped
 from specdec.triton.repository import RepositoryPlan, libraries, render
 
-# Seconds: no event comes when a server that starts finds damage.
+# Seconds. No watch event comes when a server that starts finds damaged files.
 _CHECK = 30.0
 
 
+@dataclass(frozen=True)
+class _Rendered:
+    """A rendered repository: hash, files, and the ConfigMap that takes them to the publish Job."""
+
+    hash: str
+    files: Mapping[str, str]
+    config_map: Object
+
+    @property
+    def count(self) -> int:
+        """The number of files, with the libraries that are not in the ConfigMap."""
+        return len(self.files) + len(libraries(self.files))
+
+
 def repository(context: Context) -> Outcome:
-    """Render, hand the files to the publish Job, and go on when they are on the volume."""
+    """Render the files and publish them by a Job, unless they are on the volume already."""
+    try:
+        rendered = _rendered(context)
+    except ValueError as error:
+        cause = Cause("InvalidSpec", str(error))
+        return stopped(Type.REPOSITORY_READY, context.facts, cause, requeue_after=None)
+    context = replace(context, facts=replace(context.facts, repository=rendered.hash))
+    outdated = _outdated(context, desired.job_name(context.model, rendered.hash))
+    if (doubt := volume_recovery.doubt(context, rendered.hash)) is not None:
+        return _publish_again(context, rendered, doubt, outdated)
+    status = context.model.status.get("repository", {})
+    if status.get("hash") == rendered.hash:
+        published = _published(context, rendered, outdated, status.get("checkedAt"))
+        starting = volume_recovery.starting(context, rendered.hash)
+        return replace(published, requeue_after=_CHECK if starting else None)
+    step = job.advance(context, _task(context, rendered))
+    if isinstance(step, Done):
+        # A server that ended before this moment is no reason for another check.
+        checked = volume_recovery.stamp(context) if "checkedAt" in status else None
+        return _published(context, rendered, outdated, checked)
+    return job.waiting(Type.REPOSITORY_READY, context.facts, step, outdated)
+
+
+def _rendered(context: Context) -> _Rendered:
     model = context.model
     strategy = backends.strategy(model.spec.runtime.backend)
-    try:
-        files = _files(strategy.repositories(model, context.facts))
-        revision = desired.revision(files, _expected(context), context.facts.volume)
-        kept = _checkpoints(context, files)
-        config = desired.config_map(model, revision, files, _expected(context), kept)
-    except ValueError as error:
-        return _stopped(context.facts, Cause("InvalidSpec", str(error)), retry=None)
-    facts = replace(context.facts, repository=revision)
-    count = len(files) + len(libraries(files))
-    outdated = _outdated(context, desired.job_name(model, revision))
-    if (doubt := volume_recovery.doubt(context, revision)) is not None:
-        return _again(facts, model, revision, doubt, outdated)
-    if model.status.get("repository", {}).get("hash") == revision:
-        checked = model.status["repository"].get("checkedAt")
-        published = _published(facts, revision, count, (config,), outdated, checked)
-        return replace(
-            published,
-            requeue_after=_CHECK if volume_recovery.starting(context, revision) else None,
-        )
-    if model.spec.suspend:
-        words = Cause("Suspended", "nothing is published while spec.suspend is true")
-        return _stopped(facts, words, delete=outdated, retry=None)
-    volume, image = facts.volume, context.images.operator
-    again = "checkedAt" in model.status.get("repository", {})
-    # What is published once more may have damage that neither size nor time shows.
-    content = again and "hash" not in model.status["repository"]
-    job = job_ladder.shaped(
-        desired.job(model, revision, list(files), volume, image, content=content)
+    files = _files(strategy.repositories(model, context.facts))
+    engines = _expected_engines(context)
+    revision = desired.revision(files, engines, context.facts.volume)
+    checkpoints = _expected_checkpoints(context, files)
+    config_map = desired.config_map(model, revision, files, engines, checkpoints)
+    return _Rendered(revision, files, config_map)
+
+
+def _task(context: Context, rendered: _Rendered) -> Task[Literal[True]]:
+    model = context.model
+    status = model.status.get("repository", {})
+    manifest = desired.job(
+        model,
+        rendered.hash,
+        list(rendered.files),
+        context.facts.volume,
+        context.images.operator,
+        # Damage of files that were published before need not show in their size or time.
+        content="checkedAt" in status and "hash" not in status,
     )
-    state = job_ladder.look(context.observed, job["metadata"]["name"])
-    if state.state == "Complete":
-        # Whatever ended before this look needs no other one.
-        checked = volume_recovery.stamp(context) if again else None
-        return _published(facts, revision, count, (config,), outdated, checked)
-    if job_ladder.outdated(state, job, model):
-        words = Cause("Queued", f"Job {state.name} makes way for one with the changed settings")
-        return _stopped(facts, words, delete=(*outdated, job_ladder.delete(state.name)))
-    if state.state == "Absent":
-        words = Cause("Queued", f"Job {state.name} is created to publish {count} files")
-        return _stopped(facts, words, (config, job), outdated)
-    return _unfinished(facts, state, config, outdated)
+
+    def parse(_: LiveJob) -> Literal[True] | None:
+        # While suspended not even the work of a complete Job is taken over.
+        return None if model.spec.suspend else True
+
+    return Task(
+        job=job.with_spec_hash(manifest),
+        parse=parse,
+        sections=(),
+        running="Publishing",
+        failure="PublishFailed",
+        activity="publishes the model repository",
+        purpose=f"to publish {rendered.count} files",
+        suspended="nothing is published while spec.suspend is true",
+        inputs=(rendered.config_map,),
+    )
 
 
 def _files(plans: Mapping[str, RepositoryPlan]) -> dict[str, str]:
@@ -82,22 +113,8 @@ def _render(plan: RepositoryPlan) -> Mapping[str, str]:
     return render(plan)
 
 
-def _unfinished(
-    facts: Facts, state: job_ladder.Work, config: Object, outdated: tuple[Ref, ...]
-) -> Outcome:
-    if state.state == "Deleting":
-        words = Cause("Queued", f"Job {state.name} is being deleted")
-        return _stopped(facts, words, delete=outdated)
-    if state.state == "Failed":
-        words = diagnosis.failed(state.name, state.job, state.pods, "PublishFailed")
-        return _stopped(facts, words, (config,), outdated, retry=None)
-    doing = "publishes the model repository"
-    words = diagnosis.running(state.name, doing, "Publishing", state.pods)
-    return _stopped(facts, words, (config,), outdated)
-
-
-def _expected(context: Context) -> list[dict[str, Any]]:
-    """What the publish Job has to find in each engine's directory before it publishes."""
+def _expected_engines(context: Context) -> list[dict[str, Any]]:
+    """What the publish Job checks of each engine's directory before it publishes."""
     models = context.model.models
     return [
         {
@@ -118,80 +135,68 @@ def _expected(context: Context) -> list[dict[str, Any]]:
     ]
 
 
-def _checkpoints(context: Context, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Where each checkpoint lies, and whether servers read it too: its tokenizer."""
+def _expected_checkpoints(context: Context, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The path of each checkpoint, and whether servers read it too, for its tokenizer."""
     return {
-        role: {"path": one.path, "served": any(one.path in text for text in files.values())}
-        for role, one in context.facts.checkpoints.items()
+        role: {
+            "path": checkpoint.path,
+            "served": any(checkpoint.path in text for text in files.values()),
+        }
+        for role, checkpoint in context.facts.checkpoints.items()
         if not role.endswith("-engine")
     }
 
 
-def _again(
-    facts: Facts,
-    model: SpeculativeModel,
-    revision: str,
+def _publish_again(
+    context: Context,
+    rendered: _Rendered,
     doubt: volume_recovery.Doubt,
-    old: tuple[Ref, ...],
+    outdated: tuple[Ref, ...],
 ) -> Outcome:
-    """Forget that it was published: the Job looks at the volume once more."""
-    again = job_ladder.delete(desired.job_name(model, revision))
-    outcome = _stopped(facts, doubt.words, delete=(*old, again))
+    """Forget that the repository is published: the next Job checks the volume again."""
+    publish = job.ref(desired.job_name(context.model, rendered.hash))
+    outcome = stopped(
+        Type.REPOSITORY_READY, context.facts, doubt.words, delete=(*outdated, publish)
+    )
     return replace(outcome, status={"repository": {"checkedAt": doubt.at}})
 
 
 def _outdated(context: Context, current: str) -> tuple[Ref, ...]:
-    """Publish Jobs and ConfigMaps that are neither wanted nor served."""
+    """Publish Jobs and ConfigMaps of revisions that are neither desired nor served."""
     model, observed = context.model, context.observed
     keep = {current}
     for live in (*observed.deployments.values(), *filter(None, [observed.group])):
-        served = live["metadata"].get("annotations", {})
-        if names.REPOSITORY in served:
-            keep.add(desired.job_name(model, served[names.REPOSITORY]))
+        annotations = live["metadata"].get("annotations", {})
+        if names.REPOSITORY in annotations:
+            keep.add(desired.job_name(model, annotations[names.REPOSITORY]))
     kinds = (("batch/v1", "Job", observed.jobs), ("v1", "ConfigMap", observed.config_maps))
     return tuple(
         Ref(version, kind, name)
         for version, kind, objects in kinds
-        for name, obj in sorted(objects.items())
-        if name not in keep and _is_mine(obj, model.metadata.name)
+        for name, item in sorted(objects.items())
+        if name not in keep and _is_publish_object(item, model.metadata.name)
     )
 
 
-def _is_mine(obj: Object, name: str) -> bool:
-    labels = obj["metadata"].get("labels", {})
-    gone = obj["metadata"].get("deletionTimestamp")
-    mine = labels.get(names.MODEL) == name and labels.get(names.COMPONENT) == "publish"
-    return mine and not gone
+def _is_publish_object(item: Object, model_name: str) -> bool:
+    """Whether a Job or ConfigMap publishes for this resource and is not being deleted."""
+    labels = item["metadata"].get("labels", {})
+    deleted = item["metadata"].get("deletionTimestamp")
+    mine = labels.get(names.MODEL) == model_name and labels.get(names.COMPONENT) == "publish"
+    return mine and not deleted
 
 
 def _published(
-    facts: Facts,
-    revision: str,
-    files: int,
-    apply: tuple[Object, ...],
-    delete: tuple[Ref, ...],
-    checked: str | None,
+    context: Context, rendered: _Rendered, outdated: tuple[Ref, ...], checked: str | None
 ) -> Outcome:
-    at = {} if checked is None else {"checkedAt": checked}
-    message = f"model repository {revision[:16]} with {files} files is on the volume"
+    """The repository is on the volume; `checked` is when that was last verified after a doubt."""
+    message = f"model repository {rendered.hash[:16]} with {rendered.count} files is on the volume"
+    entry = {"hash": rendered.hash, "files": rendered.count}
     return Outcome(
         (Condition(Type.REPOSITORY_READY, "True", "Published", message),),
-        facts,
+        context.facts,
         proceed=True,
-        apply=apply,
-        delete=delete,
-        status={"repository": {"hash": revision, "files": files, **at}},
-    )
-
-
-def _stopped(
-    facts: Facts,
-    words: Cause,
-    apply: tuple[Object, ...] = (),
-    delete: tuple[Ref, ...] = (),
-    retry: float | None = POLL,
-) -> Outcome:
-    condition = Condition(Type.REPOSITORY_READY, "False", words.reason, words.message)
-    return Outcome(
-        (condition,), facts, proceed=False, apply=apply, delete=delete, requeue_after=retry
+        apply=(rendered.config_map,),
+        delete=outdated,
+        status={"repository": entry | ({} if checked is None else {"checkedAt": checked})},
     )

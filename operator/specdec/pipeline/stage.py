@@ -1,21 +1,22 @@
-"""What every stage takes and gives."""
+"""The input and output of every stage."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from specdec.api.conditions import Condition
+from specdec.api.cause import Cause
+from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Facts, Images
 from specdec.pipeline.observed import Object, Observed, Ref
 
-# How soon (seconds) to look again while a Job, pod or claim is under way: pods are not watched.
+# Seconds until the next reconcile while a Job, pod or claim is in progress: pods are not watched.
 POLL = 5.0
 
 
 @dataclass(frozen=True)
 class Context:
-    """Input of a stage."""
+    """Input of a stage: the resource, the snapshot of the cluster, and earlier stages' facts."""
 
     model: SpeculativeModel
     observed: Observed
@@ -27,8 +28,14 @@ class Context:
 class Outcome:
     """Output of a stage.
 
-    `proceed` lets the chain go on; `facts` are those of the next stage; `status` is merged into
-    the resource's status; `requeue_after` (seconds) asks for another look when no event will come.
+    Attributes:
+        conditions: what the stage reports.
+        facts: the input of the next stage.
+        proceed: whether the chain continues with the next stage.
+        apply: desired objects, in the order in which they are applied.
+        delete: objects to delete.
+        status: fields that are merged into the resource's status.
+        requeue_after: seconds until the next reconcile; None where a watch event is enough.
     """
 
     conditions: tuple[Condition, ...]
@@ -41,3 +48,16 @@ class Outcome:
 
 
 Stage = Callable[[Context], Outcome]
+
+
+def stopped(
+    kind: Type,
+    facts: Facts,
+    cause: Cause,
+    apply: tuple[Object, ...] = (),
+    delete: tuple[Ref, ...] = (),
+    requeue_after: float | None = POLL,
+) -> Outcome:
+    """The outcome of a stage that is not done: its condition is False and the chain stops."""
+    condition = Condition(kind, "False", cause.reason, cause.message)
+    return Outcome((condition,), facts, False, apply, delete, requeue_after=requeue_after)

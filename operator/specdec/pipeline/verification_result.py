@@ -15,7 +15,7 @@ def entry(told: Measured) -> Entry:
     return {**told.shown(), "stale": False}
 
 
-def kept(model: SpeculativeModel) -> Entry | None:
+def last(model: SpeculativeModel) -> Entry | None:
     """The last measurement that the status knows, whether or not it is of what serves now."""
     found = model.status.get("speculation", {})
     old = found.get("previous") if found.get("stale") else found

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from specdec.api import names
 from specdec.api.cause import Cause
-from specdec.pipeline import damage, diagnosis, job_ladder
+from specdec.pipeline import damage, diagnosis, job
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, Ref, pod_ready
 from specdec.pipeline.stage import Context
@@ -109,13 +109,13 @@ def missing(context: Context, *reasons: str) -> Loss | None:
         context: what was read.
         reasons: what the Job calls it.
     """
-    for name, job in sorted(context.observed.jobs.items()):
-        if not job_ladder.belongs(job, context.model) or job["metadata"].get("deletionTimestamp"):
+    for name, live in sorted(context.observed.jobs.items()):
+        if not job.belongs(live, context.model) or live["metadata"].get("deletionTimestamp"):
             continue
         report = result(context.observed.pods_of(name))
         if report.error is not None and report.error.reason in reasons:
-            fetch = job_ladder.of(context.observed, context.model, "fetch")
-            jobs = tuple(job_ladder.delete(n) for n in sorted({name, *fetch}))
+            fetch = job.own(context.observed, context.model, "fetch")
+            jobs = tuple(job.ref(n) for n in sorted({name, *fetch}))
             words = Cause(report.error.reason, report.error.message[: diagnosis.TAIL])
             return Loss(words, jobs, frozenset(report.lost.root if report.lost else ()))
     return None

@@ -1,0 +1,254 @@
+"""The life of a stage's Job: absent, queued, running, failed, complete, replaced, deleted, lost.
+
+A stage describes its Job as a `Task`. `advance` compares the task with the live Job and returns
+the result (`Done`), or what to do and to report until there is one (`Pending`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
+
+from specdec.api import names
+from specdec.api.cause import Cause
+from specdec.api.conditions import Type
+from specdec.api.model import KIND, SpeculativeModel
+from specdec.backends.facts import Facts
+from specdec.pipeline import diagnosis
+from specdec.pipeline.job_results import Result, Section, result
+from specdec.pipeline.observed import Object, Observed, Ref, job_state
+from specdec.pipeline.stage import POLL, Context, Outcome, stopped
+
+# Annotation with a hash of the Job's spec.
+SPEC_HASH = "specdec.dev/shape"
+
+R = TypeVar("R")
+State = Literal["Absent", "Deleting", "Running", "Complete", "Failed"]
+
+
+@dataclass(frozen=True)
+class LiveJob:
+    """A Job in the cluster: state, object, pods (newest first), last log lines of the newest."""
+
+    name: str
+    state: State
+    body: Object
+    pods: list[Object]
+    log: str = ""
+
+    @cached_property
+    def result(self) -> Result:
+        """What the Job's pods left in their termination messages."""
+        return result(self.pods)
+
+
+@dataclass(frozen=True)
+class Task(Generic[R]):
+    """The Job that a stage needs done, and how the stage reports on it.
+
+    Attributes:
+        job: the desired Job.
+        parse: the stage's result of a finished Job; None where the Job left none.
+        sections: the sections of the Job's result that `parse` reads.
+        running: the reason while it runs.
+        failure: the reason of a failure that names none.
+        activity: what it does, as in "Job x fetches the target".
+        purpose: what it is created for, as in "Job x is created to fetch the target".
+        suspended: the message while `spec.suspend` is true.
+        remembered: the result of an earlier Job, from the resource's status.
+        waits_for: what has to come before the Job is created; empty if nothing has to.
+        inputs: objects that the Job's pods mount.
+        membership: what makes the Job this resource's too, where another resource created it.
+        final: the states of a Job that may have left a result.
+    """
+
+    job: Object
+    parse: Callable[[LiveJob], R | None]
+    sections: tuple[Section, ...]
+    running: str
+    failure: str
+    activity: str
+    purpose: str
+    suspended: str
+    remembered: R | None = None
+    waits_for: str = ""
+    inputs: tuple[Object, ...] = ()
+    membership: Object | None = None
+    final: tuple[State, ...] = ("Complete",)
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    """The Job's result is known: from the Job itself, or from the status."""
+
+    result: R
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The Job has no result yet: why, and what to do about it.
+
+    `failed` says that no result will come until somebody deletes the Job.
+    """
+
+    cause: Cause
+    apply: tuple[Object, ...] = ()
+    delete: tuple[Ref, ...] = ()
+    failed: bool = False
+    log: str = ""
+    requeue_after: float | None = POLL
+
+
+def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
+    """Where a stage's Job stands and what comes next."""
+    live = find(context.observed, task.job["metadata"]["name"])
+    parsed = task.parse(live) if live.state in task.final else None
+    known = task.remembered if parsed is None else parsed
+    if known is not None:
+        return Done(known)
+    if context.model.spec.suspend:
+        return Pending(Cause("Suspended", task.suspended), requeue_after=None)
+    if _outdated(live, task.job, context.model):
+        message = f"Job {live.name} is being replaced by one with the changed settings"
+        return Pending(Cause("Queued", message), delete=(ref(live.name),))
+    match live.state:
+        case "Absent":
+            return _absent(live, task)
+        case "Deleting":
+            return Pending(Cause("Queued", f"Job {live.name} is being deleted"))
+        case "Complete":
+            return _complete(live, task)
+        case "Running" | "Failed":
+            return _unfinished(context, live, task)
+
+
+def _absent(live: LiveJob, task: Task[R]) -> Pending:
+    if task.waits_for:
+        return Pending(Cause("Waiting", f"waits for {task.waits_for}"), requeue_after=None)
+    cause = Cause("Queued", f"Job {live.name} is created {task.purpose}")
+    return Pending(cause, apply=(*task.inputs, task.job))
+
+
+def _unfinished(context: Context, live: LiveJob, task: Task[R]) -> Pending:
+    """A Job that runs or failed keeps its inputs; one of another resource becomes ours too."""
+    apply = task.inputs
+    if task.membership is not None and not belongs(live.body, context.model):
+        apply = (*apply, task.membership)
+    if live.state == "Failed":
+        cause = diagnosis.failed(live.name, live.body, live.pods, task.failure)
+        return Pending(cause, apply, failed=True, requeue_after=None)
+    cause = diagnosis.running(live.name, task.activity, task.running, live.pods, live.log)
+    return Pending(cause, apply, log=live.log)
+
+
+def _complete(live: LiveJob, task: Task[R]) -> Pending:
+    """A complete Job without a result: its pod is deleted, or its message cannot be read."""
+    if problem := live.result.problem(*task.sections):
+        cause = diagnosis.unread(live.name, problem)
+    elif not live.pods:
+        # To run again costs little: what is on the volume already is not made again.
+        message = f"Job {live.name} lost its result with its pod and runs again"
+        return Pending(Cause("Queued", message), delete=(ref(live.name),))
+    else:
+        message = f"Job {live.name} left no result; to try again: kubectl delete job {live.name}"
+        cause = Cause(task.failure, message)
+    return Pending(cause, failed=True, requeue_after=None)
+
+
+def waiting(kind: Type, facts: Facts, step: Pending, delete: tuple[Ref, ...] = ()) -> Outcome:
+    """The outcome of a stage whose Job has no result: the condition is False, the chain stops."""
+    return stopped(
+        kind, facts, step.cause, step.apply, (*delete, *step.delete), step.requeue_after
+    )
+
+
+def find(observed: Observed, name: str) -> LiveJob:
+    """The live Job of a name; its state is Absent where there is none."""
+    body = observed.jobs.get(name)
+    if body is not None and body["metadata"].get("deletionTimestamp"):
+        return LiveJob(name, "Deleting", body, [])
+    pods = observed.pods_of(name)
+    log = observed.logs.get(pods[0]["metadata"]["name"], "") if pods else ""
+    state = job_state(body)
+    if body is not None and state == "Running" and pods and _failed_for_good(body, pods[0]):
+        state = "Failed"
+    return LiveJob(name, state, body or {}, pods, log)
+
+
+def _failed_for_good(job: Object, pod: Object) -> bool:
+    """Whether a pod ended with an exit code that fails its Job without another attempt.
+
+    The Job's own condition follows some moments later; until then it would seem to run.
+    """
+    rules = job["spec"].get("podFailurePolicy", {}).get("rules", [])
+    final = [rule["onExitCodes"]["values"] for rule in rules if rule["action"] == "FailJob"]
+    codes = (
+        status.get("state", {}).get("terminated", {}).get("exitCode")
+        for status in pod.get("status", {}).get("containerStatuses", [])
+    )
+    return any(code in values for code in codes for values in final)
+
+
+def ref(name: str) -> Ref:
+    """A reference to a Job, to delete it."""
+    return Ref("batch/v1", "Job", name)
+
+
+def with_spec_hash(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job with a hash of its spec as an annotation.
+
+    A Job's template is immutable. The hash reveals a spec that changed while the Job's name did
+    not, such as another pull secret, node selector or memory limit.
+    """
+    metadata = dict(job["metadata"])
+    metadata["annotations"] = {
+        **metadata.get("annotations", {}),
+        SPEC_HASH: names.digest(job["spec"])[:16],
+    }
+    return {**job, "metadata": metadata}
+
+
+def _outdated(live: LiveJob, desired: Object, model: SpeculativeModel) -> bool:
+    """Whether a running or failed Job has to be replaced by one with another spec."""
+    if live.state not in ("Running", "Failed") or not sole_owner(live.body, model):
+        return False
+    actual = live.body["metadata"].get("annotations", {}).get(SPEC_HASH)
+    return actual is not None and actual != desired["metadata"]["annotations"][SPEC_HASH]
+
+
+def sole_owner(job: Object, model: SpeculativeModel) -> bool:
+    """Whether no other resource shares the Job."""
+    owners = [o for o in job["metadata"].get("ownerReferences", []) if o.get("kind") == KIND]
+    return all(owner.get("uid") == model.metadata.uid for owner in owners)
+
+
+def belongs(job: Object, model: SpeculativeModel) -> bool:
+    """Whether the resource owns the Job, alone or with others."""
+    labels = job["metadata"].get("labels", {})
+    name = model.metadata.name
+    return labels.get(names.MODEL) == name or names.sharer(name) in labels
+
+
+def own(observed: Observed, model: SpeculativeModel, component: str | None = None) -> list[str]:
+    """Names of the Jobs that are this resource's alone, of one component or of all."""
+    return [
+        name
+        for name, job in sorted(observed.jobs.items())
+        if belongs(job, model)
+        and sole_owner(job, model)
+        and not job["metadata"].get("deletionTimestamp")
+        and component in (None, job["metadata"].get("labels", {}).get(names.COMPONENT))
+    ]
+
+
+def unfinished(
+    observed: Observed, model: SpeculativeModel, component: str | None = None
+) -> list[str]:
+    """Those of `own` that still run."""
+    return [n for n in own(observed, model, component) if find(observed, n).state == "Running"]
+
+
+def others(context: Context, component: str, current: str | None) -> tuple[Ref, ...]:
+    """References to all of `own` of a component but the current one."""
+    found = own(context.observed, context.model, component)
+    return tuple(ref(name) for name in found if name != current)
