@@ -53,25 +53,6 @@ class Revision:
         return f"{root}/{self.folder}" if self.folder else root
 
 
-def read(live: Mapping[str, Any], template_: Mapping[str, Any], role: str = "target") -> Revision:
-    """What a live object is set to serve, by its annotation and the template of its pods."""
-    repository = live["metadata"].get("annotations", {}).get(names.REPOSITORY, "")
-    spec = template_["spec"]
-    found = (c for c in spec["containers"] if c["name"] == CONTAINER)
-    server: Mapping[str, Any] = next(found, {"image": ""})
-    command = start.server(server.get("command", []))
-    return Revision(
-        repository,
-        server["image"],
-        int(server.get("resources", {}).get("limits", {}).get(pod.GPU, 0)),
-        launch.read(command),
-        role,
-        launch.repository(command).partition(f"/{repository}/")[2] if repository else "",
-        spec.get("nodeSelector", {}).get(names.GPU_PRODUCT),
-        template_["metadata"].get("annotations", {}).get(names.CERTIFICATE, ""),
-    )
-
-
 def deployment(
     model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
 ) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from specdec.pipeline.network import network, reachable
 from specdec.pipeline.observed import Object, Observed, Ref
 from specdec.pipeline.repository import repository
 from specdec.pipeline.stage import POLL, Context, Outcome, Stage
-from specdec.pipeline.storage import storage, volume_of
+from specdec.pipeline.storage import storage
 from specdec.pipeline.verification import verification
 
 CHAIN: tuple[Stage, ...] = (
@@ -76,18 +76,16 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
 
 def _meanwhile(context: Context) -> Outcome:
     """What goes on while the chain waits: the pods of the previous revision, if there are any."""
-    if not workload.live(context.observed):
+    if not workload.exists(context.observed):
         return Outcome((), context.facts, proceed=False)
     condition = workload.available(context)
-    volume = volume_of(context.model, context.observed)
-    held = workload.held(context, volume)
     settled = condition.status == "True" or condition.reason == "Suspended"
     keep = reachable(context, context.observed.deployments or ("target",))
     return replace(
         keep,
         conditions=(condition, *keep.conditions),
         proceed=False,
-        apply=held + keep.apply,
+        apply=workload.held(context) + keep.apply,
         requeue_after=None if settled else POLL,
     )
 
@@ -132,8 +130,8 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
 def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:
     """Which revision answers, known for sure only when all pods are of one revision."""
     available = [c for o in outcomes for c in o.conditions if c.type == Type.AVAILABLE]
-    live = workload.live_revisions(context.observed)
-    revisions = {(revision.repository, revision.image) for revision in live}
+    live = workload.served(context.observed)
+    revisions = {(served.repository, served.image) for served in live}
     if len(revisions) != 1 or not any(c.status == "True" for c in available):
         return {}
     ((repository_, image),) = revisions

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from specdec.triton.layout import PLAIN, Launch, Mode
+from specdec.triton.layout import Launch, Mode
 
 # Triton refuses clients that register a region whose name starts like this, from 25.07 on: it is
 # the Python backend's own default, and a prefix without it would step around that guard.
@@ -164,23 +164,6 @@ def _hosts(launch: Launch) -> list[str]:
     """The pod of every rank, as mpirun is to call it; empty for a server in one pod."""
     names = [_LEADER, *(f"{_WORKER}-{index}" for index in range(1, len(launch.slots)))]
     return [name for name, slots in zip(names, launch.slots, strict=False) for _ in range(slots)]
-
-
-def read(argv: Sequence[str]) -> Launch:
-    """The launch that `command` made the arguments from."""
-    if not argv or argv[0] != "mpirun":
-        return PLAIN
-    orchestrated = f"--load-model={_DRAFT}" in argv
-    mode = Mode.ORCHESTRATOR if orchestrated else Mode.LEADER
-    hosts = [argv[at + 1] for at, word in enumerate(argv[:-1]) if word == "--host"]
-    slots = tuple(hosts.count(host) for host in dict.fromkeys(hosts))
-    return Launch(mode, list(argv).count(":") + 1, slots)
-
-
-def repository(argv: Sequence[str]) -> str:
-    """The model repository that `command` was given; empty in other arguments."""
-    option = "--model-repository="
-    return next((a.removeprefix(option) for a in argv if a.startswith(option)), "")
 
 
 def environment(launch: Launch) -> dict[str, str]:

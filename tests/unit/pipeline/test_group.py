@@ -198,17 +198,16 @@ def test_old_pods_serve_until_the_others_do_and_then_go() -> None:
     made.settle(result)
     made.step()
     assert made.group is None
-    assert group.live_revision(made.observed()) is None
+    assert group.served(made.observed()) is None
     assert "pair-group" not in made.config_maps
 
 
-def test_the_live_revision_is_read_back_from_the_group() -> None:
+def test_the_served_repository_is_read_from_the_group() -> None:
     made = served()
-    revision = group.live_revision(made.observed())
-    assert revision is not None
-    assert revision.repository == made.cr["status"]["repository"]["hash"]
-    assert revision.gpus == 8
-    assert revision.launch.slots == (8, 8)
+    actual = group.served(made.observed())
+    assert actual is not None
+    assert actual.repository == made.cr["status"]["repository"]["hash"]
+    assert actual.image == made.cr["status"]["serving"]["image"]
 
 
 def test_a_shape_that_no_group_fits_is_not_accepted() -> None:

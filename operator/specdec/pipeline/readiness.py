@@ -1,0 +1,151 @@
+"""Available: whether the pods of a Deployment or a LeaderWorkerSet serve the desired revision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdec.api import names
+from specdec.api.cause import Cause
+from specdec.api.conditions import FAILED, Condition, Type
+from specdec.api.model import SpeculativeModel
+from specdec.desired.serving import CONTAINER, Revision
+from specdec.pipeline import damage, diagnosis, endpoints
+from specdec.pipeline.observed import Object, pod_ready
+from specdec.pipeline.stage import Context
+
+# The reasons of a service that has no pods because its spec says so.
+_NO_PODS = ("Suspended", "NotDeployed")
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a live Deployment or LeaderWorkerSet serves.
+
+    `repository` is a hash, `certificate` the mark of the renewed files its pods were replaced for.
+    """
+
+    repository: str
+    image: str
+    certificate: str = ""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Deployment or LeaderWorkerSet to judge.
+
+    Attributes:
+        title: its kind and name, as in "Deployment pair".
+        role: the role whose Service leads to it.
+        served: what it serves; None where it does not exist.
+        pods: its pods that are not being deleted, newest first.
+        complete: whether enough pods are ready and none of another revision is left.
+        ready: how many of its replicas are ready.
+        unit: what a replica is, as in "pods" or "groups".
+        detail: more about the unit, as in " of the draft" or " of 2 pods".
+        problem: why it creates no pods.
+    """
+
+    title: str
+    role: str
+    served: Served | None
+    pods: Sequence[Object] = ()
+    complete: bool = False
+    ready: int = 0
+    unit: str = "pods"
+    detail: str = ""
+    problem: Cause | None = None
+
+
+def served(live: Object, template: Object) -> Served:
+    """What a live object serves, by its annotation and its pod template."""
+    containers = {one["name"]: one for one in template["spec"]["containers"]}
+    return Served(
+        live["metadata"].get("annotations", {}).get(names.REPOSITORY, ""),
+        containers.get(CONTAINER, {}).get("image", ""),
+        template["metadata"].get("annotations", {}).get(names.CERTIFICATE, ""),
+    )
+
+
+def replicas(model: SpeculativeModel) -> int:
+    """The desired number of replicas now."""
+    return 0 if model.spec.suspend else model.spec.serving.replicas
+
+
+def without_pods(model: SpeculativeModel) -> Condition | None:
+    """The condition of a service whose spec asks for no pods; None where it asks for some."""
+    if model.spec.suspend:
+        return _unavailable("Suspended", "no pods while spec.suspend is true")
+    if model.spec.serving.replicas == 0:
+        return _unavailable("NotDeployed", "spec.serving.replicas is 0: raise it to serve")
+    return None
+
+
+def judge(context: Context, server: Server, desired: Revision | None) -> Condition:
+    """Whether a server serves; `desired` is None while an earlier stage is not done."""
+    live = server.served
+    if live is None:
+        return _unavailable("Starting", f"{server.title} is created")
+    if desired and (live.repository, live.image) != (desired.repository, desired.image):
+        return _unavailable("Starting", f"{server.title} moves to {desired.repository[:16]}")
+    total = context.model.spec.serving.replicas
+    counts = f"{server.ready} of {total} {server.unit}"
+    if not server.complete:
+        cause = _cause(context, server, live)
+        rest = f"{counts} answer meanwhile" if server.ready else "no pod answers yet"
+        return _unavailable(cause.reason, f"{cause.message}; {rest}")
+    message = f"{counts}{server.detail} ready with repository {live.repository[:16]}"
+    if server.ready < total:
+        message += f"; {_cause(context, server, live).message}"
+    available = Condition(Type.AVAILABLE, "True", "PodsReady", message)
+    return endpoints.reached(context, server.role, available)
+
+
+def worst(conditions: Sequence[Condition]) -> Condition:
+    """The condition of a service with several servers: the worst, or all their counts."""
+    first = min(conditions, key=_severity)
+    if first.status != "True" or len(conditions) == 1:
+        return first
+    message = "; ".join(condition.message for condition in conditions)
+    return Condition(first.type, "True", first.reason, message)
+
+
+def settled(condition: Condition) -> bool:
+    """Whether nothing is expected to change by itself."""
+    return condition.status == "True" or condition.reason in _NO_PODS
+
+
+def of_revision(pod: Object, repository: str) -> bool:
+    """Whether a pod serves a repository (hash)."""
+    label = pod["metadata"].get("labels", {}).get(names.REPOSITORY)
+    return bool(label == repository[:16])
+
+
+def _cause(context: Context, server: Server, live: Served) -> Cause:
+    """The first reason for which a pod of the live revision is not ready."""
+    budget = context.model.spec.serving.probes.startup_budget_seconds
+    pods = [pod for pod in server.pods if of_revision(pod, live.repository)]
+    for pod in pods:
+        log = context.observed.crashes.get(pod["metadata"]["name"], "")
+        cause = damage.waits(context, pod) or diagnosis.blocked(pod)
+        cause = cause or diagnosis.crashed(pod, budget, log)
+        if cause:
+            return cause
+    if server.problem:
+        return server.problem
+    loading = sorted(pod["metadata"]["name"] for pod in pods if not pod_ready(pod))
+    if loading:
+        verb = "loads its" if len(loading) == 1 else "load their"
+        return Cause("Starting", f"{', '.join(loading)} {verb} models")
+    return Cause("Starting", f"{server.title} starts its pods")
+
+
+def _severity(condition: Condition) -> int:
+    """Failures come first, then what blocks, then what starts, then what serves."""
+    if condition.status == "True":
+        return 3
+    if condition.reason in FAILED:
+        return 0
+    return 2 if condition.reason == "Starting" else 1
+
+
+def _unavailable(reason: str, message: str) -> Condition:
+    return Condition(Type.AVAILABLE, "False", reason, message)
