@@ -13,13 +13,16 @@ RUN groupadd --gid 10001 specdec \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
             --shell /usr/sbin/nologin specdec
 
-FROM rust:1.95-slim-bookworm AS library
+FROM rust:1.95.0-slim-bookworm AS library
 WORKDIR /build
-COPY operator/speculation ./
-# The digest is that of `tests/library.py`: what the operator names has to be what its Jobs publish.
+COPY operator/bls ./
+# The image has the compiler of rust-toolchain.toml and nothing else to install.
+ENV RUSTUP_TOOLCHAIN=1.95.0
+# The digest is that of `tests/support/bls.py`: what the operator names has to be what its Jobs publish.
 RUN cargo build --release --locked \
  && cp target/release/libtriton_specdec.so / \
- && find Cargo.toml Cargo.lock src -type f | LC_ALL=C sort | xargs sha256sum | sha256sum \
+ && find Cargo.toml Cargo.lock specdec-bls triton triton-sys -type f \( -name Cargo.toml \
+    -o -name Cargo.lock -o -path '*/src/*' \) | LC_ALL=C sort | xargs sha256sum | sha256sum \
     | cut -d' ' -f1 > /libtriton_specdec.source
 
 FROM base AS operator

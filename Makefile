@@ -20,7 +20,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make the Python environment in .venv, and the library of the BLS
-	@$(BIN)/python -m library
+	@$(BIN)/python -m support.bls
 
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { \
@@ -34,14 +34,14 @@ $(STAMP): pyproject.toml constraints.txt
 fmt: setup ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	@$(BIN)/python -m library fmt
+	@$(BIN)/python -m support.bls fmt
 
 lint: setup ## formatting, rules, types and layers, without changing anything
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(BIN)/python -m library lint
+	@$(BIN)/python -m support.bls lint
 	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
 test: setup ## every layer: unit, golden, triton, controlplane, and e2e when root on Linux

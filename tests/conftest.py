@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import library
 from cluster.progress import report
-from support import effort
+from support import bls, effort
 
 effort.register()
 
@@ -16,8 +15,8 @@ effort.register()
 def pytest_sessionstart() -> None:
     """Who runs pytest directly has what `make setup` has."""
     try:
-        library.build(report)
-    except library.LibraryError as error:
+        bls.build(report)
+    except bls.BuildError as error:
         pytest.exit(str(error), returncode=2)
 
 

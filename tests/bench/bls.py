@@ -17,7 +17,6 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import library
 from bench.baseline import modes
 from bench.baseline.cycle import Pair, build
 from bench.baseline.load import (
@@ -34,6 +33,7 @@ from bench.baseline.load import (
 from bench.baseline.traces import resident, traces
 from bench.report import Report
 from cluster.processes import until
+from support import bls
 from triton.asking import ask, ask_once
 from triton.server import Server
 
@@ -159,7 +159,7 @@ def memory(report: Report, pair: Pair) -> None:
 
 def adaptive(report: Report) -> None:
     """Print the worst cases of the adaptive policy under simulated loads."""
-    found = library.adaptive()
+    found = bls.adaptive()
     for name, values in (
         ("least_of_best_fixed", found["of_best"]),
         ("least_of_plain", found["of_plain"]),

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import library
 from cluster import base, folders, prerequisites
 from cluster.buildah import buildah, image_id
 from cluster.errors import ClusterError
 from cluster.progress import Say
+from support import bls
 
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 _PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
@@ -55,8 +55,8 @@ def build(target: str, tag: str, say: Say, file: str = "Dockerfile") -> Image:
         raise ClusterError(f"There is no {dockerfile} to build {target} from.")
     prerequisites.require_images(say)
     try:
-        library.build(say)
-    except library.LibraryError as error:
+        bls.build(say)
+    except bls.BuildError as error:
         raise ClusterError(str(error)) from error
     with folders.locked(_folder() / ".lock"):
         needed = base.named(dockerfile.read_text(), {_LIBRARY})
@@ -143,7 +143,7 @@ def _run(dockerfile: Path, target: str, tag: str, names: Mapping[str, str], say:
     argv += [f"--tag={tag}", f"--file={file}"]
     for source, place in _mounts().items():
         argv += ["--volume", f"{source}:{place}:ro"]
-    argv += ["--build-context", f"{_LIBRARY}={library.PACKAGED}"]
+    argv += ["--build-context", f"{_LIBRARY}={bls.PACKAGED}"]
     lines: list[str] = []
 
     def hear(line: str) -> None:

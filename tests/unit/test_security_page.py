@@ -170,7 +170,7 @@ def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
 
 
 def test_what_the_crate_is_built_of_is_locked() -> None:
-    lock = (ROOT / "operator/speculation/Cargo.lock").read_text("utf-8")
+    lock = (ROOT / "operator/bls/Cargo.lock").read_text("utf-8")
     packages = [p for p in lock.split("[[package]]")[1:] if "source =" in p]
     assert all('checksum = "' in package for package in packages)
     dockerfile = (ROOT / "Dockerfile").read_text("utf-8")

@@ -1,6 +1,6 @@
 """The library that Triton loads as the backend `specdec`, as it lies in this package.
 
-It is compiled from `operator/speculation`; a text file beside it says from which sources, so that
+It is compiled from `operator/bls`; a text file beside it says from which sources, so that
 who plans a repository and who fills it can tell whether they mean the same library.
 """
 

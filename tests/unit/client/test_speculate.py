@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import library
 from specdec.cli.app import app
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from specdec.client.sampling import call_seed
 from specdec.client.speculate import Options, Result, speculate
+from support import bls
 from unit.client.fake_pair import END, VOCABULARY, Pair, careless, counting, served
 
 PROMPTS = ["a", "abcdef", "x", "mn"]
@@ -233,7 +233,9 @@ def test_a_line_that_is_no_prompt_is_named_by_its_number(line: str, tmp_path: Pa
 
 def test_calls_draw_the_numbers_that_the_servers_own_loop_draws() -> None:
     # Its own test reads this table as well.
-    rows = json.loads((library.CRATE / "tests" / "data" / "call_seeds.json").read_text("ascii"))
+    rows = json.loads(
+        (bls.WORKSPACE / "specdec-bls" / "tests" / "data" / "call_seeds.json").read_text("ascii")
+    )
     assert len(rows) > 20
     for row in rows:
         found = call_seed(row["seed"], row["generated"], apart=row["apart"])

@@ -1,7 +1,7 @@
 """The native BLS sees the same tokens as Python, and reads older tokenizers through transformers.
 
 What Python's library makes of the shipped pair lies in a file; this holds the file to Python, a
-test of the native library (operator/speculation/tests/tokenizer.rs) holds that library to it.
+test of the native library (operator/bls/specdec-bls/tests/tokenizer.rs) holds that library to it.
 Write the file anew with `PYTHONPATH=operator:tests python tests/unit/triton/test_native_text.py`.
 """
 
@@ -19,7 +19,7 @@ import pytest
 from unit.triton.payload import MODELS
 
 PAIR = MODELS.parent / "pair" / "target"
-KNOWN = MODELS.parents[2] / "speculation" / "tests" / "data" / "shipped_tokens.json"
+KNOWN = MODELS.parents[2] / "bls" / "specdec-bls" / "tests" / "data" / "shipped_tokens.json"
 HELPER = MODELS / "tensorrt_llm_bls" / "tokenizer_json.py"
 _ALPHABETS = (
     "abcdefghij ABC  0123.,;'\n\t",

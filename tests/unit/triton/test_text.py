@@ -68,7 +68,7 @@ def _split(behavior: str) -> dict[str, Any]:
     return _before({"type": "Split", "behavior": behavior, **pattern})
 
 
-# operator/speculation/tests/tokenizer.rs has the same cases for the BLS.
+# operator/bls/specdec-bls/tests/tokenizer.rs has the same cases for the BLS.
 @pytest.mark.parametrize(
     ("change", "size"),
     [

@@ -1,6 +1,6 @@
 """How much text one token of a vocabulary stands for.
 
-The BLS has the same rule (operator/speculation/src/tokenizer/longest.rs).
+The BLS has the same rule (operator/bls/specdec-bls/src/tokenizer/longest.rs).
 """
 
 from __future__ import annotations

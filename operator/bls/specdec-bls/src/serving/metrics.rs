@@ -1,0 +1,143 @@
+//! The BLS's own metrics, on Triton's metrics port beside the server's.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use triton::{Error, Level, Metric, MetricFamily, log};
+
+use crate::answer::Meter;
+use crate::chunk::Chunk;
+use crate::lock::locked;
+
+/// A draft that is down fails every sequence: the counter has their number, the log one line.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The counters of `specdec_fallback_total` by their reason.
+struct Fallbacks {
+    family: MetricFamily,
+    by_reason: HashMap<String, Metric>,
+    logged: Option<Instant>,
+}
+
+/// Counts of this server; safe to use from every thread.
+pub struct Metrics {
+    model: String,
+    version: String,
+    drafted: Metric,
+    accepted: Metric,
+    rounds: Metric,
+    early: Metric,
+    generated: Metric,
+    in_flight: Metric,
+    length: Metric,
+    fallbacks: Mutex<Fallbacks>,
+}
+
+impl Metrics {
+    /// Metrics labelled with the model's name and version; `draft_length` is the server's default.
+    pub fn new(model: &str, version: u64, draft_length: usize) -> Result<Self, Error> {
+        let version = version.to_string();
+        let labels = [("model", model), ("version", version.as_str())];
+        let counter = |name, text| MetricFamily::counter(name, text)?.metric(&labels);
+        let gauge = |name, text| MetricFamily::gauge(name, text)?.metric(&labels);
+        let metrics = Self {
+            drafted: counter(
+                "specdec_draft_tokens_total",
+                "Draft tokens offered to the target",
+            )?,
+            accepted: counter(
+                "specdec_accepted_tokens_total",
+                "Draft tokens the target accepted",
+            )?,
+            rounds: counter(
+                "specdec_rounds_total",
+                "Rounds: one draft call and one verification",
+            )?,
+            early: counter(
+                "specdec_early_rounds_total",
+                "Rounds whose draft tokens were there before they began",
+            )?,
+            generated: counter(
+                "specdec_generated_tokens_total",
+                "Tokens of answers, speculative or not",
+            )?,
+            in_flight: gauge("specdec_requests_in_flight", "Prompts being answered")?,
+            length: gauge(
+                "specdec_draft_length",
+                "Draft tokens a round proposes by default, or as the policy last chose",
+            )?,
+            fallbacks: Mutex::new(Fallbacks {
+                family: MetricFamily::counter(
+                    "specdec_fallback_total",
+                    "Answers that went on without speculation",
+                )?,
+                by_reason: HashMap::new(),
+                logged: None,
+            }),
+            model: model.to_owned(),
+            version,
+        };
+        metrics.draft_length(draft_length);
+        Ok(metrics)
+    }
+
+    /// Prompts that began (positive) or ended (negative).
+    pub fn in_flight(&self, change: i32) {
+        self.in_flight.increment(f64::from(change));
+    }
+
+    /// The adaptive policy settled on a length.
+    pub fn draft_length(&self, length: usize) {
+        self.length.set(length as f64);
+    }
+
+    /// A sequence goes on without speculation.
+    pub fn fallback(&self, reason: &str) {
+        let mut fallbacks = locked(&self.fallbacks);
+        let Fallbacks {
+            family, by_reason, ..
+        } = &mut *fallbacks;
+        if let Some(metric) = by_reason.get(reason) {
+            return metric.increment(1.0);
+        }
+        let labels = [
+            ("model", self.model.as_str()),
+            ("version", self.version.as_str()),
+            ("reason", reason),
+        ];
+        match family.metric(&labels) {
+            Ok(metric) => {
+                metric.increment(1.0);
+                by_reason.insert(reason.to_owned(), metric);
+            }
+            Err(error) => log(Level::Error, &error.message),
+        }
+    }
+}
+
+impl Meter for Metrics {
+    fn chunk(&self, chunk: &Chunk) {
+        for (metric, count) in [
+            (&self.drafted, chunk.drafted),
+            (&self.accepted, chunk.accepted),
+            (&self.rounds, chunk.rounds),
+            (&self.early, usize::from(chunk.early)),
+            (&self.generated, chunk.tokens.len()),
+        ] {
+            if count > 0 {
+                metric.increment(count as f64);
+            }
+        }
+    }
+
+    fn draft_failed(&self, message: &str) {
+        self.fallback("draft_error");
+        let logged = &mut locked(&self.fallbacks).logged;
+        if logged.is_none_or(|at| at.elapsed() > LOG_INTERVAL) {
+            *logged = Some(Instant::now());
+            let line = format!("{message}: answers go on with the target alone");
+            log(Level::Warn, &line);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Reads the files of a tokenizer directory.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Map, Value};
+use tokenizers::Tokenizer as Library;
+
+use crate::error::Error;
+
+const NOT_A_TOKEN: i32 = -1;
+
+/// What a directory holds.
+pub(super) struct Opened {
+    pub library: Library,
+    pub end_id: i32,
+    pub pad_id: i32,
+    /// Decoded text loses the spaces before English punctuation.
+    pub clean_up: bool,
+}
+
+/// A directory with `tokenizer.json`.
+pub(super) fn open_fast(folder: &Path) -> Result<Opened, Error> {
+    let file = folder.join("tokenizer.json");
+    let library = Library::from_file(&file)
+        .map_err(|error| Error::Load(format!("{} is no tokenizer: {error}", file.display())))?;
+    let named = special_tokens(folder)?;
+    let end = match token_id(&library, named.get("eos_token")) {
+        Some(end) => end,
+        None => configured_end(folder)?,
+    };
+    let pad = token_id(&library, named.get("pad_token"));
+    Ok(Opened {
+        library,
+        end_id: end,
+        pad_id: pad.unwrap_or(end),
+        clean_up: false,
+    })
+}
+
+/// A directory that only transformers can read, by the Python program `helper`.
+pub(super) fn open_transformers(folder: &Path, helper: &Path) -> Result<Opened, Error> {
+    let name = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let run = Command::new("python3").arg(helper).arg(name).output();
+    let output = run.map_err(|error| {
+        Error::Load(format!(
+            "tokenizer_dir {} has no tokenizer.json and python3 cannot be started ({error}): \
+             point tokenizer_dir at a directory with tokenizer.json",
+            name.display()
+        ))
+    })?;
+    let found = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
+    if let Some(sentence) = found["error"].as_str() {
+        return Err(Error::Load(sentence.to_owned()));
+    }
+    let Some(content) = found["tokenizer"].as_str() else {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::Load(format!(
+            "tokenizer_dir {} holds no tokenizer that transformers can read ({}): \
+             put tokenizer.json there",
+            name.display(),
+            complaint.lines().last().unwrap_or("no reason is given")
+        )));
+    };
+    let library = Library::from_bytes(content).map_err(|error| {
+        Error::Load(format!(
+            "tokenizer_dir {} holds no tokenizer that can be read here ({error}): \
+             put tokenizer.json there",
+            name.display()
+        ))
+    })?;
+    let end = number(&found["end_id"]).unwrap_or(NOT_A_TOKEN);
+    Ok(Opened {
+        library,
+        end_id: end,
+        pad_id: number(&found["pad_id"]).unwrap_or(end),
+        clean_up: found["clean_up"].as_bool().unwrap_or(false),
+    })
+}
+
+fn special_tokens(folder: &Path) -> Result<Map<String, Value>, Error> {
+    let mut named = Map::new();
+    for file in ["special_tokens_map.json", "tokenizer_config.json"] {
+        let mut content = json(&folder.join(file))?;
+        for key in ["eos_token", "pad_token"] {
+            if let Some(value) = content.remove(key).filter(is_given) {
+                named.insert(key.to_owned(), value);
+            }
+        }
+    }
+    Ok(named)
+}
+
+fn is_given(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(items) => !items.is_empty(),
+    }
+}
+
+fn configured_end(folder: &Path) -> Result<i32, Error> {
+    for file in ["generation_config.json", "config.json"] {
+        let content = json(&folder.join(file))?;
+        let end = match content.get("eos_token_id") {
+            Some(Value::Array(several)) => several.first().and_then(number),
+            Some(end) => number(end),
+            None => None,
+        };
+        if let Some(end) = end {
+            return Ok(end);
+        }
+    }
+    Ok(NOT_A_TOKEN)
+}
+
+fn number(value: &Value) -> Option<i32> {
+    value.as_i64().and_then(|id| i32::try_from(id).ok())
+}
+
+fn token_id(library: &Library, token: Option<&Value>) -> Option<i32> {
+    let content = match token? {
+        Value::Object(described) => described.get("content")?,
+        plain => plain,
+    };
+    let id = library.token_to_id(content.as_str()?)?;
+    i32::try_from(id).ok()
+}
+
+/// The object of a file; empty where there is no file or something else in it.
+fn json(path: &Path) -> Result<Map<String, Value>, Error> {
+    if !path.is_file() {
+        return Ok(Map::new());
+    }
+    let bytes = std::fs::read(path)
+        .map_err(|error| Error::Load(format!("{} cannot be read: {error}", path.display())))?;
+    let content = serde_json::from_slice(&bytes)
+        .or_else(|error| serde_json::from_slice(&without_infinities(&bytes)).map_err(|_| error))
+        .map_err(|error| Error::Load(format!("{} is no JSON: {error}", path.display())))?;
+    Ok(match content {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    })
+}
+
+/// Python's JSON writes `Infinity` and `NaN`, which no standard knows; they stand for null here,
+/// as nothing that is read is such a number.
+fn without_infinities(bytes: &[u8]) -> Vec<u8> {
+    let mut found = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    let mut quoted = false;
+    while let Some((&first, behind)) = rest.split_first() {
+        let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+        if let Some(word) = words.iter().find(|word| !quoted && rest.starts_with(word)) {
+            found.extend_from_slice(b"null");
+            rest = &rest[word.len()..];
+            continue;
+        }
+        let taken = if quoted && first == b'\\' { 2 } else { 1 };
+        quoted ^= first == b'"';
+        let (one, after) = rest.split_at(taken.min(behind.len() + 1));
+        found.extend_from_slice(one);
+        rest = after;
+    }
+    found
+}

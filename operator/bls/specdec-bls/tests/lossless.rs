@@ -1,0 +1,98 @@
+//! Whole requests, read as a server reads them, against the target alone: seeded random options,
+//! every order in which engines may answer, and each kind of end often enough.
+
+use common::numbers::Numbers;
+use common::restless::Restless;
+use common::{Beside, END, Letters, Run, VOCABULARY, plain};
+use triton::{DataType, Tensor, packed};
+use triton_specdec::request::{Server, parse};
+use triton_specdec::task::Task;
+use triton_specdec::tokenizer::Tokenizer;
+
+mod common;
+
+const CASES: u32 = 1500;
+
+fn text(numbers: &mut Numbers, least: usize, most: usize) -> String {
+    let length = numbers.between(least, most);
+    let token = |_| numbers.between(1, VOCABULARY as usize - 1) as i32;
+    Letters.decode(&(0..length).map(token).collect::<Vec<_>>())
+}
+
+/// The only task of a request with options by chance.
+fn request(numbers: &mut Numbers) -> Task {
+    let mut given = vec![
+        Tensor::text("text_input", &text(numbers, 1, 20)),
+        Tensor::scalar("max_tokens", numbers.between(1, 60) as i32),
+        Tensor::scalar("num_draft_tokens", numbers.between(0, 8) as i32),
+    ];
+    let mut maybe = |numbers: &mut Numbers, tensor: Tensor| {
+        if numbers.between(0, 2) == 0 {
+            given.push(tensor);
+        }
+    };
+    let minimum = numbers.between(1, 30) as i32;
+    maybe(numbers, Tensor::scalar("min_length", minimum));
+    maybe(numbers, Tensor::flag("stream"));
+    maybe(numbers, Tensor::flag("return_log_probs"));
+    maybe(numbers, Tensor::scalar("end_id", END));
+    let words = [text(numbers, 1, 2), text(numbers, 1, 1)];
+    let bytes: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let words = Tensor::new("stop_words", DataType::Bytes, &[1, 2], packed(&bytes));
+    maybe(numbers, words);
+    let server = Server {
+        draft_tokens: 4,
+        max_draft_tokens: 8,
+        max_seq_len: 512,
+        has_draft: true,
+        streams: true,
+        use_draft_logits: false,
+        min_name: "min_length",
+        passed_on: vec![],
+    };
+    let mut parsed = parse(&given, &server, &Letters).expect("a request that can be served");
+    Task {
+        exclude_input: true,
+        ..parsed.tasks.remove(0)
+    }
+}
+
+#[test]
+fn greedy_answers_equal_the_target_s_own() {
+    let (mut by_end, mut by_length, mut by_word) = (0, 0, 0);
+    let (mut accepted, mut early, mut streams) = (0, 0, 0);
+    for seed in 0..CASES {
+        let mut numbers = Numbers::new(seed);
+        let task = request(&mut numbers);
+        let other = numbers.between(0, 2) as u64;
+        let mut run = Run::new(seed.into(), u64::from(seed) + other);
+        run.beside = [
+            Beside::Off,
+            Beside::Early,
+            Beside::Late,
+            Beside::Refused,
+            Beside::Anytime(seed),
+        ][numbers.between(0, 4)];
+        if task.adaptive && numbers.between(0, 1) == 0 {
+            run.lengths = Some(Restless::new(seed).0);
+        }
+        let made = run.make(task.clone());
+        let wanted = plain(&task, seed.into());
+        assert_eq!(made.text(), wanted, "seed {seed}: {task:?}");
+        let tokens: usize = made.parts.iter().map(|part| part.tokens).sum();
+        assert_eq!(tokens, wanted.len());
+        let word = task.stop_texts.iter().any(|word| wanted.ends_with(word));
+        by_word += usize::from(word);
+        by_length += usize::from(!word && tokens == task.max_tokens);
+        by_end += usize::from(!word && tokens < task.max_tokens);
+        accepted += made.counts.accepted;
+        early += made.counts.early;
+        streams += usize::from(task.stream);
+    }
+    // An option that never bites proves nothing.
+    let cases = CASES as usize;
+    let ends = [by_end, by_length, by_word];
+    assert!(ends.iter().all(|count| *count > cases / 20), "{ends:?}");
+    assert!(accepted > cases && early > cases / 2);
+    assert!(streams > cases / 5 && streams < cases / 2);
+}

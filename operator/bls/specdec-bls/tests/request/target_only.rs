@@ -1,0 +1,108 @@
+//! What the engines cannot speculate with goes to the target alone.
+
+use triton::{DataType, Tensor};
+use triton_specdec::request::Server;
+
+use crate::asking::{flag, int, long, one, server, task, texts, try_parse};
+
+#[test]
+fn what_only_the_target_serves_falls_back() {
+    for (given, reason) in [
+        (flag("return_context_logits", true), "context_logits"),
+        (flag("return_generation_logits", true), "generation_logits"),
+        (int("prompt_vocab_size", 3), "prompt_table"),
+        (long("lora_task_id", 3), "lora"),
+        (
+            texts("guided_decoding_guide_type", &[&["json"]]),
+            "guided_decoding",
+        ),
+    ] {
+        let (task, fallback) = one(vec![given.clone()], &server());
+        assert_eq!(
+            (fallback, task.draft_tokens, task.adaptive),
+            (reason, 0, false)
+        );
+        assert_eq!(task.plain.len(), 1);
+        assert_eq!(task.plain[0].name, given.name);
+        let asked = vec![given, int("num_draft_tokens", 0)];
+        assert_eq!(
+            one(asked, &server()).1,
+            "",
+            "the client's own wish is no fallback"
+        );
+    }
+    assert_eq!(
+        one(vec![flag("return_context_logits", false)], &server()).1,
+        ""
+    );
+}
+
+#[test]
+fn a_server_that_does_not_speculate_has_nothing_to_fall_back_from() {
+    let alone = Server {
+        draft_tokens: 0,
+        has_draft: false,
+        ..server()
+    };
+    let (task, fallback) = one(vec![long("lora_task_id", 3)], &alone);
+    assert_eq!((fallback, task.plain.len()), ("", 1));
+}
+
+#[test]
+fn logits_and_figures_are_asked_of_the_target() {
+    let task = task(vec![
+        flag("return_context_logits", true),
+        flag("return_generation_logits", true),
+        flag("return_kv_cache_reuse_stats", true),
+    ]);
+    let wanted = [
+        "return_context_logits",
+        "return_generation_logits",
+        "return_kv_cache_reuse_stats",
+    ];
+    assert_eq!(task.plain, wanted.map(Tensor::flag));
+    assert_eq!(
+        task.outputs,
+        [
+            "context_logits",
+            "generation_logits",
+            "acceptance_rate",
+            "arrival_time_ns"
+        ]
+    );
+}
+
+#[test]
+fn whole_tensors_keep_their_shape() {
+    let weights = Tensor::new(
+        "lora_weights",
+        DataType::Fp16,
+        &[1, 2, 3],
+        (0..12).collect(),
+    );
+    let guide = texts("guided_decoding_guide", &[&["{}"]]);
+    let task = task(vec![
+        guide.clone(),
+        weights.clone(),
+        long("lora_task_id", 3),
+    ]);
+    assert_eq!(task.plain, [long("lora_task_id", 3), weights, guide]);
+}
+
+#[test]
+fn the_first_prompt_s_reason_counts() {
+    for (asking, fallback) in [([1, 0], "context_logits"), ([0, 1], "")] {
+        let given = vec![
+            texts("text_input", &[&["a"], &["b"]]),
+            Tensor::int32("max_tokens", &[2, 1], &[6, 7]),
+            Tensor::new(
+                "return_context_logits",
+                DataType::Bool,
+                &[2],
+                asking.to_vec(),
+            ),
+        ];
+        let parsed = try_parse(given, &server()).expect("two prompts");
+        assert_eq!(parsed.fallback, fallback);
+    }
+}

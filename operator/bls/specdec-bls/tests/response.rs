@@ -1,0 +1,194 @@
+//! What the client gets of a part, and several prompts in one response.
+
+use std::collections::BTreeSet;
+
+use triton::{DataType, Tensor, packed};
+use triton_specdec::part::Part;
+use triton_specdec::response::{stacked, tensors, wanted};
+use triton_specdec::task::Task;
+
+const ALL: [&str; 11] = [
+    "text_output",
+    "batch_index",
+    "sequence_index",
+    "cum_log_probs",
+    "output_log_probs",
+    "acceptance_rate",
+    "total_accepted_draft_tokens",
+    "total_draft_tokens",
+    "num_input_tokens",
+    "num_output_tokens",
+    "context_logits",
+];
+
+fn outputs(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn part() -> Part {
+    Part {
+        text: "new".to_owned(),
+        tokens: 2,
+        log_probs: vec![-0.5, -1.0],
+        cum_log_prob: -3.5,
+        drafted: 8,
+        accepted: 2,
+        rounds: 3,
+        extras: vec![Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0])],
+    }
+}
+
+fn asking() -> Task {
+    Task {
+        prompt: vec![5, 6, 7],
+        log_probs: true,
+        statistics: true,
+        input_count: true,
+        output_count: true,
+        ..Task::default()
+    }
+}
+
+fn bytes(name: &'static str, shape: &[i64], values: &[&[u8]]) -> Tensor {
+    Tensor::new(name, DataType::Bytes, shape, packed(values))
+}
+
+#[test]
+fn everything_that_can_be_asked_for() {
+    let found = tensors("whole", 3, &asking(), part(), &outputs(&ALL));
+    let wanted = [
+        Tensor::text("text_output", "whole"),
+        Tensor::scalar("batch_index", 3),
+        Tensor::scalar("sequence_index", 0),
+        Tensor::fp32("cum_log_probs", &[1, 1], &[-3.5]),
+        Tensor::fp32("output_log_probs", &[1, 1, 2], &[-0.5, -1.0]),
+        Tensor::fp32("acceptance_rate", &[1, 1], &[0.25]),
+        Tensor::scalar("total_accepted_draft_tokens", 2),
+        Tensor::scalar("total_draft_tokens", 8),
+        Tensor::scalar("num_input_tokens", 3),
+        Tensor::scalar("num_output_tokens", 2),
+        Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0]),
+    ];
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn what_the_task_does_not_ask_for_is_left_out() {
+    let found = tensors("", 0, &Task::default(), part(), &outputs(&ALL));
+    let names: Vec<_> = found.iter().map(|one| one.name.as_ref()).collect();
+    assert_eq!(
+        names,
+        [
+            "text_output",
+            "batch_index",
+            "sequence_index",
+            "context_logits"
+        ]
+    );
+}
+
+#[test]
+fn only_what_was_asked_for_becomes_a_tensor() {
+    for names in [&["text_output"][..], &["num_input_tokens", "text_output"]] {
+        let found = tensors("x", 0, &asking(), part(), &outputs(names));
+        let found = found.iter().map(|one| one.name.to_string()).collect();
+        assert_eq!(outputs(names), found);
+    }
+}
+
+#[test]
+fn asked_for_and_declared() {
+    let declared = outputs(&["text_output", "batch_index"]);
+    let found = wanted(&declared, ["text_output", "num_input_tokens"]);
+    assert_eq!(found, outputs(&["text_output"]));
+}
+
+#[test]
+fn nothing_drafted_is_a_rate_of_zero() {
+    let plain = Part {
+        drafted: 0,
+        accepted: 0,
+        ..part()
+    };
+    let found = tensors("", 0, &asking(), plain, &outputs(&["acceptance_rate"]));
+    assert_eq!(found, [Tensor::fp32("acceptance_rate", &[1, 1], &[0.0])]);
+}
+
+#[test]
+fn the_answer_s_figures_take_the_place_of_the_target_s() {
+    let mut part = part();
+    part.extras = vec![Tensor::fp32("acceptance_rate", &[1, 1], &[0.75])];
+    let rate = outputs(&["acceptance_rate"]);
+    let found = tensors("", 0, &asking(), part.clone(), &rate);
+    assert_eq!(found, [Tensor::fp32("acceptance_rate", &[1, 1], &[0.25])]);
+    let found = tensors("", 0, &Task::default(), part.clone(), &rate);
+    assert_eq!(found, part.extras);
+}
+
+#[test]
+fn rows_make_a_batch() {
+    let row = |index, text| tensors(text, index, &Task::default(), part(), &outputs(&ALL));
+    let found = stacked(vec![row(0, "a"), row(1, "longer")]).expect("rows of a kind");
+    let wanted = [
+        bytes("text_output", &[2, 1], &[b"a", b"longer"]),
+        Tensor::int32("batch_index", &[2, 1], &[0, 1]),
+        Tensor::int32("sequence_index", &[2, 1], &[0, 0]),
+        Tensor::fp32("context_logits", &[2, 2, 1], &[1.0, 2.0, 1.0, 2.0]),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(stacked(vec![row(4, "one")]), Ok(row(4, "one")));
+    assert_eq!(stacked(vec![]), Ok(vec![]));
+}
+
+#[test]
+fn zeros_fill_what_is_shorter_or_missing() {
+    let rows = vec![
+        vec![Tensor::fp32("output_log_probs", &[1, 1, 1], &[-1.0])],
+        vec![bytes("words", &[1, 2], &[b"b", b"cc"])],
+        vec![
+            Tensor::fp32("output_log_probs", &[1, 1, 3], &[-2.0, -3.0, -4.0]),
+            bytes("words", &[1, 1], &[b"d"]),
+        ],
+        vec![Tensor::fp32("output_log_probs", &[1, 1, 0], &[])],
+    ];
+    let numbers = [
+        -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -2.0, -3.0, -4.0, 0.0, 0.0, 0.0,
+    ];
+    let words: [&[u8]; 8] = [b"", b"", b"b", b"cc", b"d", b"", b"", b""];
+    let wanted = [
+        Tensor::fp32("output_log_probs", &[4, 1, 3], &numbers),
+        bytes("words", &[4, 2], &words),
+    ];
+    assert_eq!(stacked(rows), Ok(wanted.to_vec()));
+}
+
+#[test]
+fn every_dimension_may_differ() {
+    let flat = Tensor::int32("blocks", &[1, 1, 3], &[1, 2, 3]);
+    let tall = Tensor::int32("blocks", &[1, 2, 2], &[4, 5, 6, 7]);
+    let found = stacked(vec![vec![flat], vec![tall]]);
+    let values = [1, 2, 3, 0, 0, 0, 4, 5, 0, 6, 7, 0];
+    assert_eq!(
+        found,
+        Ok(vec![Tensor::int32("blocks", &[2, 2, 3], &values)])
+    );
+}
+
+#[test]
+fn what_does_not_lie_side_by_side_is_an_error() {
+    let number = Tensor::int32("one", &[1, 1], &[1]);
+    for other in [
+        Tensor::fp32("one", &[1, 1], &[1.0]),
+        Tensor::int32("one", &[1, 1, 1], &[1]),
+        Tensor::int32("one", &[2, 1], &[1, 1]),
+        Tensor::int32("one", &[1, 2], &[1]),
+        Tensor::int32("one", &[1, -2], &[1]),
+        Tensor::int32("one", &[1, i64::MAX], &[1]),
+        bytes("one", &[1, 1], &[b"1"]),
+    ] {
+        let error = stacked(vec![vec![number.clone()], vec![other.clone()]]);
+        assert!(error.is_err(), "{other:?}");
+    }
+    let lone = vec![vec![], vec![Tensor::int32("one", &[], &[1])]];
+    assert!(stacked(lone).is_err());
+}

@@ -1,0 +1,318 @@
+//! Inference requests to other models of the same server, without leaving its process.
+//!
+//! A call returns at once. Its responses arrive on threads of Triton, which run the listener.
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use triton_sys as sys;
+
+use crate::allocator::{allocate, free, take_bytes};
+use crate::error::{Code, Error, c_string, catch_panic, check, check_or_log};
+use crate::memory::{copy_shape, copy_text};
+use crate::tensor::{DataType, Tensor};
+
+/// One response to a call.
+#[derive(Debug)]
+pub struct Response {
+    /// The outputs, or why the model refused; None where a response only ends the call.
+    pub outputs: Option<Result<Vec<Tensor>, Error>>,
+    /// No further response follows.
+    pub is_final: bool,
+}
+
+/// Receives every response of a call, on a thread of Triton.
+pub type OnResponse = Box<dyn Fn(Response) + Send + Sync>;
+
+/// The server that this library runs in.
+pub struct Server {
+    server: *mut sys::TRITONSERVER_Server,
+    allocator: *mut sys::TRITONSERVER_ResponseAllocator,
+}
+
+// SAFETY: Triton allows the use of both objects from any thread.
+unsafe impl Send for Server {}
+// SAFETY: as above; nothing here changes either object.
+unsafe impl Sync for Server {}
+
+impl Server {
+    /// Wrap a server, with an allocator for what its models return.
+    ///
+    /// # Safety
+    /// `server` is a server of Triton that outlives the result.
+    pub(crate) unsafe fn new(server: *mut sys::TRITONSERVER_Server) -> Result<Self, Error> {
+        let mut allocator = ptr::null_mut();
+        // SAFETY: the functions are those of this library, which outlives the allocator.
+        unsafe {
+            check(sys::TRITONSERVER_ResponseAllocatorNew(
+                &mut allocator,
+                Some(allocate),
+                Some(free),
+                None,
+            ))?;
+        }
+        Ok(Self { server, allocator })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SAFETY: Triton unloads a model after the last of its calls.
+        unsafe { check_or_log(sys::TRITONSERVER_ResponseAllocatorDelete(self.allocator)) };
+    }
+}
+
+/// A call in flight. It keeps the inputs alive until Triton has released the request.
+pub struct InferenceCall {
+    inputs: Vec<Tensor>,
+    request: Mutex<RequestPointer>,
+    listener: OnResponse,
+}
+
+/// Triton's request, null once it was deleted.
+struct RequestPointer(*mut sys::TRITONSERVER_InferenceRequest);
+
+// SAFETY: the pointer is only used under the lock that holds it.
+unsafe impl Send for RequestPointer {}
+
+impl InferenceCall {
+    /// Call a model. The listener hears nothing where this fails.
+    ///
+    /// # Errors
+    /// What Triton or the model's queue answered.
+    pub fn start(
+        server: &Server,
+        model: &str,
+        inputs: Vec<Tensor>,
+        outputs: &[Cow<'static, str>],
+        listener: OnResponse,
+    ) -> Result<Arc<Self>, Error> {
+        let model = c_string(model);
+        let mut request = ptr::null_mut();
+        // SAFETY: Triton copies the model's name.
+        unsafe {
+            check(sys::TRITONSERVER_InferenceRequestNew(
+                &mut request,
+                server.server,
+                model.as_ptr(),
+                -1,
+            ))?;
+        }
+        let call = Arc::new(Self {
+            inputs,
+            request: Mutex::new(RequestPointer(request)),
+            listener,
+        });
+        // One reference for each of the two callbacks, which take them back.
+        let references = [(); 2].map(|()| Arc::into_raw(Arc::clone(&call)));
+        // SAFETY: the request is new; the references live until their callbacks run.
+        let sent = unsafe { call.send(server, request, outputs, references) };
+        if let Err(error) = sent {
+            call.request().0 = ptr::null_mut();
+            // SAFETY: Triton did not take the request over and runs no callback.
+            unsafe {
+                check_or_log(sys::TRITONSERVER_InferenceRequestDelete(request));
+                for reference in references {
+                    drop(Arc::from_raw(reference));
+                }
+            }
+            return Err(error);
+        }
+        Ok(call)
+    }
+
+    /// # Safety
+    /// `request` was not sent, and each of `references` is one reference to this call.
+    unsafe fn send(
+        &self,
+        server: &Server,
+        request: *mut sys::TRITONSERVER_InferenceRequest,
+        outputs: &[Cow<'static, str>],
+        [on_release, on_response]: [*const Self; 2],
+    ) -> Result<(), Error> {
+        // SAFETY: as promised by the caller. Triton copies names; the tensors and the listener
+        // live until both callbacks have run.
+        unsafe {
+            for tensor in &self.inputs {
+                add_input(request, tensor)?;
+            }
+            for output in outputs {
+                let name = c_string(output);
+                check(sys::TRITONSERVER_InferenceRequestAddRequestedOutput(
+                    request,
+                    name.as_ptr(),
+                ))?;
+            }
+            check(sys::TRITONSERVER_InferenceRequestSetReleaseCallback(
+                request,
+                Some(release),
+                on_release.cast_mut().cast(),
+            ))?;
+            check(sys::TRITONSERVER_InferenceRequestSetResponseCallback(
+                request,
+                server.allocator,
+                ptr::null_mut(),
+                Some(respond),
+                on_response.cast_mut().cast(),
+            ))?;
+            check(sys::TRITONSERVER_ServerInferAsync(
+                server.server,
+                request,
+                ptr::null_mut(),
+            ))
+        }
+    }
+
+    /// Ask the model to end the call; it still sends a last response.
+    pub fn cancel(&self) {
+        let request = self.request();
+        if !request.0.is_null() {
+            // SAFETY: the request is deleted only under the lock that is held here.
+            unsafe { check_or_log(sys::TRITONSERVER_InferenceRequestCancel(request.0)) };
+        }
+    }
+
+    fn request(&self) -> MutexGuard<'_, RequestPointer> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// # Safety
+/// `request` is a request of Triton that was not sent, and `tensor` outlives it.
+unsafe fn add_input(
+    request: *mut sys::TRITONSERVER_InferenceRequest,
+    tensor: &Tensor,
+) -> Result<(), Error> {
+    let name = c_string(&tensor.name);
+    // SAFETY: as promised by the caller; Triton copies name and shape.
+    unsafe {
+        check(sys::TRITONSERVER_InferenceRequestAddInput(
+            request,
+            name.as_ptr(),
+            tensor.kind as i32,
+            tensor.shape.as_ptr(),
+            tensor.shape.len() as u64,
+        ))?;
+        check(sys::TRITONSERVER_InferenceRequestAppendInputData(
+            request,
+            name.as_ptr(),
+            tensor.data.as_ptr().cast(),
+            tensor.data.len(),
+            sys::TRITONSERVER_MEMORY_CPU,
+            0,
+        ))
+    }
+}
+
+/// Triton has finished with a request and returns it.
+///
+/// # Safety
+/// Triton calls it once, with the reference that `start` made for it.
+unsafe extern "C" fn release(
+    _: *mut sys::TRITONSERVER_InferenceRequest,
+    _: u32,
+    userp: *mut c_void,
+) {
+    let delete = || {
+        // SAFETY: as promised by the caller.
+        let call = unsafe { Arc::from_raw(userp.cast_const().cast::<InferenceCall>()) };
+        let mut request = call.request();
+        // SAFETY: Triton has returned the request, and nothing else deletes it.
+        unsafe { check_or_log(sys::TRITONSERVER_InferenceRequestDelete(request.0)) };
+        request.0 = ptr::null_mut();
+    };
+    catch_panic(|| (), delete);
+}
+
+/// A response has arrived.
+///
+/// # Safety
+/// Triton calls it with the reference that `start` made for it; the final call is the last one.
+unsafe extern "C" fn respond(
+    response: *mut sys::TRITONSERVER_InferenceResponse,
+    flags: u32,
+    userp: *mut c_void,
+) {
+    let is_final = flags & sys::TRITONSERVER_RESPONSE_COMPLETE_FINAL != 0;
+    let deliver = || {
+        let reference = userp.cast_const().cast::<InferenceCall>();
+        // SAFETY: as promised by the caller; only the final call takes the reference back.
+        let call = unsafe {
+            if !is_final {
+                Arc::increment_strong_count(reference);
+            }
+            Arc::from_raw(reference)
+        };
+        let outputs = (!response.is_null()).then(|| {
+            let unreadable = || Err(Error::internal("its response could not be read"));
+            // SAFETY: the response is ours until it is deleted, which happens once.
+            unsafe {
+                let outputs = catch_panic(unreadable, || read_outputs(response));
+                check_or_log(sys::TRITONSERVER_InferenceResponseDelete(response));
+                outputs
+            }
+        });
+        (call.listener)(Response { outputs, is_final });
+    };
+    catch_panic(|| (), deliver);
+}
+
+/// Take all outputs out of a response, which is of no use afterwards.
+///
+/// # Safety
+/// `response` is a response of Triton that this thread owns and that was not read before.
+unsafe fn read_outputs(
+    response: *mut sys::TRITONSERVER_InferenceResponse,
+) -> Result<Vec<Tensor>, Error> {
+    let mut count = 0;
+    // SAFETY: as promised by the caller. The header says that the response owns its error, but
+    // every call makes a new one (`RETURN_IF_STATUS_ERROR` in Triton's core), so it is ours.
+    unsafe {
+        check(sys::TRITONSERVER_InferenceResponseError(response))?;
+        check(sys::TRITONSERVER_InferenceResponseOutputCount(
+            response, &mut count,
+        ))?;
+        (0..count)
+            .map(|index| read_output(response, index))
+            .collect()
+    }
+}
+
+/// # Safety
+/// `response` is as for [`read_outputs`], and this output was not read before.
+unsafe fn read_output(
+    response: *mut sys::TRITONSERVER_InferenceResponse,
+    index: u32,
+) -> Result<Tensor, Error> {
+    let (mut name, mut kind) = (ptr::null(), sys::TRITONSERVER_TYPE_INVALID);
+    let (mut shape, mut dimensions) = (ptr::null(), 0);
+    let (mut base, mut byte_size) = (ptr::null(), 0);
+    let (mut memory_type, mut memory_type_id) = (sys::TRITONSERVER_MEMORY_CPU, 0);
+    let mut buffer = ptr::null_mut();
+    // SAFETY: as promised by the caller; every buffer is one of `allocate`.
+    unsafe {
+        check(sys::TRITONSERVER_InferenceResponseOutput(
+            response,
+            index,
+            &mut name,
+            &mut kind,
+            &mut shape,
+            &mut dimensions,
+            &mut base,
+            &mut byte_size,
+            &mut memory_type,
+            &mut memory_type_id,
+            &mut buffer,
+        ))?;
+        let name = copy_text(name);
+        let Some(kind) = DataType::from_number(kind) else {
+            let message = format!("its output {name} has an unknown element type");
+            return Err(Error::new(Code::Internal, message));
+        };
+        let shape = copy_shape(shape, dimensions as usize);
+        let data = take_bytes(buffer, byte_size);
+        Ok(Tensor::new(name, kind, &shape, data))
+    }
+}

@@ -1,0 +1,24 @@
+//! Safe wrappers of Triton's C interface, as far as a backend needs it that calls other models.
+//!
+//! A backend implements [`Backend`] and exports it with [`export_backend!`]. It then receives each
+//! client's [`Request`], calls other models through [`Server`], and publishes [`Metric`]s.
+
+mod allocator;
+pub mod backend;
+mod error;
+mod inference;
+mod log;
+pub mod memory;
+mod metrics;
+mod model;
+mod request;
+mod tensor;
+
+pub use backend::Backend;
+pub use error::{Code, Error};
+pub use inference::{InferenceCall, OnResponse, Response, Server};
+pub use log::{Level, log};
+pub use metrics::{Metric, MetricFamily};
+pub use model::Model;
+pub use request::{InputSize, Request};
+pub use tensor::{DataType, Tensor, elements, packed};

@@ -1,0 +1,16 @@
+"""The tests of the BLS's own crates, `operator/bls`, each reported by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import bls
+
+
+@pytest.mark.slow
+def test_crates(subtests: pytest.Subtests) -> None:
+    tests = bls.run_tests()
+    assert len(tests) > 150
+    for test in tests:
+        with subtests.test(test.name):
+            assert test.passed, test.output
