@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-import yaml
+from support.documents import definition
 
-CRD = yaml.safe_load((Path(__file__).parents[2] / "crds" / "speculativemodels.yaml").read_text())
-_ROOT = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+_ROOT = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 STATUS: dict[str, Any] = _ROOT["properties"]["status"]
 TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,

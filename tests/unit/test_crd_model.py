@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from specdec.api import conditions, model
 from support import crd_cases
+from support.documents import definition
 from unit import api_reference
 
 ROOT = Path(__file__).parents[2]
-CRD: dict[str, Any] = yaml.safe_load((ROOT / "crds" / "speculativemodels.yaml").read_text())
+CRD = definition()
 VERSION: dict[str, Any] = CRD["spec"]["versions"][0]
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
 SPEC: dict[str, Any] = SCHEMA["properties"]["spec"]

@@ -4,7 +4,6 @@ It does the API server's bookkeeping and nothing else, so that `decide` can be a
 do from the first look at a resource until nothing is left to do.
 """
 
-import copy
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -30,7 +29,7 @@ class World:
     """One resource and everything around it."""
 
     def __init__(self, cr: Json, images: Images) -> None:
-        self.cr = copy.deepcopy(cr)
+        self.cr = copied(cr)
         self.images = images
         self.claim: Json | None = None
         self.jobs: dict[str, Json] = {}
@@ -81,7 +80,7 @@ class World:
         """One reconcile: decide, then do it."""
         decision = decide(self.model(), self.observed(), self.images)
         for obj in decision.apply:
-            self._apply(copy.deepcopy(dict(obj)))
+            self._apply(copied(dict(obj)))
         for ref in decision.delete:
             self.delete(ref.kind, ref.name)
         old = self.cr.get("status", {}).get("conditions", [])
@@ -178,9 +177,9 @@ class World:
             self.ever_applied[kind, name] = obj
         if kind == names.GROUP_KIND:
             status = {} if self.group is None else {"status": self.group.get("status", {})}
-            self.group = copy.deepcopy(obj) | status
+            self.group = copied(obj) | status
         if kind == "Deployment":
-            self._deploy(copy.deepcopy(obj))
+            self._deploy(copied(obj))
             return
         stores: Mapping[str, dict[str, Json]] = {
             "Job": self.jobs,
@@ -190,12 +189,12 @@ class World:
         if kind == "Job" and name in self.jobs:
             merge(self.jobs[name]["metadata"], obj["metadata"])
         elif kind in stores:
-            stores[kind][name] = copy.deepcopy(obj)
+            stores[kind][name] = copied(obj)
         elif kind in EXTRAS:
             status = (
                 {"status": s} if (s := self.extras.get((kind, name), {}).get("status")) else {}
             )
-            self.extras[kind, name] = copy.deepcopy(obj) | status
+            self.extras[kind, name] = copied(obj) | status
 
     def _deploy(self, obj: Json) -> None:
         """A new generation when the spec changes, and then its status is of the old one."""
@@ -255,3 +254,12 @@ def ended(message: str, code: int = 0, **terminated: Any) -> Json:
         "phase": "Failed" if code else "Succeeded",
         "containerStatuses": [{"name": "c", "state": {"terminated": state}}],
     }
+
+
+def copied(value: Any) -> Any:
+    """A JSON value's own copy; `copy.deepcopy` takes many times as long for it."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(copied, value))
+    return value

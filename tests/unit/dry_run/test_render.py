@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from golden.cases import SAMPLES
+from support.documents import load
 from unit.dry_run.test_plan import DRAFT_TARGET, run
 
 
@@ -19,7 +20,7 @@ def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
     for one in plan["repository"]["files"]:
         text = (out / "repository" / one["path"]).read_bytes()
         assert hashlib.sha256(text).hexdigest() == one["sha256"]
-    objects = [yaml.safe_load(path.read_text()) for path in out.glob("*.yaml")]
+    objects = [load(path.read_text()) for path in out.glob("*.yaml")]
     kinds = {obj["kind"] for obj in objects}
     assert kinds >= {"PersistentVolumeClaim", "Job", "ConfigMap", "Service"}
     assert kinds & {"Deployment", "LeaderWorkerSet"} == {one["kind"] for one in plan["servers"]}
@@ -31,12 +32,12 @@ def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
 
 
 def test_a_known_uid_keeps_the_owner(tmp_path: Path) -> None:
-    body = yaml.safe_load(DRAFT_TARGET.read_text())
+    body = load(DRAFT_TARGET.read_text())
     body["metadata"]["uid"] = "1234"
     (tmp_path / "cr.yaml").write_text(yaml.safe_dump(body))
     assert run("render", "-f", tmp_path / "cr.yaml", "-o", tmp_path / "out").exit_code == 0
     claim = next((tmp_path / "out").glob("persistentvolumeclaim-*.yaml"))
-    (owner,) = yaml.safe_load(claim.read_text())["metadata"]["ownerReferences"]
+    (owner,) = load(claim.read_text())["metadata"]["ownerReferences"]
     assert owner["uid"] == "1234"
 
 

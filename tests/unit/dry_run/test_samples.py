@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from specdec.api.matrix import support
 from specdec.api.model import Backend
 from specdec.dry_run.plan import make
 from specdec.dry_run.resource import read
+from support.documents import load
 from unit.dry_run.test_plan import Json, run, told
 from unit.triton.published import VERSIONS, differences, parse
 
@@ -75,6 +77,12 @@ EXPECTED = {
 APART = {"tensorrt-two-servers", "tensorrt-405b-two-nodes"}
 
 
+@cache
+def planned(sample: str) -> Json:
+    """The plan of a sample, which tests share and leave as it is."""
+    return told("-f", SAMPLES[sample])
+
+
 def contexts(command: list[str]) -> list[list[str]]:
     """mpirun's application contexts; one for a server without MPI."""
     text = shlex.join(command[3:] if command[0] == "mpirun" else command)
@@ -87,7 +95,7 @@ def test_every_engine_sample_is_expected() -> None:
 
 @pytest.mark.parametrize("sample", EXPECTED)
 def test_devices_ranks_and_modes(sample: str) -> None:
-    wanted, plan = EXPECTED[sample], told("-f", SAMPLES[sample])
+    wanted, plan = EXPECTED[sample], planned(sample)
     chosen = plan["plan"]
     assert (chosen["launch"], chosen["worldSize"]) == (wanted.launch, wanted.world)
     assert chosen["devices"] == wanted.devices
@@ -104,7 +112,7 @@ def test_devices_ranks_and_modes(sample: str) -> None:
 
 @pytest.mark.parametrize("sample", EXPECTED)
 def test_the_command_line_is_the_published_shape(sample: str) -> None:
-    wanted, plan = EXPECTED[sample], told("-f", SAMPLES[sample])
+    wanted, plan = EXPECTED[sample], planned(sample)
     (server,) = plan["servers"]
     command, env = server["command"], server["env"]
     found = contexts(command)
@@ -125,7 +133,7 @@ def test_the_command_line_is_the_published_shape(sample: str) -> None:
 
 
 def test_each_of_two_servers_has_its_own_command() -> None:
-    plan = told("-f", SAMPLES["tensorrt-two-servers"])
+    plan = planned("tensorrt-two-servers")
     target, draft = plan["servers"]
     assert draft["name"] == f"{target['name']}-draft"
     assert [len(contexts(one["command"])) for one in (target, draft)] == [4, 1]
@@ -142,7 +150,7 @@ def test_each_of_two_servers_has_its_own_command() -> None:
 
 
 def test_a_group_spreads_its_ranks_over_two_pods() -> None:
-    plan = told("-f", SAMPLES["tensorrt-405b-two-nodes"])
+    plan = planned("tensorrt-405b-two-nodes")
     (server,) = plan["servers"]
     assert (server["kind"], server["replicas"]) == ("LeaderWorkerSet", 1)
     assert (server["podsPerReplica"], server["gpusPerPod"]) == (2, 8)
@@ -159,7 +167,7 @@ def test_a_group_spreads_its_ranks_over_two_pods() -> None:
 
 @pytest.mark.parametrize("sample", ENGINES)
 def test_builds_are_planned_for_the_product(sample: str) -> None:
-    plan = told("-f", SAMPLES[sample])
+    plan = planned(sample)
     assert plan["refused"] == ""
     for engine in plan["engines"]:
         build = engine["build"]
@@ -182,7 +190,7 @@ HEADED = {"eagle", "medusa", "redrafter"}
 
 def test_methods_reach_their_engines() -> None:
     def build(sample: str) -> Json:
-        (engine,) = told("-f", SAMPLES[f"tensorrt-{sample}"])["engines"]
+        (engine,) = planned(f"tensorrt-{sample}")["engines"]
         found: Json = engine["build"]
         return found
 
@@ -196,6 +204,7 @@ def test_methods_reach_their_engines() -> None:
     assert build("lookahead")["maxDraftTokens"] == 83
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_every_release_of_every_sample_is_the_published_layout(sample: str, version: str) -> None:
@@ -276,7 +285,7 @@ FIELDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_strange_values_end_as_data_or_as_a_refusal(field: str, tmp_path: Path) -> None:
-    body = yaml.safe_load(SAMPLES["tensorrt-fp8-one-gpu"].read_text("utf-8"))
+    body = load(SAMPLES["tensorrt-fp8-one-gpu"].read_text("utf-8"))
     part = body["spec"]["target"]
     *parents, last = field.split(".")
     for name in parents:
@@ -290,7 +299,7 @@ def test_strange_values_end_as_data_or_as_a_refusal(field: str, tmp_path: Path) 
         assert not (tmp_path / "out").exists()
         return
     for path in (tmp_path / "out").glob("*.yaml"):
-        obj = yaml.safe_load(path.read_text("utf-8"))
+        obj = load(path.read_text("utf-8"))
         template = obj.get("spec", {}).get("template", {}) if obj["kind"] != "Service" else {}
         for container in template.get("spec", {}).get("containers", []):
             assert container["command"][0] not in ("sh", "bash", "/bin/sh", "/bin/bash")

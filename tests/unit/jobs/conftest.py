@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 
 
@@ -27,3 +28,18 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[s
         return value
 
     return read
+
+
+@pytest.fixture(scope="session")
+def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with one of the authorities that the world trusts."""
+    end = "-----END CERTIFICATE-----\n"
+    path = tmp_path_factory.mktemp("authorities") / "one.pem"
+    path.write_text(Path(certifi.where()).read_text("utf-8").partition(end)[0] + end)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _few_authorities(one_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every client reads those it trusts: tens of milliseconds for all of the world's."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(one_authority))

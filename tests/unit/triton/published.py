@@ -40,6 +40,14 @@ Table = dict[str, list[list[str]]]
 
 def parse(text: str) -> Any:
     """A `config.pbtxt` as Triton reads it."""
+    config = model_config_pb2.ModelConfig()
+    config.CopyFrom(_parsed(text))
+    return config
+
+
+@cache
+def _parsed(text: str) -> Any:
+    # The parser is Python's own and takes 20 ms; many tests read the same files.
     return text_format.Parse(text, model_config_pb2.ModelConfig())
 
 
