@@ -96,7 +96,7 @@ def test_manifests_are_what_the_chart_renders(
 
 def test_the_rights_are_as_many_as_the_page_counts(helm: Helm, defaults: list[Object]) -> None:
     text = (ROOT / "docs" / "security.md").read_text()
-    (counts,) = re.findall(r"takes each right away in turn, (\d+) in the one mode and (\d+)", text)
+    (counts,) = re.findall(r"removes\s+each permission in turn, (\d+) in one mode and (\d+)", text)
     named = helm.template({"watchNamespaces": ["team-a"]})
     assert [len(granted(roles(o))) for o in (defaults, named)] == list(map(int, counts))
 

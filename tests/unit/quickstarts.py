@@ -9,9 +9,16 @@ GUIDES = [
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("start-cpu", "start-gpu", "concepts", "gitops", "upgrade", "monitoring")
+        for name in (
+            "start-cpu",
+            "start-gpu",
+            "concepts",
+            "methods",
+            "gitops",
+            "upgrade",
+            "monitoring",
+        )
     ),
-    *sorted((ROOT / "docs" / "methods").glob("*.md")),
 ]
 # (program, verb) -> the file whose tests run it. `specdec plan` and `render` run in
 # tests/unit/test_quickstarts.py as they stand, and so does, but for the last step, what changes a

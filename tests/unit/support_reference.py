@@ -1,6 +1,6 @@
-"""The support matrix as a document, written from the data the operator decides by.
+"""The support matrix as a page, generated from the data that the operator uses.
 
-`python tests/unit/support_reference.py` writes docs/support-matrix.md anew; a test holds it.
+`python tests/unit/support_reference.py` writes docs/support-matrix.md; a test compares the two.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,11 @@ from specdec.api.matrix import Support, advisories, matrix
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"
 HEAD = """\
-# What is served
+# Support matrix
 
-Written from `operator/specdec/api/support.yaml`, which the operator and `specdec plan` decide by.
-`runtime.version` is the TensorRT-LLM release, whose layout of the model repository is written.
+This page is generated from `operator/specdec/api/support.yaml`, the data that the operator and
+`specdec plan` use. `runtime.version` is a release of TensorRT-LLM. It selects the layout of the
+model repository.
 """
 
 
@@ -28,16 +29,16 @@ def render() -> str:
 
 def _faults() -> Iterator[str]:
     level = advisories()[-1].fixed
-    yield "## Known faults of Triton"
+    yield "## Known vulnerabilities of Triton"
     yield ""
     yield (
-        "Publicly known and usable from the network, checked on 2026-11-22. A server whose image "
-        f"is older than {level} is accepted with the reason `BelowFixLevel`. The release is read "
-        "from an image's tag; of a tag without one, and of a digest alone, nothing is said. "
-        "TensorRT-LLM has no server image after 26.07."
+        "These are publicly known and usable from the network (checked on 2026-11-22). A resource "
+        f"whose server image is older than {level} is accepted with the reason `BelowFixLevel`. "
+        "The operator reads the release from the tag of the image. It cannot judge another tag or "
+        "a digest. TensorRT-LLM has no server image after 26.07."
     )
     yield ""
-    yield "| Fixed in | What | Published |"
+    yield "| Fixed in | Vulnerabilities | Published |"
     yield "|---|---|---|"
     for row in advisories():
         number = row.link.removesuffix(".md").rpartition("/")[2]
@@ -50,7 +51,8 @@ def _backend(row: Support) -> Iterator[str]:
     if row.deprecation:
         yield f"Deprecated: {row.deprecation}."
         yield ""
-    yield f"| Method | {' | '.join(row.versions)} | Architectures of the target | Replaced by |"
+    versions = " | ".join(row.versions)
+    yield f"| Method | {versions} | Architectures of the target | Method with PyTorch |"
     yield "|---|" + "---|" * (len(row.versions) + 2)
     for method in row.methods:
         able = ["yes" if row.serves(method, version) else "no" for version in row.versions]
@@ -61,11 +63,14 @@ def _backend(row: Support) -> Iterator[str]:
     yield f"Default version {row.default_version}; `dtype` {', '.join(row.dtypes)}."
     if row.triton:
         yield ""
-        yield f"Its server is Triton {row.triton}, which is not for untrusted clients: see below."
+        yield (
+            f"Its server is Triton {row.triton}. Allow only trusted clients to reach it: see "
+            "[Known vulnerabilities](#known-vulnerabilities-of-triton)."
+        )
     if not row.compute_capability:
         return
     yield ""
-    yield "| Needs compute capability | at least |"
+    yield "| Feature | Minimum compute capability |"
     yield "|---|---|"
     yield f"| any engine | {row.compute_capability} |"
     for name, least in row.quantization.items():
@@ -75,8 +80,8 @@ def _backend(row: Support) -> Iterator[str]:
     if row.lost:
         yield ""
         yield (
-            f"GPUs of compute capability {row.lost.since} to below {row.lost.until} have no "
-            f"{', '.join(row.lost.formats)}, neither as method nor as cache."
+            f"GPUs of compute capability {row.lost.since} to below {row.lost.until} do not "
+            f"support {', '.join(row.lost.formats)}, for weights or for caches."
         )
     yield ""
     yield "| Version | Default image |"

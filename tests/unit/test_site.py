@@ -57,12 +57,12 @@ def test_every_page_is_there(site: Path) -> None:
 
 @pytest.mark.slow
 def test_every_method_is_shown_with_its_tested_manifest(site: Path) -> None:
-    pages = {page: words(page) for page in (site / "methods").glob("*.html")}
+    page = words(site / "methods.html")
     for sample in SAMPLES:
         if sample.stem == "reference-pair":
             continue  # no resource of ours: the claim that the others read
         text = sample.read_text("utf-8").strip()
-        assert any(text in page for page in pages.values()), sample.name
+        assert text in page, sample.name
 
 
 @pytest.mark.slow

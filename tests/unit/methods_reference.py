@@ -1,0 +1,96 @@
+"""The page of methods and samples: a template, filled from samples, plans and the support matrix.
+
+`python tests/unit/methods_reference.py` writes docs/methods.md; a test compares the file with it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from specdec.api.matrix import matrix
+from specdec.command import app
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "methods.md"
+TEMPLATE = Path(__file__).with_name("methods.template.md")
+SAMPLES = "manifests/samples"
+METHOD = re.compile(r"\{\{ method (?P<method>\w+) (?P<backend>\w+) (?P<samples>[\w -]+) \}\}")
+
+
+def render() -> str:
+    """The whole page as Markdown."""
+    template = TEMPLATE.read_text("utf-8")
+    page = METHOD.sub(lambda found: "\n".join(_section(**found.groupdict())), template)
+    return page.replace("{{ overview }}", "\n".join(_overview(template)))
+
+
+def samples_of(template: str) -> list[tuple[str, str]]:
+    """Each sample of the template with the anchor of its section, in order."""
+    pairs = []
+    for section in template.split("\n## ")[1:]:
+        anchor = section.splitlines()[0].lower().replace(" ", "-")
+        for found in METHOD.finditer(section):
+            pairs += [(sample, anchor) for sample in found["samples"].split()]
+    return pairs
+
+
+@cache
+def plan(sample: str) -> dict[str, Any]:
+    """What `specdec plan` prints for a sample."""
+    path = ROOT / SAMPLES / f"{sample}.yaml"
+    result = CliRunner().invoke(app, ["plan", "-f", str(path), "--json"])
+    assert result.exit_code == 0, result.output
+    planned: dict[str, Any] = json.loads(result.stdout)
+    return planned
+
+
+def _overview(template: str) -> Iterator[str]:
+    yield "| Sample | Method | GPUs of a replica | Processes of a replica |"
+    yield "|---|---|---|---|"
+    for sample, anchor in samples_of(template):
+        planned = plan(sample)
+        method, processes = planned["plan"]["method"], _processes(planned["plan"])
+        # The plan has the processes of the first server, which is the target's.
+        server = " (target)" if len(planned["servers"]) > 1 else ""
+        yield f"| [`{sample}`](#{anchor}) | `{method}` | {_gpus(planned)} | {processes}{server} |"
+
+
+def _gpus(planned: dict[str, Any]) -> str:
+    """The GPUs of one replica of each server."""
+    counts = [server["gpusPerPod"] * server["podsPerReplica"] for server in planned["servers"]]
+    nodes = planned["plan"]["nodesPerReplica"]
+    if planned["plan"]["backend"] == "Reference":
+        return f"{counts[0]} assigned, none used" if counts[0] else "none"
+    return f"{counts[0]} on {nodes} nodes" if nodes > 1 else " and ".join(map(str, counts))
+
+
+def _processes(planned: dict[str, Any]) -> str:
+    if planned["launch"] == "Orchestrator":
+        target, draft = (len(planned["participantIds"][role]) for role in ("target", "draft"))
+        return f"orchestrator + {target} (target) + {draft} (draft)"
+    return str(planned["worldSize"])
+
+
+def _section(method: str, backend: str, samples: str) -> Iterator[str]:
+    """Where a method is served, its manifests and the commands that plan them."""
+    row = matrix()[next(name for name in matrix() if name == backend)]
+    versions = [version for version in row.versions if row.serves(method, version)]
+    yield f"- Releases of TensorRT-LLM: {', '.join(versions)}"
+    models = row.method_architectures.get(method, row.architectures)
+    yield f"- Architectures of the target: {', '.join(models)}"
+    if method in row.replacements:
+        yield f"- Method of the PyTorch backend that replaces it: `{row.replacements[method]}`"
+    for sample in samples.split():
+        path = f"{SAMPLES}/{sample}.yaml"
+        yield from ("", f'```yaml title="{path}"', f'--8<-- "{path}"', "```")
+    plans = [f"specdec plan -f {SAMPLES}/{sample}.yaml" for sample in samples.split()]
+    yield from ("", "```sh", *plans, "```")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")

@@ -1,0 +1,17 @@
+"""docs/methods.md is what its generator writes, and shows every sample once."""
+
+from unit.methods_reference import PAGE, ROOT, SAMPLES, TEMPLATE, render, samples_of
+
+# A claim with weights, which is no SpeculativeModel.
+WEIGHTS = {"reference-pair"}
+
+
+def test_the_page_is_what_the_generator_writes() -> None:
+    again = "run python tests/unit/methods_reference.py"
+    assert PAGE.read_text("utf-8") == render(), again
+
+
+def test_every_sample_is_in_one_section() -> None:
+    shown = [sample for sample, _ in samples_of(TEMPLATE.read_text("utf-8"))]
+    files = {path.stem for path in (ROOT / SAMPLES).glob("*.yaml")}
+    assert sorted(shown) == sorted(files - WEIGHTS)
