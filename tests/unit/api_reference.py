@@ -1,6 +1,6 @@
-"""The API reference, written from the CustomResourceDefinition.
+"""The API reference, generated from the CustomResourceDefinition.
 
-`python tests/unit/api_reference.py` writes docs/api.md anew; a test holds the file to it.
+`python tests/unit/api_reference.py` writes docs/api.md; a test compares the two.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,19 @@ Schema = dict[str, Any]
 HEAD = """\
 # SpeculativeModel, specdec.dev/v1alpha1
 
-Written from `crds/speculativemodels.yaml`; `kubectl explain specm.spec` tells the same.
-Fields in **bold** are required where their parent is given. Needs Kubernetes 1.30 or newer.
+This page is generated from `crds/speculativemodels.yaml`; `kubectl explain specm.spec` shows the
+same text. Fields in **bold** are required if their parent is set. The API needs Kubernetes 1.30 or
+newer.
 """
 STATUS = """
 ## status
 
-Written by the operator alone; `conditions` is explained in [conditions.md](conditions.md).
+Only the operator writes the status. [Conditions](conditions.md) describes `conditions`.
 """
 RULES = """
-## What the API server refuses
+## Validation messages
 
-Besides types, ranges and unknown values, with these words:
+Besides types, ranges and unknown values, the API server rejects a resource with these messages:
 """
 
 
