@@ -14,7 +14,7 @@ NAME ?= demo
 # Two processes, few random examples, nothing that starts other programs for long.
 QUICK := -n 2 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 
-.PHONY: help setup fmt lint test unit golden chart docs demo demo-down cluster-up cluster-down e2e lock pin bench campaign release-check
+.PHONY: help setup fmt lint test unit golden generate chart docs demo demo-down cluster-up cluster-down e2e lock pin bench campaign release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ unit: setup ## the quick tests only, within a minute
 
 golden: setup ## write the golden files anew; read the diff before committing
 	$(BIN)/python tests/golden/update.py
+
+generate: setup ## write what is generated: references in docs, the health check of Argo CD, an alert
+	$(BIN)/python tests/unit/api_reference.py
+	$(BIN)/python tests/unit/support_reference.py
+	$(BIN)/python -m support.reason_tables
+	@$(MAKE) --no-print-directory chart
 
 chart: ## copy definition, rules and dashboard into the chart, which takes no files from outside
 	cp crds/speculativemodels.yaml charts/specdec-operator/files/crd.yaml

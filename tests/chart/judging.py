@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from chart.helm import Object
 from chart.lua import health
 from controlplane.tour import current, phase
-from specdec.api.conditions import BLOCKED
+from specdec.api.reasons import Health, Severity, parse
 
 # Of a resource that is on its way, in the order of the pipeline.
 MOVING = ("Pending", "Fetching", "Building", "Publishing", "Starting", "Verifying")
@@ -17,20 +17,6 @@ HEALTH = {
     "Serving": "Healthy",
     "Suspended": "Suspended",
     "Failed": "Degraded",
-}
-# What another resource of the same sync, or the cluster, may still bring.
-PATIENT = {
-    "CheckpointDamaged",
-    "CheckpointMissing",
-    "ClaimNotFound",
-    "EngineDamaged",
-    "EngineMissing",
-    "BelowFixLevel",
-    "FitsWithWarnings",
-    "LeaderWorkerSetMissing",
-    "SecretMissing",
-    "Unschedulable",
-    "VolumeDamaged",
 }
 
 
@@ -55,7 +41,10 @@ def _wanted(body: Object) -> str:
     if not current(body):
         return "Progressing"
     now = phase(body)
-    if now in (BRIEF, *MOVING) and _ready(body)["reason"] in BLOCKED - PATIENT:
+    reason = parse(_ready(body)["reason"])
+    assert reason is not None, body["status"]
+    degraded = reason.severity is Severity.BLOCKED and reason.health is Health.DEGRADED
+    if degraded and now in (BRIEF, *MOVING):
         return "Degraded"
     return HEALTH[now]
 

@@ -7,21 +7,11 @@ import pytest
 import yaml
 
 from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, kinds
-from chart.judging import PATIENT, judged
+from chart.judging import judged
 from chart.lua import ARGOCD, act, actions, health
 from golden.cases import CASES, generated
 from golden.world import World, fetched, resource, waiting
-from specdec.api.conditions import BLOCKED, FAILED
-
-# Of conditions that Ready does not wait for, so that it never has these reasons.
-ASIDE = {
-    "GatewayApiMissing",
-    "KedaMissing",
-    "MetricMissing",
-    "RouteNotAccepted",
-    "ScalerFailed",
-    "SplitTargetMissing",
-}
+from specdec.api.reasons import REASONS, ReadyReason, Reason, Severity
 
 
 def shown(status: Object, generation: int = 1) -> tuple[str, str]:
@@ -95,12 +85,13 @@ def test_a_pod_that_cannot_start_is_degraded() -> None:
     assert shown(of(world))[0] == "Degraded"
 
 
-@pytest.mark.parametrize("reason", sorted((BLOCKED | FAILED) - ASIDE))
-def test_every_problem_is_judged(reason: str) -> None:
-    """A reason that is new to BLOCKED goes into PATIENT or ASIDE here, or into the script."""
-    phase = "Failed" if reason in FAILED else "Starting"
-    wanted = "Progressing" if reason in PATIENT else "Degraded"
-    assert shown(failing(reason, phase)) == (wanted, f"{reason}: why")
+@pytest.mark.parametrize("reason", [reason for reason in REASONS if reason.health])
+def test_every_reason_of_ready_has_its_health(reason: Reason) -> None:
+    phase = "Failed" if reason.severity is Severity.FAILED else "Starting"
+    status = failing(str(reason), phase)
+    if reason is ReadyReason.SERVING:
+        status["conditions"][0]["status"] = "True"
+    assert shown(status) == (reason.health, f"{reason}: why")
 
 
 def test_what_does_not_fit_its_phase_is_found_among_recorded_statuses() -> None:

@@ -105,10 +105,10 @@ def test_every_reason_is_documented_and_no_other() -> None:
     assert len(documented) == len(set(documented)), "a reason is explained twice"
 
 
-def test_every_problem_has_a_mend() -> None:
+def test_every_problem_has_a_resolution() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|(.*)\|$", text("docs/conditions.md"), re.MULTILINE)
-    mends = {reason: mend.strip() for reason, _, mend in rows}
-    assert {reason for reason in conditions.PROBLEMS if not mends[reason]} == set()
+    resolutions = {reason: resolution.strip() for reason, _, resolution in rows}
+    assert {reason for reason in conditions.PROBLEMS if not resolutions[reason]} == set()
 
 
 def test_conditions_stand_in_the_order_of_the_pipeline() -> None:

@@ -1,0 +1,30 @@
+"""The types of conditions, and which of them hold `Ready` back."""
+
+from enum import StrEnum
+
+
+class Type(StrEnum):
+    """Condition types in the order of the pipeline; `Ready` summarizes those that block it."""
+
+    ACCEPTED = "Accepted"
+    STORAGE_READY = "StorageReady"
+    MODELS_FETCHED = "ModelsFetched"
+    COMPATIBLE = "Compatible"
+    MEMORY_FITS = "MemoryFits"
+    ENGINES_READY = "EnginesReady"
+    REPOSITORY_READY = "RepositoryReady"
+    AVAILABLE = "Available"
+    SPECULATION_ACTIVE = "SpeculationActive"
+    OUTPUT_EQUIVALENT = "OutputEquivalent"
+    SPECULATION_EFFECTIVE = "SpeculationEffective"
+    BENCHMARK_COMPLETED = "BenchmarkCompleted"
+    SCALING_READY = "ScalingReady"
+    ROUTE_READY = "RouteReady"
+    READY = "Ready"
+
+
+# Measured while the resource serves; they block Ready only if the spec requests it.
+VERIFIED = (Type.SPECULATION_ACTIVE, Type.OUTPUT_EQUIVALENT, Type.SPECULATION_EFFECTIVE)
+MEASURED = (*VERIFIED, Type.BENCHMARK_COMPLETED)
+# Present only where the spec requests the feature; they never block Ready.
+OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY})

@@ -1,0 +1,53 @@
+"""Reasons of `Available`: pods, their rollout and their Service."""
+
+from specdec.api.condition_types import Type
+from specdec.api.reasons.definition import Health, Reason, Section
+
+_SECTION = Section(Type.AVAILABLE)
+
+
+class AvailableReason(Reason):
+    """Reasons of `Available`."""
+
+    PODS_READY = _SECTION.progress(
+        "PodsReady", "the pods of the desired revision pass their probes"
+    )
+    STARTING = _SECTION.progress(
+        "Starting",
+        "pods are loading their models",
+        "wait; `kubectl logs deploy/NAME -f` shows the progress",
+    )
+    CRASH_LOOP = _SECTION.blocked(
+        "CrashLoop",
+        "the server exits repeatedly",
+        "read the first errors and the last line of its log in the message",
+    )
+    STARTUP_TIMEOUT = _SECTION.blocked(
+        "StartupTimeout",
+        "the server was not ready within `spec.serving.probes.startupBudgetSeconds`",
+        "read the end of its log in the message; raise the budget if the server only needs "
+        "more time",
+    )
+    LEADER_WORKER_SET_MISSING = _SECTION.blocked(
+        "LeaderWorkerSetMissing",
+        "`spec.serving.nodesPerReplica` is above 1, and the cluster does not have the kind "
+        "LeaderWorkerSet",
+        "install the LeaderWorkerSet controller, or set the field to 1",
+        health=Health.PROGRESSING,
+    )
+    ROLLOUT_STUCK = _SECTION.blocked(
+        "RolloutStuck",
+        "the new revision makes no progress: the Deployment is paused, cannot create its "
+        "pods, or exceeded its deadline; the old revision still serves",
+        "read the Deployment's reason in the message: resume it, or correct the quota or "
+        "priority class that it names",
+    )
+    NO_ENDPOINTS = _SECTION.blocked(
+        "NoEndpoints",
+        "pods are ready, but for more than 10 seconds their Service has had no ready endpoint",
+        "run `kubectl describe service NAME`; the operator restores its own fields, so check "
+        "the pod labels and the cluster's endpoint controller",
+    )
+    NOT_DEPLOYED = _SECTION.progress(
+        "NotDeployed", "nothing is deployed yet", "wait for the earlier stages"
+    )

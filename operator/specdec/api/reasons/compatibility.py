@@ -1,0 +1,79 @@
+"""Reasons of `Compatible`: whether the fetched models match."""
+
+from specdec.api.condition_types import Type
+from specdec.api.reasons.definition import Health, Reason, Section
+
+_SECTION = Section(Type.COMPATIBLE)
+
+
+class CompatibilityReason(Reason):
+    """Reasons of `Compatible`."""
+
+    FITS = _SECTION.progress("Fits", "the fetched models match")
+    FITS_WITH_WARNINGS = _SECTION.blocked(
+        "FitsWithWarnings",
+        "the resource is served; the message lists findings whose check is set to `Warn`",
+        "read the code of each finding below",
+        health=Health.PROGRESSING,
+    )
+    TOKENIZER_MISMATCH = _SECTION.failed(
+        "TokenizerMismatch",
+        "the tokenizers of draft and target differ",
+        "choose a draft made for this target",
+    )
+    VOCAB_SIZE_MISMATCH = _SECTION.failed(
+        "VocabSizeMismatch",
+        "the vocabulary sizes of draft and target differ",
+        "choose a draft made for this target",
+    )
+    PADDED_VOCAB_MISMATCH = _SECTION.failed(
+        "PaddedVocabMismatch",
+        "acceptance `Logits` needs equal vocabulary sizes after padding to the tensor parallelism",
+        "set `acceptance: Tokens`, or a parallelism that pads both to the same size",
+    )
+    SPECIAL_TOKENS_MISMATCH = _SECTION.failed(
+        "SpecialTokensMismatch",
+        "the end or begin tokens of draft and target differ",
+        "choose a draft made for this target",
+    )
+    CHAT_TEMPLATE_MISMATCH = _SECTION.failed(
+        "ChatTemplateMismatch",
+        "the chat templates of draft and target differ",
+        "choose a draft tuned with the target's template",
+    )
+    CONTEXT_TOO_SHORT = _SECTION.failed(
+        "ContextTooShort",
+        "`limits.maxSeqLen` exceeds the context length of a model",
+        "lower `limits.maxSeqLen`",
+    )
+    HEADS_METHOD_MISMATCH = _SECTION.failed(
+        "HeadsMethodMismatch",
+        "the heads were trained for another method",
+        "choose heads for `spec.speculation.method`",
+    )
+    HEADS_HIDDEN_SIZE_MISMATCH = _SECTION.failed(
+        "HeadsHiddenSizeMismatch",
+        "the hidden sizes of heads and target differ",
+        "choose heads trained on this target",
+    )
+    HEADS_VOCAB_SIZE_MISMATCH = _SECTION.failed(
+        "HeadsVocabSizeMismatch",
+        "the vocabulary sizes of heads and target differ",
+        "choose heads trained on this target",
+    )
+    HEADS_COUNT_MISMATCH = _SECTION.failed(
+        "HeadsCountMismatch",
+        "`medusa.numHeads` exceeds the number of heads in the checkpoint",
+        "lower `medusa.numHeads`",
+    )
+    HEADS_LAYERS_MISMATCH = _SECTION.failed(
+        "HeadsLayersMismatch",
+        "the number of layers in the heads differs from `medusa.numLayers`, or is not the one "
+        "layer of EAGLE-1",
+        "correct the field in the message, or choose other heads",
+    )
+    TARGET_ARCHITECTURE_MISMATCH = _SECTION.failed(
+        "TargetArchitectureMismatch",
+        "no heads of this method exist for the target's architecture",
+        "choose another target, or the method `DraftTarget`",
+    )

@@ -1,0 +1,62 @@
+"""Reasons of `EnginesReady`: build Jobs and engines on the volume."""
+
+from specdec.api.condition_types import MEASURED, Type
+from specdec.api.reasons.definition import Health, Reason, Section
+
+_SECTION = Section(Type.ENGINES_READY)
+
+
+class EngineReason(Reason):
+    """Reasons of `EnginesReady`."""
+
+    BUILT = _SECTION.progress("Built", "all engines are on the volume")
+    BUILDING = _SECTION.progress(
+        "Building",
+        "at least one build Job is running",
+        "wait; the message and `status.engines` show phase and percentage",
+    )
+    ENGINE_MISSING = _SECTION.blocked(
+        "EngineMissing",
+        "an engine is no longer on the volume",
+        "none: the operator builds it again, or fetches a prebuilt engine again",
+        also=(Type.MODELS_FETCHED,),
+        health=Health.PROGRESSING,
+    )
+    ENGINE_DAMAGED = _SECTION.blocked(
+        "EngineDamaged",
+        "an engine on the volume differs from what was built or fetched; the message names "
+        "the file",
+        "none: the operator removes it and builds it again, or fetches a prebuilt engine again",
+        also=(Type.MODELS_FETCHED,),
+        health=Health.PROGRESSING,
+    )
+    BUILD_FAILED = _SECTION.failed(
+        "BuildFailed",
+        "a build Job reached `spec.build.backoffLimit`",
+        "read the end of the log in the message, then delete the Job",
+    )
+    OUT_OF_MEMORY = _SECTION.blocked(
+        "OutOfMemory",
+        "the build exceeded its memory limit or the memory of the GPU",
+        "raise the field in the message to the number there, or lower the field that it "
+        "names, then delete the Job",
+        also=(Type.MODELS_FETCHED, Type.REPOSITORY_READY, Type.AVAILABLE, *MEASURED),
+    )
+    DEADLINE_EXCEEDED = _SECTION.failed(
+        "DeadlineExceeded",
+        "a build exceeded `spec.build.activeDeadlineSeconds`, a fetch exceeded "
+        "`spec.fetch.activeDeadlineSeconds` (both include retries), or publishing took more "
+        "than six hours",
+        "raise the field, then delete the Job; if publishing failed, check the volume",
+        also=(Type.MODELS_FETCHED, Type.REPOSITORY_READY, *MEASURED),
+    )
+    UNSUPPORTED_CHECKPOINT = _SECTION.failed(
+        "UnsupportedCheckpoint",
+        "the backend cannot convert this checkpoint",
+        "choose another checkpoint",
+    )
+    PLAN_INVALID = _SECTION.failed(
+        "PlanInvalid",
+        "the build program rejects a value of its build plan",
+        "correct the field in the message",
+    )
