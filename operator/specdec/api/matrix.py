@@ -50,6 +50,7 @@ class Support:
         compute_capability: the least a GPU needs, None without one; `quantization` and
             `kv_cache_quantization` by what is asked for beyond it; `lost` is what newer GPUs lack.
         images, examples: server image and folder of the conversion scripts in it, by version.
+        front: name of the front end that its servers run.
         triton: release of every server of the backend, empty where an image's tag tells it.
         deprecation: why the backend has no future, empty when it has one; `replacements` are the
             methods of the backend that follows it.
@@ -68,6 +69,7 @@ class Support:
     lost: Lost | None
     images: Mapping[str, str]
     examples: Mapping[str, str]
+    front: str
     triton: str
     deprecation: str
     replacements: Mapping[str, str]
@@ -106,6 +108,7 @@ def matrix() -> dict[Backend, Support]:
             lost=_lost(row.get("lostFormats")),
             images=row.get("images", {}),
             examples=row.get("examples", {}),
+            front=row.get("front", "Triton"),
             triton=row.get("triton", ""),
             deprecation=row.get("deprecation", ""),
             replacements=row.get("replacements", {}),

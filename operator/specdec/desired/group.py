@@ -123,7 +123,7 @@ def _worker(model: SpeculativeModel, revision: Revision) -> Container:
         image=server.image,
         pull_policy=server.pull_policy,
         command=["python3", f"{_PROGRAM}/{AGENT}", "serve"],
-        env=serving.variables(revision),
+        env=serving.variables(model, revision),
         mounts=[serving.SHARED_MEMORY, *_mounts()],
         resources=server.resources,
         models_read_only=True,

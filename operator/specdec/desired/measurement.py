@@ -12,8 +12,9 @@ from specdec.api.model import Method, SpeculativeModel, Topology
 from specdec.desired import tls
 from specdec.desired.child import given, metadata
 from specdec.desired.fetch import own_job
+from specdec.desired.front import front
+from specdec.desired.network import address
 from specdec.desired.pod import Container, Volume
-from specdec.desired.serving import PORTS
 from specdec.triton import contract
 
 VERIFY, BENCHMARK = "verify", "benchmark"
@@ -122,14 +123,14 @@ def report(model: SpeculativeModel, plan_hash: str) -> str:
 def _plan(
     model: SpeculativeModel, plan_hash: str, draft_tokens: int, prompts: ConfigMapKey | None
 ) -> dict[str, Any]:
-    roles = names.servers(model)
+    roles, grpc = names.servers(model), front(model).grpc
     return {
         "planHash": plan_hash,
-        "server": _address(model, "target"),
+        "server": address(model, "target", grpc),
         "draftTokens": draft_tokens,
         **given(
             tls=tls.plan(model),
-            draftServer=_address(model, "draft") if "draft" in roles else None,
+            draftServer=address(model, "draft", grpc) if "draft" in roles else None,
             prompts=f"{PROMPTS}/{_FILE}" if prompts else None,
             promptsName=f"ConfigMap {prompts.name}, key {prompts.key}" if prompts else None,
         ),
@@ -144,19 +145,14 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
     if way(model) != "Bls" or model.spec.serving.replicas != 1:
         return None
     told = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
-    return None if _COUNTS in told else _address(model, "target", "metrics")
+    return None if _COUNTS in told else address(model, "target", front(model).metrics)
 
 
 def _over_http(model: SpeculativeModel) -> dict[str, Any]:
     """Times over HTTP are the nearer to the server's, where it serves over HTTP."""
     if not model.spec.serving.takes_http:
         return {}
-    return {"server": _address(model, "target", "http"), "protocol": "http"}
-
-
-def _address(model: SpeculativeModel, role: str, port: str = "grpc") -> str:
-    host = f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"
-    return f"{host}:{PORTS[port]}"
+    return {"server": address(model, "target", front(model).http), "protocol": "http"}
 
 
 def _job(

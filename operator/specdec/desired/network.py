@@ -6,13 +6,13 @@ from typing import Any
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import metadata
-from specdec.desired.serving import PORTS
+from specdec.desired.front import front
 
 
 def service(
     model: SpeculativeModel, role: str = "target", annotations: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """A Service with the ports of a tritonserver by name; `role` is whose server."""
+    """A Service with the ports of the front end by name; `role` is whose server."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -36,33 +36,35 @@ def service(
 
 
 def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
-    """Those that have anything to say to a client."""
+    """The ports of clients and of the metrics."""
+    server = front(model)
     ports: list[dict[str, Any]] = [
-        {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
-        for name, port in PORTS.items()
-        if name != "http" or model.spec.serving.takes_http
+        {"name": name, "port": server.ports[name], "targetPort": name, "protocol": "TCP"}
+        for name in server.service_ports(model)
     ]
     if model.spec.serving.tls is None:
         return ports
     # A mesh takes a port called grpc for one in the clear, unless it is told. Not "https": some
     # load balancers would then ask it for a web page to see whether it is well.
-    encrypted = {"grpc": {"appProtocol": "tls"}}
+    encrypted = {server.grpc: {"appProtocol": "tls"}}
     return [port | encrypted.get(port["name"], {}) for port in ports]
 
 
 def url(model: SpeculativeModel, role: str = "target") -> str:
     """Where clients inside the cluster reach a server: over HTTP where it takes it, or gRPC."""
-    serving, host = model.spec.serving, _host(model, role)
+    serving, server = model.spec.serving, front(model)
     if serving.takes_http:
-        return f"http://{host}:{PORTS['http']}"
-    return f"{'grpcs' if serving.tls else 'grpc'}://{host}:{PORTS['grpc']}"
+        return f"http://{address(model, role, server.http)}"
+    return f"{'grpcs' if serving.tls else 'grpc'}://{address(model, role, server.grpc)}"
 
 
 def endpoint(model: SpeculativeModel, role: str) -> dict[str, str]:
     """The entry of a server in the status."""
-    grpc = f"{_host(model, role)}:{PORTS['grpc']}"
+    grpc = address(model, role, front(model).grpc)
     return {"role": role, "url": url(model, role), "grpc": grpc}
 
 
-def _host(model: SpeculativeModel, role: str) -> str:
-    return f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"
+def address(model: SpeculativeModel, role: str, port: str) -> str:
+    """Host and number of a port, by its name, for clients inside the cluster."""
+    host = f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"
+    return f"{host}:{front(model).ports[port]}"

@@ -6,7 +6,7 @@ from specdec.api import names
 from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import metadata
-from specdec.desired.serving import PORTS
+from specdec.desired.front import Front, front
 
 _KIND = "NetworkPolicy"
 
@@ -18,16 +18,16 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     The node of a pod always reaches it, so probes and `kubectl port-forward` go on.
     """
     asked, name = model.spec.networking.network_policy, model.metadata.name
+    server = front(model)
     if asked.mode == "Disabled":
         return ()
     pods = servers(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]
-    # What reports health alone is for probes, which come from the node.
-    endpoints = ("http", "grpc") if model.spec.serving.takes_http else ("grpc",)
     ingress: list[dict[str, Any]] = [
-        {"from": clients, "ports": _ports(*endpoints)},
+        # What reports health alone is for probes, which come from the node.
+        {"from": clients, "ports": _ports(server, *server.clients(model))},
         # A scraper is in another namespace as a rule, and counters are no secret.
-        {"ports": _ports("metrics")},
+        {"ports": _ports(server, server.metrics)},
     ]
     if model.spec.serving.nodes_per_replica > 1:
         # MPI chooses its ports as it likes.
@@ -50,5 +50,5 @@ def servers(model: SpeculativeModel) -> dict[str, Any]:
     return {"matchLabels": labels, "matchExpressions": [members]}
 
 
-def _ports(*which: str) -> list[dict[str, Any]]:
-    return [{"port": PORTS[name], "protocol": "TCP"} for name in which]
+def _ports(server: Front, *which: str) -> list[dict[str, Any]]:
+    return [{"port": server.ports[name], "protocol": "TCP"} for name in which]

@@ -7,7 +7,7 @@ from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
 from specdec.api.networking import GatewayRoute, IngressRoute
 from specdec.desired.child import given, metadata
-from specdec.desired.serving import PORTS
+from specdec.desired.front import Front, front
 
 
 def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
@@ -17,9 +17,13 @@ def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ..
     """
     asked, name = model.spec.networking, model.metadata.name
     if asked.gateway is not None:
-        return (_object(model, "HTTPRoute", _http_route(asked.gateway, name, share)),)
+        return (
+            _object(
+                model, "HTTPRoute", _http_route(asked.gateway, name, share, _port(front(model)))
+            ),
+        )
     if asked.ingress is not None:
-        return (_object(model, "Ingress", _ingress(asked.ingress, name)),)
+        return (_object(model, "Ingress", _ingress(asked.ingress, name, _port(front(model)))),)
     return ()
 
 
@@ -40,7 +44,11 @@ def sends_to(route: Mapping[str, Any], name: str) -> bool:
     return any(one["name"] == name and one.get("weight", 1) > 0 for one in backends)
 
 
-def _http_route(route: GatewayRoute, service: str, share: int) -> dict[str, Any]:
+def _port(server: Front) -> int:
+    return server.ports[server.http]
+
+
+def _http_route(route: GatewayRoute, service: str, share: int, port: int) -> dict[str, Any]:
     parents = [
         given(
             name=parent.name,
@@ -53,22 +61,22 @@ def _http_route(route: GatewayRoute, service: str, share: int) -> dict[str, Any]
     return {
         "parentRefs": parents,
         **given(hostnames=list(route.hostnames)),
-        "rules": [{"backendRefs": _backends(route, service, share)}],
+        "rules": [{"backendRefs": _backends(route, service, share, port)}],
     }
 
 
-def _backends(route: GatewayRoute, service: str, share: int) -> list[dict[str, Any]]:
+def _backends(route: GatewayRoute, service: str, share: int, port: int) -> list[dict[str, Any]]:
     """Services and their weights: no filters, so that every Gateway can do it."""
-    own = {"name": service, "port": PORTS["http"]}
+    own = {"name": service, "port": port}
     if route.split is None or share == 0:
         # A Service that gets nothing is not named: it may not exist, and the Gateway would object.
         return [own]
-    other = {"name": route.split.model_ref.name, "port": PORTS["http"]}
+    other = {"name": route.split.model_ref.name, "port": port}
     return [{**own, "weight": 100 - share}, {**other, "weight": share}]
 
 
-def _ingress(route: IngressRoute, service: str) -> dict[str, Any]:
-    backend = {"service": {"name": service, "port": {"number": PORTS["http"]}}}
+def _ingress(route: IngressRoute, service: str, port: int) -> dict[str, Any]:
+    backend = {"service": {"name": service, "port": {"number": port}}}
     path = {"path": "/", "pathType": "Prefix", "backend": backend}
     tls = [{"hosts": list(route.hosts), "secretName": route.tls_secret_name}]
     return {

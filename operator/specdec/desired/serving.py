@@ -9,19 +9,18 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import pod, tls
 from specdec.desired.child import given, metadata
+from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
 from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN, Launch
 
-PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 CONTAINER = "server"
 SHARED_MEMORY = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
-_PERIOD = 5
-# A start is looked at more often than a running server: a small model is ready in seconds.
-_STARTUP_PERIOD = 2
 # Endpoints are removed while the server still answers: a client in between loses nothing.
 _LINGER = 5
 _MARGIN = 15
+# The hook before SIGTERM ends as long before the grace period does.
+_HOOK_MARGIN = 5
 # The startup probe would end a container that waits for a repair, for another reason than it has.
 _BEFORE_PROBE = 20
 # The age of a connection is meant give or take a tenth; and who has left is watched for a moment.
@@ -179,7 +178,8 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     serving = model.spec.serving
     budget = serving.probes.startup_budget_seconds
     drain = serving.drain.timeout_seconds
-    command = launch.command(
+    server = front(model)
+    command = server.command(
         revision.launch,
         revision.directory,
         exit_timeout_seconds=drain,
@@ -189,13 +189,12 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     )
     secure = tls.server(model)
     # The hook ends before the grace period does, even when the server does not.
-    stop = launch.pre_stop(
+    stop = server.pre_stop(
         revision.launch,
         linger_seconds=_LINGER,
         moving_seconds=moving_seconds(model),
-        exit_timeout_seconds=drain + _MARGIN - _PERIOD,
-        metrics_port=PORTS["metrics"],
-        client_ports=(PORTS["http"], PORTS["grpc"]),
+        exit_timeout_seconds=drain + _MARGIN - _HOOK_MARGIN,
+        **server.drain_ports(),
     )
     return Container(
         name=CONTAINER,
@@ -206,46 +205,19 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             names.manifest(revision.repository),
             max(_BEFORE_PROBE, budget - _BEFORE_PROBE),
         ),
-        env=[*variables(revision), *secure.env],
+        env=[*variables(model, revision), *secure.env],
         mounts=[SHARED_MEMORY, *secure.mounts],
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,
         extra={
-            "ports": [
-                {"name": name, "containerPort": port, "protocol": "TCP"}
-                for name, port in PORTS.items()
-            ],
-            "startupProbe": _probe("ready", math.ceil(budget / _STARTUP_PERIOD), _STARTUP_PERIOD),
-            "readinessProbe": _probe("ready", 3),
-            "livenessProbe": _alive(),
+            "ports": server.container_ports(),
+            **server.probes(budget),
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
 
 
-def variables(revision: Revision) -> list[dict[str, str]]:
+def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:
     """Environment of every container with ranks of the server."""
-    found = launch.environment(revision.launch)
-    return [{"name": name, "value": value} for name, value in found.items()]
-
-
-def _alive() -> dict[str, Any]:
-    """Triton answers for itself alone: its models' processes are looked at beside it."""
-    return {
-        "exec": {"command": launch.alive(PORTS["http"])},
-        "periodSeconds": _PERIOD,
-        # A busy node takes its time to start a program.
-        "timeoutSeconds": 9,
-        "failureThreshold": 6,
-        "successThreshold": 1,
-    }
-
-
-def _probe(what: str, failures: int, period: int = _PERIOD) -> dict[str, Any]:
-    return {
-        "httpGet": {"path": f"/v2/health/{what}", "port": "http", "scheme": "HTTP"},
-        "periodSeconds": period,
-        "timeoutSeconds": 4,
-        "failureThreshold": failures,
-        "successThreshold": 1,
-    }
+    values = front(model).environment(revision.launch)
+    return [{"name": name, "value": value} for name, value in values.items()]

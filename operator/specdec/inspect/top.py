@@ -8,7 +8,7 @@ from typing import Any
 from specdec.api import names
 from specdec.client.errors import ClientError, RefusedError, UnreachableError
 from specdec.cluster import Cluster, ClusterError, Missing, Transient
-from specdec.desired.serving import PORTS
+from specdec.desired.front import TRITON
 from specdec.inspect import session
 from specdec.inspect.figures import Figures, Reading, figures, reading
 from specdec.inspect.status import trouble
@@ -16,7 +16,8 @@ from specdec.pipeline.observed import pod_ready
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/top/v1"
-METRICS_PORT = PORTS["metrics"]
+# Every backend of this release answers behind Triton.
+METRICS_PORT = TRITON.ports[TRITON.metrics]
 _AT_ONCE = 16
 _SERVERS = f"{names.COMPONENT} in ({', '.join(names.SERVERS.values())})"
 

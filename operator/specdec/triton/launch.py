@@ -22,6 +22,9 @@ _TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 # mpirun takes this name for its own machine and starts nothing to reach it.
 _LEADER, _WORKER = "localhost", "worker"
 
+# Listening ports by name, in the order of the container's and the Service's lists.
+PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+
 # Seconds. A client that keeps a connection stays with its pod whatever the Service says: an age
 # moves it to another one, and spreads clients over pods that were added.
 CONNECTION_AGE = 30
@@ -54,9 +57,9 @@ class Tls:
 def server_argv(
     repository_dir: str,
     *,
-    http_port: int = 8000,
-    grpc_port: int = 8001,
-    metrics_port: int = 8002,
+    http_port: int = PORTS["http"],
+    grpc_port: int = PORTS["grpc"],
+    metrics_port: int = PORTS["metrics"],
     address: str | None = None,
     exit_timeout_seconds: int = 120,
     connection_age_seconds: int = CONNECTION_AGE,
@@ -100,7 +103,7 @@ def server_argv(
         _mark(shm_region_prefix),
     ]
     if address is not None:
-        argv += [f"--{listener}-address={address}" for listener in ("http", "grpc", "metrics")]
+        argv += [f"--{listener}-address={address}" for listener in PORTS]
     if log_verbose:
         argv.append(f"--log-verbose={log_verbose}")
     return [*argv, *_encrypted(tls)] if tls else argv
@@ -201,8 +204,8 @@ def pre_stop(
     linger_seconds: int,
     exit_timeout_seconds: int,
     moving_seconds: int = 0,
-    metrics_port: int = 8002,
-    client_ports: Sequence[int] = (8000, 8001),
+    metrics_port: int = PORTS["metrics"],
+    client_ports: Sequence[int] = (PORTS["http"], PORTS["grpc"]),
     shm_region_prefix: str = _PREFIX,
 ) -> list[str]:
     """Arguments of the hook that runs before the container's first process gets SIGTERM.
@@ -222,7 +225,7 @@ def pre_stop(
     return hook if launch.mode is Mode.PLAIN else [*hook, _mark(f"{shm_region_prefix}0_")]
 
 
-def alive(http_port: int = 8000) -> list[str]:
+def alive(http_port: int = PORTS["http"]) -> list[str]:
     """Arguments of the liveness probe, which runs beside the server: it sees its processes.
 
     Args:
@@ -247,7 +250,7 @@ def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
             yield f"--model-load-thread-count={len(models)}"
         else:
             yield argument
-    yield from (f"--allow-{listener}=false" for listener in ("http", "grpc", "metrics"))
+    yield from (f"--allow-{listener}=false" for listener in PORTS)
 
 
 def _mark(shm_region_prefix: str) -> str:

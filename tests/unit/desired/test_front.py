@@ -1,0 +1,65 @@
+"""Tests of another front end: one value changes ports, probes, arguments and routes everywhere."""
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from golden.world import resource
+from specdec.api.model import SpeculativeModel
+from specdec.desired import front, measurement, network, policy, routes, serving
+from specdec.desired.pod import Volume
+from specdec.desired.serving import Revision
+
+OTHER = replace(
+    front.TRITON,
+    ports={"http": 9000, "grpc": 9001, "metrics": 9002},
+    ready="/health",
+    alive=lambda port: ["alive", str(port)],
+    command=lambda *_, **__: ["other-server"],
+)
+
+
+def model(**networking: Any) -> SpeculativeModel:
+    cr = resource()
+    cr["spec"]["networking"] = networking
+    return SpeculativeModel.parse(cr)
+
+
+def container(resource_: SpeculativeModel) -> dict[str, Any]:
+    volume = Volume("models", "abc", single_node=False)
+    made = serving.deployment(resource_, Revision("a" * 64, "image"), volume, 1)
+    (found,) = made["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def test_a_resource_without_a_row_for_it_is_served_by_triton() -> None:
+    assert front.front(model()) is front.TRITON
+
+
+def test_another_front_end_gives_the_container_its_ports_arguments_and_probes() -> None:
+    with patch.dict(front._FRONTS, {"Triton": OTHER}):
+        server = container(model())
+    assert [port["containerPort"] for port in server["ports"]] == [9000, 9001, 9002]
+    assert server["command"][-1] == "other-server"
+    assert server["readinessProbe"]["httpGet"]["path"] == "/health"
+    assert server["livenessProbe"]["exec"]["command"] == ["alive", "9000"]
+    hook = server["lifecycle"]["preStop"]["exec"]["command"]
+    assert hook[-2:] == ["9002", "9000,9001"]
+
+
+def test_another_front_end_gives_services_policies_routes_and_jobs_its_ports() -> None:
+    ingress = {"hosts": ["models.example.com"]}
+    resource_ = model(ingress=ingress, networkPolicy={"mode": "Enabled"})
+    with patch.dict(front._FRONTS, {"Triton": OTHER}):
+        service = network.service(resource_)
+        (rules,) = policy.objects(resource_)
+        (route,) = routes.objects(resource_)
+        job = measurement.verify_job(resource_, "a" * 16, "0.19.0", 4, "image")
+        url = network.url(resource_)
+    assert [port["port"] for port in service["spec"]["ports"]] == [9000, 9001, 9002]
+    allowed = [port["port"] for rule in rules["spec"]["ingress"] for port in rule["ports"]]
+    assert allowed == [9000, 9001, 9002]
+    (path,) = route["spec"]["rules"][0]["http"]["paths"]
+    assert path["backend"]["service"]["port"] == {"number": 9000}
+    assert ".svc:9001" in job["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    assert url.endswith(".svc:9000")
