@@ -1,4 +1,8 @@
-"""What the operator measures of itself and tells of its resources, for Prometheus."""
+"""The operator's Prometheus metrics: about itself, and about the state of its resources.
+
+The controller and `Cluster` update them, and the operator's metrics port serves them. Names and
+labels are stable, because dashboards and alerts use them.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +14,7 @@ from typing_extensions import override
 
 from specdec.api.conditions import Condition
 
-RECONCILES = Counter("specdec_reconciles_total", "Reconciles by how they ended.", ["result"])
+RECONCILES = Counter("specdec_reconciles_total", "Reconciles by result.", ["result"])
 RECONCILE_SECONDS = Histogram(
     "specdec_reconcile_duration_seconds",
     "Duration of one reconcile.",
@@ -19,66 +23,66 @@ RECONCILE_SECONDS = Histogram(
 ERRORS = Counter("specdec_reconcile_errors_total", "Reconciles that failed, by kind.", ["kind"])
 API_REQUESTS = Counter(
     "specdec_api_requests_total",
-    "Requests to the API server by verb, kind and HTTP status (0: no answer).",
+    "Requests to the API server by verb, kind and HTTP status (0: no response).",
     ["verb", "kind", "code"],
 )
 QUEUE_DEPTH = Gauge("specdec_queue_depth", "Resources that wait for a reconcile.")
 RESOURCES = Gauge("specdec_resources", "Resources seen by the last resync.")
-LEADER = Gauge("specdec_operator_leader", "1 where the operator works, 0 where it stands by.")
+LEADER = Gauge("specdec_operator_leader", "1 on the active operator, 0 on a standby.")
 
-# Not `namespace`: a scrape puts the operator's own into that label.
-_WHOSE = ("model_namespace", "model_name")
+# Not `namespace`: Prometheus sets that label to the operator's own namespace.
+_MODEL_LABELS = ("model_namespace", "model_name")
 _DONE = ("Built", "Prebuilt")
 Key = tuple[str, str]
 """Namespace and name of a resource."""
 
 
-class Models(Collector):
-    """The state of every resource as its last reconcile left it."""
+class ModelCollector(Collector):
+    """Exports the state of every resource as of its last reconcile."""
 
     def __init__(self) -> None:
-        self._seen: dict[Key, tuple[Sequence[Condition], Sequence[Mapping[str, Any]]]] = {}
+        self._states: dict[Key, tuple[Sequence[Condition], Sequence[Mapping[str, Any]]]] = {}
 
-    def see(
+    def set(
         self, key: Key, conditions: Sequence[Condition], engines: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Keep what a reconcile says of a resource: conditions, and `status.engines`."""
-        self._seen[key] = (conditions, engines)
+        """Replace the state of a resource: its conditions, and its `status.engines`."""
+        self._states[key] = (conditions, engines)
 
     def forget(self, key: Key) -> None:
-        """Drop a resource that is gone."""
-        self._seen.pop(key, None)
+        """Drop a deleted resource."""
+        self._states.pop(key, None)
 
-    def keep(self, keys: Iterable[Key]) -> None:
-        """Drop every other resource: one may go while it is being reconciled."""
-        for gone in set(self._seen).difference(keys):
-            self.forget(gone)
+    def retain(self, keys: Iterable[Key]) -> None:
+        """Drop every resource but these: one may be deleted while its reconcile runs."""
+        for key in set(self._states).difference(keys):
+            self.forget(key)
 
     @override
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """One sample for each condition, and one for each engine with its build's progress."""
+        """One sample per condition, and one per engine with the progress of its build."""
         conditions = GaugeMetricFamily(
             "specdec_model_condition",
-            "1 for every condition of a resource, with what it says now.",
-            labels=[*_WHOSE, "type", "status", "reason"],
+            "1 for every condition of a resource, with its status and reason.",
+            labels=[*_MODEL_LABELS, "type", "status", "reason"],
         )
         builds = GaugeMetricFamily(
             "specdec_model_engine_percent",
-            "How far the build of an engine is, 0 to 100.",
-            labels=[*_WHOSE, "role", "state"],
+            "Progress of an engine build in percent, 0 to 100.",
+            labels=[*_MODEL_LABELS, "role", "state"],
         )
-        # A scrape comes from another thread than the reconciles: it takes a copy.
-        for key, (found, engines) in list(self._seen.items()):
-            for condition in found:
-                said = (condition.type, condition.status, condition.reason)
-                conditions.add_metric([*key, *map(str, said)], 1)
+        # Scrapes run in another thread than reconciles, so iterate over a copy.
+        for key, (model_conditions, engines) in list(self._states.items()):
+            for condition in model_conditions:
+                values = (condition.type, condition.status, condition.reason)
+                conditions.add_metric([*key, *map(str, values)], 1)
             for engine in engines:
                 state = str(engine.get("state", ""))
-                done = 100 if state in _DONE else engine.get("percent", 0)
-                builds.add_metric([*key, str(engine["role"]), state], done)
+                percent = 100 if state in _DONE else engine.get("percent", 0)
+                builds.add_metric([*key, str(engine["role"]), state], percent)
         yield conditions
         yield builds
 
 
-MODELS = Models()
+MODELS = ModelCollector()
 REGISTRY.register(MODELS)

@@ -1,4 +1,8 @@
-"""Tables on a terminal, in which nothing that a resource or a server says is a command."""
+"""Tables for terminals, with control characters of untrusted text escaped.
+
+Commands print through it. Text of a resource or a server can neither move the cursor nor change
+colors.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -11,20 +15,20 @@ from specdec.api.text import plain
 
 __all__ = ["ago", "grid", "plain", "row", "screen"]
 
-# Of what is no terminal: lines may be longer than any screen.
-_WIDE = 160
+# Columns where the output is not a terminal.
+_FILE_WIDTH = 160
 
 
 def screen() -> Console:
-    """stdout, as wide as the terminal, or as a file may be."""
+    """stdout with the width of the terminal, or a fixed one for a file or a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = _WIDE
+        console.width = _FILE_WIDTH
     return console
 
 
 def grid(*heads: str, whole: Collection[str] = (), show_header: bool = True) -> Table:
-    """A table without lines; columns in `whole` are never folded: what they hold is copied."""
+    """A table without borders; columns in `whole` are not wrapped, so their text can be copied."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=show_header)
     for head in heads:
         table.add_column(head, overflow="fold", no_wrap=head in whole)
@@ -32,7 +36,7 @@ def grid(*heads: str, whole: Collection[str] = (), show_header: bool = True) -> 
 
 
 def row(table: Table, *cells: Any, style: str | None = None) -> None:
-    """Add plain text; a cell that is a `Text` already keeps its style."""
+    """Add a row of escaped text; a cell that is a `Text` keeps its style."""
     table.add_row(
         *(cell if isinstance(cell, Text) else Text(plain(str(cell))) for cell in cells),
         style=style,
@@ -40,9 +44,9 @@ def row(table: Table, *cells: Any, style: str | None = None) -> None:
 
 
 def ago(seconds: float) -> str:
-    """A span of time in one figure, as kubectl has its ages: 45s, 5m, 3h, 4d."""
-    left = max(0, round(seconds))
+    """An age in one unit as kubectl prints it: 45s, 5m, 3h, 4d."""
+    rounded = max(0, round(seconds))
     for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
-        if left >= 2 * size:
-            return f"{left // size}{letter}"
-    return f"{left}s"
+        if rounded >= 2 * size:
+            return f"{rounded // size}{letter}"
+    return f"{rounded}s"

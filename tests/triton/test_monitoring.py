@@ -46,7 +46,7 @@ def operators() -> dict[str, set[str]]:
     API_REQUESTS.labels("get", "Job", 200)
     key = ("ns", "seen-by-monitoring")
     ready = Condition(Type.READY, "True", "Serving")
-    MODELS.see(key, [ready], [{"role": "target", "state": "Building", "percent": 40}])
+    MODELS.set(key, [ready], [{"role": "target", "state": "Building", "percent": 40}])
     try:
         page = generate_latest().decode()
     finally:

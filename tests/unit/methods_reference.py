@@ -13,7 +13,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from specdec.api.matrix import matrix
-from specdec.command import app
+from specdec.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "methods.md"

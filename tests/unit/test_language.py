@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typing_extensions import override
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,6 +98,7 @@ class Hit:
     term: Term
     text: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text.strip()!r}: write {self.term.instead}"
 

@@ -1,7 +1,8 @@
-"""The API server behind a few verbs; with `login` the only package that knows its client.
+"""Access to the Kubernetes API server through a few verbs: get, list, apply, delete and others.
 
-Objects are plain dictionaries in both directions. Reads are live, there is no cache: a decision
-is never taken on what was true a while ago.
+The controller and the commands about a running cluster call it; no other package uses the
+Kubernetes client. Objects are plain dictionaries in both directions. Every read is a live request,
+because decisions must not rest on a stale cache.
 """
 
 import asyncio
@@ -45,46 +46,50 @@ Json = dict[str, Any]
 Jsons = list[Json]
 
 APPLY = "application/apply-patch+yaml"
-HEADS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 JSON_PATCH = "application/json-patch+json"
-# Creation of Services reaches seconds on a busy server, so a client must be patient.
+# A busy API server takes seconds to create a Service.
 TIMEOUT = 60.0
-# A log comes from a pod's node, which may be the thing that is broken: no decision waits for it.
+# The API server fetches logs from the pod's node. A broken node must not delay a reconcile.
 LOG_TIMEOUT = 5.0
 LOG_BYTES = 256 * 1024
 PAGE = 500
 
 
 def path(api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str:
-    """The URL path of a collection or of one object; raises KeyError for a kind not in use."""
+    """The URL path of a collection or of one object; raises KeyError for a kind not in PLURALS."""
     root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
-    place = f"/namespaces/{namespace}" if namespace else ""
-    leaf = f"/{name}" if name else ""
-    return f"{root}{place}/{PLURALS[api_version, kind]}{leaf}"
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    suffix = f"/{name}" if name else ""
+    return f"{root}{scope}/{PLURALS[api_version, kind]}{suffix}"
 
 
 class Cluster:
-    """One API server by its verbs: get, list, log, apply, patch, create, update, delete, ..."""
+    """One API server.
+
+    Every method raises a `ClusterError` when its request fails. `fence` is called before each
+    write and raises to prevent it.
+    """
 
     def __init__(self, client: ApiClient, fence: Callable[[], None] = lambda: None) -> None:
         self._client, self._fence = client, fence
         self._dynamic = DynamicClient(client)  # type: ignore[no-untyped-call]
 
     def fenced(self, fence: Callable[[], None]) -> "Cluster":
-        """The same API server; `fence` is called before each write, and raises to prevent it."""
+        """The same API server with another fence."""
         return Cluster(self._client, fence)
 
     async def serves(self, api_version: str, kind: str) -> bool:
-        """Whether discovery lists a kind of a group: some moments after the CRD was taken."""
+        """Whether discovery lists a kind; it does so some moments after its CRD is created."""
         group = api_version.partition("/")[0]
         groups = await self._request("discover", "/apis", kind)
         if group not in {item["name"] for item in groups["groups"]}:
             return False
         try:
-            found = await self._request("discover", f"/apis/{api_version}", kind)
+            resources = await self._request("discover", f"/apis/{api_version}", kind)
         except Missing:
             return False
-        return kind in {item["kind"] for item in found["resources"]}
+        return kind in {item["kind"] for item in resources["resources"]}
 
     async def get(
         self, api_version: str, kind: str, namespace: str | None, name: str
@@ -98,89 +103,92 @@ class Cluster:
     async def list(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
-        """Every object that a label selector takes; of all namespaces when none is given.
+        """Every object that matches a label selector; in all namespaces when none is given.
 
         Items carry apiVersion and kind, which the server leaves out of lists.
         """
-        found = await self._pages("application/json", api_version, kind, namespace, selector)
-        return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
+        items = await self._pages("application/json", api_version, kind, namespace, selector)
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
-    async def heads(
+    async def list_metadata(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> Jsons:
-        """The metadata of what `list` finds; an API server sends nothing else."""
-        found = await self._pages(HEADS, api_version, kind, namespace, selector)
-        return [item["metadata"] for item in found]
+        """The metadata of the objects that `list` returns; the API server sends nothing else."""
+        items = await self._pages(METADATA_LIST, api_version, kind, namespace, selector)
+        return [item["metadata"] for item in items]
 
     async def _pages(
         self, accept: str, api_version: str, kind: str, namespace: str | None, selector: str
     ) -> Jsons:
-        found: Jsons = []
+        items: Jsons = []
         token: str | None = None
         options: Json = {"label_selector": selector or None, "limit": PAGE}
         while True:
             # The client adds its own headers to the dictionary.
-            more = {**options, "_continue": token, "header_params": {"Accept": accept}}
-            page = await self._send("list", api_version, kind, namespace, **more)
-            found += page["items"] or ()  # of an empty list of metadata it is null
+            request = {**options, "_continue": token, "header_params": {"Accept": accept}}
+            page = await self._send("list", api_version, kind, namespace, **request)
+            items += page["items"] or ()  # null for an empty list of metadata
             token = page["metadata"].get("continue")
             if not token:
-                return found
+                return items
 
     async def log(
         self, namespace: str, pod: str, lines: int, container: str = "", *, previous: bool = False
     ) -> str:
-        """The last lines of a pod's container; its name may be empty where it is the only one.
+        """The last lines of a container's log; `container` may be empty if the pod has only one.
 
-        `previous` asks for the run before its last restart.
+        `previous` selects the run before the last restart.
         """
         options = {"container": container, "previous": "true" if previous else ""}
         query = [("tailLines", str(lines)), ("limitBytes", str(LOG_BYTES))]
         query += [(key, value) for key, value in options.items() if value]
         url = f"{path('v1', 'Pod', namespace, pod)}/log"
-        async with self._asked("log", url, f"Pod {pod}", LOG_TIMEOUT, query_params=query) as found:
-            return str(await found.text(errors="replace"))
+        target = f"Pod {pod}"
+        async with self._open("log", url, target, LOG_TIMEOUT, query_params=query) as response:
+            return str(await response.text(errors="replace"))
 
-    async def metrics_of(self, namespace: str, pod: str, port: int) -> str:
-        """What a pod answers at /metrics, by way of the API server: needs `get pods/proxy`.
+    async def pod_metrics(self, namespace: str, pod: str, port: int) -> str:
+        """The page that a pod serves at /metrics, fetched through the API server's proxy.
 
-        For a person's tools; the operator has no such right.
+        Only the command line uses it, with its user's right to `get pods/proxy`. The operator
+        has no such right.
         """
         url = f"{path('v1', 'Pod', namespace, f'{pod}:{port}')}/proxy/metrics"
-        async with self._asked("proxy", url, f"Pod {pod}", LOG_TIMEOUT) as found:
-            return str(await found.text(errors="replace"))
+        async with self._open("proxy", url, f"Pod {pod}", LOG_TIMEOUT) as response:
+            return str(await response.text(errors="replace"))
 
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
-        """Server-side apply of a complete intent; returns the object as it is now."""
+        """Server-side apply of a complete intent; returns the object as stored."""
         return await self._send("apply", **_intent(body, manager))
 
     async def patch(
         self, target: Mapping[str, Any], operations: Sequence[Mapping[str, Any]], manager: str
     ) -> Json:
-        """JSON-patch an object as it was read; raises Conflict when somebody changed it since."""
+        """JSON-patch an object as it was read; raises Conflict if it has changed since."""
         version = target["metadata"]["resourceVersion"]
         guard = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
-        how = {"content_type": JSON_PATCH, "field_manager": manager}
-        return await self._send("patch", **identity(target), body=[guard, *operations], **how)
+        options = {"content_type": JSON_PATCH, "field_manager": manager}
+        return await self._send("patch", **identity(target), body=[guard, *operations], **options)
 
     async def create(self, body: Mapping[str, Any]) -> bool:
-        """Make an object that is never read nor changed again; False when there is one."""
-        place = (body["apiVersion"], body["kind"], body["metadata"]["namespace"])
+        """Create an object; False if one of its name exists."""
+        collection = (body["apiVersion"], body["kind"], body["metadata"]["namespace"])
         try:
-            await self._send("create", *place, body=body)
+            await self._send("create", *collection, body=body)
         except Conflict:
             return False
         return True
 
     async def update(self, body: Mapping[str, Any]) -> Json:
-        """Replace an object as it was read; raises Conflict when somebody changed it since."""
+        """Replace an object as it was read; raises Conflict if it has changed since."""
         return await self._send("update", **identity(body), body=body)
 
     async def delete(self, target: Mapping[str, Any]) -> bool:
-        """Delete an object as it was read, and in the background what it owns; False when gone.
+        """Delete an object as it was read; False if it does not exist any more.
 
-        The uid and the resource version of `target` are preconditions: what somebody changed or
-        made anew since then is not deleted but raises Conflict.
+        The server deletes the objects that it owns in the background. The uid and the resource
+        version of `target` are preconditions: an object that was changed or created again since
+        is not deleted, and the request raises Conflict.
         """
         meta = target["metadata"]
         versions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
@@ -194,7 +202,7 @@ class Cluster:
     async def apply_status(
         self, body: Mapping[str, Any], manager: str = names.MANAGER
     ) -> Json | None:
-        """Server-side apply of a status; the resource as it is now, None when it is gone."""
+        """Server-side apply of a status; the resource as stored, None if it was deleted."""
         try:
             options = _intent(body, manager)
             return await self._send("apply_status", subresource="status", **options)
@@ -202,10 +210,10 @@ class Cluster:
             return None
 
     async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
-        """One event about a changed condition of a resource."""
+        """Record one event about a changed condition of a resource."""
         event = event_of(regarding, transition, datetime.now(UTC))
-        place = ("events.k8s.io/v1", "Event", event["metadata"]["namespace"])
-        await self._send("create", *place, body=event)
+        collection = ("events.k8s.io/v1", "Event", event["metadata"]["namespace"])
+        await self._send("create", *collection, body=event)
 
     async def _send(
         self,
@@ -221,25 +229,29 @@ class Cluster:
         return await self._request(verb, url, " ".join(filter(None, (kind, name))), **options)
 
     async def _request(self, verb: str, url: str, target: str, **options: Any) -> Json:
-        async with self._asked(verb, url, target, TIMEOUT, **options) as answer:
-            value: Json = await answer.json()
+        async with self._open(verb, url, target, TIMEOUT, **options) as response:
+            value: Json = await response.json()
             return value
 
     @asynccontextmanager
-    async def _asked(
-        self, verb: str, url: str, target: str, patience: float, **options: Any
+    async def _open(
+        self, verb: str, url: str, target: str, seconds: float, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request, counted; the answer is read inside, so that its errors are ours too."""
+        """Send one request with a timeout, count it, and convert the client's errors.
+
+        Callers read the response inside the `with` block, so that errors of reading are
+        converted as well.
+        """
         code = 0
         if METHODS[verb] != "get":
             self._fence()
         try:
-            async with asyncio.timeout(patience):
-                answer = await self._dynamic.request(
+            async with asyncio.timeout(seconds):
+                response = await self._dynamic.request(
                     METHODS[verb], url, serialize=False, **options
                 )
-                code = answer.status
-                yield answer
+                code = response.status
+                yield response
         except ApiException as error:
             code = error.status or 0
             raise convert(error, target) from error
@@ -266,12 +278,12 @@ METHODS = {
 
 def _intent(body: Mapping[str, Any], manager: str) -> Json:
     """The keyword arguments of a server-side apply."""
-    how = {"content_type": APPLY, "field_manager": manager, "force_conflicts": True}
-    return {**identity(body), "body": body, **how}
+    options = {"content_type": APPLY, "field_manager": manager, "force_conflicts": True}
+    return {**identity(body), "body": body, **options}
 
 
 def identity(body: Mapping[str, Any]) -> Json:
-    """The keyword arguments that name the object of a manifest."""
+    """The keyword arguments that identify the object of a manifest."""
     return {
         "api_version": body["apiVersion"],
         "kind": body["kind"],

@@ -1,4 +1,7 @@
-"""Events of the API server about a resource: what `kubectl describe` shows at its end."""
+"""Build the Kubernetes events about a resource, which `kubectl describe` lists at its end.
+
+`Cluster.record_event` calls it for each transition of a condition. It sends no request.
+"""
 
 import os
 from collections.abc import Mapping
@@ -10,12 +13,12 @@ from specdec.api.conditions import Transition
 
 
 def event_of(regarding: Mapping[str, Any], transition: Transition, at: datetime) -> dict[str, Any]:
-    """An events.k8s.io/v1 Event; its note is cut at the server's limit of 1024 bytes."""
+    """An events.k8s.io/v1 Event; its note is cut at the API server's limit of 1024 bytes."""
     meta, condition = regarding["metadata"], transition.condition
     stamp = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    # `kubectl describe` shows events of this kind in the order of their names.
-    since = int(at.timestamp() * 1_000_000)
-    unique = f"{since:x}{names.digest([meta['uid'], condition.type])[:4]}"
+    # `kubectl describe` sorts these events by name, so names grow with time.
+    microseconds = int(at.timestamp() * 1_000_000)
+    unique = f"{microseconds:x}{names.digest([meta['uid'], condition.type])[:4]}"
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

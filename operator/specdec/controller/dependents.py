@@ -1,7 +1,8 @@
-"""Which resources have to be looked at because another one changed: their routes name it.
+"""Which resources depend on another one: those whose traffic split names it.
 
-A resource is no child of the one that sends it requests, so no owner reference leads back. The
-watch shows every resource when it starts, which makes this complete without a request.
+`Runtime` updates the map from watch events and requeues the dependents of a changed resource. No
+owner reference connects the two. The watch lists every resource at its start, so the map is
+complete without further requests.
 """
 
 from collections.abc import Mapping
@@ -10,28 +11,28 @@ from typing import Any
 from specdec.controller.queue import Key
 
 
-class Followers:
-    """Who names whom, as the watch last showed it."""
+class Dependents:
+    """The resource that each traffic split names, as of its last event."""
 
     def __init__(self) -> None:
-        self._named: dict[Key, Key] = {}
+        self._split_targets: dict[Key, Key] = {}
 
-    def see(self, key: Key, body: Mapping[str, Any], *, deleted: bool = False) -> None:
-        """A resource appeared, changed or went."""
-        name = None if deleted else _named(body)
+    def update(self, key: Key, body: Mapping[str, Any], *, deleted: bool = False) -> None:
+        """Record an event of the resource `key`."""
+        name = None if deleted else _split_target(body)
         if name is None:
-            self._named.pop(key, None)
+            self._split_targets.pop(key, None)
         else:
-            self._named[key] = (key[0], name)
+            self._split_targets[key] = (key[0], name)
 
     def of(self, key: Key) -> list[Key]:
-        """The resources that name this one."""
-        return [follower for follower, named in self._named.items() if named == key]
+        """The resources whose split names this one."""
+        return [dependent for dependent, target in self._split_targets.items() if target == key]
 
 
-def _named(body: Mapping[str, Any]) -> str | None:
-    """What the split of a resource names; it may be one that the operator cannot read."""
-    found: Any = body
-    for part in ("spec", "networking", "gateway", "split", "modelRef", "name"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found if isinstance(found, str) else None
+def _split_target(body: Mapping[str, Any]) -> str | None:
+    """The name in the resource's split; None without one or where the spec is invalid."""
+    value: Any = body
+    for field in ("spec", "networking", "gateway", "split", "modelRef", "name"):
+        value = value.get(field) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else None

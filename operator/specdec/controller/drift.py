@@ -1,9 +1,10 @@
-"""Whether a live object still is what we want: pure comparison, no requests.
+"""Compare a live object with its desired state: a pure comparison without requests.
 
-Two things are asked. Does the live object carry the mark of the very intent we have now? Then no
-field was dropped from the intent since. Has every field of the intent its value in the live
-object? Then nobody changed it behind our back. Fields that the server or others add do not count,
-except in a selector: one more key there selects something else.
+`apply` calls it to skip writes that would change nothing. An object has drifted if a field of the
+desired state has another value in the live object, or if the desired state has lost a field since
+the last apply. A hash of the last desired state in an annotation shows the latter. Fields that the
+API server or other clients add do not count, except in selectors, where a further key changes the
+selection.
 """
 
 from collections.abc import Mapping
@@ -14,9 +15,9 @@ from specdec.api.model import GROUP
 from specdec.api.quantity import amount
 
 APPLIED = f"{GROUP}/applied"
-_QUANTITIES = frozenset({"averageValue", "capacity", "limits", "requests", "sizeLimit"})
-# Maps that are what was applied or they are wrong.
-_WHOLE = frozenset({"podSelector", "selector"})
+_QUANTITY_FIELDS = frozenset({"averageValue", "capacity", "limits", "requests", "sizeLimit"})
+# Maps that must not have further keys.
+_EXACT_FIELDS = frozenset({"podSelector", "selector"})
 
 
 def shared(intent: Mapping[str, Any]) -> bool:
@@ -24,11 +25,11 @@ def shared(intent: Mapping[str, Any]) -> bool:
     return names.ENGINE in intent["metadata"].get("labels", {})
 
 
-def marked(intent: Mapping[str, Any]) -> dict[str, Any]:
-    """The intent with its own hash as an annotation.
+def with_hash(intent: Mapping[str, Any]) -> dict[str, Any]:
+    """The desired state with its own hash as an annotation.
 
-    Shared objects carry none, since their sharers' intents differ; nor do Jobs, which are never
-    applied again.
+    Shared objects have no hash because the resources that share them desire different owners.
+    Jobs have none because their spec is immutable.
     """
     if shared(intent) or intent["kind"] == "Job":
         return dict(intent)
@@ -37,24 +38,29 @@ def marked(intent: Mapping[str, Any]) -> dict[str, Any]:
     return {**intent, "metadata": meta}
 
 
-def covers(live: Any, intent: Any, *, quantity: bool = False, whole: bool = False) -> bool:
-    """Whether `live` has every field of `intent`, with the server's own spelling allowed.
+def covers(live: Any, intent: Any, *, quantity: bool = False, exact: bool = False) -> bool:
+    """Whether `live` has every field of `intent`, in any spelling that the API server uses.
 
-    Items of a list of objects may come in another order and among others (their keys belong to
-    several writers); other lists must be equal. `quantity` says that values are quantities,
-    `whole` that no other keys are allowed.
+    Lists of objects may have further items and another order, because several clients may own
+    items of them. Other lists must be equal.
+
+    Args:
+        live: a value of the live object.
+        intent: the desired value.
+        quantity: compare texts as quantities, so that 1Gi equals 1024Mi.
+        exact: a map must not have further keys.
     """
     if isinstance(intent, Mapping):
         if not isinstance(live, Mapping):
             return not intent and live is None
-        if whole and not live.keys() <= intent.keys():
+        if exact and not live.keys() <= intent.keys():
             return False
         return all(
             covers(
                 live.get(key),
                 value,
-                quantity=quantity or key in _QUANTITIES,
-                whole=whole or key in _WHOLE,
+                quantity=quantity or key in _QUANTITY_FIELDS,
+                exact=exact or key in _EXACT_FIELDS,
             )
             for key, value in intent.items()
         )
@@ -62,7 +68,7 @@ def covers(live: Any, intent: Any, *, quantity: bool = False, whole: bool = Fals
         return _covers_list(live, intent)
     if quantity and live is not None:
         return amount(live) == amount(intent)
-    # The server leaves out what is false.
+    # The API server omits fields that are false.
     return bool(live == intent) or (intent is False and live is None)
 
 
@@ -72,5 +78,5 @@ def _covers_list(live: Any, intent: list[Any] | tuple[Any, ...]) -> bool:
     if not isinstance(live, list):
         return False
     if all(isinstance(item, Mapping) for item in intent):
-        return all(any(covers(one, item) for one in live) for item in intent)
+        return all(any(covers(other, item) for other in live) for item in intent)
     return live == list(intent)

@@ -1,7 +1,8 @@
-"""The edge to kopf, which watches, logs in and answers probes; it decides nothing.
+"""The kopf handlers: kopf watches, logs in and serves the probe; everything else is in `runtime`.
 
-Every event only adds a key to the queue. The operator uses no finalizer, timer, daemon, index or
-state-keeping handler of kopf, so that nothing of ours stays on any object when it is uninstalled.
+`kopf run` imports this module. Event handlers only pass events on to `Runtime`. The operator uses
+no finalizers, timers, daemons, indexes or stateful handlers of kopf, so it leaves no trace in
+objects when it is uninstalled.
 """
 
 import dataclasses
@@ -26,27 +27,27 @@ CHILDREN = tuple(triple(version, PLURALS[version, kind]) for version, kind in WA
 
 @kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
 async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
-    """Set kopf to watch only what is ours, then start the queue.
+    """Configure kopf and start the runtime.
 
-    What is wrong at the start ends the process with one sentence; the kubelet tries again.
+    An error ends the process with one sentence in the log, and the kubelet restarts it.
     """
-    for noisy in ("kopf.objects", "kopf.activities", "aiohttp.access"):
-        # A line per event and per probe; what they did is told where it is done.
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for name in ("kopf.objects", "kopf.activities", "aiohttp.access"):
+        # These log a line per event and per probe; our own modules log what they change.
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         own = Settings()
         configure(settings, namespaced=bool(own.namespaces))
         runtime = Runtime(own)
         await runtime.start()
     except (ValidationError, ClusterError, OSError) as error:
-        # Not an error for kopf: it would add the tracebacks of four frames of its own.
+        # kopf would log the error with several tracebacks of its own.
         logger.critical("the operator cannot start: %s", one_line(error))
         raise SystemExit(1) from error
     memo.runtime = runtime
 
 
 def one_line(error: Exception) -> str:
-    """An error at the start in one sentence, with the variable that caused it if one did."""
+    """An error of the start in one sentence; an invalid setting is named by its variable."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         variable = "_".join(("SPECDEC", *map(str, first["loc"]))).upper()
@@ -55,12 +56,12 @@ def one_line(error: Exception) -> str:
 
 
 def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
-    """Settings that differ from kopf's defaults, each for a reason."""
-    # kopf strips its finalizer from objects of an event-only operator: under its default name it
-    # would take those of every other kopf operator.
+    """Set what differs from kopf's defaults."""
+    # kopf removes the finalizer of this name from objects without stateful handlers. Its default
+    # name is that of every other kopf operator.
     settings.persistence.finalizer = f"{GROUP}/unused"
     settings.peering.standalone = True
-    settings.posting.enabled = False  # events are ours, recorded on transitions only
+    settings.posting.enabled = False  # the status writer records events, on transitions only
     settings.scanning.disabled = namespaced  # a namespaced role may not list CRDs or namespaces
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
@@ -71,13 +72,13 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     settings.queueing.worker_limit = 100
     settings.process.ultimate_exiting_timeout = 25  # below the pod's grace period of 30 s
     for child in CHILDREN:
-        # Server-side: without it every such object of the whole cluster is sent and held.
+        # The API server filters by it. Otherwise kopf would hold all such objects of the cluster.
         settings.watching.label_selectors[child] = f"{names.MANAGED_BY}={names.MANAGER}"
 
 
 @kopf.on.cleanup()
 async def stop(memo: kopf.Memo, **_: Any) -> None:
-    """Let running reconciles end."""
+    """Stop the runtime, which lets running reconciles finish."""
     runtime: Runtime | None = memo.get("runtime")
     if runtime is not None:
         await runtime.stop()
@@ -85,11 +86,11 @@ async def stop(memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.login()
 async def login(**kwargs: Any) -> Any:
-    """As the pod's service account, else by kubeconfig; without loading another client."""
+    """Log in by the pod's service account, or else by a kubeconfig."""
     account = kopf.login_with_service_account(**kwargs)
     if account is None:
         return kopf.login_with_kubeconfig(**kwargs)
-    # Not by the name that kopf assumes: the operator then works where it may not ask a DNS server.
+    # kopf uses the API server's DNS name. Its address works where policies forbid DNS.
     return dataclasses.replace(account, server=pod_server() or account.server)
 
 
@@ -100,12 +101,12 @@ async def resource_changed(
     memo: kopf.Memo,
     **_: Any,
 ) -> None:
-    """A SpeculativeModel appeared, changed or went."""
+    """A SpeculativeModel was listed, created, changed or deleted."""
     memo.runtime.resource_changed(body, deleted=type == "DELETED")
 
 
 async def child_changed(body: kopf.Body, type: str | None, memo: kopf.Memo, **_: Any) -> None:
-    """A child appeared, changed or went."""
+    """A child was listed, created, changed or deleted."""
     memo.runtime.child_changed(body, deleted=type == "DELETED")
 
 
@@ -115,6 +116,6 @@ for _group, _version, _plural in CHILDREN:
 
 @kopf.on.probe(id="operator", errors=kopf.ErrorsMode.PERMANENT)
 async def healthy(memo: kopf.Memo, **_: Any) -> dict[str, float]:
-    """Figures of the queue and the resync; an exception makes the probe answer 500."""
+    """The figures of the health check; its exception makes the probe answer 500."""
     runtime: Runtime = memo.runtime
-    return runtime.check()
+    return runtime.check_health()

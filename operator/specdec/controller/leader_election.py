@@ -1,10 +1,10 @@
-"""Which of several operators works: the one that holds a Lease (coordination.k8s.io/v1).
+"""Leader election: one of several operators holds a Lease (coordination.k8s.io/v1).
 
-The rules are those of client-go's leader election. Only the local clock counts: another's lease is
-over when it was seen unchanged for as long as it says, whatever the times in it are, and a holder
-gives up well before that, so that clocks may run apart by a third but need not agree. A holder
-that was frozen for longer writes nothing more when it wakes (`standby.fence`), but for a request
-that it had begun before: a Lease itself does not fence.
+`standby` calls it. The rules are those of client-go, and guarantee at most one holder. Each
+candidate uses only its own clock: a Lease has expired when its record stayed unchanged for its
+whole duration. The holder stops after two thirds of the duration, so clocks need not agree and may
+run at rates that differ by a third. A holder that was frozen may still try to write when it
+resumes; `standby.write_fence` prevents that.
 """
 
 import asyncio
@@ -24,203 +24,210 @@ from specdec.cluster import Cluster, ClusterError, Conflict, Missing, Rejected, 
 logger = logging.getLogger(__name__)
 
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
-# client-go's 15, 10 and 2 seconds as parts of the first.
-GIVE_UP, RENEW = 2 / 3, 2 / 15
-# Twice as often as it is renewed: what is released is taken within a second and a half.
-LOOK = 1 / 15
+# Shares of the Lease's duration; client-go has 10 s and 2 s for a duration of 15 s.
+RENEW_DEADLINE, RENEW_PERIOD = 2 / 3, 2 / 15
+# Twice per renewal period: a standby takes a released Lease within a second and a half.
+RETRY_PERIOD = 1 / 15
 JITTER = 1.2
-# A release is a courtesy: the next holder comes without it, only later.
-RELEASE_PATIENCE = 5.0
+# Without a release the next holder only has to wait longer, so do not wait long for it.
+RELEASE_TIMEOUT = 5.0
 
 
-class LostError(Exception):
-    """The Lease is another's, or may be: whoever held it must stop at once."""
+class LeaseLostError(Exception):
+    """Another operator holds the Lease, or may hold it: this one must stop at once."""
 
 
 @dataclass
-class _Seen:
-    """A record as it was read, and when it was first seen so (seconds of the loop's clock)."""
+class _Record:
+    """The spec of the Lease as last read, and when it was first seen so (event loop's clock)."""
 
     spec: Mapping[str, Any]
-    since: float
+    first_seen: float
 
 
 class Lease:
-    """A candidate for one Lease; durations are seconds."""
+    """A candidate for one Lease; durations are in seconds."""
 
     def __init__(
-        self, cluster: Cluster, namespace: str, name: str, identity: str, seconds: float = 15
+        self, cluster: Cluster, namespace: str, name: str, identity: str, duration: float = 15
     ) -> None:
         self.identity = identity
         self._cluster = cluster
-        self._place = {"namespace": namespace, "name": name}
-        self._seconds = seconds
-        self._seen: _Seen | None = None
+        self._metadata = {"namespace": namespace, "name": name}
+        self._duration = duration
+        self._record: _Record | None = None
         self._renewed = -math.inf
 
     @override
     def __str__(self) -> str:
-        return f"Lease {self._place['namespace']}/{self._place['name']}"
+        return f"Lease {self._metadata['namespace']}/{self._metadata['name']}"
 
     @property
     def held(self) -> bool:
-        """Whether it is ours for certain: nobody else takes it before this turns false."""
-        return _now() < self._renewed + self._seconds * GIVE_UP
+        """Whether this candidate holds it for certain: no other takes it while this is true."""
+        return _now() < self._deadline
+
+    @property
+    def _deadline(self) -> float:
+        return self._renewed + self._duration * RENEW_DEADLINE
 
     async def acquire(self) -> None:
-        """Wait until it is ours.
+        """Wait until this candidate holds the Lease.
 
         Raises:
-            Rejected: the API server does not let us have it; repeating would not help.
+            Rejected: the API server refuses access to it, which no retry changes.
         """
-        told = ""
+        logged = ""
         while True:
             try:
-                if await self._take():
+                if await self._try_acquire_or_renew():
                     break
-                word = f"standing by: {self._holder()} holds {self}"
+                message = f"standing by: {self._holder()} holds {self}"
             except Conflict:
-                word = told  # another was quicker: the next look says who
+                message = logged  # another candidate was faster; the next read shows which
             except Rejected:
                 raise
             except ClusterError as error:
-                word = f"standing by: {error}"
-            if word != told:
-                logger.info("%s", word)
-            told = word
-            await asyncio.sleep(self._pause())
-        before = self._holder()
-        how = f"{before} was silent for too long" if before else "it was free"
-        logger.info("working: %s holds %s, %s", self.identity, self, how)
+                message = f"standing by: {error}"
+            if message != logged:
+                logger.info("%s", message)
+            logged = message
+            await asyncio.sleep(self._retry_seconds())
+        previous = self._holder()
+        cause = f"{previous} did not renew it in time" if previous else "it was free"
+        logger.info("active: %s holds %s, %s", self.identity, self, cause)
 
-    async def keep(self) -> None:
-        """Renew it for ever.
+    async def renew(self) -> None:
+        """Renew it until it is lost.
 
         Raises:
-            LostError: another has it, or it could not be renewed in time.
+            LeaseLostError: another candidate holds it, or it could not be renewed in time.
         """
         while True:
-            await asyncio.sleep(self._seconds * RENEW)
-            trouble: list[ClusterError] = []
+            await asyncio.sleep(self._duration * RENEW_PERIOD)
+            errors: list[ClusterError] = []
             try:
-                async with asyncio.timeout_at(self._renewed + self._seconds * GIVE_UP):
-                    await self._renew(trouble)
+                async with asyncio.timeout_at(self._deadline):
+                    await self._renew_once(errors)
             except TimeoutError as error:
-                last = f": {trouble[-1]}" if trouble else ": the API server does not answer"
-                raise LostError(
-                    f"it could not be renewed for {self._seconds * GIVE_UP:g} s{last}"
-                ) from error
+                seconds = self._duration * RENEW_DEADLINE
+                cause = str(errors[-1]) if errors else "the API server does not answer"
+                message = f"it could not be renewed for {seconds:g} s: {cause}"
+                raise LeaseLostError(message) from error
 
     async def release(self) -> None:
-        """Give it back, so that another need not wait until it is over; never raises."""
+        """Free it, so that another candidate need not wait until it expires; never raises."""
         self._renewed = -math.inf
         try:
-            async with asyncio.timeout(RELEASE_PATIENCE):
-                await self._give_back()
+            async with asyncio.timeout(RELEASE_TIMEOUT):
+                await self._clear_holder()
         except (ClusterError, TimeoutError) as error:
             logger.warning(
-                "%s was not released, another operator waits %g s for it: %s",
+                "%s was not released, the next operator waits %g s for it: %s",
                 self,
-                self._seconds,
-                str(error) or "no answer",
+                self._duration,
+                str(error) or "no response",
             )
 
-    async def _give_back(self) -> None:
+    async def _clear_holder(self) -> None:
         while (live := await self._read()) is not None and self._holder() == self.identity:
-            # client-go's mark of a free lease; a duration of 0 is not allowed.
-            gone = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _stamp()}
-            # A renewal that was broken off may still arrive.
+            # client-go marks a free Lease so; the API does not allow a duration of 0.
+            free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _timestamp()}
+            # A cancelled renewal may still arrive; then read it and clear it again.
             with contextlib.suppress(Conflict):
-                await self._cluster.update({**live, "spec": {**live["spec"], **gone}})
+                await self._cluster.update({**live, "spec": {**live["spec"], **free}})
 
-    async def _renew(self, trouble: list[ClusterError]) -> None:
+    async def _renew_once(self, errors: list[ClusterError]) -> None:
+        """Retry until it is renewed, and collect the errors; raises LeaseLostError."""
         while True:
             try:
-                if await self._take():
+                if await self._try_acquire_or_renew():
                     return
             except ClusterError as error:
-                trouble.append(error)
+                errors.append(error)
             else:
-                raise LostError(f"{self._holder()} has it")
-            await asyncio.sleep(self._pause())
+                raise LeaseLostError(f"{self._holder()} holds it")
+            await asyncio.sleep(self._retry_seconds())
 
-    def _pause(self) -> float:
-        # Not all candidates at once.
-        return self._seconds * LOOK * random.uniform(1, JITTER)  # noqa: S311 - no secret
+    def _retry_seconds(self) -> float:
+        # With jitter, so that candidates do not send requests at the same time.
+        factor = random.uniform(1, JITTER)  # noqa: S311 - not a secret
+        return self._duration * RETRY_PERIOD * factor
 
-    async def _take(self) -> bool:
-        """Look at it, and write ourselves into it if it is ours or free; whether it is ours now.
+    async def _try_acquire_or_renew(self) -> bool:
+        """One attempt; returns whether this candidate holds the Lease now.
 
         Raises:
-            Conflict: another wrote between the look and the write.
-            ClusterError: the API server refuses, or did not answer in time for another try.
+            Conflict: another candidate wrote between our read and our write.
+            ClusterError: a request failed, or took too long to leave time for a retry.
         """
-        patience = self._seconds * GIVE_UP / 2
-        # From before the request: others count from when they see what it wrote.
-        asked = _now()
+        timeout = self._duration * RENEW_DEADLINE / 2
+        # Other candidates count from when they see our write, which is later than this.
+        started = _now()
         try:
-            async with asyncio.timeout(patience):
-                taken = await self._look()
+            async with asyncio.timeout(timeout):
+                acquired = await self._write_if_available()
         except TimeoutError as error:
-            raise Transient(f"no answer about {self} within {patience:g} s") from error
-        if taken:
-            self._renewed = asked
-        return taken
+            raise Transient(f"no response about {self} within {timeout:g} s") from error
+        if acquired:
+            self._renewed = started
+        return acquired
 
-    async def _look(self) -> bool:
+    async def _write_if_available(self) -> bool:
+        """Read the Lease, and write this candidate into it unless another one holds it."""
         live = await self._read()
         if live is None:
-            head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": self._place}
-            if not await self._cluster.create({**head, "spec": self._ours({})}):
-                raise Conflict(f"{self} was made meanwhile")
+            head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": self._metadata}
+            if not await self._cluster.create({**head, "spec": self._desired_spec({})}):
+                raise Conflict(f"{self} was created by another operator")
             return True
-        if self._holder() != self.identity and not self._over():
+        if self._holder() != self.identity and not self._expired():
             return False
-        spec = {**live["spec"], **self._ours(live["spec"])}
+        spec = {**live["spec"], **self._desired_spec(live["spec"])}
         try:
             await self._cluster.update({**live, "spec": spec})
         except Missing as error:
-            raise Conflict(f"{self} was deleted meanwhile") from error
+            raise Conflict(f"{self} was deleted since it was read") from error
         return True
 
     async def _read(self) -> dict[str, Any] | None:
-        """The Lease as it is, noting since when it is so."""
-        live = await self._cluster.get(API_VERSION, KIND, **self._place)
+        """The live Lease; records when its spec was first seen as it is."""
+        live = await self._cluster.get(API_VERSION, KIND, **self._metadata)
         if live is None:
-            self._seen = None
+            self._record = None
             return None
         live = {"apiVersion": API_VERSION, "kind": KIND, **live, "spec": live.get("spec") or {}}
-        if self._seen is None or self._seen.spec != live["spec"]:
-            self._seen = _Seen(live["spec"], _now())
+        if self._record is None or self._record.spec != live["spec"]:
+            self._record = _Record(live["spec"], _now())
         return live
 
     def _holder(self) -> str:
-        return str(self._seen.spec.get("holderIdentity") or "") if self._seen else ""
+        return str(self._record.spec.get("holderIdentity") or "") if self._record else ""
 
-    def _over(self) -> bool:
-        """Whether nobody holds what was seen last, or its holder was silent for too long."""
-        if self._seen is None or not self._holder():
+    def _expired(self) -> bool:
+        """Whether the last record has no holder, or its holder did not renew it in time."""
+        if self._record is None or not self._holder():
             return True
-        lasts = self._seen.spec.get("leaseDurationSeconds") or self._seconds
-        return _now() >= self._seen.since + float(lasts)
+        duration = self._record.spec.get("leaseDurationSeconds") or self._duration
+        return _now() >= self._record.first_seen + float(duration)
 
-    def _ours(self, old: Mapping[str, Any]) -> dict[str, Any]:
-        """What a record says while it is ours; its times are for people to read."""
-        stamp = _stamp()
+    def _desired_spec(self, old: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a Lease that this candidate holds."""
+        timestamp = _timestamp()
         spec = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self._seconds),
-            "renewTime": stamp,
+            "leaseDurationSeconds": math.ceil(self._duration),
+            "renewTime": timestamp,
         }
         if old.get("holderIdentity") == self.identity:
             return spec
         transitions = int(old.get("leaseTransitions") or 0) + 1 if old else 0
-        return {**spec, "acquireTime": stamp, "leaseTransitions": transitions}
+        return {**spec, "acquireTime": timestamp, "leaseTransitions": transitions}
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _stamp() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,8 @@
-"""Read everything a decision needs, live, in a few rounds of requests."""
+"""Read everything that a decision needs: the children of a resource and what surrounds them.
+
+`Reconciler` calls `observe` before each decision. All reads are live and run in a few parallel
+rounds. A log that cannot be read is empty; every other failed read raises an error.
+"""
 
 import asyncio
 import logging
@@ -17,15 +21,16 @@ from specdec.pipeline.observed import POD_JOB, PROGRESS_LINES, Object, Observed,
 logger = logging.getLogger(__name__)
 
 # Components whose pods log their progress.
-TALKATIVE = frozenset({"engine", "fetch"})
-# Enough for what a server writes from its first error to its end: tables of backends and models.
+PROGRESS_COMPONENTS = frozenset({"engine", "fetch"})
+# Enough for the log of a server from its first error to its exit.
 CRASH_LINES = 400
-SLICE = ("discovery.k8s.io/v1", "EndpointSlice")
-SERVICE = "kubernetes.io/service-name"
+ENDPOINT_SLICE = ("discovery.k8s.io/v1", "EndpointSlice")
+SERVICE_LABEL = "kubernetes.io/service-name"
+Json = dict[str, Any]
 
 
 async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
-    """The snapshot of a resource's surroundings; raises ClusterError."""
+    """A snapshot of everything around a resource; raises ClusterError."""
     namespace, name = model.metadata.namespace, model.metadata.name
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
@@ -34,7 +39,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     ) = await asyncio.gather(
         asyncio.gather(
             cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
-            # By name, whatever the resource wants now: a server may be left from before.
+            # All servers, because one may be left from an earlier spec.
             *(
                 cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
                 for role in names.SERVERS
@@ -47,23 +52,15 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             cluster.list("v1", "ConfigMap", namespace, own),
             cluster.list("v1", "ConfigMap", namespace, sharing),
             cluster.list("v1", "Service", namespace, own),
-            cluster.list(*SLICE, namespace, _slices_of(model)),
+            cluster.list(*ENDPOINT_SLICE, namespace, _endpoint_slice_selector(model)),
         ),
     )
-    group = await _group(cluster, model, own_maps)
+    group = await _get_group(cluster, model, own_maps)
     kinds = optional_objects.kinds(model) | optional_objects.remembered(services)
-    found = await asyncio.gather(*(_extras(cluster, model, kind) for kind in sorted(kinds)))
-    # Pods of a shared Job belong to no resource by label: they are found by their Job.
-    pods = _distinct(pods + await _pods_of(cluster, namespace, shared_jobs))
-    sources = [(pod, *source) for pod in pods for source in _sources(pod)]
-    logs = await asyncio.gather(*(_log(cluster, *source) for source in sources))
-    crashes = await asyncio.gather(
-        *(
-            _log(cluster, pod, pod["metadata"]["name"], container, CRASH_LINES, previous=previous)
-            for pod in pods
-            for container, previous in _ended(pod)
-        )
-    )
+    extras = await asyncio.gather(*(_list_optional(cluster, model, k) for k in sorted(kinds)))
+    # Pods of a shared Job have no label of a resource, only that of their Job.
+    pods = _distinct(pods + await _list_pods_of(cluster, namespace, shared_jobs))
+    logs, crashes = await _read_logs(cluster, pods)
     return Observed(
         now=datetime.now(UTC),
         claim=claim,
@@ -73,22 +70,24 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         deployments={
             role: live
             for role, live in zip(names.SERVERS, deployments, strict=True)
-            if live and belongs(live, model)
+            if live and belongs_to(live, model)
         },
         services=_by_name(services),
-        endpoints={one["metadata"]["name"]: _ready(one, slices) for one in services},
-        logs=dict(logs),
-        crashes=dict(crashes),
-        group=group if group and belongs(group, model) else None,
-        extras={(one["kind"], one["metadata"]["name"]): one for some in found for one in some},
-        peer=await _peer(cluster, model),
+        endpoints={item["metadata"]["name"]: _ready_count(item, slices) for item in services},
+        logs=logs,
+        crashes=crashes,
+        group=group if group and belongs_to(group, model) else None,
+        extras={
+            (item["kind"], item["metadata"]["name"]): item for items in extras for item in items
+        },
+        peer=await _get_split_peer(cluster, model),
     )
 
 
-def belongs(live: Object, model: SpeculativeModel) -> bool:
-    """Whether an object found by its name was made for this resource, and is no namesake.
+def belongs_to(live: Object, model: SpeculativeModel) -> bool:
+    """Whether an object was created for this resource and does not only have the expected name.
 
-    By label, or by owner when somebody took the labels away.
+    The owner reference decides where somebody has removed the labels.
     """
     labels = live["metadata"].get("labels", {})
     if labels.get(names.MANAGED_BY) == names.MANAGER:
@@ -97,29 +96,29 @@ def belongs(live: Object, model: SpeculativeModel) -> bool:
     return any(owner["uid"] == model.metadata.uid for owner in owners)
 
 
-async def _group(
-    cluster: Cluster, model: SpeculativeModel, maps: list[dict[str, Any]]
+async def _get_group(
+    cluster: Cluster, model: SpeculativeModel, config_maps: list[Json]
 ) -> Object | None:
-    """The LeaderWorkerSet, looked for where the resource needs one, or left its program behind.
+    """The LeaderWorkerSet, if the resource needs one or its ConfigMap is left from an earlier one.
 
-    Most clusters do not know the kind, and most resources need no group.
+    Otherwise no request is sent: most clusters do not have the kind.
     """
     namespace, name = model.metadata.namespace, names.group_name(model)
-    if model.spec.serving.nodes_per_replica < 2 and name not in _by_name(maps):
+    if model.spec.serving.nodes_per_replica < 2 and name not in _by_name(config_maps):
         return None
     return await cluster.get(names.GROUP_API, names.GROUP_KIND, namespace, name)
 
 
-async def _peer(cluster: Cluster, model: SpeculativeModel) -> Object | None:
-    """The resource that answers a share of the route's requests."""
+async def _get_split_peer(cluster: Cluster, model: SpeculativeModel) -> Object | None:
+    """The other resource of a traffic split."""
     split = model.spec.networking.split
     if split is None:
         return None
     return await cluster.get(API_VERSION, KIND, model.metadata.namespace, split.model_ref.name)
 
 
-async def _extras(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[dict[str, Any]]:
-    """The resource's objects of a kind; none where the cluster does not know it."""
+async def _list_optional(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[Json]:
+    """The resource's objects of an optional kind; none where the cluster lacks the kind."""
     own = f"{names.MODEL}={model.metadata.name}"
     try:
         return await cluster.list(EXTRAS[kind].version, kind, model.metadata.namespace, own)
@@ -127,63 +126,84 @@ async def _extras(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[
         return []
 
 
-def _slices_of(model: SpeculativeModel) -> str:
-    """What selects the endpoints of all Services that the resource may have."""
+def _endpoint_slice_selector(model: SpeculativeModel) -> str:
+    """Selects the EndpointSlices of all Services that the resource may have."""
     servers = ",".join(names.server_name(model, role) for role in names.SERVERS)
-    return f"{SERVICE} in ({servers})"
+    return f"{SERVICE_LABEL} in ({servers})"
 
 
-def _ready(service: Object, slices: list[dict[str, Any]]) -> int:
-    """How many addresses behind a Service are ready; a slice that does not say it means yes."""
+def _ready_count(service: Object, slices: list[Json]) -> int:
+    """The number of ready endpoints of a Service; an endpoint without the condition is ready."""
     return sum(
-        end.get("conditions", {}).get("ready") is not False
-        for one in slices
-        if one["metadata"]["labels"][SERVICE] == service["metadata"]["name"]
-        for end in one.get("endpoints") or []
+        endpoint.get("conditions", {}).get("ready") is not False
+        for item in slices
+        if item["metadata"]["labels"][SERVICE_LABEL] == service["metadata"]["name"]
+        for endpoint in item.get("endpoints") or []
     )
 
 
-async def _pods_of(
-    cluster: Cluster, namespace: str, jobs: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+async def _list_pods_of(cluster: Cluster, namespace: str, jobs: list[Json]) -> list[Json]:
     if not jobs:
         return []
-    wanted = ",".join(sorted(job["metadata"]["name"] for job in jobs))
-    return await cluster.list("v1", "Pod", namespace, f"{POD_JOB} in ({wanted})")
+    job_names = ",".join(sorted(job["metadata"]["name"] for job in jobs))
+    return await cluster.list("v1", "Pod", namespace, f"{POD_JOB} in ({job_names})")
 
 
-def _sources(pod: Object) -> Iterator[tuple[str, str]]:
-    """Whose last lines of a pod are read, under which name: container (empty for the only one).
+async def _read_logs(cluster: Cluster, pods: list[Json]) -> tuple[dict[str, str], dict[str, str]]:
+    """The last lines of running pods, and those of servers that ended, each by their key."""
+    logs = await asyncio.gather(
+        *(
+            _read_log(cluster, pod, key, container, PROGRESS_LINES)
+            for pod in pods
+            for key, container in _containers_to_read(pod)
+        )
+    )
+    crashes = await asyncio.gather(
+        *(
+            _read_log(
+                cluster, pod, pod["metadata"]["name"], container, CRASH_LINES, previous=restarted
+            )
+            for pod in pods
+            for container, restarted in _ended_container(pod)
+        )
+    )
+    return dict(logs), dict(crashes)
 
-    A Job says how far it is, the container beside a server what certificate it has, and a server
-    that is not ready yet whether it waits for files.
+
+def _containers_to_read(pod: Object) -> Iterator[tuple[str, str]]:
+    """The key in `Observed.logs` and the container (empty for the only one) of each log to read.
+
+    Jobs log their progress, the container beside a server logs its certificate, and a server that
+    is not ready yet logs which files it waits for.
     """
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    name, watcher = pod["metadata"]["name"], _watcher(pod)
+    name, certificate_container = pod["metadata"]["name"], _certificate_container(pod)
     if pod.get("status", {}).get("phase") != "Running":
         return
-    if component in TALKATIVE or watcher:
-        yield name, watcher
-    if component in names.SERVERS.values() and _starts(pod):
+    if component in PROGRESS_COMPONENTS or certificate_container:
+        yield name, certificate_container
+    if component in names.SERVERS.values() and _server_is_starting(pod):
         yield server_log(pod), CONTAINER
 
 
-def _starts(pod: Object) -> bool:
+def _server_is_starting(pod: Object) -> bool:
     """Whether a pod's server runs and is not ready."""
     return any(
-        one.get("name") == CONTAINER and "running" in one.get("state", {}) and not one.get("ready")
-        for one in pod["status"].get("containerStatuses", [])
+        status.get("name") == CONTAINER
+        and "running" in status.get("state", {})
+        and not status.get("ready")
+        for status in pod["status"].get("containerStatuses", [])
     )
 
 
-def _watcher(pod: Object) -> str:
-    """The container of a pod that is to be asked where there are several; else empty."""
-    containers = [one["name"] for one in pod.get("spec", {}).get("containers", [])]
+def _certificate_container(pod: Object) -> str:
+    """The name of the container that watches the certificate; empty for a pod without one."""
+    containers = [item["name"] for item in pod.get("spec", {}).get("containers", [])]
     return tls.WATCHER if tls.WATCHER in containers else ""
 
 
-def _ended(pod: Object) -> list[tuple[str, bool]]:
-    """The container of a server that ended, and whether another run of it has been asked for."""
+def _ended_container(pod: Object) -> list[tuple[str, bool]]:
+    """The container of a server that ended, if any, and whether it was restarted since."""
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
     if component not in (*names.SERVERS.values(), names.WORKER):
         return []
@@ -196,28 +216,22 @@ def _ended(pod: Object) -> list[tuple[str, bool]]:
     return ended[:1]
 
 
-async def _log(
-    cluster: Cluster,
-    pod: Object,
-    key: str,
-    container: str,
-    lines: int = PROGRESS_LINES,
-    *,
-    previous: bool = False,
+async def _read_log(
+    cluster: Cluster, pod: Object, key: str, container: str, lines: int, *, previous: bool = False
 ) -> tuple[str, str]:
-    """The key and a container's last lines; they explain, so a failure only costs the text."""
+    """The key and the last lines of a container; logs only explain, so a failure yields none."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     try:
         return key, await cluster.log(namespace, name, lines, container, previous=previous)
     except ClusterError as error:
-        # As often as the pod is looked at, for hours: the metrics count what failed.
+        # At debug level, because it may repeat every few seconds; a metric counts it.
         logger.debug("no log of pod %s: %s", name, error)
         return key, ""
 
 
-def _by_name(objects: list[dict[str, Any]]) -> Mapping[str, Object]:
+def _by_name(objects: list[Json]) -> Mapping[str, Object]:
     return {item["metadata"]["name"]: item for item in objects}
 
 
-def _distinct(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _distinct(pods: list[Json]) -> list[Json]:
     return list({pod["metadata"]["uid"]: pod for pod in pods}.values())

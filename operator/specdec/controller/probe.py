@@ -1,36 +1,41 @@
-"""Whether the operator works: an honest answer for the kubelet, which restarts it if not."""
+"""The health check behind the liveness probe; the kubelet restarts the operator if it fails.
+
+`Runtime.check_health` calls `check` with the state of the queue, the resync and the watches. The
+check fails only for states that a restart fixes.
+"""
 
 from specdec.controller.queue import Health
 
-# A queue that did not turn for this long (seconds) is dead; it turns every five.
-IDLE = 60.0
-# A reconcile is cancelled after 300 seconds; one that outlives twice that cannot be cancelled.
-RECONCILE_LIMIT = 600.0
-# So many resyncs in a row did not happen.
-MISSED = 3.0
+# The queue's loop runs at least every five seconds; after this long (seconds) it is dead.
+MAX_IDLE = 60.0
+# The queue cancels a reconcile after 300 seconds; at twice that the cancellation has failed.
+MAX_RECONCILE = 600.0
+# Intervals without a resync after which its task counts as dead.
+MAX_MISSED_RESYNCS = 3.0
 
 
 class UnhealthyError(Exception):
-    """Why the operator should be restarted, in one sentence."""
+    """Why the operator must be restarted, in one sentence."""
 
 
 def check(
-    queue: Health, since_resync: float, interval: float, deaf: str | None = None
+    queue: Health, since_resync: float, interval: float, stale_object: str | None = None
 ) -> dict[str, float]:
-    """Figures in seconds for the probe's answer; raises UnhealthyError.
+    """The figures in seconds that the probe reports; raises UnhealthyError.
 
-    `deaf` is an object of which no watch shows the changes.
+    `stale_object` names an object whose changes no watch reports.
     """
-    if deaf is not None:
-        raise UnhealthyError(f"no watch shows the changes of {deaf}")
-    if queue.idle_for > IDLE:
-        raise UnhealthyError(f"the queue has not turned for {queue.idle_for:.0f} s")
-    if queue.longest_reconcile > RECONCILE_LIMIT:
-        raise UnhealthyError(f"a reconcile has run for {queue.longest_reconcile:.0f} s")
-    if since_resync > MISSED * interval:
+    if stale_object is not None:
+        raise UnhealthyError(f"no watch reports the changes of {stale_object}")
+    if queue.idle_seconds > MAX_IDLE:
+        raise UnhealthyError(f"the queue has not run for {queue.idle_seconds:.0f} s")
+    if queue.longest_reconcile_seconds > MAX_RECONCILE:
+        running = queue.longest_reconcile_seconds
+        raise UnhealthyError(f"a reconcile has run for {running:.0f} s")
+    if since_resync > MAX_MISSED_RESYNCS * interval:
         raise UnhealthyError(f"the last resync was {since_resync:.0f} s ago")
     return {
-        "idle": round(queue.idle_for, 1),
-        "longestReconcile": round(queue.longest_reconcile, 1),
+        "idle": round(queue.idle_seconds, 1),
+        "longestVisit": round(queue.longest_reconcile_seconds, 1),
         "sinceResync": round(since_resync, 1),
     }

@@ -1,7 +1,8 @@
-"""Keyed work queue: every key waits at most once, is worked by one worker, and backs off alone.
+"""The work queue: it turns bursts of events into few reconciles, at most one per key at a time.
 
-kopf hands over raw events in bursts; the queue turns them into few reconciles. A key added while
-it is being worked is reconciled once more afterwards: no change is lost between read and write.
+`Runtime` adds the key of a resource for each event; workers call the reconcile function. A key
+that is added during its own reconcile is reconciled once more afterwards, so no change is lost.
+Failing keys back off exponentially, each on its own.
 """
 
 import asyncio
@@ -19,11 +20,12 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class ReconcileResult:
-    """What one reconcile of a key came to.
+class Result:
+    """The result of one reconcile.
 
-    `requeue_after` asks for another reconcile in so many seconds; `failed` makes the queue back
-    off.
+    Attributes:
+        requeue_after: seconds until the next reconcile; None when events will trigger it.
+        failed: the queue requeues the key with back-off.
     """
 
     requeue_after: float | None = None
@@ -32,8 +34,10 @@ class ReconcileResult:
 
 @dataclass(frozen=True)
 class Backoff:
-    """Seconds before the n-th repetition: `first * 2**(n-1)`, at most `ceiling`, give or take
-    `jitter` of itself so that keys that failed together do not come back together."""
+    """Exponential back-off in seconds: `first * 2**(failures - 1)`, at most `ceiling`.
+
+    `jitter` is a share of the delay, so that keys that failed together do not retry together.
+    """
 
     first: float = 1.0
     ceiling: float = 300.0
@@ -47,36 +51,41 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Health:
-    """Seconds since the queue last looked at its keys, and of the longest running reconcile."""
+    """The state of the queue for the probe.
 
-    idle_for: float
-    longest_reconcile: float
+    Attributes:
+        idle_seconds: time since the last iteration of the queue's loop.
+        longest_reconcile_seconds: running time of the oldest running reconcile.
+    """
+
+    idle_seconds: float
+    longest_reconcile_seconds: float
 
 
 class WorkQueue:
-    """Runs `reconcile(key)` for added keys, at most `workers` at once and never two for one key.
+    """Runs `reconcile(key)` for added keys, in at most `workers` tasks and one per key.
 
-    `limit` is the longest a reconcile may take, in seconds; a longer one is cancelled and counts
-    as failed. Times come from the event loop's clock.
+    A reconcile that takes longer than `timeout` seconds is cancelled and counts as failed. All
+    times are those of the event loop's clock.
     """
 
     HEARTBEAT = 5.0
-    TICK = 0.001  # the shortest sleep: a coarse clock must not make the loop spin
+    SHORTEST_SLEEP = 0.001  # a coarse clock must not cause a busy loop
 
     def __init__(
         self,
-        reconcile: Callable[[Key], Awaitable[ReconcileResult]],
+        reconcile: Callable[[Key], Awaitable[Result]],
         *,
         workers: int = 8,
         backoff: Backoff | None = None,
-        limit: float = 300.0,
+        timeout: float = 300.0,
         rng: random.Random | None = None,
     ) -> None:
         self._reconcile = reconcile
         self._workers = workers
         self._backoff = backoff or Backoff()
-        self._limit = limit
-        self._rng = rng or random.Random()  # noqa: S311 - jitter is no secret
+        self._timeout = timeout
+        self._rng = rng or random.Random()  # noqa: S311 - jitter is not a secret
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._order = itertools.count()
@@ -84,27 +93,27 @@ class WorkQueue:
         self._failures: dict[Key, int] = {}
         self._wake = asyncio.Event()
         self._stopping = False
-        self._beat: float | None = None
+        self._last_iteration: float | None = None
 
     @property
     def depth(self) -> int:
-        """Keys that wait, now or for a later time."""
+        """The number of queued keys, whether due now or later."""
         return len(self._due)
 
     @property
     def active(self) -> frozenset[Key]:
-        """Keys being worked."""
+        """The keys whose reconcile runs now."""
         return frozenset(self._active)
 
     def add(self, key: Key) -> None:
-        """Ask for a reconcile as soon as a worker is free."""
+        """Reconcile a key as soon as a worker is free."""
         self.add_after(key, 0.0)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Ask for a reconcile in `seconds`; of several wishes for one key the earliest counts.
+        """Reconcile a key in `seconds`; of several requests for a key the earliest counts.
 
-        While a key keeps failing, a new event brings its next reconcile forward, but never closer
-        than the first back-off: a reconcile that fails after writing must not drive itself.
+        An event may bring the next try of a failing key forward, but not below the first
+        back-off. Otherwise a reconcile that fails after a write would trigger itself.
         """
         if key in self._failures:
             seconds = max(seconds, self._backoff.first)
@@ -117,78 +126,79 @@ class WorkQueue:
         self._wake.set()
 
     def health(self) -> Health:
-        """How long ago the queue's own loop turned, and how long the slowest reconcile has run."""
+        """The state of the queue for the probe."""
         now = asyncio.get_running_loop().time()
-        since = [started for started, _ in self._active.values()]
-        idle = float("inf") if self._beat is None else now - self._beat
-        return Health(idle, now - min(since, default=now))
+        oldest_start = min((started for started, _ in self._active.values()), default=now)
+        last = self._last_iteration
+        return Health(float("inf") if last is None else now - last, now - oldest_start)
 
     async def run(self) -> None:
-        """Work until `stop`; returns when no reconcile is running any more."""
+        """Start reconciles as they become due, until `stop` is called."""
         loop = asyncio.get_running_loop()
         while not self._stopping:
-            self._beat = loop.time()
+            self._last_iteration = loop.time()
             self._wake.clear()
-            self._start_ready(loop)
+            self._start_due(loop)
             try:
-                async with asyncio.timeout(self._pause(loop.time())):
+                async with asyncio.timeout(self._sleep_seconds(loop.time())):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
     async def stop(self, grace: float = 20.0) -> None:
-        """Start no reconcile, let running ones end within `grace` seconds, cancel the rest."""
+        """Start no new reconcile, and cancel those that still run after `grace` seconds."""
         self._stopping = True
         self._wake.set()
         tasks = [task for _, task in self._active.values()]
         if not tasks:
             return
-        _, late = await asyncio.wait(tasks, timeout=grace)
-        for task in late:
+        _, unfinished = await asyncio.wait(tasks, timeout=grace)
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
-    def _pause(self, now: float) -> float:
-        """Seconds until something may be ready, at most one heartbeat."""
+    def _sleep_seconds(self, now: float) -> float:
+        """Seconds until a key may be due, at most one heartbeat."""
         if not self._heap or len(self._active) >= self._workers:
             return self.HEARTBEAT
-        return min(self.HEARTBEAT, max(self.TICK, self._heap[0][0] - now))
+        return min(self.HEARTBEAT, max(self.SHORTEST_SLEEP, self._heap[0][0] - now))
 
-    def _start_ready(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_due(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._heap and len(self._active) < self._workers:
             due, _, key = self._heap[0]
+            # The key was rescheduled since, or it runs and `_requeue` pushes it again.
             stale = self._due.get(key) != due or key in self._active
             if not stale and due > loop.time():
                 return
             heapq.heappop(self._heap)
             if not stale:
                 del self._due[key]
-                task = loop.create_task(self._work(key), name="reconcile {}/{}".format(*key))
+                task = loop.create_task(self._run_one(key), name="reconcile {}/{}".format(*key))
                 self._active[key] = (loop.time(), task)
 
-    async def _work(self, key: Key) -> None:
+    async def _run_one(self, key: Key) -> None:
         try:
-            async with asyncio.timeout(self._limit):
+            async with asyncio.timeout(self._timeout):
                 result = await self._reconcile(key)
         except TimeoutError:
-            logger.warning("the reconcile of %s/%s took more than %g s", *key, self._limit)
-            result = ReconcileResult(failed=True)
+            logger.warning("%s/%s: the reconcile took more than %g s", *key, self._timeout)
+            result = Result(failed=True)
         except Exception:
-            logger.exception("the reconcile of %s/%s broke", *key)
-            result = ReconcileResult(failed=True)
+            logger.exception("%s/%s: the reconcile raised an exception", *key)
+            result = Result(failed=True)
         finally:
             del self._active[key]
             self._wake.set()
-        self._settle(key, result)
+        self._requeue(key, result)
 
-    def _settle(self, key: Key, result: ReconcileResult) -> None:
+    def _requeue(self, key: Key, result: Result) -> None:
+        delay = result.requeue_after
         if result.failed:
             self._failures[key] = self._failures.get(key, 0) + 1
-            wait: float | None = self._backoff.delay(self._failures[key], self._rng)
+            delay = self._backoff.delay(self._failures[key], self._rng)
         else:
             self._failures.pop(key, None)
-            wait = result.requeue_after
-        if key in self._due:  # added meanwhile: it had no place in the heap while it was active
+        if key in self._due:  # added while it was active, when `add_after` skips the heap
             heapq.heappush(self._heap, (self._due[key], next(self._order), key))
-        if wait is not None:
-            self.add_after(key, wait)
+        if delay is not None:
+            self.add_after(key, delay)

@@ -1,9 +1,14 @@
-"""One reconcile: read the resource and its children, decide, act, report; one error policy."""
+"""One reconcile of one resource: read, decide, apply, and write the status.
+
+The work queue calls `Reconciler.reconcile` with the key of a resource. It never raises an
+exception: every error is counted and logged, and the result says when to try again. `decide` is
+pure, so each reconcile starts from live reads and can be repeated at any time.
+"""
 
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,18 +19,18 @@ from specdec import metrics
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.cluster import Cluster, ClusterError, Conflict, Rejected, Transient
-from specdec.controller.apply import EarlyError, RefusedError, act
-from specdec.controller.observe import observe
-from specdec.controller.queue import Key, ReconcileResult
-from specdec.controller.status_writer import (
-    Body,
-    broken,
-    invalid,
-    refused,
-    report,
-    rolling,
-    without,
+from specdec.controller.apply import apply_decision
+from specdec.controller.decision_adjustments import (
+    internal_error,
+    invalid_spec,
+    with_refusal,
+    with_refusals,
+    with_replaced_pods,
 )
+from specdec.controller.observe import observe
+from specdec.controller.queue import Key, Result
+from specdec.controller.refusals import DefinitionNotReadyError, RefusedError
+from specdec.controller.status_writer import Body, write_status
 from specdec.pipeline import decide as pipeline
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed
@@ -35,10 +40,10 @@ logger = logging.getLogger(__name__)
 Version = tuple[str, int]
 """Resource version and generation."""
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
-# A refusal stays until somebody changes a quota, a role or the resource; no event tells us.
-REFUSED_REQUEUE = 60.0
-# Steady, for a growing back-off would add up to another half minute to the one it takes.
-EARLY_REQUEUE = 3.0
+# A refusal lasts until somebody changes a quota, a role or the cluster, which causes no event.
+REFUSED_REQUEUE_AFTER = 60.0
+# A fixed delay: with a growing one the resource would wait long after the definition is known.
+NOT_READY_REQUEUE_AFTER = 3.0
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -46,39 +51,64 @@ _PACKAGE = Path(__file__).parents[1]
 class Reconciler:
     """Brings one resource at a time closer to its spec.
 
-    Of a resource it remembers only the version it wrote itself, to know its echo in the watch.
+    It keeps no state of resources, except the version that its last status write produced and the
+    location of the last internal error.
     """
 
     cluster: Cluster
     images: Images
     decide: Decide = pipeline.decide
-    _bugs: dict[Key, str] = field(default_factory=dict)
+    _logged_errors: dict[Key, str] = field(default_factory=dict)
     _written: dict[Key, Version] = field(default_factory=dict)
 
-    def is_echo(self, key: Key, version: Version) -> bool:
+    def is_own_write(self, key: Key, version: Version) -> bool:
         """Whether a watch event only shows our own status write.
 
-        The generation must be the one the reconcile saw: a change of the spec that slipped in
-        between read and write shows under our resource version when a watch starts anew.
+        The generation must be that of the reconcile. A spec may change between our read and our
+        write, and a restarted watch shows both changes under our resource version.
         """
         return self._written.get(key) == version
 
     def forget(self, key: Key) -> None:
-        """Drop what is remembered of a deleted resource."""
+        """Drop the state of a deleted resource."""
         self._written.pop(key, None)
-        self._bugs.pop(key, None)
+        self._logged_errors.pop(key, None)
         metrics.MODELS.forget(key)
 
-    async def reconcile(self, key: Key) -> ReconcileResult:
-        """Reconcile under the error policy: what failed is counted, told once, and backed off."""
+    async def reconcile(self, key: Key) -> Result:
+        """Reconcile a resource; errors become a result and are counted and logged."""
         started = time.perf_counter()
-        result, label = await self._guarded(lambda: self._reconcile(key), key)
+        result, label = await self._reconcile_with_error_policy(key)
         metrics.RECONCILE_SECONDS.observe(time.perf_counter() - started)
         metrics.RECONCILES.labels(label).inc()
         return result
 
+    async def _reconcile_with_error_policy(self, key: Key) -> tuple[Result, str]:
+        """The result of a reconcile, and its label in the metrics."""
+        try:
+            requeue_after = await self._reconcile(key)
+        except Conflict as error:
+            logger.info("%s/%s: %s; requeueing", *key, error)
+            return self._failed("conflict"), "conflict"
+        except DefinitionNotReadyError as error:
+            logger.info("%s/%s: %s; retrying in %g s", *key, error, NOT_READY_REQUEUE_AFTER)
+            return Result(requeue_after=NOT_READY_REQUEUE_AFTER), "error"
+        except Transient as error:
+            logger.warning("%s/%s: %s; retrying", *key, error)
+            return self._failed("transient"), "error"
+        except Rejected as error:
+            # A read or the status itself was rejected, so the status cannot report it.
+            logger.error("%s/%s: %s", *key, error)  # noqa: TRY400 - a traceback adds nothing
+            self._failed("rejected")
+            return Result(requeue_after=REFUSED_REQUEUE_AFTER), "rejected"
+        except Exception as error:  # noqa: BLE001 - the only place that catches defects
+            self._log_internal_error(key, error)
+            return self._failed("bug"), "bug"
+        self._logged_errors.pop(key, None)
+        return Result(requeue_after=requeue_after), "ok"
+
     async def _reconcile(self, key: Key) -> float | None:
-        """One pass; returns the seconds until the next one, None where events are enough.
+        """Reconcile; returns `Result.requeue_after`, and puts unexpected errors into the status.
 
         Raises:
             ClusterError: a request failed.
@@ -87,94 +117,70 @@ class Reconciler:
         body = await self.cluster.get(API_VERSION, KIND, namespace, name)
         if body is None or body["metadata"].get("deletionTimestamp"):
             metrics.MODELS.forget(key)
-            return None  # children carry an owner reference: the API server collects them
+            return None  # the garbage collector deletes the children by their owner references
         try:
-            return await self._pass(key, body)
+            return await self._reconcile_body(key, body)
         except ClusterError:
             raise
         except Exception as error:
-            await self._report_defect(key, body, error)
+            await self._report_internal_error(key, body, error)
             raise
 
-    async def _pass(self, key: Key, body: dict[str, Any]) -> float | None:
-        """Parse, observe, decide, act and report; returns as `_reconcile`."""
+    async def _reconcile_body(self, key: Key, body: dict[str, Any]) -> float | None:
+        """Parse, observe, decide, apply and write the status; returns as `_reconcile`."""
         try:
             model = SpeculativeModel.parse(body)
         except ValidationError as error:
-            await self._report(key, body, invalid(body, error))
+            await self._write_status(key, body, invalid_spec(body, error))
             return None
         observed = await observe(self.cluster, model)
         decision = self.decide(model, observed, self.images)
         try:
-            acted = await act(self.cluster, model, observed, decision)
+            applied = await apply_decision(self.cluster, model, observed, decision)
         except RefusedError as error:
-            await self._report(key, body, refused(decision, error))
-            return REFUSED_REQUEUE
-        decision = rolling(without(decision, acted.refusals), acted.rolling)
-        await self._report(key, body, decision)
-        if acted.refusals:
-            return min(REFUSED_REQUEUE, decision.requeue_after or REFUSED_REQUEUE)
+            await self._write_status(key, body, with_refusal(decision, error))
+            return REFUSED_REQUEUE_AFTER
+        decision = with_refusals(decision, applied.refusals)
+        decision = with_replaced_pods(decision, applied.replaced_pods)
+        await self._write_status(key, body, decision)
+        if applied.refusals:
+            return min(REFUSED_REQUEUE_AFTER, decision.requeue_after or REFUSED_REQUEUE_AFTER)
         return decision.requeue_after
 
-    async def _report(self, key: Key, body: Body, decision: Decision) -> None:
-        metrics.MODELS.see(key, decision.conditions, decision.status.get("engines", ()))
-        written = await report(self.cluster, body, decision)
+    async def _write_status(self, key: Key, body: Body, decision: Decision) -> None:
+        metrics.MODELS.set(key, decision.conditions, decision.status.get("engines", ()))
+        written = await write_status(self.cluster, body, decision)
         if written is not None:
             generation = body["metadata"].get("generation", 1)
             self._written[key] = (written["metadata"]["resourceVersion"], generation)
 
-    async def _report_defect(self, key: Key, body: Body, error: Exception) -> None:
-        """Put an exception into the status, which otherwise would show an earlier state."""
+    async def _report_internal_error(self, key: Key, body: Body, error: Exception) -> None:
+        """Put an exception into the status, which would otherwise show an outdated state."""
         try:
-            await self._report(key, body, broken(body, _place(error)))
-        except ClusterError as refusal:
-            logger.warning("%s/%s: the status does not show the defect: %s", *key, refusal)
+            await self._write_status(key, body, internal_error(body, _location(error)))
+        except ClusterError as failure:
+            logger.warning("%s/%s: the status does not show the defect: %s", *key, failure)
 
-    async def _guarded(
-        self, work: Callable[[], Awaitable[float | None]], key: Key
-    ) -> tuple[ReconcileResult, str]:
-        try:
-            requeue_after = await work()
-        except Conflict as error:
-            logger.info("%s/%s: %s; looking again", *key, error)
-            return self._failed("conflict"), "conflict"
-        except EarlyError as error:
-            logger.info("%s/%s: %s; trying again in %g s", *key, error, EARLY_REQUEUE)
-            return ReconcileResult(requeue_after=EARLY_REQUEUE), "error"
-        except Transient as error:
-            logger.warning("%s/%s: %s; trying again", *key, error)
-            return self._failed("transient"), "error"
-        except Rejected as error:
-            # Of the resource itself or of a read: there may be no status to say it in.
-            logger.error("%s/%s: %s", *key, error)  # noqa: TRY400 - the sentence says it all
-            self._failed("rejected")
-            return ReconcileResult(requeue_after=REFUSED_REQUEUE), "rejected"
-        except Exception as error:  # noqa: BLE001 - the one place where bugs end
-            self._tell_bug(key, error)
-            return self._failed("bug"), "bug"
-        self._bugs.pop(key, None)
-        return ReconcileResult(requeue_after=requeue_after), "ok"
-
-    def _failed(self, kind: str) -> ReconcileResult:
+    def _failed(self, kind: str) -> Result:
         metrics.ERRORS.labels(kind).inc()
-        return ReconcileResult(failed=True)
+        return Result(failed=True)
 
-    def _tell_bug(self, key: Key, error: Exception) -> None:
-        """The traceback once per resource and place, one line after that."""
-        mark = _place(error)
-        if self._bugs.get(key) == mark:
-            logger.error("%s/%s: again %s", *key, mark)
+    def _log_internal_error(self, key: Key, error: Exception) -> None:
+        """Log the traceback once per resource and location, and one line for repetitions."""
+        location = _location(error)
+        if self._logged_errors.get(key) == location:
+            logger.error("%s/%s: again %s", *key, location)
             return
-        self._bugs[key] = mark
+        self._logged_errors[key] = location
         logger.error("%s/%s: a bug in the operator", *key, exc_info=error)
 
 
-def _place(error: Exception) -> str:
-    """An exception's type and the line that raised it; its text may quote what nobody may read."""
+def _location(error: Exception) -> str:
+    """An exception's type and source line, without its message, which may quote secrets."""
     frames = traceback.extract_tb(error.__traceback__)
-    # A library's line says less than the line of ours that called it.
-    ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
-    frame = (ours or frames)[-1]
+    # The innermost line of this package says more than a line inside a library.
+    own = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
+    frame = (own or frames)[-1]
     file = Path(frame.filename)
-    where = file.relative_to(_PACKAGE.parent) if ours else file.name
-    return f"{type(error).__name__} at {where}:{frame.lineno}"
+    path = file.relative_to(_PACKAGE.parent) if own else file.name
+    return f"{type(error).__name__} at {path}:{frame.lineno}"

@@ -1,4 +1,8 @@
-"""The operator between kopf and reconcile: queue, resync and what they need while it lives."""
+"""Everything that lives as long as the operator process: queue, reconciler, resync, watch check.
+
+`handlers` starts and stops it and passes it watch events. It turns events into queued keys. The
+periodic resync and the watch check find changes whose events were lost.
+"""
 
 import asyncio
 import contextlib
@@ -16,25 +20,26 @@ from specdec.api.model import API_VERSION, KIND
 from specdec.cluster import Cluster, ClusterError, Missing, Transient
 from specdec.cluster.login import connect
 from specdec.controller import probe, standby
-from specdec.controller.dependents import Followers
+from specdec.controller.dependents import Dependents
 from specdec.controller.leader_election import Lease
 from specdec.controller.queue import Key, WorkQueue
 from specdec.controller.reconcile import Reconciler
 from specdec.controller.settings import Settings
-from specdec.controller.watches import Watches
+from specdec.controller.watch_monitor import WatchMonitor
 
 logger = logging.getLogger(__name__)
 
-# Children change in bursts: a Job, its pod and its status within a moment make one reconcile.
-SETTLE = 0.1
-RESYNC_RETRY = 15.0
-DEFINED_TRIES = 60
-GRACE = 15.0
-WATCH_CHECK_SHARE = 20.0
+# Children change in bursts, such as a Job, its pod and its status; one reconcile handles a burst.
+CHILD_DELAY = 0.1
+RESYNC_RETRY_SECONDS = 15.0
+DEFINITION_ATTEMPTS = 60
+STOP_GRACE = 15.0
+# The pause after a watch check is at least this many times as long as the check itself.
+WATCH_CHECK_PAUSE_FACTOR = 20.0
 
 
 class Runtime:
-    """Everything that lives as long as the operator; made in on.startup, ended in on.cleanup."""
+    """The running operator; started by kopf's startup handler, stopped by its cleanup handler."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -42,204 +47,215 @@ class Runtime:
         self._tasks: list[asyncio.Task[None]] = []
         self._queue: WorkQueue | None = None
         self._reconciler: Reconciler | None = None
-        self._followers = Followers()
-        self._watches = Watches()
-        self._resynced: float | None = None
+        self._dependents = Dependents()
+        self._watch_monitor = WatchMonitor()
+        self._last_resync: float | None = None
         self._started = 0.0
 
     async def start(self) -> None:
-        """Log in, serve metrics, wait for the Lease if there is one, start queue and resync.
+        """Log in, serve metrics, wait for the Lease if configured, and start the tasks.
 
         Raises:
-            ClusterError: no login, or the definition of the resource is not installed.
-            OSError: a port is taken.
+            ClusterError: the login failed, or the resource definition is not installed.
+            OSError: a port is in use.
         """
         try:
             await self._start()
         except BaseException:
-            # A standby that is told to stop is cancelled here.
+            # Also on cancellation, which ends the wait of a standby.
             await self._exits.aclose()
             raise
 
     async def _start(self) -> None:
         cluster = await self._exits.enter_async_context(connect())
-        await defined(cluster)
+        await wait_for_definition(cluster)
         if self.settings.metrics_port:
-            self._exits.enter_context(_served(self.settings.metrics_port))
-        cluster = await self._lead(cluster)
+            self._exits.enter_context(_metrics_server(self.settings.metrics_port))
+        cluster = await self._become_active(cluster)
         reconciler = Reconciler(cluster, self.settings.images)
         queue = WorkQueue(reconciler.reconcile, workers=self.settings.workers)
         self._queue, self._reconciler = queue, reconciler
-        self._started = asyncio.get_running_loop().time()
+        self._started = _now()
         metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
         self._tasks = [
             asyncio.create_task(queue.run(), name="queue"),
             asyncio.create_task(self._resync(cluster, queue), name="resync"),
-            asyncio.create_task(self._watch_check(cluster, queue), name="watch check"),
+            asyncio.create_task(self._check_watches(cluster, queue), name="watch check"),
         ]
         for task in self._tasks:
-            task.add_done_callback(_tell_end)
+            task.add_done_callback(_log_exception)
 
-    async def _lead(self, cluster: Cluster) -> Cluster:
-        """Wait for the Lease if there is one; returns the cluster to write to while it is held."""
-        own = self.settings
-        if not own.lease:
-            await self._exits.enter_async_context(standby.alone())
+    async def _become_active(self, cluster: Cluster) -> Cluster:
+        """Wait for the Lease if configured; returns the cluster that refuses writes without it."""
+        settings = self.settings
+        if not settings.lease:
+            await self._exits.enter_async_context(standby.single_replica())
             return cluster
-        namespace, _, name = own.lease.partition("/")
-        lease = Lease(cluster, namespace, name, standby.identity(), own.lease_seconds)
-        await self._exits.enter_async_context(standby.leading(lease, own.health_port))
-        return cluster.fenced(standby.fence(lease))
+        namespace, _, name = settings.lease.partition("/")
+        identity = standby.unique_identity()
+        lease = Lease(cluster, namespace, name, identity, settings.lease_seconds)
+        await self._exits.enter_async_context(standby.hold_lease(lease, settings.health_port))
+        return cluster.fenced(standby.write_fence(lease))
 
     async def stop(self) -> None:
-        """Let running reconciles end, then close every connection."""
+        """Let running reconciles finish, then close every connection."""
         if self._queue is not None:
-            await self._queue.stop(GRACE)
+            await self._queue.stop(STOP_GRACE)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._exits.aclose()
 
     def resource_changed(self, body: Mapping[str, Any], *, deleted: bool) -> None:
-        """An event of a resource: ask for a reconcile, unless it shows our own status write."""
+        """Handle an event of a resource: queue it, unless the event is our own status write."""
         meta = body["metadata"]
         key = (meta["namespace"], meta["name"])
-        self._watches.see(meta, _now(), deleted=deleted)
+        self._watch_monitor.record(meta, _now(), deleted=deleted)
         if self._queue is None or self._reconciler is None:
             return
         if deleted:
             self._reconciler.forget(key)
-        elif not self._reconciler.is_echo(key, (meta["resourceVersion"], meta["generation"])):
+        elif not self._reconciler.is_own_write(key, (meta["resourceVersion"], meta["generation"])):
             self._queue.add(key)
-        self._followers.see(key, body, deleted=deleted)
-        for follower in self._followers.of(key):
-            # Our own status write of the one is news for the other.
-            self._queue.add_after(follower, SETTLE)
+        self._dependents.update(key, body, deleted=deleted)
+        for dependent in self._dependents.of(key):
+            # They read its status, so even our own write matters to them.
+            self._queue.add_after(dependent, CHILD_DELAY)
 
     def child_changed(self, body: Mapping[str, Any], *, deleted: bool = False) -> None:
-        """An event of a child: ask for a reconcile of whom it belongs to."""
-        self._watches.see(body["metadata"], _now(), deleted=deleted)
+        """Handle an event of a child: queue the resources that it belongs to."""
+        self._watch_monitor.record(body["metadata"], _now(), deleted=deleted)
         if self._queue is not None:
-            for key in owners(body["metadata"]):
-                self._queue.add_after(key, SETTLE)
+            for key in owner_keys(body["metadata"]):
+                self._queue.add_after(key, CHILD_DELAY)
 
-    def check(self) -> dict[str, float]:
-        """Figures for the probe; raises `probe.UnhealthyError` with one sentence."""
+    def check_health(self) -> dict[str, float]:
+        """The figures for the probe; raises `probe.UnhealthyError` with one sentence."""
         if self._queue is None:
             raise probe.UnhealthyError("the operator has not started its queue")
         for task in self._tasks:
             if task.done():
-                raise probe.UnhealthyError(f"the operator's {task.get_name()} has ended")
-        since = _now() - (self._started if self._resynced is None else self._resynced)
+                raise probe.UnhealthyError(f"the operator's {task.get_name()} task has ended")
+        since = _now() - (self._started if self._last_resync is None else self._last_resync)
         interval = self.settings.resync_seconds
-        return probe.check(self._queue.health(), since, interval, self._watches.deaf)
+        stale_object = self._watch_monitor.stale_object
+        return probe.check(self._queue.health(), since, interval, stale_object)
 
     async def _resync(self, cluster: Cluster, queue: WorkQueue) -> None:
-        """Add every resource now and then: what a broken watch missed is found here."""
+        """Periodically queue every resource, in case an event was lost."""
         while True:
             try:
-                keys = await self._keys(cluster)
+                keys = await self._list_keys(cluster)
             except ClusterError as error:
-                logger.warning("resync: %s; trying again in %g s", error, RESYNC_RETRY)
-                await asyncio.sleep(RESYNC_RETRY)
+                logger.warning("resync: %s; retrying in %g s", error, RESYNC_RETRY_SECONDS)
+                await asyncio.sleep(RESYNC_RETRY_SECONDS)
                 continue
-            first = self._resynced is None
-            self._resynced = asyncio.get_running_loop().time()
+            first = self._last_resync is None
+            self._last_resync = _now()
             metrics.RESOURCES.set(len(keys))
-            metrics.MODELS.keep(keys)
+            metrics.MODELS.retain(keys)
             spread = 0.0 if first else min(60.0, self.settings.resync_seconds / 2)
             for key in keys:
-                queue.add_after(key, random.uniform(0, spread))  # noqa: S311 - no secret
-            jitter = random.uniform(0.9, 1.1)  # noqa: S311 - no secret
+                queue.add_after(key, random.uniform(0, spread))  # noqa: S311 - not a secret
+            jitter = random.uniform(0.9, 1.1)  # noqa: S311 - not a secret
             await asyncio.sleep(self.settings.resync_seconds * jitter)
 
-    async def _watch_check(self, cluster: Cluster, queue: WorkQueue) -> None:
-        """Hold the objects against their events, now and then."""
+    async def _check_watches(self, cluster: Cluster, queue: WorkQueue) -> None:
+        """Periodically compare live objects with the events that have arrived."""
         while True:
-            began = _now()
+            started = _now()
             try:
-                await self._compare(cluster, queue, began)
+                await self._compare_with_events(cluster, queue, started)
             except Exception:
-                # A defect of the check must not make the probe restart what works.
-                logger.exception("the watch check broke")
-            # Of a large cluster it takes its time: never more than a part of it.
-            pause = max(self.settings.watch_check_seconds, WATCH_CHECK_SHARE * (_now() - began))
+                # A defect of the check must not make the probe restart a working operator.
+                logger.exception("the watch check raised an exception")
+            duration = _now() - started
+            pause = max(self.settings.watch_check_seconds, WATCH_CHECK_PAUSE_FACTOR * duration)
             await asyncio.sleep(pause)
 
-    async def _compare(self, cluster: Cluster, queue: WorkQueue, began: float) -> None:
-        """Reconcile what events have missed; forget what is gone if every kind could be listed."""
+    async def _compare_with_events(
+        self, cluster: Cluster, queue: WorkQueue, started: float
+    ) -> None:
+        """Queue resources with missed events; drop deleted objects if every kind was listed."""
         uids: list[str] = []
-        whole = True
-        for kind in ((API_VERSION, KIND), *WATCHED):
-            found = await self._heads(cluster, *kind)
-            whole = whole and found is not None
-            late = set(self._watches.compare(kind[1], found or (), began))
-            uids += [meta["uid"] for meta in found or ()]
-            for meta in (one for one in found or () if one["uid"] in late):
+        complete = True
+        for api_version, kind in ((API_VERSION, KIND), *WATCHED):
+            objects = await self._list_watched(cluster, api_version, kind)
+            if objects is None:
+                complete = False
+                continue
+            overdue = set(self._watch_monitor.compare(kind, objects, started))
+            uids += [meta["uid"] for meta in objects]
+            for meta in (meta for meta in objects if meta["uid"] in overdue):
                 own = [(meta["namespace"], meta["name"])]
-                for key in own if kind[1] == KIND else owners(meta):
+                for key in own if kind == KIND else owner_keys(meta):
                     queue.add(key)
-        if whole:
-            self._watches.keep(uids, began)
+        if complete:
+            self._watch_monitor.retain(uids, started)
 
-    async def _heads(
+    async def _list_watched(
         self, cluster: Cluster, api_version: str, kind: str
     ) -> list[dict[str, Any]] | None:
-        """The metadata of all objects of a kind that events should show; None where not known."""
+        """The metadata of all watched objects of a kind; None if a request fails."""
         selector = "" if kind == KIND else f"{names.MANAGED_BY}={names.MANAGER}"
-        places: tuple[str | None, ...] = self.settings.namespaces or (None,)
-        found: list[dict[str, Any]] = []
-        for place in places:
+        objects: list[dict[str, Any]] = []
+        for namespace in self._namespaces:
             try:
-                found += await cluster.heads(api_version, kind, place, selector)
+                objects += await cluster.list_metadata(api_version, kind, namespace, selector)
             except Missing:
                 continue  # the cluster does not have the kind
             except ClusterError as error:
                 logger.debug("watch check of %s: %s", kind, error)
                 return None
-        return found
+        return objects
 
-    async def _keys(self, cluster: Cluster) -> list[Key]:
-        places: tuple[str | None, ...] = self.settings.namespaces or (None,)
-        found = [await cluster.list(API_VERSION, KIND, place) for place in places]
+    async def _list_keys(self, cluster: Cluster) -> list[Key]:
+        lists = [await cluster.list(API_VERSION, KIND, n) for n in self._namespaces]
         return [
             (item["metadata"]["namespace"], item["metadata"]["name"])
-            for items in found
+            for items in lists
             for item in items
         ]
+
+    @property
+    def _namespaces(self) -> tuple[str | None, ...]:
+        """The watched namespaces; None stands for all."""
+        return self.settings.namespaces or (None,)
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def owners(meta: Mapping[str, Any]) -> list[Key]:
-    """The keys of the resources that a child (its metadata) belongs to: several for a shared Job.
+def owner_keys(meta: Mapping[str, Any]) -> list[Key]:
+    """The resources that a child, given its metadata, belongs to; several for a shared Job.
 
-    By owner and by label, since somebody may have taken either away: the event that shows it is
-    the one that has to bring it back.
+    Both owner references and labels count. If somebody removes one of them, the other still leads
+    to the resource, whose reconcile restores both.
     """
-    owning = [
+    owners = [
         owner["name"]
         for owner in meta.get("ownerReferences", [])
         if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION
     ]
     labelled = names.models(meta.get("labels", {}))
-    return [(meta["namespace"], name) for name in dict.fromkeys([*owning, *labelled])]
+    return [(meta["namespace"], name) for name in dict.fromkeys([*owners, *labelled])]
 
 
-async def defined(cluster: Cluster) -> None:
-    """Wait until the definition is served: kopf looks once, and an install applies all at once.
+async def wait_for_definition(cluster: Cluster) -> None:
+    """Wait until the API server serves the resource definition.
+
+    An installation applies definition and operator together, and kopf checks only once.
 
     Raises:
-        ClusterError: it did not come within about a minute.
+        ClusterError: it is still missing after about a minute.
     """
-    for _ in range(DEFINED_TRIES):
+    for _ in range(DEFINITION_ATTEMPTS):
         try:
             if await cluster.serves(API_VERSION, KIND):
                 return
         except Transient as error:
-            logger.warning("%s; trying again", error)
+            logger.warning("%s; retrying", error)
         await asyncio.sleep(1)
     raise ClusterError(
         f"the API server serves no {KIND} ({API_VERSION}): apply crds/speculativemodels.yaml"
@@ -247,8 +263,8 @@ async def defined(cluster: Cluster) -> None:
 
 
 @contextlib.contextmanager
-def _served(port: int) -> Iterator[None]:
-    """The metrics endpoint in a thread of its own, as the library offers it."""
+def _metrics_server(port: int) -> Iterator[None]:
+    """Serve metrics from a thread of the Prometheus library."""
     server, thread = start_http_server(port)
     try:
         yield
@@ -258,7 +274,7 @@ def _served(port: int) -> Iterator[None]:
         thread.join()
 
 
-def _tell_end(task: asyncio.Task[None]) -> None:
-    """A part that ends before its time is told; the probe then turns unhealthy."""
+def _log_exception(task: asyncio.Task[None]) -> None:
+    """Log why a task ended; the probe then turns unhealthy."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("the operator's %s broke", task.get_name(), exc_info=error)
+        logger.error("the operator's %s task failed", task.get_name(), exc_info=error)

@@ -1,4 +1,8 @@
-"""What the Deployment tells the operator, from environment variables `SPECDEC_*`."""
+"""The operator's settings, from environment variables `SPECDEC_*` of its Deployment.
+
+`handlers` reads them once at start, and `specdec plan` reads the images. An invalid value stops
+the start with a message that names the variable.
+"""
 
 from typing import Annotated
 
@@ -10,49 +14,48 @@ from specdec.backends.facts import Images
 
 
 class Settings(BaseSettings):
-    """Read once at start; an impossible value ends the start with the variable's name."""
+    """One field for each environment variable."""
 
     model_config = SettingsConfigDict(env_prefix="SPECDEC_", frozen=True)
 
     operator_image: str = "localhost/specdec/operator:dev"
-    """The image of all Jobs but builds: the operator's own."""
+    """The operator's own image, which also runs all Jobs except engine builds."""
     reference_image: str = "localhost/specdec/reference:dev"
     """The default server image of the Reference backend."""
     namespaces: Annotated[tuple[str, ...], NoDecode] = ()
     """Namespaces to watch, separated by commas; empty means all."""
     fetch_allowed_networks: Annotated[tuple[str, ...], NoDecode] = ()
-    """Networks (CIDR), separated by commas, that fetch Jobs reach beside public addresses."""
+    """Networks (CIDR), separated by commas, that fetch Jobs may reach besides public addresses."""
     workers: int = Field(default=8, ge=1, le=64)
-    """Resources reconciled at the same time; the API server's latency sets the pace."""
+    """Number of resources that are reconciled at the same time."""
     metrics_port: int = Field(default=9090, ge=0, le=65535)
-    """Port of the operator's own metrics; 0 serves none."""
+    """Port of the operator's own metrics; 0 disables them."""
     resync_seconds: float = Field(default=600, ge=1)
-    """How often every resource is looked at without an event, give or take a tenth."""
+    """Interval at which every resource is reconciled without an event, plus or minus 10 %."""
     watch_check_seconds: float = Field(default=60, ge=1)
-    """How often the objects of watched kinds are held against their events, at most."""
+    """Shortest interval at which live objects are compared with the events of the watches."""
 
     lease: str = Field(default="", pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$")
-    """`namespace/name` of the Lease without which this replica stands by; empty: it is the only
-    one."""
+    """`namespace/name` of the Lease for leader election; empty for a single replica."""
     lease_seconds: float = Field(default=15, ge=5, le=300)
-    """How long after its last sign of life a holder of the Lease counts as gone."""
+    """Seconds without a renewal after which the Lease expires."""
     health_port: int = Field(default=8080, ge=0, le=65535)
-    """Where a standby answers its probe until kopf does, so that of `--liveness`; 0: nowhere."""
+    """Port of the probe while standing by, the same as kopf's `--liveness`; 0 disables it."""
 
     @field_validator("namespaces", "fetch_allowed_networks", mode="before")
     @classmethod
-    def _split(cls, value: str | tuple[str, ...]) -> tuple[str, ...]:
+    def _split_at_commas(cls, value: str | tuple[str, ...]) -> tuple[str, ...]:
         if isinstance(value, str):
             return tuple(part for part in (p.strip() for p in value.split(",")) if part)
         return value
 
     @field_validator("fetch_allowed_networks")
     @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _validate_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         Networks.parse(value)
         return value
 
     @property
     def images(self) -> Images:
-        """The images of this release, and the networks of its fetch Jobs."""
+        """The images of this release, and the networks that its fetch Jobs may reach."""
         return Images(self.operator_image, self.reference_image, self.fetch_allowed_networks)

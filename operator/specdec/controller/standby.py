@@ -1,4 +1,9 @@
-"""A warm standby: logged in and answering its probe, but at work only with the Lease in hand."""
+"""What a replica does with the Lease: stand by, become active, and exit when it loses the Lease.
+
+`Runtime` enters `hold_lease` at its start, or `single_replica` without leader election. A standby
+is logged in and answers its liveness probe, but reconciles nothing. A process that has lost the
+Lease writes nothing more: it exits at once, and the next holder repeats unfinished work.
+"""
 
 import asyncio
 import logging
@@ -11,85 +16,82 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from specdec import metrics
-from specdec.controller.leader_election import Lease, LostError
+from specdec.controller.leader_election import Lease, LeaseLostError
 
 logger = logging.getLogger(__name__)
 
 
-def identity() -> str:
-    """A name that no other process has, not even the same pod's next container."""
+def unique_identity() -> str:
+    """A name for this process; unique even among the containers of one pod."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-def end_process() -> None:
-    """End the process where it stands.
-
-    Nothing is closed in an orderly way: whoever lost the Lease may not write one thing more, and
-    what it had begun is begun again by the next holder.
-    """
+def exit_process() -> None:
+    """Exit without any cleanup, because cleanup might write."""
     os._exit(1)
 
 
-def fence(lease: Lease, end: Callable[[], None] = end_process) -> Callable[[], None]:
-    """What a holder calls before each write: it ends the process when the Lease may be another's.
+def write_fence(lease: Lease, exit_now: Callable[[], None] = exit_process) -> Callable[[], None]:
+    """A check for before each write, which exits if another operator may hold the Lease.
 
-    A process that was frozen runs whatever is due when it wakes, and only then notices the time.
+    The event loop of a process that was frozen runs overdue tasks before it notices the time.
     """
 
     def check() -> None:
         if lease.held:
             return
-        logger.critical("the operator ends before a write: %s may be another's by now", lease)
-        end()
-        raise LostError("it was not renewed in time")
+        logger.critical("the operator exits before a write: another may hold %s by now", lease)
+        exit_now()
+        raise LeaseLostError("it was not renewed in time")
 
     return check
 
 
 @asynccontextmanager
-async def alone() -> AsyncIterator[None]:
-    """What `leading` is where there is no other operator and so no Lease."""
+async def single_replica() -> AsyncIterator[None]:
+    """Be active without a Lease, as the only operator."""
     metrics.LEADER.set(1)
     yield
     metrics.LEADER.set(0)
 
 
 @asynccontextmanager
-async def leading(
-    lease: Lease, health_port: int, end: Callable[[], None] = end_process
+async def hold_lease(
+    lease: Lease, health_port: int, exit_now: Callable[[], None] = exit_process
 ) -> AsyncIterator[None]:
-    """Wait for the Lease, then hold it; the process ends when it is lost.
+    """Wait for the Lease, renew it inside the block, and release it afterwards.
 
-    While waiting, /healthz is answered on `health_port` (0: nowhere), which kopf takes over.
+    While it waits, `health_port` answers /healthz (0: no probe); kopf opens that port later. The
+    process exits when the Lease is lost.
     """
-    async with _answering(health_port):
+    async with _standby_probe(health_port):
         await lease.acquire()
-    keeper = asyncio.create_task(lease.keep(), name="lease")
+    renewal = asyncio.create_task(lease.renew(), name="lease")
 
-    def ended(task: asyncio.Task[None]) -> None:
+    def exit_if_lost(task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            logger.critical("the operator ends: it lost %s: %s", lease, task.exception())
-            end()
+            logger.critical("the operator exits: it lost %s: %s", lease, task.exception())
+            exit_now()
 
-    keeper.add_done_callback(ended)
+    renewal.add_done_callback(exit_if_lost)
     metrics.LEADER.set(1)
     try:
         yield
     finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+        renewal.cancel()
+        await asyncio.gather(renewal, return_exceptions=True)
         await lease.release()
         metrics.LEADER.set(0)
 
 
 @asynccontextmanager
-async def _answering(port: int) -> AsyncIterator[None]:
-    """The probe of a replica that stands by: it is well as long as it answers."""
+async def _standby_probe(port: int) -> AsyncIterator[None]:
+    """Answer the liveness probe of a standby: it is healthy as long as its event loop runs."""
     if not port:
         yield
         return
     application = web.Application()
-    application.add_routes([web.get("/healthz", _healthy)])
+    application.add_routes([web.get("/healthz", _healthz)])
     runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -99,5 +101,5 @@ async def _answering(port: int) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-async def _healthy(_: web.Request) -> web.Response:
+async def _healthz(_: web.Request) -> web.Response:
     return web.json_response({"standby": True})

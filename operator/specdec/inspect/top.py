@@ -120,7 +120,7 @@ class Watch:
         before = self._last.pop(meta["uid"], None)
         try:
             async with self._limit:
-                page = await self._cluster.metrics_of(place[0], place[2], METRICS_PORT)
+                page = await self._cluster.pod_metrics(place[0], place[2], METRICS_PORT)
             now = reading(page, time.monotonic())
         except (Transient, Missing, RefusedError) as error:
             # A server that still loads has no metrics yet, and its state says so.
@@ -134,7 +134,9 @@ def _words(error: ClusterError | RefusedError, pod: str) -> ClientError:
     if isinstance(error, RefusedError):
         return RefusedError(f"Pod {pod}: {error}")
     if isinstance(error, Missing):
-        return UnreachableError(f"Pod {pod} has no metrics at port {METRICS_PORT}: {error.words}")
+        return UnreachableError(
+            f"Pod {pod} has no metrics at port {METRICS_PORT}: {error.message}"
+        )
     return session.client_error(error)
 
 

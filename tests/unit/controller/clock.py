@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps over every wait: an hour of back-off passes in a millisecond."""
+"""An event loop whose clock skips every wait: an hour of back-off passes in a millisecond."""
 
 import asyncio
 import selectors
@@ -9,7 +9,7 @@ from typing_extensions import override
 
 
 class _Jump(selectors.SelectSelector):
-    """In place of waiting it moves the clock on."""
+    """Advances the clock instead of waiting."""
 
     now = 0.0
 
@@ -17,7 +17,7 @@ class _Jump(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if not ready:
-            assert timeout is not None, "everything waits and nothing is planned"
+            assert timeout is not None, "every task waits and no timer is set"
             self.now += timeout
         return ready
 
@@ -35,6 +35,6 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end on a clock of its own."""
+    """Run a coroutine on a clock of its own."""
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(scenario)

@@ -1,4 +1,4 @@
-"""An API server in memory that keeps what is applied and counts every request."""
+"""An API server in memory that stores applied objects and records every request."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +14,12 @@ Json = dict[str, Any]
 
 
 class FakeCluster(Cluster):
-    """`fail` holds errors to raise, by verb and kind; `fail_once` those of the next calls."""
+    """Holds objects by kind and name.
 
-    def __init__(self, *objects: Json) -> None:  # no client: nothing is ever sent
+    `fail` has errors to raise by verb and kind; `fail_once` has those of the next calls only.
+    """
+
+    def __init__(self, *objects: Json) -> None:  # without a client, because no request is sent
         self.objects: dict[tuple[str, str], Json] = {}
         self.calls: list[tuple[str, str, str]] = []
         self.managers: list[str] = []
@@ -39,7 +42,7 @@ class FakeCluster(Cluster):
     def writes(self) -> list[tuple[str, str, str]]:
         return [call for call in self.calls if call[0] not in ("get", "list", "log")]
 
-    def _note(self, verb: str, kind: str, name: str) -> None:
+    def _record(self, verb: str, kind: str, name: str) -> None:
         self.calls.append((verb, kind, name))
         error = next(self.fail_once.get((verb, kind), iter(())), self.fail.get((verb, kind)))
         if error is not None:
@@ -49,20 +52,20 @@ class FakeCluster(Cluster):
     async def get(
         self, api_version: str, kind: str, namespace: str | None, name: str
     ) -> Json | None:
-        self._note("get", kind, name)
+        self._record("get", kind, name)
         return self.objects.get((kind, name))
 
     @override
     async def list(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
-        self._note("list", kind, selector)
+        self._record("list", kind, selector)
         key, _, value = selector.partition(" in " if " in " in selector else "=")
         values = value.strip("()").split(",")
-        found = [item for (k, _), item in self.objects.items() if k == kind]
+        items = [item for (k, _), item in self.objects.items() if k == kind]
         return [
             item
-            for item in found
+            for item in items
             if key in (labels := item["metadata"].get("labels", {}))
             and (not value or labels[key] in values)
         ]
@@ -72,17 +75,17 @@ class FakeCluster(Cluster):
         self, namespace: str, pod: str, lines: int, container: str = "", *, previous: bool = False
     ) -> str:
         target = f"{pod}/{container}" if container else pod
-        self._note("log", "Pod", f"{target} before its restart" if previous else target)
+        self._record("log", "Pod", f"{target} before its restart" if previous else target)
         return self.logs[pod]
 
     @override
-    async def metrics_of(self, namespace: str, pod: str, port: int) -> str:
-        self._note("proxy", "Pod", pod)
+    async def pod_metrics(self, namespace: str, pod: str, port: int) -> str:
+        self._record("proxy", "Pod", pod)
         return self.pages[pod]
 
     @override
     async def apply(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json:
-        self._note("apply", body["kind"], body["metadata"]["name"])
+        self._record("apply", body["kind"], body["metadata"]["name"])
         self.managers.append(manager)
         old = self.objects.get((body["kind"], body["metadata"]["name"]), {})
         merged = {**old, **body, "metadata": {**old.get("metadata", {}), **body["metadata"]}}
@@ -92,14 +95,14 @@ class FakeCluster(Cluster):
     async def patch(
         self, target: Mapping[str, Any], operations: Sequence[Mapping[str, Any]], manager: str
     ) -> Json:
-        """Only that there was one: what a patch does is for a real API server to show."""
-        self._note("patch", target["kind"], target["metadata"]["name"])
+        """Records the call only; tests with a real API server cover the effect of a patch."""
+        self._record("patch", target["kind"], target["metadata"]["name"])
         return self.put(self.objects[target["kind"], target["metadata"]["name"]])
 
     @override
     async def create(self, body: Mapping[str, Any]) -> bool:
         kind, name = body["kind"], body["metadata"]["name"]
-        self._note("create", kind, name)
+        self._record("create", kind, name)
         if (kind, name) in self.objects:
             return False
         self.put(body)
@@ -108,23 +111,23 @@ class FakeCluster(Cluster):
     @override
     async def update(self, body: Mapping[str, Any]) -> Json:
         kind, meta = body["kind"], body["metadata"]
-        self._note("update", kind, meta["name"])
+        self._record("update", kind, meta["name"])
         old = self.objects.get((kind, meta["name"]))
         if old is None:
             raise Missing(404, f"{kind} {meta['name']}", "not found")
         if old["metadata"]["resourceVersion"] != meta["resourceVersion"]:
-            raise Conflict(f"{kind} {meta['name']} changed meanwhile")
+            raise Conflict(f"{kind} {meta['name']} has changed since it was read")
         return self.put(body)
 
     @override
     async def serves(self, api_version: str, kind: str) -> bool:
-        self._note("discover", kind, api_version)
+        self._record("discover", kind, api_version)
         return False
 
     @override
     async def delete(self, target: Mapping[str, Any]) -> bool:
         name = target["metadata"]["name"]
-        self._note("delete", target["kind"], name)
+        self._record("delete", target["kind"], name)
         return self.objects.pop((target["kind"], name), None) is not None
 
     @override
@@ -132,11 +135,11 @@ class FakeCluster(Cluster):
         self, body: Mapping[str, Any], manager: str = names.MANAGER
     ) -> Json | None:
         name = body["metadata"]["name"]
-        self._note("apply_status", body["kind"], name)
+        self._record("apply_status", body["kind"], name)
         old = self.objects.get((body["kind"], name))
         return None if old is None else self.put({**old, "status": body["status"]})
 
     @override
     async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
-        self._note("create", "Event", regarding["metadata"]["name"])
+        self._record("create", "Event", regarding["metadata"]["name"])
         self.events.append(transition)

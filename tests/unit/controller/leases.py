@@ -1,4 +1,4 @@
-"""An API server that takes its time over a Lease, and candidates for it."""
+"""A slow API server with a Lease, and candidates for it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,37 +13,37 @@ SECONDS = 15.0
 
 
 class Server(FakeCluster):
-    """Takes `takes` seconds for every answer, and writes in the middle of them."""
+    """Responds after `latency` seconds, and writes after half of them."""
 
-    def __init__(self, takes: float = 0.0) -> None:
+    def __init__(self, latency: float = 0.0) -> None:
         super().__init__()
-        self.takes = takes
+        self.latency = latency
 
     async def pass_time(self) -> None:
-        await asyncio.sleep(self.takes / 2)
+        await asyncio.sleep(self.latency / 2)
 
     @override
     async def get(
         self, api_version: str, kind: str, namespace: str | None, name: str
     ) -> Json | None:
         await self.pass_time()
-        found = await super().get(api_version, kind, namespace, name)
+        live = await super().get(api_version, kind, namespace, name)
         await self.pass_time()
-        return found
+        return live
 
     @override
     async def create(self, body: Mapping[str, Any]) -> bool:
         await self.pass_time()
-        made = await super().create(body)
+        created = await super().create(body)
         await self.pass_time()
-        return made
+        return created
 
     @override
     async def update(self, body: Mapping[str, Any]) -> Json:
         await self.pass_time()
-        now = await super().update(body)
+        updated = await super().update(body)
         await self.pass_time()
-        return now
+        return updated
 
     @property
     def spec(self) -> Json:
@@ -62,6 +62,6 @@ def candidate(server: FakeCluster, name: str) -> Lease:
     return Lease(server, "system", "operator", name, SECONDS)
 
 
-async def work(lease: Lease) -> None:
+async def acquire_and_renew(lease: Lease) -> None:
     await lease.acquire()
-    await lease.keep()
+    await lease.renew()

@@ -1,10 +1,10 @@
-"""Who is looked at when another resource changes."""
+"""Which resources are requeued when another one changes."""
 
 from typing import Any
 
 import pytest
 
-from specdec.controller.dependents import Followers
+from specdec.controller.dependents import Dependents
 
 
 def body(name: str | None) -> dict[str, Any]:
@@ -12,34 +12,34 @@ def body(name: str | None) -> dict[str, Any]:
     return {"spec": {"networking": {"gateway": {"parentRefs": [], "split": split}}}}
 
 
-def test_a_resource_follows_whom_its_split_names_in_its_own_namespace() -> None:
-    followers = Followers()
-    followers.see(("one", "a"), body("next"))
-    followers.see(("one", "b"), body("next"))
-    followers.see(("two", "a"), body("next"))
-    assert followers.of(("one", "next")) == [("one", "a"), ("one", "b")]
-    assert followers.of(("two", "next")) == [("two", "a")]
-    assert followers.of(("one", "a")) == []
+def test_resource_depends_on_split_target_in_same_namespace() -> None:
+    dependents = Dependents()
+    dependents.update(("one", "a"), body("next"))
+    dependents.update(("one", "b"), body("next"))
+    dependents.update(("two", "a"), body("next"))
+    assert dependents.of(("one", "next")) == [("one", "a"), ("one", "b")]
+    assert dependents.of(("two", "next")) == [("two", "a")]
+    assert dependents.of(("one", "a")) == []
 
 
-def test_it_follows_no_more_when_it_names_another_or_nobody_or_is_gone() -> None:
-    followers = Followers()
-    key, named = ("one", "a"), ("one", "next")
-    followers.see(key, body("next"))
-    followers.see(key, body("other"))
-    assert followers.of(named) == []
-    assert followers.of(("one", "other")) == [key]
-    followers.see(key, body(None))
-    assert followers.of(("one", "other")) == []
-    followers.see(key, body("next"))
-    followers.see(key, body("next"), deleted=True)
-    assert followers.of(named) == []
+def test_dependency_ends_with_another_target_no_target_or_deletion() -> None:
+    dependents = Dependents()
+    key, target = ("one", "a"), ("one", "next")
+    dependents.update(key, body("next"))
+    dependents.update(key, body("other"))
+    assert dependents.of(target) == []
+    assert dependents.of(("one", "other")) == [key]
+    dependents.update(key, body(None))
+    assert dependents.of(("one", "other")) == []
+    dependents.update(key, body("next"))
+    dependents.update(key, body("next"), deleted=True)
+    assert dependents.of(target) == []
 
 
 @pytest.mark.parametrize(
     "spec", [None, {}, {"networking": "none"}, {"networking": {"gateway": []}}]
 )
-def test_what_cannot_be_read_names_nobody(spec: Any) -> None:
-    followers = Followers()
-    followers.see(("one", "a"), {"spec": spec})
-    assert followers.of(("one", "next")) == []
+def test_invalid_spec_has_no_split_target(spec: Any) -> None:
+    dependents = Dependents()
+    dependents.update(("one", "a"), {"spec": spec})
+    assert dependents.of(("one", "next")) == []

@@ -1,4 +1,4 @@
-"""When a live object still is what we want."""
+"""When a live object counts as equal to its desired state."""
 
 import copy
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec.api import names
-from specdec.controller.drift import APPLIED, covers, marked
+from specdec.controller.drift import APPLIED, covers, with_hash
 
 DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",
@@ -33,30 +33,30 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 def live() -> dict[str, Any]:
-    """The same object as a server answers: defaults added, quantities in canonical form."""
-    found = copy.deepcopy(DEPLOYMENT)
-    found["metadata"] |= {"uid": "u", "resourceVersion": "7"}
-    found["spec"]["revisionHistoryLimit"] = 10
-    pod = found["spec"]["template"]["spec"]
+    """The object as an API server stores it: with defaults and canonical quantities."""
+    stored = copy.deepcopy(DEPLOYMENT)
+    stored["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+    stored["spec"]["revisionHistoryLimit"] = 10
+    pod = stored["spec"]["template"]["spec"]
     del pod["tolerations"]
     pod["containers"][0]["resources"]["limits"] = {"cpu": "500m", "memory": "1Gi"}
     pod["containers"][0]["imagePullPolicy"] = "IfNotPresent"
     pod["containers"].insert(0, {"name": "injected"})
-    return found
+    return stored
 
 
-def test_defaults_spelling_and_additions_are_no_drift() -> None:
+def test_defaults_spelling_and_additional_fields_are_not_drift() -> None:
     assert covers(live(), DEPLOYMENT)
 
 
 def test_every_changed_field_is_drift() -> None:
     def changed(path: list[Any], value: Any) -> dict[str, Any]:
-        found = live()
-        place: Any = found
+        stored = live()
+        parent: Any = stored
         for part in path[:-1]:
-            place = place[part]
-        place[path[-1]] = value
-        return found
+            parent = parent[part]
+        parent[path[-1]] = value
+        return stored
 
     pod = ["spec", "template", "spec"]
     for path, value in (
@@ -73,13 +73,13 @@ def test_every_changed_field_is_drift() -> None:
         assert not covers(changed(path, value), DEPLOYMENT), path
 
 
-def test_what_the_server_leaves_out_is_false() -> None:
+def test_omitted_field_equals_false() -> None:
     assert covers({"spec": {}}, {"spec": {"publishNotReadyAddresses": False}})
     assert not covers({"spec": {}}, {"spec": {"publishNotReadyAddresses": True}})
     assert not covers({"spec": {"a": True}}, {"spec": {"a": False}})
 
 
-def test_one_more_key_in_a_selector_is_drift_and_elsewhere_it_is_not() -> None:
+def test_additional_key_is_drift_in_selectors_only() -> None:
     service = {"spec": {"selector": {"app": "a"}, "type": "ClusterIP"}}
     more = {"selector": {"app": "a", "track": "b"}}
     assert covers({"spec": {**service["spec"], "clusterIP": "10.0.0.1"}}, service)
@@ -93,26 +93,26 @@ def test_one_more_key_in_a_selector_is_drift_and_elsewhere_it_is_not() -> None:
     assert covers({"labels": {"app": "a", "track": "b"}}, {"labels": {"app": "a"}})
 
 
-def test_outside_quantities_equal_numbers_in_other_words_are_drift() -> None:
+def test_other_spelling_of_a_number_is_drift_outside_quantities() -> None:
     assert not covers({"annotations": {"a": "1000m"}}, {"annotations": {"a": "1"}})
     assert covers({"limits": {"nvidia.com/gpu": "2"}}, {"limits": {"nvidia.com/gpu": 2}})
 
 
-def test_a_mark_shows_that_a_field_was_dropped_from_the_intent() -> None:
-    before = marked(DEPLOYMENT)
-    assert covers(before, marked(DEPLOYMENT))
+def test_hash_shows_that_intent_lost_a_field() -> None:
+    before = with_hash(DEPLOYMENT)
+    assert covers(before, with_hash(DEPLOYMENT))
     less = copy.deepcopy(DEPLOYMENT)
     del less["spec"]["replicas"]
     assert covers(before, less)
-    assert not covers(before, marked(less))
+    assert not covers(before, with_hash(less))
 
 
-def test_shared_objects_and_jobs_carry_no_mark() -> None:
+def test_shared_objects_and_jobs_have_no_hash() -> None:
     shared = {"kind": "ConfigMap", "metadata": {"name": "e", "labels": {names.ENGINE: "k"}}}
-    assert marked(shared) == shared
+    assert with_hash(shared) == shared
     job = {"kind": "Job", "metadata": {"name": "j"}}
-    assert marked(job) == job
-    assert APPLIED in marked(DEPLOYMENT)["metadata"]["annotations"]
+    assert with_hash(job) == job
+    assert APPLIED in with_hash(DEPLOYMENT)["metadata"]["annotations"]
 
 
 JSON = st.recursive(
@@ -130,5 +130,5 @@ def test_everything_covers_itself(value: Any) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=4), JSON, max_size=4), JSON)
-def test_a_field_more_never_matters(intent: dict[str, Any], more: Any) -> None:
-    assert covers({**intent, "a field of somebody": more}, intent)
+def test_additional_field_is_never_drift(intent: dict[str, Any], more: Any) -> None:
+    assert covers({**intent, "a field of another client": more}, intent)

@@ -1,4 +1,4 @@
-"""What surrounds a reconcile: owners, probe, settings, paths, errors and events."""
+"""Owners, probe, settings, paths, errors, events and the start of the process."""
 
 import json
 import os
@@ -19,11 +19,11 @@ from specdec.cluster import Conflict, Missing, Rejected, Transient, convert, pat
 from specdec.cluster.events import event_of
 from specdec.controller import handlers, probe
 from specdec.controller.queue import Health
-from specdec.controller.runtime import owners
+from specdec.controller.runtime import owner_keys
 from specdec.controller.settings import Settings
 
 
-def test_a_child_concerns_every_owner_of_our_kind_and_nobody_else() -> None:
+def test_child_belongs_to_every_owner_of_our_kind() -> None:
     references = [
         {"apiVersion": "specdec.dev/v1alpha1", "kind": "SpeculativeModel", "name": "one"},
         {"apiVersion": "specdec.dev/v1alpha1", "kind": "SpeculativeModel", "name": "two"},
@@ -31,8 +31,8 @@ def test_a_child_concerns_every_owner_of_our_kind_and_nobody_else() -> None:
         {"apiVersion": "other.dev/v1", "kind": "SpeculativeModel", "name": "four"},
     ]
     meta = {"namespace": "ns", "ownerReferences": references}
-    assert owners(meta) == [("ns", "one"), ("ns", "two")]
-    assert owners({"namespace": "ns"}) == []
+    assert owner_keys(meta) == [("ns", "one"), ("ns", "two")]
+    assert owner_keys({"namespace": "ns"}) == []
 
 
 @pytest.mark.parametrize(
@@ -46,32 +46,28 @@ def test_a_child_concerns_every_owner_of_our_kind_and_nobody_else() -> None:
         ({"app": "one", "specdec.dev/engine": "0123"}, []),
     ],
 )
-def test_a_child_without_owners_concerns_whom_its_labels_name(
+def test_child_without_owners_belongs_to_resources_in_its_labels(
     labels: dict[str, str], keys: list[tuple[str, str]]
 ) -> None:
-    assert owners({"namespace": "ns", "labels": labels}) == keys
+    assert owner_keys({"namespace": "ns", "labels": labels}) == keys
     reference = {
         "apiVersion": "specdec.dev/v1alpha1",
         "kind": "SpeculativeModel",
         "name": "one",
     }
     both = {"namespace": "ns", "labels": labels, "ownerReferences": [reference]}
-    assert owners(both) == (keys or [("ns", "one")])
+    assert owner_keys(both) == (keys or [("ns", "one")])
 
 
-def test_the_probe_tells_a_dead_queue_a_stuck_reconcile_and_a_missing_resync() -> None:
-    assert probe.check(Health(1, 2), 3, 600) == {
-        "idle": 1,
-        "longestReconcile": 2,
-        "sinceResync": 3,
-    }
-    for health, since, word in (
+def test_probe_detects_dead_queue_stuck_reconcile_and_missing_resync() -> None:
+    assert probe.check(Health(1, 2), 3, 600) == {"idle": 1, "longestVisit": 2, "sinceResync": 3}
+    for health, since, pattern in (
         (Health(float("inf"), 0), 0, "queue"),
         (Health(61, 0), 0, "queue"),
         (Health(0, 601), 0, "reconcile"),
         (Health(0, 0), 1801, "resync"),
     ):
-        with pytest.raises(probe.UnhealthyError, match=word):
+        with pytest.raises(probe.UnhealthyError, match=pattern):
             probe.check(health, since, 600)
 
 
@@ -99,7 +95,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         Settings()
 
 
-def test_kopf_is_set_to_leave_no_trace_and_to_watch_only_ours() -> None:
+def test_kopf_leaves_no_trace_and_watches_only_our_objects() -> None:
     settings = kopf.OperatorSettings()
     handlers.configure(settings, namespaced=False)
     assert settings.persistence.finalizer == "specdec.dev/unused"
@@ -136,25 +132,25 @@ def test_paths_of_core_and_group_resources() -> None:
         (0, Transient),
     ],
 )
-def test_an_answer_becomes_an_error_with_the_servers_words(status: int, kind: type) -> None:
+def test_response_becomes_an_error_with_the_servers_message(status: int, kind: type) -> None:
     error = ApiException(status=status, reason="Reason")
-    error.body = json.dumps({"kind": "Status", "message": "the very words"})
-    found = convert(error, "Job a")
-    assert type(found) is kind
-    assert "the very words" in str(found)
+    error.body = json.dumps({"kind": "Status", "message": "the server message"})
+    converted = convert(error, "Job a")
+    assert type(converted) is kind
+    assert "the server message" in str(converted)
     error.body = "<html>"
     assert "Reason" in str(convert(error, "Job a"))
 
 
-def test_no_answer_is_transient_and_has_words() -> None:
+def test_missing_response_is_transient_and_has_a_message() -> None:
     for error in (TimeoutError(), aiohttp.ClientConnectionError("refused"), OSError("broken")):
-        found = convert(error, "Job a")
-        assert type(found) is Transient
-        assert "Job a: " in str(found)
-        assert not str(found).endswith(": ")
+        converted = convert(error, "Job a")
+        assert type(converted) is Transient
+        assert "Job a: " in str(converted)
+        assert not str(converted).endswith(": ")
 
 
-def test_an_event_names_the_resource_and_fits_the_limits() -> None:
+def test_event_names_the_resource_and_fits_the_limits() -> None:
     body: dict[str, Any] = {
         "apiVersion": "specdec.dev/v1alpha1",
         "kind": "SpeculativeModel",
@@ -172,16 +168,15 @@ def test_an_event_names_the_resource_and_fits_the_limits() -> None:
     assert later["metadata"]["name"] > event["metadata"]["name"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("environment", "words"),
+    ("environment", "message"),
     [
         ({"SPECDEC_WORKERS": "0"}, "SPECDEC_WORKERS is '0'"),
         ({"KUBECONFIG": "/nonexistent"}, "no login to a cluster"),
     ],
 )
-def test_a_start_that_cannot_succeed_ends_with_one_sentence(
-    environment: dict[str, str], words: str, tmp_path: Path
+def test_failed_start_logs_one_sentence(
+    environment: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     argv = [
         sys.executable,
@@ -193,13 +188,13 @@ def test_a_start_that_cannot_succeed_ends_with_one_sentence(
         "-m",
         "specdec.controller.handlers",
     ]
-    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SPECDEC_METRICS_PORT": "0"}
-    done = subprocess.run(
-        argv, env=clean | environment, capture_output=True, text=True, timeout=60, check=False
+    base = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SPECDEC_METRICS_PORT": "0"}
+    process = subprocess.run(
+        argv, env=base | environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 1
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    assert process.returncode == 1
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,10 +205,10 @@ def test_a_start_that_cannot_succeed_ends_with_one_sentence(
         ((), "https://kubernetes.default.svc"),
     ],
 )
-async def test_a_pod_reaches_the_api_server_without_asking_for_its_name(
+async def test_login_in_a_pod_needs_no_dns(
     variables: tuple[str, ...], server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the address that the kubelet gives it, so that a network policy may keep out names."""
+    """It uses the address that the kubelet sets, so a network policy may forbid DNS."""
     account = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="token")
     monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: account)
     for name in ("HOST", "PORT"):
@@ -225,7 +220,9 @@ async def test_a_pod_reaches_the_api_server_without_asking_for_its_name(
     assert (info.server, info.token) == (server, "token")
 
 
-async def test_without_an_account_the_kubeconfig_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_login_without_a_service_account_uses_the_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     person = kopf.ConnectionInfo(server="https://127.0.0.1:6443")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: None)

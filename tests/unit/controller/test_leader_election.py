@@ -1,4 +1,4 @@
-"""Who works: one holder at a time, on a clock of the test's own and an API server that fails."""
+"""Leader election on a simulated clock and an API server that fails: one holder at a time."""
 
 import asyncio
 import random
@@ -8,13 +8,13 @@ import pytest
 from typing_extensions import override
 
 from specdec.cluster import Rejected, Transient
-from specdec.controller.leader_election import LostError
+from specdec.controller.leader_election import LeaseLostError
 from unit.controller.clock import run
 from unit.controller.fakes import Json
-from unit.controller.leases import Server, candidate, now, work
+from unit.controller.leases import Server, acquire_and_renew, candidate, now
 
 
-def test_the_first_makes_it_and_renews_it() -> None:
+def test_first_candidate_creates_and_renews_the_lease() -> None:
     async def scenario() -> None:
         server = Server()
         lease = candidate(server, "one")
@@ -23,21 +23,21 @@ def test_the_first_makes_it_and_renews_it() -> None:
         first = dict(server.spec)
         assert first["holderIdentity"] == "one"
         assert (first["leaseDurationSeconds"], first["leaseTransitions"]) == (15, 0)
-        keeper = asyncio.create_task(lease.keep())
+        renewal = asyncio.create_task(lease.renew())
         await asyncio.sleep(60)
         assert lease.held
         assert server.spec["acquireTime"] == first["acquireTime"]
         assert server.spec["renewTime"] > first["renewTime"]
         assert server.calls.count(("update", "Lease", "operator")) == 29
-        keeper.cancel()
+        renewal.cancel()
 
     run(scenario())
 
 
-def test_another_stands_by_while_it_is_renewed_and_writes_nothing() -> None:
+def test_standby_writes_nothing_while_the_lease_is_renewed() -> None:
     async def scenario() -> None:
         server = Server()
-        one = asyncio.create_task(work(candidate(server, "one")))
+        one = asyncio.create_task(acquire_and_renew(candidate(server, "one")))
         await asyncio.sleep(1)
         two = candidate(server, "two")
         with pytest.raises(TimeoutError):
@@ -51,10 +51,10 @@ def test_another_stands_by_while_it_is_renewed_and_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("alive", [0.5, 7.3, 60.0])
-def test_a_dead_holder_is_replaced_after_what_it_promised_and_not_before(alive: float) -> None:
+def test_dead_holder_is_replaced_when_its_lease_expires_and_not_before(alive: float) -> None:
     async def scenario() -> None:
         server = Server()
-        one = asyncio.create_task(work(candidate(server, "one")))
+        one = asyncio.create_task(acquire_and_renew(candidate(server, "one")))
         await asyncio.sleep(0.1)
         two = asyncio.create_task(candidate(server, "two").acquire())
         await asyncio.sleep(alive)
@@ -63,23 +63,23 @@ def test_a_dead_holder_is_replaced_after_what_it_promised_and_not_before(alive: 
         since = now()
         await two
         assert server.spec["renewTime"] > renewed
-        # It renewed up to 2 s before it died; the other looks every 1 to 1.2 s.
+        # It renewed up to 2 s before its death; the other retries every 1 to 1.2 s.
         assert 13 - 0.1 <= now() - since <= 15 + 2.4
         assert server.spec["leaseTransitions"] == 1
 
     run(scenario())
 
 
-def test_what_is_released_is_taken_within_two_seconds() -> None:
+def test_released_lease_is_taken_within_two_seconds() -> None:
     async def scenario() -> None:
-        server = Server(takes=0.1)
+        server = Server(latency=0.1)
         one = candidate(server, "one")
         await one.acquire()
         two = asyncio.create_task(candidate(server, "two").acquire())
         await asyncio.sleep(random.uniform(3, 9))
         await one.release()
         assert not one.held
-        # The other may have been quicker than the answer to the release.
+        # The other may take it before the response to the release arrives.
         assert server.holder() in ("", "two")
         since = now()
         await two
@@ -88,14 +88,14 @@ def test_what_is_released_is_taken_within_two_seconds() -> None:
     run(scenario())
 
 
-def test_a_renewal_that_arrives_late_does_not_keep_it() -> None:
+def test_late_renewal_does_not_undo_a_release() -> None:
     class Late(Server):
         @override
-        async def get(self, *place: Any, **named: Any) -> Json | None:
-            found = await super().get(*place, **named)
-            if found is not None and self.calls.count(("get", "Lease", "operator")) == 2:
-                self.put(found)
-            return found
+        async def get(self, *args: Any, **kwargs: Any) -> Json | None:
+            live = await super().get(*args, **kwargs)
+            if live is not None and self.calls.count(("get", "Lease", "operator")) == 2:
+                self.put(live)
+            return live
 
     async def scenario() -> None:
         server = Late()
@@ -108,7 +108,7 @@ def test_a_renewal_that_arrives_late_does_not_keep_it() -> None:
     run(scenario())
 
 
-def test_only_the_own_lease_is_released_and_failing_to_is_told(
+def test_release_concerns_only_the_own_lease_and_logs_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
@@ -119,7 +119,7 @@ def test_only_the_own_lease_is_released_and_failing_to_is_told(
         server.fail["get", "Lease"] = Transient("no answer")
         await candidate(server, "one").release()
         server.fail.clear()
-        server.takes = 1000
+        server.latency = 1000
         since = now()
         await candidate(server, "one").release()
         assert now() - since == pytest.approx(5)
@@ -128,81 +128,83 @@ def test_only_the_own_lease_is_released_and_failing_to_is_told(
     assert caplog.text.count("Lease system/operator was not released") == 2
 
 
-def test_a_holder_that_cannot_renew_gives_up_before_another_may_take_it() -> None:
+def test_holder_that_cannot_renew_stops_before_another_may_take_it() -> None:
     async def scenario() -> None:
         server = Server()
         lease = candidate(server, "one")
         await lease.acquire()
-        keeper = asyncio.create_task(lease.keep())
+        renewal = asyncio.create_task(lease.renew())
         await asyncio.sleep(20.5)
         last = now() - 0.5
         server.fail["update", "Lease"] = Transient("the API server answers 503")
-        with pytest.raises(LostError, match="for 10 s: the API server answers 503"):
-            await keeper
+        with pytest.raises(LeaseLostError, match="for 10 s: the API server answers 503"):
+            await renewal
         assert now() == pytest.approx(last + 10)
         assert not lease.held
 
     run(scenario())
 
 
-def test_a_request_that_hangs_does_not_outlive_the_lease() -> None:
+def test_hanging_request_does_not_outlive_the_lease() -> None:
     async def scenario() -> None:
         server = Server()
         lease = candidate(server, "one")
         await lease.acquire()
-        server.takes = 10_000
-        with pytest.raises(LostError, match="no answer about Lease system/operator within 5 s"):
-            await lease.keep()
+        server.latency = 10_000
+        with pytest.raises(
+            LeaseLostError, match="no response about Lease system/operator within 5 s"
+        ):
+            await lease.renew()
         assert now() == pytest.approx(10)
 
     run(scenario())
 
 
-def test_trouble_that_passes_costs_nothing() -> None:
+def test_temporary_errors_do_not_lose_the_lease() -> None:
     async def scenario() -> None:
         server = Server()
         lease = candidate(server, "one")
         await lease.acquire()
-        keeper = asyncio.create_task(lease.keep())
+        renewal = asyncio.create_task(lease.renew())
         for _ in range(10):
             server.fail["get", "Lease"] = Transient("no answer")
             await asyncio.sleep(6)
             server.fail.clear()
             await asyncio.sleep(6)
             assert lease.held
-        # Somebody labels it, or deletes it: it is ours nevertheless.
+        # Somebody labels or deletes the Lease: the holder keeps it.
         server.put(server.objects["Lease", "operator"])
         await asyncio.sleep(6)
         del server.objects["Lease", "operator"]
         await asyncio.sleep(6)
         assert server.holder() == "one"
-        assert not keeper.done()
-        keeper.cancel()
+        assert not renewal.done()
+        renewal.cancel()
 
     run(scenario())
 
 
-def test_a_lease_that_was_taken_ends_the_holder_at_its_next_look() -> None:
+def test_holder_stops_at_its_next_renewal_when_another_holds_the_lease() -> None:
     async def scenario() -> None:
         server = Server()
         lease = candidate(server, "one")
         await lease.acquire()
         server.spec["holderIdentity"] = "two"
-        with pytest.raises(LostError, match=r"^two has it$"):
-            await lease.keep()
+        with pytest.raises(LeaseLostError, match=r"^two holds it$"):
+            await lease.renew()
         assert now() == pytest.approx(2)
 
     run(scenario())
 
 
-def test_a_standby_says_once_for_whom_it_waits_and_ends_when_it_may_not(
+def test_standby_logs_its_holder_once_and_ends_when_access_is_forbidden(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
 
     async def scenario() -> None:
         server = Server()
-        holder = asyncio.create_task(work(candidate(server, "one")))
+        holder = asyncio.create_task(acquire_and_renew(candidate(server, "one")))
         await asyncio.sleep(0.1)
         standby = asyncio.create_task(candidate(server, "two").acquire())
         await asyncio.sleep(100)
@@ -214,21 +216,21 @@ def test_a_standby_says_once_for_whom_it_waits_and_ends_when_it_may_not(
         holder.cancel()
 
     run(scenario())
-    told = [record.getMessage() for record in caplog.records]
-    assert told == [
-        "working: one holds Lease system/operator, it was free",
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        "active: one holds Lease system/operator, it was free",
         "standing by: one holds Lease system/operator",
         "standing by: no answer",
     ]
 
 
-def test_the_clock_of_another_machine_does_not_count() -> None:
-    """Times in a record years ago or ahead neither free it nor keep it."""
+def test_clock_of_another_machine_is_ignored() -> None:
+    """Times in the Lease, years ago or ahead, have no effect."""
 
     async def scenario() -> None:
         server = Server()
         for stamp in ("1999-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"):
-            spec = {"holderIdentity": "gone", "leaseDurationSeconds": 15, "renewTime": stamp}
+            spec = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": stamp}
             server.put({"kind": "Lease", "metadata": {"name": "operator"}, "spec": spec})
             since = now()
             await candidate(server, "two").acquire()
@@ -237,7 +239,7 @@ def test_the_clock_of_another_machine_does_not_count() -> None:
     run(scenario())
 
 
-def test_fields_of_others_stay() -> None:
+def test_fields_of_other_clients_are_kept() -> None:
     async def scenario() -> None:
         server = Server()
         spec = {"holderIdentity": "", "strategy": "OldestEmulationVersion"}

@@ -1,4 +1,4 @@
-"""What the operator tells of its resources, as a scrape sees it."""
+"""Metrics about resources, as a scrape returns them."""
 
 from collections.abc import Mapping
 
@@ -14,52 +14,52 @@ PAIR = {"model_namespace": "ns", "model_name": "pair"}
 READY = (Condition(Type.READY, "True", "Serving"),)
 
 
-def scraped(models: metrics.Models, name: str, labels: Mapping[str, str]) -> float | None:
+def sample(models: metrics.ModelCollector, name: str, labels: Mapping[str, str]) -> float | None:
     registry = CollectorRegistry()
     registry.register(models)
     return registry.get_sample_value(name, dict(labels))
 
 
-def condition(models: metrics.Models, reason: str, status: str = "True") -> float | None:
+def condition(models: metrics.ModelCollector, reason: str, status: str = "True") -> float | None:
     labels = {**PAIR, "type": "Ready", "status": status, "reason": reason}
-    return scraped(models, "specdec_model_condition", labels)
+    return sample(models, "specdec_model_condition", labels)
 
 
-def engine(models: metrics.Models, state: str) -> float | None:
+def engine(models: metrics.ModelCollector, state: str) -> float | None:
     labels = {**PAIR, "role": "target", "state": state}
-    return scraped(models, "specdec_model_engine_percent", labels)
+    return sample(models, "specdec_model_engine_percent", labels)
 
 
-def test_a_condition_that_changed_leaves_no_sample_behind() -> None:
-    models = metrics.Models()
-    models.see(KEY, [Condition(Type.READY, "False", "Building")], [])
+def test_changed_condition_leaves_no_old_sample() -> None:
+    models = metrics.ModelCollector()
+    models.set(KEY, [Condition(Type.READY, "False", "Building")], [])
     assert condition(models, "Building", "False") == 1
-    models.see(KEY, READY, [])
+    models.set(KEY, READY, [])
     assert condition(models, "Building", "False") is None
     assert condition(models, "Serving") == 1
 
 
-def test_builds_say_how_far_they_are() -> None:
-    models = metrics.Models()
+def test_builds_have_a_percentage() -> None:
+    models = metrics.ModelCollector()
     for state, percent in (("Building", 40), ("Built", 100), ("Prebuilt", 100), ("Queued", 0)):
-        told = {"percent": 40} if state == "Building" else {}
-        models.see(KEY, READY, [{"role": "target", "state": state, **told}])
+        progress = {"percent": 40} if state == "Building" else {}
+        models.set(KEY, READY, [{"role": "target", "state": state, **progress}])
         assert engine(models, state) == percent
 
 
-def test_what_is_gone_is_not_told() -> None:
-    models = metrics.Models()
-    models.see(KEY, READY, [])
-    models.keep([KEY, ("ns", "other")])
+def test_deleted_resource_has_no_samples() -> None:
+    models = metrics.ModelCollector()
+    models.set(KEY, READY, [])
+    models.retain([KEY, ("ns", "other")])
     assert condition(models, "Serving") == 1
-    models.keep([("ns", "other")])
+    models.retain([("ns", "other")])
     assert condition(models, "Serving") is None
-    models.see(KEY, READY, [])
+    models.set(KEY, READY, [])
     models.forget(KEY)
     assert condition(models, "Serving") is None
 
 
-async def test_a_reconcile_tells_what_it_reports_and_drops_what_it_does_not_find() -> None:
+async def test_reconcile_exports_conditions_and_drops_missing_resources() -> None:
     cluster = FakeCluster(resource())
     reconciler = Reconciler(cluster, IMAGES, Decided())
     await reconciler.reconcile(KEY)

@@ -1,4 +1,4 @@
-"""A finished Job or its files that lost their owner get it back; those of a predecessor do not."""
+"""Orphaned Jobs and ConfigMaps get their owner back; children of a predecessor do not."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from specdec.api import names
 from specdec.cluster import Rejected
-from specdec.controller.queue import ReconcileResult
+from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
 from unit.controller.fakes import FakeCluster
 from unit.controller.test_reconcile import IMAGES, KEY, Decided, child, resource
@@ -34,15 +34,13 @@ def shared() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("files", "manager"),
     [(owned(), "specdec-membership"), (shared(), "specdec-pair-membership")],
-    ids=["of one resource", "of several"],
+    ids=["own", "shared"],
 )
-async def test_what_no_stage_applies_any_more_gets_its_owner_back(
-    files: dict[str, Any], manager: str
-) -> None:
+async def test_orphan_gets_its_owner_back(files: dict[str, Any], manager: str) -> None:
     cluster = FakeCluster(resource(), files)
     await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
-    after = cluster.objects["ConfigMap", "files"]["metadata"]["ownerReferences"]
-    assert [one["uid"] for one in after] == ["uid-pair"]
+    owners = cluster.objects["ConfigMap", "files"]["metadata"]["ownerReferences"]
+    assert [owner["uid"] for owner in owners] == ["uid-pair"]
     assert cluster.managers == [manager]
     cluster.calls.clear()
     await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
@@ -53,18 +51,20 @@ async def test_what_no_stage_applies_any_more_gets_its_owner_back(
     "files",
     [
         owned(owner("pair", "uid-pair")),
-        owned(owner("pair", "uid-of-one-that-was-deleted")),
+        owned(owner("pair", "uid-of-the-predecessor")),
     ],
-    ids=["its own", "of a predecessor"],
+    ids=["own", "of a predecessor"],
 )
-async def test_what_has_an_owner_of_that_name_is_left_alone(files: dict[str, Any]) -> None:
+async def test_child_with_an_owner_of_that_name_is_left_alone(files: dict[str, Any]) -> None:
     cluster = FakeCluster(resource(), files)
     await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     assert ("apply", "ConfigMap", "files") not in cluster.calls
 
 
-async def test_a_refused_owner_fails_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rejected_adoption_does_not_fail_the_reconcile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cluster = FakeCluster(resource(), owned())
     cluster.fail["apply", "ConfigMap"] = Rejected(403, "ConfigMap files", "a policy")
-    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult()
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == Result()
     assert "files stays without an owner" in caplog.text

@@ -1,4 +1,4 @@
-"""The queue under a clock of its own: order, exclusiveness, back-off, drain and health."""
+"""The queue on a simulated clock: order, exclusiveness, back-off, shutdown and health."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec.controller.queue import Backoff, Key, ReconcileResult, WorkQueue
-from support.effort import examples
+from specdec.controller.queue import Backoff, Key, Result, WorkQueue
 from unit.controller.clock import run
 
 A: Key = ("ns", "a")
@@ -23,34 +22,34 @@ def now() -> float:
 
 
 class Recorder:
-    """A reconcile that notes when it ran and answers what it was told."""
+    """A reconcile function that records its calls and returns given results."""
 
-    def __init__(self, takes: float = 0.0, *answers: ReconcileResult) -> None:
-        self.takes = takes
-        self.answers = list(answers)
+    def __init__(self, duration: float = 0.0, *results: Result) -> None:
+        self.duration = duration
+        self.results = list(results)
         self.started: list[tuple[Key, float]] = []
         self.finished = 0
         self.running: set[Key] = set()
         self.most_running = 0
 
-    async def __call__(self, key: Key) -> ReconcileResult:
-        assert key not in self.running, "two workers on one key"
+    async def __call__(self, key: Key) -> Result:
+        assert key not in self.running, "one key runs in two workers"
         self.running.add(key)
         self.most_running = max(self.most_running, len(self.running))
         self.started.append((key, now()))
         try:
-            await asyncio.sleep(self.takes)
+            await asyncio.sleep(self.duration)
         finally:
             self.running.discard(key)
         self.finished += 1
-        return self.answers.pop(0) if self.answers else ReconcileResult()
+        return self.results.pop(0) if self.results else Result()
 
     def times(self, key: Key = A) -> list[float]:
         return [round(at, 3) for k, at in self.started if k == key]
 
 
 @contextlib.asynccontextmanager
-async def working(queue: WorkQueue) -> AsyncIterator[WorkQueue]:
+async def running(queue: WorkQueue) -> AsyncIterator[WorkQueue]:
     loop = asyncio.get_running_loop().create_task(queue.run())
     try:
         yield queue
@@ -59,10 +58,10 @@ async def working(queue: WorkQueue) -> AsyncIterator[WorkQueue]:
         await loop
 
 
-def test_a_burst_for_one_key_is_one_reconcile() -> None:
+def test_burst_for_one_key_causes_one_reconcile() -> None:
     async def scenario() -> None:
         reconcile = Recorder()
-        async with working(WorkQueue(reconcile)) as queue:
+        async with running(WorkQueue(reconcile)) as queue:
             for _ in range(1000):
                 queue.add(A)
             await asyncio.sleep(10)
@@ -71,10 +70,10 @@ def test_a_burst_for_one_key_is_one_reconcile() -> None:
     run(scenario())
 
 
-def test_a_key_added_during_its_reconcile_is_reconciled_once_more() -> None:
+def test_key_added_during_its_reconcile_is_reconciled_once_more() -> None:
     async def scenario() -> None:
         reconcile = Recorder(5.0)
-        async with working(WorkQueue(reconcile)) as queue:
+        async with running(WorkQueue(reconcile)) as queue:
             queue.add(A)
             await asyncio.sleep(1)
             queue.add(A)
@@ -85,10 +84,10 @@ def test_a_key_added_during_its_reconcile_is_reconciled_once_more() -> None:
     run(scenario())
 
 
-def test_workers_bound_what_runs_and_other_keys_do_not_wait_for_a_slow_one() -> None:
+def test_workers_limit_concurrency_and_slow_keys_do_not_delay_others() -> None:
     async def scenario() -> None:
         reconcile = Recorder(10.0)
-        async with working(WorkQueue(reconcile, workers=2)) as queue:
+        async with running(WorkQueue(reconcile, workers=2)) as queue:
             for number in range(6):
                 queue.add(("ns", str(number)))
             await asyncio.sleep(40)
@@ -98,11 +97,11 @@ def test_workers_bound_what_runs_and_other_keys_do_not_wait_for_a_slow_one() -> 
     run(scenario())
 
 
-def test_failures_back_off_exponentially_per_key_and_success_forgets_them() -> None:
+def test_failures_back_off_exponentially_per_key_until_success() -> None:
     async def scenario() -> None:
-        bad = ReconcileResult(failed=True)
-        reconcile = Recorder(0.0, bad, bad, bad, ReconcileResult(), bad, ReconcileResult())
-        async with working(WorkQueue(reconcile, backoff=STEADY)) as queue:
+        failure = Result(failed=True)
+        reconcile = Recorder(0.0, failure, failure, failure, Result(), failure, Result())
+        async with running(WorkQueue(reconcile, backoff=STEADY)) as queue:
             queue.add(A)
             await asyncio.sleep(50)
             queue.add(A)
@@ -112,11 +111,11 @@ def test_failures_back_off_exponentially_per_key_and_success_forgets_them() -> N
     run(scenario())
 
 
-def test_an_event_brings_a_failing_key_forward_but_not_below_the_first_back_off() -> None:
+def test_event_brings_a_failing_key_forward_but_not_below_the_first_back_off() -> None:
     async def scenario() -> None:
-        bad = ReconcileResult(failed=True)
-        reconcile = Recorder(0.0, *[bad] * 7)
-        async with working(WorkQueue(reconcile, backoff=STEADY)) as queue:
+        failure = Result(failed=True)
+        reconcile = Recorder(0.0, *[failure] * 7)
+        async with running(WorkQueue(reconcile, backoff=STEADY)) as queue:
             queue.add(A)
             await asyncio.sleep(32)  # reconciles at 0 1 3 7 15 31, the next due at 63
             queue.add(A)
@@ -126,36 +125,36 @@ def test_an_event_brings_a_failing_key_forward_but_not_below_the_first_back_off(
     run(scenario())
 
 
-def test_a_reconcile_that_raises_or_hangs_counts_as_failed_and_nobody_else_suffers(
+def test_exception_or_timeout_counts_as_failure_of_that_key_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        seen: list[tuple[Key, float]] = []
+        calls: list[tuple[Key, float]] = []
 
-        async def reconcile(key: Key) -> ReconcileResult:
-            seen.append((key, now()))
-            if key == A and len(seen) == 1:
+        async def reconcile(key: Key) -> Result:
+            calls.append((key, now()))
+            if key == A and len(calls) == 1:
                 raise ValueError("broken")
             if key == B:
                 await asyncio.sleep(10_000)
-            return ReconcileResult()
+            return Result()
 
-        async with working(WorkQueue(reconcile, limit=30, backoff=STEADY)) as queue:
+        async with running(WorkQueue(reconcile, timeout=30, backoff=STEADY)) as queue:
             queue.add(A)
             queue.add(B)
             await asyncio.sleep(35)
-        assert [at for key, at in seen if key == A] == [0, 1]
-        assert [at for key, at in seen if key == B][:2] == [0, 31]
+        assert [at for key, at in calls if key == A] == [0, 1]
+        assert [at for key, at in calls if key == B][:2] == [0, 31]
 
     run(scenario())
     assert "broken" in caplog.text
     assert "took more than 30 s" in caplog.text
 
 
-def test_the_earliest_of_several_wishes_counts_and_a_reconcile_may_ask_for_the_next() -> None:
+def test_earliest_request_counts_and_a_result_may_requeue() -> None:
     async def scenario() -> None:
-        reconcile = Recorder(0.0, ReconcileResult(requeue_after=7), ReconcileResult())
-        async with working(WorkQueue(reconcile)) as queue:
+        reconcile = Recorder(0.0, Result(requeue_after=7), Result())
+        async with running(WorkQueue(reconcile)) as queue:
             queue.add_after(A, 30)
             queue.add_after(A, 10)
             queue.add_after(A, 20)
@@ -166,7 +165,7 @@ def test_the_earliest_of_several_wishes_counts_and_a_reconcile_may_ask_for_the_n
     run(scenario())
 
 
-def test_stop_lets_a_running_reconcile_end_and_starts_no_other() -> None:
+def test_stop_lets_a_running_reconcile_finish_and_starts_no_other() -> None:
     async def scenario() -> None:
         reconcile = Recorder(5.0)
         queue = WorkQueue(reconcile, workers=1)
@@ -182,10 +181,10 @@ def test_stop_lets_a_running_reconcile_end_and_starts_no_other() -> None:
     run(scenario())
 
 
-def test_stop_cancels_what_outlives_its_grace() -> None:
+def test_stop_cancels_reconciles_after_the_grace_period() -> None:
     async def scenario() -> None:
         reconcile = Recorder(1000.0)
-        queue = WorkQueue(reconcile, limit=10_000)
+        queue = WorkQueue(reconcile, timeout=10_000)
         loop = asyncio.get_running_loop().create_task(queue.run())
         queue.add(A)
         await asyncio.sleep(1)
@@ -198,25 +197,25 @@ def test_stop_cancels_what_outlives_its_grace() -> None:
     run(scenario())
 
 
-def test_health_tells_a_stopped_loop_and_a_long_reconcile() -> None:
+def test_health_shows_a_stopped_loop_and_a_long_reconcile() -> None:
     async def scenario() -> None:
-        queue = WorkQueue(Recorder(100.0), limit=10_000)
-        assert queue.health().idle_for == float("inf")
+        queue = WorkQueue(Recorder(100.0), timeout=10_000)
+        assert queue.health().idle_seconds == float("inf")
         loop = asyncio.get_running_loop().create_task(queue.run())
         queue.add(A)
         await asyncio.sleep(60)
-        assert queue.health().idle_for <= WorkQueue.HEARTBEAT
-        assert queue.health().longest_reconcile == pytest.approx(60)
+        assert queue.health().idle_seconds <= WorkQueue.HEARTBEAT
+        assert queue.health().longest_reconcile_seconds == pytest.approx(60)
         loop.cancel()
         await asyncio.sleep(60)
-        assert queue.health().idle_for >= 55
+        assert queue.health().idle_seconds >= 55
         await queue.stop(grace=0)
 
     run(scenario())
 
 
 @given(failures=st.integers(1, 10_000), seed=st.integers())
-def test_a_delay_stays_within_its_bounds(failures: int, seed: int) -> None:
+def test_back_off_stays_within_its_bounds(failures: int, seed: int) -> None:
     backoff = Backoff(first=1, ceiling=300, jitter=0.2)
     delay = backoff.delay(failures, random.Random(seed))
     assert 0.8 <= delay <= 360
@@ -234,19 +233,19 @@ STEPS = st.lists(
 
 @given(
     steps=STEPS,
-    takes=st.floats(0, 7),
+    duration=st.floats(0, 7),
     workers=st.integers(1, 3),
     failing=st.lists(st.booleans(), max_size=20),
 )
-@settings(max_examples=examples(60), deadline=None)
-def test_no_key_is_lost_and_none_is_worked_twice_at_once(
-    steps: list[tuple[str, float, float]], takes: float, workers: int, failing: list[bool]
+@settings(max_examples=60, deadline=None)
+def test_no_key_is_lost_or_reconciled_twice_at_once(
+    steps: list[tuple[str, float, float]], duration: float, workers: int, failing: list[bool]
 ) -> None:
     async def scenario() -> None:
-        reconcile = Recorder(takes, *[ReconcileResult(failed=flag) for flag in failing])
+        reconcile = Recorder(duration, *[Result(failed=flag) for flag in failing])
         last: dict[Key, float] = {}
         backoff = Backoff(ceiling=4)
-        async with working(WorkQueue(reconcile, workers=workers, backoff=backoff)) as queue:
+        async with running(WorkQueue(reconcile, workers=workers, backoff=backoff)) as queue:
             for name, delay, pause in steps:
                 queue.add_after(("ns", name), delay)
                 last[("ns", name)] = now()
@@ -254,7 +253,7 @@ def test_no_key_is_lost_and_none_is_worked_twice_at_once(
             await asyncio.sleep(400)
             assert queue.depth == 0
         assert reconcile.most_running <= workers
-        for key, added in last.items():  # a reconcile began after every last wish
+        for key, added in last.items():  # a reconcile started after the last request
             assert max(at for k, at in reconcile.started if k == key) >= added
 
     run(scenario())

@@ -1,4 +1,4 @@
-"""One reconcile against an API server in memory: order, policy, events and what is not written."""
+"""Reconciles against an API server in memory: order of writes, error policy and events."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.value import REQUIRED
 from specdec.backends.facts import Images
 from specdec.cluster import Conflict, Rejected, Transient
-from specdec.controller.queue import ReconcileResult
+from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed, Ref
@@ -58,7 +58,7 @@ def child(kind: str = "Service", name: str = "pair", component: str = "network")
 
 
 class Decided:
-    """A decision that a test writes down."""
+    """Returns a fixed decision and records what was observed."""
 
     def __init__(self, **members: Any) -> None:
         self.decision = Decision(**{"conditions": DONE, "status": {"phase": "Serving"}, **members})
@@ -69,30 +69,30 @@ class Decided:
         return self.decision
 
 
-async def test_the_second_reconcile_writes_nothing() -> None:
+async def test_second_reconcile_writes_nothing() -> None:
     cluster = FakeCluster(resource())
     reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),), requeue_after=5))
-    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
+    assert await reconciler.reconcile(KEY) == Result(requeue_after=5)
     assert [call[:2] for call in cluster.writes()][:2] == [
         ("apply", "Service"),
         ("apply_status", "SpeculativeModel"),
     ]
     cluster.calls.clear()
-    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
+    assert await reconciler.reconcile(KEY) == Result(requeue_after=5)
     assert cluster.writes() == []
 
 
-async def test_status_carries_generation_and_times_and_events_come_once() -> None:
+async def test_status_has_generation_and_times_and_events_are_recorded_once() -> None:
     cluster = FakeCluster(resource())
     await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["observedGeneration"] == 3
     assert all(c["observedGeneration"] == 3 for c in status["conditions"])
     assert all(c["lastTransitionTime"].endswith("Z") for c in status["conditions"])
-    assert [t.condition.type for t in cluster.events] == [one.type for one in DONE]
+    assert [t.condition.type for t in cluster.events] == [c.type for c in DONE]
 
 
-async def test_ready_is_told_only_when_it_becomes_true_or_ceases_to_be() -> None:
+async def test_ready_has_events_only_for_changes_to_and_from_true() -> None:
     cluster = FakeCluster(resource())
     building = Condition(Type.READY, "False", "Building", "builds")
     publishing = Condition(Type.READY, "False", "Publishing", "publishes")
@@ -101,22 +101,21 @@ async def test_ready_is_told_only_when_it_becomes_true_or_ceases_to_be() -> None
     assert [t.condition.status for t in cluster.events] == ["True", "False"]
 
 
-async def test_a_resource_that_is_gone_or_going_is_left_alone() -> None:
+async def test_missing_or_deleting_resource_is_left_alone() -> None:
     body = resource()
     body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     for cluster in (FakeCluster(), FakeCluster(body)):
         assert (
-            await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
-            == ReconcileResult()
+            await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY) == Result()
         )
         assert cluster.writes() == []
 
 
-async def test_a_spec_that_cannot_be_read_is_said_with_field_and_value() -> None:
+async def test_invalid_spec_is_reported_with_field_and_value() -> None:
     body = resource()
     body["spec"]["runtime"]["backend"] = "Abacus"
     cluster = FakeCluster(body)
-    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult()
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == Result()
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     first, last = status["conditions"][0], status["conditions"][-1]
     assert (first["type"], first["reason"]) == ("Accepted", "InvalidSpec")
@@ -136,13 +135,13 @@ async def test_a_spec_that_cannot_be_read_is_said_with_field_and_value() -> None
         ({"affinity": {"podAffinity": {REQUIRED: {}}}}, f"podAffinity.{REQUIRED}"),
     ],
 )
-async def test_pod_shaped_fields_of_an_older_definition_are_refused_by_name(
+async def test_invalid_pod_fields_under_an_older_definition_are_named(
     part: str, members: dict[str, Any], field: str
 ) -> None:
     body = resource()
     body["spec"][part] = members
     cluster = FakeCluster(body)
-    assert await Reconciler(cluster, IMAGES).reconcile(KEY) == ReconcileResult()
+    assert await Reconciler(cluster, IMAGES).reconcile(KEY) == Result()
     first = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"][0]
     assert (first["type"], first["reason"]) == ("Accepted", "InvalidSpec")
     assert first["message"].startswith(f"spec.{part}.{next(iter(members))}: ")
@@ -150,55 +149,55 @@ async def test_pod_shaped_fields_of_an_older_definition_are_refused_by_name(
 
 
 @pytest.mark.parametrize("problem", [Conflict("changed"), Transient("no answer")])
-async def test_what_may_pass_backs_off_without_touching_the_status(problem: Exception) -> None:
+async def test_transient_errors_back_off_and_leave_the_status(problem: Exception) -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", "Service"] = problem
     result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
-    assert result == ReconcileResult(failed=True)
+    assert result == Result(failed=True)
     assert "status" not in cluster.objects["SpeculativeModel", "pair"]
 
 
-async def test_an_event_that_cannot_be_written_fails_nothing() -> None:
+async def test_rejected_event_does_not_fail_the_reconcile() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["create", "Event"] = Rejected(403, "Event", "forbidden")
-    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult()
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == Result()
 
 
-async def test_a_bug_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_traceback_of_an_internal_error_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def broken(model: SpeculativeModel, observed: Observed, images: Images) -> Decision:
         raise KeyError("oops")
 
     reconciler = Reconciler(FakeCluster(resource()), IMAGES, broken)
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            assert await reconciler.reconcile(KEY) == ReconcileResult(failed=True)
+            assert await reconciler.reconcile(KEY) == Result(failed=True)
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
 
 
 def raising(model: SpeculativeModel, observed: Observed, images: Images) -> Decision:
-    raise KeyError("a value that nobody may read")
+    raise KeyError("a secret value")
 
 
-async def test_an_exception_of_a_decision_becomes_a_condition() -> None:
+async def test_exception_of_a_decision_becomes_a_condition() -> None:
     cluster = FakeCluster(resource())
     before = REGISTRY.get_sample_value("specdec_reconcile_errors_total", {"kind": "bug"}) or 0
-    assert await Reconciler(cluster, IMAGES, raising).reconcile(KEY) == ReconcileResult(
-        failed=True
-    )
+    assert await Reconciler(cluster, IMAGES, raising).reconcile(KEY) == Result(failed=True)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     (ready,) = status["conditions"]
     assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "InternalError")
     assert ready["observedGeneration"] == status["observedGeneration"] == 3
     assert status["phase"] == "Failed"
     assert re.search(r"KeyError at specdec/controller/reconcile\.py:\d+", ready["message"])
-    assert "a value" not in ready["message"]
+    assert "secret" not in ready["message"]
     assert "\n" not in ready["message"]
     assert [t.condition.reason for t in cluster.events] == ["InternalError"]
     after = REGISTRY.get_sample_value("specdec_reconcile_errors_total", {"kind": "bug"})
     assert after == before + 1
 
 
-async def test_a_defect_keeps_the_other_conditions_and_is_written_once() -> None:
+async def test_internal_error_keeps_the_other_conditions_and_is_written_once() -> None:
     cluster = FakeCluster(resource())
     await Reconciler(cluster, IMAGES, Decided(status={"models": [{"role": "target"}]})).reconcile(
         KEY
@@ -214,7 +213,7 @@ async def test_a_defect_keeps_the_other_conditions_and_is_written_once() -> None
     assert (ready["observedGeneration"], status["observedGeneration"]) == (4, 4)
     assert status["models"] == [{"role": "target"}]
     assert [call[0] for call in cluster.writes()].count("apply_status") == 2
-    # What is decided again names every condition of its own generation.
+    # The next successful reconcile updates all conditions.
     await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY)
     conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     assert {c["observedGeneration"] for c in conditions} == {4}
@@ -222,92 +221,89 @@ async def test_a_defect_keeps_the_other_conditions_and_is_written_once() -> None
 
 
 @pytest.mark.parametrize(
-    "place", ["specdec.controller.reconcile.observe", "specdec.controller.reconcile.act"]
+    "function",
+    ["specdec.controller.reconcile.observe", "specdec.controller.reconcile.apply_decision"],
 )
-async def test_an_exception_around_a_decision_becomes_a_condition_too(
-    place: str, monkeypatch: pytest.MonkeyPatch
+async def test_exception_before_or_after_a_decision_becomes_a_condition(
+    function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(*_: object) -> None:
         raise TypeError
 
-    monkeypatch.setattr(place, fails)
+    monkeypatch.setattr(function, fails)
     cluster = FakeCluster(resource())
-    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult(
-        failed=True
-    )
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == Result(failed=True)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["conditions"][-1]["reason"] == "InternalError"
 
 
-async def test_a_defect_that_cannot_be_written_is_logged_with_its_cause(
+async def test_unreported_internal_error_is_logged_with_its_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply_status", "SpeculativeModel"] = Transient("no answer")
-    assert await Reconciler(cluster, IMAGES, raising).reconcile(KEY) == ReconcileResult(
-        failed=True
-    )
+    assert await Reconciler(cluster, IMAGES, raising).reconcile(KEY) == Result(failed=True)
     assert "no answer" in caplog.text
     assert "KeyError" in caplog.text
 
 
-async def test_a_live_job_is_joined_and_never_applied_again() -> None:
+async def test_existing_job_gets_labels_and_owner_and_keeps_its_spec() -> None:
     job = child("Job", "engine-1", "engine")
     job["metadata"]["labels"] = {names.MANAGED_BY: names.MANAGER, names.ENGINE: "k"}
     cluster = FakeCluster(resource(), {**job, "spec": {"template": "of another resource"}})
-    wanted = {**job, "metadata": {**job["metadata"], "labels": {**job["metadata"]["labels"]}}}
-    wanted["metadata"]["labels"][names.sharer("pair")] = ""
-    await Reconciler(cluster, IMAGES, Decided(apply=(wanted,))).reconcile(KEY)
+    desired = {**job, "metadata": {**job["metadata"], "labels": {**job["metadata"]["labels"]}}}
+    desired["metadata"]["labels"][names.sharer("pair")] = ""
+    await Reconciler(cluster, IMAGES, Decided(apply=(desired,))).reconcile(KEY)
     live = cluster.objects["Job", "engine-1"]
     assert live["spec"] == {"template": "of another resource"}
     assert names.sharer("pair") in live["metadata"]["labels"]
     assert cluster.managers == ["specdec-pair-membership"]
 
 
-async def test_a_job_to_join_that_is_gone_is_decided_again() -> None:
+async def test_missing_shared_job_is_decided_again() -> None:
     job = child("Job", "engine-1", "engine")
     del job["spec"]
     cluster = FakeCluster(resource())
-    assert await Reconciler(cluster, IMAGES, Decided(apply=(job,))).reconcile(
-        KEY
-    ) == ReconcileResult(failed=True)
+    assert await Reconciler(cluster, IMAGES, Decided(apply=(job,))).reconcile(KEY) == Result(
+        failed=True
+    )
     assert ("Job", "engine-1") not in cluster.objects
 
 
-async def test_only_what_was_seen_and_is_not_on_its_way_out_is_deleted() -> None:
-    going = child("Job", "going", "fetch")
-    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    cluster = FakeCluster(resource(), child("Job", "old", "fetch"), going)
-    refs = tuple(Ref("batch/v1", "Job", name) for name in ("old", "going", "unknown"))
+async def test_only_observed_objects_are_deleted_and_only_once() -> None:
+    deleting = child("Job", "deleting", "fetch")
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cluster = FakeCluster(resource(), child("Job", "old", "fetch"), deleting)
+    refs = tuple(Ref("batch/v1", "Job", name) for name in ("old", "deleting", "unknown"))
     await Reconciler(cluster, IMAGES, Decided(delete=refs)).reconcile(KEY)
     assert [c for c in cluster.calls if c[0] == "delete"] == [("delete", "Job", "old")]
 
 
-async def test_a_namesake_of_somebody_else_is_refused_and_not_observed() -> None:
-    theirs = child("Deployment", "pair", "server")
-    theirs["metadata"]["labels"] = {"app": "web"}
-    cluster = FakeCluster(resource(), theirs)
+async def test_foreign_object_of_the_same_name_is_refused_and_not_observed() -> None:
+    foreign = child("Deployment", "pair", "server")
+    foreign["metadata"]["labels"] = {"app": "web"}
+    cluster = FakeCluster(resource(), foreign)
     decided = Decided(apply=(child("Deployment", "pair", "server"),))
     await Reconciler(cluster, IMAGES, decided).reconcile(KEY)
     assert decided.observed[0].deployments == {}
-    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
-    available = next(c for c in found if c["type"] == "Available")
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    available = next(c for c in conditions if c["type"] == "Available")
     assert "rename the resource or delete that Deployment" in available["message"]
     assert not [c for c in cluster.calls if c[0] == "apply"]
 
 
-async def test_our_own_status_write_is_known_as_an_echo_and_a_changed_spec_is_not() -> None:
+async def test_own_status_write_is_recognized_unless_the_spec_changed() -> None:
     cluster = FakeCluster(resource())
     reconciler = Reconciler(cluster, IMAGES, Decided())
     await reconciler.reconcile(KEY)
     version = cluster.objects["SpeculativeModel", "pair"]["metadata"]["resourceVersion"]
-    assert reconciler.is_echo(KEY, (version, 3))
-    assert not reconciler.is_echo(KEY, (version, 4))
+    assert reconciler.is_own_write(KEY, (version, 3))
+    assert not reconciler.is_own_write(KEY, (version, 4))
     reconciler.forget(KEY)
-    assert not reconciler.is_echo(KEY, (version, 3))
+    assert not reconciler.is_own_write(KEY, (version, 3))
 
 
-async def test_each_server_is_observed_by_its_role_and_may_be_deleted() -> None:
+async def test_servers_are_observed_by_role_and_can_be_deleted() -> None:
     draft = child("Deployment", "pair-draft", "draft-server")
     cluster = FakeCluster(resource(), child("Deployment", "pair", "server"), draft)
     decided = Decided(delete=(Ref("apps/v1", "Deployment", "pair-draft"),))
@@ -317,10 +313,10 @@ async def test_each_server_is_observed_by_its_role_and_may_be_deleted() -> None:
     assert deleted == [("delete", "Deployment", "pair-draft")]
 
 
-async def test_the_deployment_of_a_resource_called_like_our_draft_s_server_is_its_own() -> None:
-    theirs = child("Deployment", "pair-draft", "server")
-    theirs["metadata"]["labels"][names.MODEL] = "pair-draft"
-    cluster = FakeCluster(resource(), theirs)
+async def test_deployment_of_a_resource_named_like_our_draft_server_is_foreign() -> None:
+    foreign = child("Deployment", "pair-draft", "server")
+    foreign["metadata"]["labels"][names.MODEL] = "pair-draft"
+    cluster = FakeCluster(resource(), foreign)
     decided = Decided()
     await Reconciler(cluster, IMAGES, decided).reconcile(KEY)
     assert decided.observed[0].deployments == {}

@@ -1,4 +1,4 @@
-"""What the server refuses or does not know: said on its own condition, or tried again soon."""
+"""Refused children are reported in their condition; some refusals are retried soon."""
 
 import logging
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.kinds import EXTRAS
 from specdec.cluster import Missing, Rejected
-from specdec.controller.queue import ReconcileResult
-from specdec.controller.reconcile import EARLY_REQUEUE, REFUSED_REQUEUE, Reconciler
+from specdec.controller.queue import Result
+from specdec.controller.reconcile import NOT_READY_REQUEUE_AFTER, REFUSED_REQUEUE_AFTER, Reconciler
 from unit.controller.fakes import FakeCluster
 from unit.controller.test_reconcile import (
     DONE,
@@ -23,12 +23,12 @@ from unit.controller.test_reconcile import (
     resource,
 )
 
-SCALING = Condition(Type.SCALING_READY, "Unknown", "ScalerStarting", "not looked at yet")
+SCALING = Condition(Type.SCALING_READY, "Unknown", "ScalerStarting", "not reconciled yet")
 BUDGET = child("ConfigMap", "after", "network")
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "reason", "words"),
+    ("kind", "error", "reason", "message"),
     [
         ("ScaledObject", Missing(404, "ScaledObject", "not found"), "KedaMissing", "install KEDA"),
         (
@@ -39,44 +39,44 @@ BUDGET = child("ConfigMap", "after", "network")
         ),
     ],
 )
-async def test_what_the_service_does_without_is_said_and_holds_nothing_back(
-    kind: str, error: Exception, reason: str, words: str
+async def test_refused_optional_object_is_reported_and_stops_nothing(
+    kind: str, error: Exception, reason: str, message: str
 ) -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", kind] = error
     extra = {**child(kind, component="scaling"), "apiVersion": EXTRAS[kind].version}
     decided = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET), requeue_after=5)
     reconciler = Reconciler(cluster, IMAGES, decided)
-    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
-    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
-    by_type = {c["type"]: c for c in found}
+    assert await reconciler.reconcile(KEY) == Result(requeue_after=5)
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in conditions}
     assert by_type["ScalingReady"]["reason"] == reason
-    assert words in by_type["ScalingReady"]["message"]
+    assert message in by_type["ScalingReady"]["message"]
     assert by_type["Ready"]["status"] == "True"
-    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+    assert ("ConfigMap", "after") in cluster.objects, "the object after it was not applied"
     reconciler.decide = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET))
-    assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=REFUSED_REQUEUE)
+    assert await reconciler.reconcile(KEY) == Result(requeue_after=REFUSED_REQUEUE_AFTER)
 
 
-async def test_a_refused_child_is_said_on_its_stage_in_the_servers_words() -> None:
+async def test_refused_child_is_reported_in_its_condition_with_the_servers_message() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", "Service"] = Rejected(403, "Service pair", "exceeded quota: few")
     result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
-    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
-    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
-    by_type = {c["type"]: c for c in found}
+    assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in conditions}
     assert by_type["Available"]["reason"] == "Rejected"
     assert "exceeded quota: few" in by_type["Available"]["message"]
     assert by_type["Ready"]["reason"] == "Rejected"
     assert by_type["RepositoryReady"]["status"] == "True"
 
 
-async def test_a_refused_measurement_is_not_known_and_leaves_ready_alone() -> None:
+async def test_refused_measurement_is_unknown_and_leaves_ready_alone() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")
     job = child("Job", "pair-verify", "verify")
     result = await Reconciler(cluster, IMAGES, Decided(apply=(job,))).reconcile(KEY)
-    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
+    assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     by_type = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
     assert by_type["SpeculationActive"] == ("Unknown", "Rejected")
@@ -84,22 +84,20 @@ async def test_a_refused_measurement_is_not_known_and_leaves_ready_alone() -> No
     assert status["phase"] == "Serving"
 
 
-async def test_a_definition_too_young_for_the_server_is_tried_again_soon_and_said_nowhere() -> (
-    None
-):
+async def test_unknown_definition_is_retried_soon_and_not_reported() -> None:
     cluster = FakeCluster(resource())
-    words = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for ..."
-    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", words)
+    message = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for ..."
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", message)
     reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),)))
     for _ in range(3):
-        assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=EARLY_REQUEUE)
+        assert await reconciler.reconcile(KEY) == Result(requeue_after=NOT_READY_REQUEUE_AFTER)
     assert "status" not in cluster.objects["SpeculativeModel", "pair"]
     cluster.fail.clear()
-    assert await reconciler.reconcile(KEY) == ReconcileResult()
+    assert await reconciler.reconcile(KEY) == Result()
     assert ("Service", "pair") in cluster.objects
 
 
-async def test_the_key_of_a_group_is_drawn_once_and_never_shown(
+async def test_key_of_a_group_is_created_once_and_never_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -116,23 +114,23 @@ async def test_the_key_of_a_group_is_drawn_once_and_never_shown(
     assert key not in str(cluster.objects["SpeculativeModel", "pair"])
 
 
-async def test_a_cluster_without_groups_is_told_what_to_install() -> None:
+async def test_cluster_without_leader_worker_sets_gets_a_fix() -> None:
     cluster = FakeCluster(resource())
     group = {**child(names.GROUP_KIND, "pair-group", "server"), "apiVersion": names.GROUP_API}
     cluster.fail["apply", names.GROUP_KIND] = Missing(404, "LeaderWorkerSet", "not found")
     result = await Reconciler(cluster, IMAGES, Decided(apply=(group,))).reconcile(KEY)
-    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
-    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
-    available = next(c for c in found if c["type"] == "Available")
+    assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    available = next(c for c in conditions if c["type"] == "Available")
     assert available["reason"] == "LeaderWorkerSetMissing"
     assert "install the LeaderWorkerSet controller" in available["message"]
 
 
-async def test_a_refused_change_of_a_child_that_stands_stops_nothing_behind_it() -> None:
+async def test_refused_change_of_a_claim_keeps_ready_and_stops_nothing() -> None:
     claim = child("PersistentVolumeClaim", "pair-models", "storage")
     cluster = FakeCluster(resource(), {**claim, "spec": {"size": "old"}})
-    words = "only dynamically provisioned pvc can be resized"
-    cluster.fail["apply", "PersistentVolumeClaim"] = Rejected(403, "claim pair-models", words)
+    message = "only dynamically provisioned pvc can be resized"
+    cluster.fail["apply", "PersistentVolumeClaim"] = Rejected(403, "claim pair-models", message)
     bound = tuple(
         Condition(c.type, "True", "Bound", "claim pair-models is bound")
         if c.type == Type.STORAGE_READY
@@ -140,31 +138,31 @@ async def test_a_refused_change_of_a_child_that_stands_stops_nothing_behind_it()
         for c in DONE
     )
     decided = Decided(conditions=bound, apply=(claim, BUDGET))
-    assert await Reconciler(cluster, IMAGES, decided).reconcile(KEY) == ReconcileResult(
-        requeue_after=REFUSED_REQUEUE
+    assert await Reconciler(cluster, IMAGES, decided).reconcile(KEY) == Result(
+        requeue_after=REFUSED_REQUEUE_AFTER
     )
-    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
-    by_type = {c["type"]: c for c in found}
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in conditions}
     assert by_type["StorageReady"]["status"] == "True"
     assert by_type["StorageReady"]["reason"] == "Bound"
-    assert words in by_type["StorageReady"]["message"]
+    assert message in by_type["StorageReady"]["message"]
     assert by_type["Ready"]["status"] == "True"
-    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+    assert ("ConfigMap", "after") in cluster.objects, "the object after it was not applied"
 
 
-async def test_a_refused_change_of_a_server_is_said_and_stops_nothing_behind_it() -> None:
+async def test_refused_change_of_a_server_is_reported_and_stops_nothing() -> None:
     server = child("Deployment", "pair", "server")
     old = {**server, "spec": {"template": {"spec": {"containers": []}, "metadata": {}}}}
     cluster = FakeCluster(resource(), old)
     cluster.fail["apply", "Deployment"] = Rejected(403, "Deployment pair", "a policy")
     await Reconciler(cluster, IMAGES, Decided(apply=(server, BUDGET))).reconcile(KEY)
-    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
-    by_type = {c["type"]: c["reason"] for c in found}
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c["reason"] for c in conditions}
     assert by_type["Available"] == by_type["Ready"] == "Rejected"
-    assert ("ConfigMap", "after") in cluster.objects, "what came after it was left out"
+    assert ("ConfigMap", "after") in cluster.objects, "the object after it was not applied"
 
 
-async def test_nothing_is_made_of_a_config_map_whose_change_is_refused() -> None:
+async def test_refused_config_map_stops_the_job_that_reads_it() -> None:
     files = child("ConfigMap", "pair-publish", "publish")
     job = child("Job", "pair-publish", "publish")
     cluster = FakeCluster(resource(), {**files, "data": {"a": "old"}})
@@ -174,7 +172,7 @@ async def test_nothing_is_made_of_a_config_map_whose_change_is_refused() -> None
 
 
 class Strict(FakeCluster):
-    """Takes a status only where no message is longer than `longest` characters."""
+    """Rejects a status with a message longer than `longest` characters."""
 
     longest = 32768
 
@@ -182,7 +180,7 @@ class Strict(FakeCluster):
     async def apply_status(
         self, body: Mapping[str, Any], manager: str = names.MANAGER
     ) -> dict[str, Any] | None:
-        self.calls.append(("ask_status", body["kind"], body["metadata"]["name"]))
+        self.calls.append(("try_status", body["kind"], body["metadata"]["name"]))
         longest = max(len(c["message"]) for c in body["status"]["conditions"])
         if longest > self.longest:
             name = body["metadata"]["name"]
@@ -190,15 +188,17 @@ class Strict(FakeCluster):
         return await super().apply_status(body, manager)
 
 
-async def test_a_refusal_of_any_length_is_in_the_status(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusal_of_any_length_is_cut_in_the_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cluster = Strict(resource())
     refusal = "exceeded quota: few, " + "and " * 10_000 + "more"
     cluster.fail["apply", "Service"] = Rejected(403, "Service pair", refusal)
     with caplog.at_level(logging.INFO):
         result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
-    assert result == ReconcileResult(requeue_after=REFUSED_REQUEUE)
-    found = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
-    by_type = {c["type"]: c for c in found}
+    assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c for c in conditions}
     for kind in ("Available", "Ready"):
         message = by_type[kind]["message"]
         assert "exceeded quota: few" in message
@@ -207,7 +207,7 @@ async def test_a_refusal_of_any_length_is_in_the_status(caplog: pytest.LogCaptur
     assert refusal in caplog.text
 
 
-async def test_a_status_that_the_server_refuses_is_written_short() -> None:
+async def test_refused_status_is_written_in_a_shorter_form() -> None:
     cluster = Strict(resource(status={"models": [{"role": "target"}]}))
     cluster.longest = 100
     conditions = (
@@ -216,7 +216,7 @@ async def test_a_status_that_the_server_refuses_is_written_short() -> None:
     )
     reconciler = Reconciler(cluster, IMAGES, Decided(conditions=conditions, requeue_after=5))
     for _ in range(2):
-        assert await reconciler.reconcile(KEY) == ReconcileResult(requeue_after=5)
+        assert await reconciler.reconcile(KEY) == Result(requeue_after=5)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["models"] == [{"role": "target"}]
     assert status["observedGeneration"] == 3
@@ -225,17 +225,17 @@ async def test_a_status_that_the_server_refuses_is_written_short() -> None:
     assert len({c["message"] for c in status["conditions"]}) == 1
     writes = [verb for verb, kind, _ in cluster.calls if verb == "apply_status"]
     assert writes == ["apply_status"]
-    # What the server takes again is whole again.
+    # Once the server accepts it, the full status is written.
     cluster.longest = 1024
     await reconciler.reconcile(KEY)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["conditions"][-1]["message"].startswith("words words")
 
 
-async def test_a_status_that_nobody_may_write_stays_a_rejection() -> None:
+async def test_forbidden_status_stays_a_rejection() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply_status", "SpeculativeModel"] = Rejected(403, "SpeculativeModel pair", "no")
-    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == ReconcileResult(
-        requeue_after=REFUSED_REQUEUE
+    assert await Reconciler(cluster, IMAGES, Decided()).reconcile(KEY) == Result(
+        requeue_after=REFUSED_REQUEUE_AFTER
     )
     assert [verb for verb, _, _ in cluster.calls].count("apply_status") == 1

@@ -1,38 +1,38 @@
-"""The start waits for the definition of the resource, but not for ever."""
+"""The start waits for the resource definition, but not for ever."""
 
 import pytest
 from typing_extensions import override
 
 from specdec.cluster import ClusterError, Transient
-from specdec.controller.runtime import DEFINED_TRIES, defined
+from specdec.controller.runtime import DEFINITION_ATTEMPTS, wait_for_definition
 from unit.controller.clock import run
 from unit.controller.fakes import FakeCluster
 
 
 class Discovery(FakeCluster):
-    """Serves the kind from the n-th look on; every other look breaks."""
+    """Serves the kind from the n-th request on; every other request fails."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
         self.after = after
-        self.looks = 0
+        self.requests = 0
 
     @override
     async def serves(self, api_version: str, kind: str) -> bool:
-        self.looks += 1
-        if self.looks % 2:
+        self.requests += 1
+        if self.requests % 2:
             raise Transient("no answer")
-        return self.looks >= self.after
+        return self.requests >= self.after
 
 
-def test_the_start_waits_until_the_definition_is_served() -> None:
+def test_start_waits_until_the_definition_is_served() -> None:
     discovery = Discovery(after=6)
-    run(defined(discovery))
-    assert discovery.looks == 6
+    run(wait_for_definition(discovery))
+    assert discovery.requests == 6
 
 
-def test_a_definition_that_never_comes_ends_the_start_with_what_to_do() -> None:
+def test_start_fails_with_a_fix_if_the_definition_is_missing() -> None:
     discovery = Discovery(after=10_000)
     with pytest.raises(ClusterError, match=r"apply crds/speculativemodels\.yaml"):
-        run(defined(discovery))
-    assert discovery.looks == DEFINED_TRIES
+        run(wait_for_definition(discovery))
+    assert discovery.requests == DEFINITION_ATTEMPTS

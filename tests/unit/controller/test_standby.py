@@ -1,4 +1,4 @@
-"""A replica that stands by answers its probe, and one that loses the Lease ends."""
+"""A standby answers its probe, and a holder that loses the Lease exits."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from typing_extensions import override
 from controlplane.operating import Operator, free_port, until
 from specdec.cluster import Rejected
 from specdec.controller.leader_election import Lease
-from specdec.controller.standby import alone, identity, leading
+from specdec.controller.standby import hold_lease, single_replica, unique_identity
 from unit.controller.fakes import FakeCluster
 
 
-def leads() -> bool:
+def is_leader() -> bool:
     return REGISTRY.get_sample_value("specdec_operator_leader") == 1
 
 
 def held_by(holder: str) -> FakeCluster:
-    """An API server where nobody renews, but the holder has an hour."""
+    """An API server whose Lease lasts an hour without renewals."""
     server = FakeCluster()
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600}
     server.put({"kind": "Lease", "metadata": {"name": "operator"}, "spec": spec})
@@ -34,75 +34,77 @@ def held_by(holder: str) -> FakeCluster:
 
 
 def candidate(server: FakeCluster) -> Lease:
-    return Lease(server, "system", "operator", "me", seconds=6)
+    return Lease(server, "system", "operator", "me", duration=6)
 
 
-def answers(port: int) -> bool:
+def probe_answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as response:
+            return bool(response.status == 200)
     except urllib.error.URLError:
         return False
 
 
-async def seen(check: Callable[[], bool], what: str) -> None:
-    await asyncio.to_thread(until, check, what)
+async def wait_until(check: Callable[[], bool], description: str) -> None:
+    await asyncio.to_thread(until, check, description)
 
 
-async def test_it_stands_by_works_and_gives_the_lease_back() -> None:
+async def test_standby_becomes_active_and_releases_the_lease() -> None:
     server, port, done = held_by("other"), free_port(), asyncio.Event()
     spec = server.objects["Lease", "operator"]["spec"]
 
     async def operate() -> None:
-        async with leading(candidate(server), port, end=pytest.fail):
+        async with hold_lease(candidate(server), port, exit_now=pytest.fail):
             # kopf opens the port next.
-            assert not await asyncio.to_thread(answers, port)
+            assert not await asyncio.to_thread(probe_answers, port)
             await done.wait()
 
     task = asyncio.create_task(operate())
-    await seen(lambda: answers(port), "an answer to the probe")
-    assert not leads()
+    await wait_until(lambda: probe_answers(port), "an answer to the probe")
+    assert not is_leader()
     assert server.writes() == []
     spec["holderIdentity"] = ""
-    await seen(leads, "a leader")
+    await wait_until(is_leader, "a leader")
     done.set()
     await task
-    assert not leads()
+    assert not is_leader()
     assert server.objects["Lease", "operator"]["spec"]["holderIdentity"] == ""
 
 
-async def test_who_loses_it_ends_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    server, ended = held_by(""), asyncio.Event()
-    async with leading(candidate(server), 0, end=ended.set):
-        assert leads()
+async def test_process_exits_with_one_line_when_the_lease_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, exited = held_by(""), asyncio.Event()
+    async with hold_lease(candidate(server), 0, exit_now=exited.set):
+        assert is_leader()
         server.objects["Lease", "operator"]["spec"]["holderIdentity"] = "other"
         async with asyncio.timeout(30):
-            await ended.wait()
+            await exited.wait()
     assert server.objects["Lease", "operator"]["spec"]["holderIdentity"] == "other"
     assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == [
-        "the operator ends: it lost Lease system/operator: other has it"
+        "the operator exits: it lost Lease system/operator: other holds it"
     ]
 
 
-async def test_who_may_not_have_it_does_not_stand_by() -> None:
+async def test_forbidden_lease_ends_the_standby() -> None:
     server, port = FakeCluster(), free_port()
     server.fail["create", "Lease"] = Rejected(403, "Lease operator", "forbidden")
     with pytest.raises(Rejected, match="forbidden"):
-        async with leading(candidate(server), port, end=pytest.fail):
-            raise AssertionError("it works without the Lease")
-    assert not await asyncio.to_thread(answers, port)
+        async with hold_lease(candidate(server), port, exit_now=pytest.fail):
+            raise AssertionError("active without the Lease")
+    assert not await asyncio.to_thread(probe_answers, port)
 
 
-async def test_the_only_operator_works() -> None:
-    async with alone():
-        assert leads()
-    assert not leads()
+async def test_single_replica_is_active() -> None:
+    async with single_replica():
+        assert is_leader()
+    assert not is_leader()
 
 
-class _Answers(BaseHTTPRequestHandler):
-    """An API server that serves the definition, and a Lease that another holds."""
+class _ApiServer(BaseHTTPRequestHandler):
+    """An API server with the resource definition, and a Lease that another operator holds."""
 
-    SAYS: ClassVar[dict[str, Any]] = {
+    RESPONSES: ClassVar[dict[str, Any]] = {
         "/apis": {"groups": [{"name": "specdec.dev"}]},
         "/apis/specdec.dev/v1alpha1": {"resources": [{"kind": "SpeculativeModel"}]},
         "/apis/coordination.k8s.io/v1/namespaces/system/leases/operator": {
@@ -110,11 +112,11 @@ class _Answers(BaseHTTPRequestHandler):
             "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600},
         },
     }
-    asked: ClassVar[set[str]] = set()
+    requested: ClassVar[set[str]] = set()
 
     def do_GET(self) -> None:
-        self.asked.add(self.path)
-        text = json.dumps(self.SAYS[self.path]).encode()
+        self.requested.add(self.path)
+        text = json.dumps(self.RESPONSES[self.path]).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
@@ -126,11 +128,10 @@ class _Answers(BaseHTTPRequestHandler):
         return
 
 
-@pytest.mark.slow
-def test_a_standby_that_is_told_to_stop_ends_well_and_has_asked_for_nothing(
+def test_stopped_standby_exits_with_0_and_has_read_only_the_lease(
     tmp_path: Path,
 ) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _ApiServer) as server:
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
         config = {
@@ -147,12 +148,12 @@ def test_a_standby_that_is_told_to_stop_ends_well_and_has_asked_for_nothing(
             assert operator.metric("specdec_operator_leader") == 0
             assert operator.stop() == 0
         server.shutdown()
-    told = operator.log.read_text()
-    assert "standing by: other holds Lease system/operator" in told
-    assert "Traceback" not in told
-    assert "Unclosed" not in told
-    assert _Answers.asked == set(_Answers.SAYS)
+    log = operator.log.read_text()
+    assert "standing by: other holds Lease system/operator" in log
+    assert "Traceback" not in log
+    assert "Unclosed" not in log
+    assert _ApiServer.requested == set(_ApiServer.RESPONSES)
 
 
-def test_no_two_processes_have_one_name() -> None:
-    assert identity() != identity()
+def test_identities_are_unique() -> None:
+    assert unique_identity() != unique_identity()

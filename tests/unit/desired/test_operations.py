@@ -10,7 +10,7 @@ from golden.world import IMAGES, World, resource
 from specdec import validation
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.controller.apply import membership
+from specdec.controller.children import labels_and_owners
 from specdec.desired import disruption, engine, pod, serving
 from specdec.desired.engine import Needs
 from specdec.desired.pod import Volume
@@ -195,7 +195,7 @@ def test_every_job_is_tagged_and_joining_one_takes_no_tag_along() -> None:
     assert len(labels) == 5
     assert all(one["team"] == "search" for one in labels)
     for job in world.jobs.values():
-        kept = membership(job)["metadata"]
+        kept = labels_and_owners(job)["metadata"]
         assert "team" not in kept["labels"]
         assert "annotations" not in kept
         assert names.MANAGED_BY in kept["labels"]

@@ -243,7 +243,7 @@ class OnePod(FakeCluster):
     async def list(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
-        self._note("list", kind, selector)
+        self._record("list", kind, selector)
         return [pod("pair-0", "server")]
 
 

@@ -12,8 +12,8 @@ class AcceptedReason(Reason):
     VALID = _SECTION.progress("Valid", "this release can serve the resource")
     BELOW_FIX_LEVEL = _SECTION.blocked(
         "BelowFixLevel",
-        "the resource is served, but its Triton has publicly known remote vulnerabilities "
-        "that a newer release fixes: [the list](support-matrix.md#known-vulnerabilities-of-triton)",
+        "the resource is served, but its Triton has publicly known remote vulnerabilities that "
+        "a newer release fixes: [the list](support-matrix.md#known-vulnerabilities-of-triton)",
         "use the version in the message; if there is none, allow only trusted clients to "
         "reach the pods and set `spec.serving.http` to `HealthOnly`",
         health=Health.PROGRESSING,

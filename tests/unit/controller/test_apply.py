@@ -1,11 +1,11 @@
-"""Available of a generation is about its own pods, from the report that changes them on."""
+"""Available of a new generation describes its own pods, from the reconcile that changes them."""
 
 from typing import Any
 
 import pytest
 
 from specdec.cluster import Rejected
-from specdec.controller.queue import ReconcileResult
+from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
 from specdec.pipeline.stage import POLL
 from unit.controller.fakes import FakeCluster
@@ -23,30 +23,30 @@ def conditions(cluster: FakeCluster) -> dict[str, Any]:
     return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status["conditions"]}
 
 
-async def test_a_change_of_the_pods_is_reported_before_any_of_them_starts() -> None:
+async def test_changed_pod_template_is_reported_before_any_new_pod_starts() -> None:
     cluster = FakeCluster(resource(), server("2Gi"))
     result = await Reconciler(cluster, IMAGES, Decided(apply=(server("20Mi"),))).reconcile(KEY)
-    assert result == ReconcileResult(requeue_after=POLL)
+    assert result == Result(requeue_after=POLL)
     message = "Deployment pair replaces its pods; until then fine"
-    after = conditions(cluster)
-    assert after["Available"] == after["Ready"] == ("False", "Starting", message)
+    written = conditions(cluster)
+    assert written["Available"] == written["Ready"] == ("False", "Starting", message)
     assert cluster.objects["SpeculativeModel", "pair"]["status"]["phase"] == "Starting"
 
 
 @pytest.mark.parametrize(
     "live",
     [server("2Gi", replicas=2), {**server("2Gi"), "metadata": child()["metadata"]}],
-    ids=["its replicas", "its labels"],
+    ids=["replicas", "labels"],
 )
-async def test_a_change_of_anything_else_keeps_ready(live: dict[str, Any]) -> None:
+async def test_other_changes_keep_ready(live: dict[str, Any]) -> None:
     cluster = FakeCluster(resource(), live)
     await Reconciler(cluster, IMAGES, Decided(apply=(server("2Gi", replicas=1),))).reconcile(KEY)
     assert ("apply", "Deployment", "pair") in cluster.calls
     assert conditions(cluster)["Ready"][0] == "True"
 
 
-async def test_a_spec_that_contradicts_the_live_one_replaces_it() -> None:
-    """The server finds two ports of one name: nothing else is tried for other refusals."""
+async def test_spec_is_replaced_only_if_the_merge_is_invalid() -> None:
+    """The merged Service would have two ports of one name."""
     for code, writes in ((422, ["apply", "patch", "apply"]), (403, ["apply"])):
         cluster = FakeCluster(resource(), {**child(), "spec": {"ports": []}})
         refusals = iter([Rejected(code, "Service pair", "Duplicate value")])
@@ -55,7 +55,7 @@ async def test_a_spec_that_contradicts_the_live_one_replaces_it() -> None:
         assert [c[0] for c in cluster.writes() if c[1] == "Service"] == writes
 
 
-async def test_a_claim_is_never_replaced() -> None:
+async def test_claim_spec_is_never_replaced() -> None:
     claim = child("PersistentVolumeClaim", "pair-models", "storage")
     cluster = FakeCluster(resource(), {**claim, "spec": {}})
     cluster.fail["apply", claim["kind"]] = Rejected(422, "claim", "spec is immutable")

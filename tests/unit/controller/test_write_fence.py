@@ -1,4 +1,4 @@
-"""A holder of the Lease that was frozen for too long writes nothing when it wakes."""
+"""A holder of the Lease that was frozen for too long writes nothing when it resumes."""
 
 import json
 import os
@@ -16,8 +16,8 @@ import pytest
 from typing_extensions import override
 
 from controlplane.operating import until
-from specdec.controller.leader_election import LostError
-from specdec.controller.standby import fence
+from specdec.controller.leader_election import LeaseLostError
+from specdec.controller.standby import write_fence
 from unit.controller.clock import run
 from unit.controller.leases import SECONDS, Server, candidate, now
 
@@ -29,52 +29,52 @@ from specdec.controller import standby
 from specdec.cluster.login import connect
 from specdec.controller.leader_election import Lease
 
-async def write(cluster, wait):
+async def write_repeatedly(cluster, pause):
     body = {"apiVersion": "v1", "kind": "ConfigMap"}
     body["metadata"] = {"name": "x", "namespace": "ns"}
     while True:
-        await cluster.create({**body, "data": {"begun": time.monotonic()}})
-        await asyncio.sleep(wait)
+        await cluster.create({**body, "data": {"started": time.monotonic()}})
+        await asyncio.sleep(pause)
 
 async def main():
     async with connect() as cluster:
-        lease = Lease(cluster, "system", "operator", "me", seconds=6)
-        async with standby.leading(lease, 0):
-            writer = cluster.fenced(standby.fence(lease))
-            await asyncio.gather(*(write(writer, wait / 1000) for wait in range(64)))
+        lease = Lease(cluster, "system", "operator", "me", duration=6)
+        async with standby.hold_lease(lease, 0):
+            writer = cluster.fenced(standby.write_fence(lease))
+            await asyncio.gather(*(write_repeatedly(writer, pause / 1000) for pause in range(64)))
 
 asyncio.run(main())
 """
 
 
 async def scenario() -> None:
-    server = Server(takes=0.1)
+    server = Server(latency=0.1)
     lease = candidate(server, "one")
-    ended: list[float] = []
-    check = fence(lease, end=lambda: ended.append(now()))
+    exits: list[float] = []
+    check = write_fence(lease, exit_now=lambda: exits.append(now()))
     await lease.acquire()
     check()
     lease._renewed = now() - SECONDS * 2 / 3 + 0.01
     check()
     lease._renewed = now() - SECONDS * 2 / 3
-    with pytest.raises(LostError):
+    with pytest.raises(LeaseLostError):
         check()
-    assert ended == [now()]
+    assert exits == [now()]
 
 
-def test_the_fence_closes_before_another_may_take_the_lease() -> None:
+def test_fence_closes_before_another_may_take_the_lease() -> None:
     run(scenario())
 
 
 class Api(BaseHTTPRequestHandler):
-    """Keeps one Lease, and when each other write was begun, in seconds of the machine's clock."""
+    """Stores one Lease, and the start time of each other write by the machine's clock."""
 
     protocol_version = "HTTP/1.1"
     lease: ClassVar[dict[str, Any]] = {}
     writes: ClassVar[list[float]] = []
 
     def do_GET(self) -> None:
-        self._answer(200 if self.lease else 404, self.lease or {"message": "not found"})
+        self._respond(200 if self.lease else 404, self.lease or {"message": "not found"})
 
     def do_POST(self) -> None:
         self._write()
@@ -87,10 +87,10 @@ class Api(BaseHTTPRequestHandler):
         if body["kind"] == "Lease":
             self.lease.update(body)
         else:
-            self.writes.append(body["data"]["begun"])
-        self._answer(201, body)
+            self.writes.append(body["data"]["started"])
+        self._respond(201, body)
 
-    def _answer(self, status: int, body: dict[str, Any]) -> None:
+    def _respond(self, status: int, body: dict[str, Any]) -> None:
         text = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -122,12 +122,11 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 
 
 def state(pid: int) -> str:
-    """The state of a process as the kernel has it; T is stopped."""
+    """The state of a process in the kernel; T is stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@pytest.mark.slow
-def test_a_holder_resumed_after_its_time_ends_without_a_write(
+def test_holder_resumed_after_expiry_exits_without_a_write(
     kubeconfig: Path, tmp_path: Path
 ) -> None:
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
@@ -135,20 +134,20 @@ def test_a_holder_resumed_after_its_time_ends_without_a_write(
     with log.open("wb") as out:
         holder = subprocess.Popen([sys.executable, "-c", HOLDER], env=environment, stderr=out)
     try:
-        until(lambda: len(Api.writes) > 100, "a holder that writes")
+        until(lambda: len(Api.writes) > 100, "writes of the holder")
         holder.send_signal(signal.SIGSTOP)
         until(lambda: state(holder.pid) == "T", "a frozen holder")
-        began, renewed = time.monotonic(), Api.lease["spec"]["renewTime"]
-        until(lambda: time.monotonic() > began + 7, "the end of the Lease's time")
+        frozen, renewed = time.monotonic(), Api.lease["spec"]["renewTime"]
+        until(lambda: time.monotonic() > frozen + 7, "the end of the Lease's duration")
         assert (state(holder.pid), Api.lease["spec"]["renewTime"]) == ("T", renewed)
-        # Another holds it now.
+        # Another operator holds it now.
         Api.lease["spec"] |= {"holderIdentity": "other", "renewTime": "later"}
         holder.send_signal(signal.SIGCONT)
         assert holder.wait(30) == 1
-        # What was begun before the stop may still arrive: nobody can call it back.
-        assert [begun for begun in Api.writes if begun > began] == []
+        # Requests sent before the stop may still arrive.
+        assert [started for started in Api.writes if started > frozen] == []
         assert Api.lease["spec"]["holderIdentity"] == "other"
     finally:
         holder.kill()
         holder.wait()
-    assert "the operator ends" in log.read_text()
+    assert "the operator exits" in log.read_text()

@@ -1,4 +1,4 @@
-"""A watch that lives is never called deaf, and one that is deaf always."""
+"""The watch monitor detects dead watches, and never reports a live one."""
 
 import asyncio
 from typing import Any
@@ -9,10 +9,10 @@ from typing_extensions import override
 from specdec.api.model import KIND
 from specdec.cluster import Missing, Transient
 from specdec.controller import probe
-from specdec.controller.queue import ReconcileResult, WorkQueue
+from specdec.controller.queue import Result, WorkQueue
 from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
-from specdec.controller.watches import LATE, MISSED, Watches
+from specdec.controller.watch_monitor import RECONCILE_AFTER, STALLED_AFTER, WatchMonitor
 from unit.controller.clock import run
 from unit.controller.fakes import FakeCluster
 from unit.controller.test_reconcile import child, resource
@@ -25,68 +25,68 @@ def meta(uid: str = "one", version: str = "1") -> Json:
     return {"uid": uid, "resourceVersion": version, "namespace": "ns", "name": uid}
 
 
-def test_an_idle_cluster_is_not_deaf() -> None:
-    watches = Watches()
-    watches.see(meta(), 0)
+def test_idle_cluster_is_not_stalled() -> None:
+    monitor = WatchMonitor()
+    monitor.record(meta(), 0)
     for round_ in range(1, 50):
-        assert watches.compare("Job", [meta()], round_) == []
-        watches.keep(["one"], round_)
-    assert watches.deaf is None
+        assert monitor.compare("Job", [meta()], round_) == []
+        monitor.retain(["one"], round_)
+    assert monitor.stale_object is None
 
 
-def test_an_object_that_changes_all_the_time_is_not_deaf() -> None:
-    watches = Watches()
+def test_constantly_changing_object_is_not_stalled() -> None:
+    monitor = WatchMonitor()
     for round_ in range(50):
-        # The list is newer than the last event, whose successor is under way.
-        watches.see(meta(version=f"{2 * round_}"), round_)
-        watches.compare("Job", [meta(version=f"{2 * round_ + 1}")], round_ + 0.5)
-        watches.see(meta(version=f"{2 * round_ + 1}"), round_ + 0.6)
-    assert watches.deaf is None
+        # The list is newer than the last event; the next event has not arrived yet.
+        monitor.record(meta(version=f"{2 * round_}"), round_)
+        monitor.compare("Job", [meta(version=f"{2 * round_ + 1}")], round_ + 0.5)
+        monitor.record(meta(version=f"{2 * round_ + 1}"), round_ + 0.6)
+    assert monitor.stale_object is None
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["changed", "new"])
-def test_a_change_that_no_event_shows_is_late_and_then_deaf(known: bool) -> None:
-    watches = Watches()
+def test_missed_change_is_reconciled_and_then_stalled(known: bool) -> None:
+    monitor = WatchMonitor()
     if known:
-        watches.see(meta(), 0)
-    for count in range(1, MISSED + 1):
-        assert watches.deaf is None
-        late = watches.compare("Job", [meta(version="2")], count)
-        assert late == (["one"] if count >= LATE else [])
-        watches.keep(["one"], count)
-    assert watches.deaf == "Job ns/one"
-    watches.see(meta(version="2"), MISSED + 1)
-    assert watches.deaf is None
+        monitor.record(meta(), 0)
+    for count in range(1, STALLED_AFTER + 1):
+        assert monitor.stale_object is None
+        overdue = monitor.compare("Job", [meta(version="2")], count)
+        assert overdue == (["one"] if count >= RECONCILE_AFTER else [])
+        monitor.retain(["one"], count)
+    assert monitor.stale_object == "Job ns/one"
+    monitor.record(meta(version="2"), STALLED_AFTER + 1)
+    assert monitor.stale_object is None
 
 
-def test_an_event_that_comes_while_the_list_is_made_counts() -> None:
-    watches = Watches()
-    for count in range(2 * MISSED):
-        watches.see(meta(version=f"{count + 1}"), count + 0.5)
-        assert watches.compare("Job", [meta(version=f"{count}")], count) == []
-    assert watches.deaf is None
+def test_event_during_the_list_request_counts() -> None:
+    monitor = WatchMonitor()
+    for count in range(2 * STALLED_AFTER):
+        monitor.record(meta(version=f"{count + 1}"), count + 0.5)
+        assert monitor.compare("Job", [meta(version=f"{count}")], count) == []
+    assert monitor.stale_object is None
 
 
-def test_what_is_gone_is_forgotten_and_what_is_new_is_not() -> None:
-    watches = Watches()
-    watches.see(meta("gone"), 0)
-    for count in range(1, MISSED):
-        watches.compare("Job", [meta("gone", "2")], count)
-    watches.see(meta("new"), MISSED + 0.5)  # made after the list was asked for
-    watches.keep([], MISSED)
-    assert watches.compare("Job", [meta("new")], MISSED + 1) == []
-    assert watches.deaf is None
-    watches.see(meta("new"), MISSED + 2, deleted=True)
-    assert not watches._seen
+def test_deleted_objects_are_dropped_and_new_ones_kept() -> None:
+    monitor = WatchMonitor()
+    monitor.record(meta("deleted"), 0)
+    for count in range(1, STALLED_AFTER):
+        monitor.compare("Job", [meta("deleted", "2")], count)
+    monitor.record(meta("new"), STALLED_AFTER + 0.5)  # created after the list was requested
+    monitor.retain([], STALLED_AFTER)
+    assert monitor.compare("Job", [meta("new")], STALLED_AFTER + 1) == []
+    assert monitor.stale_object is None
+    monitor.record(meta("new"), STALLED_AFTER + 2, deleted=True)
+    assert not monitor._versions
 
 
 class Api(FakeCluster):
-    """Serves what it holds, unless it is out of order."""
+    """Lists its objects, or fails while `broken`."""
 
     broken = False
 
     @override
-    async def heads(
+    async def list_metadata(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
         if self.broken:
@@ -97,27 +97,27 @@ class Api(FakeCluster):
 
 
 class Watching(Runtime):
-    """A runtime with a queue that a test reads, and no login."""
+    """A runtime without a login, whose queue only records keys."""
 
     def __init__(self, cluster: Api) -> None:
         super().__init__(Settings())
         self.reconciled: list[tuple[str, str]] = []
 
-        async def reconcile(key: tuple[str, str]) -> ReconcileResult:
+        async def reconcile(key: tuple[str, str]) -> Result:
             self.reconciled.append(key)
-            return ReconcileResult()
+            return Result()
 
         self._queue = queue = WorkQueue(reconcile)
-        self._resynced = asyncio.get_running_loop().time()
+        self._last_resync = asyncio.get_running_loop().time()
         self._tasks = [
             asyncio.create_task(queue.run(), name="queue"),
-            asyncio.create_task(self._watch_check(cluster, queue), name="watch check"),
+            asyncio.create_task(self._check_watches(cluster, queue), name="watch check"),
         ]
 
     def healthy(self) -> bool:
-        self._resynced = asyncio.get_running_loop().time()
+        self._last_resync = asyncio.get_running_loop().time()
         try:
-            self.check()
+            self.check_health()
         except probe.UnhealthyError:
             return False
         return True
@@ -130,19 +130,19 @@ def owned(**members: Any) -> Json:
     return job
 
 
-def test_what_a_deaf_watch_misses_is_reconciled_and_makes_the_probe_fail() -> None:
+def test_dead_watch_is_reconciled_and_fails_the_probe() -> None:
     async def scenario() -> None:
         cluster = Api(resource())
         runtime = Watching(cluster)
         runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
         await asyncio.sleep(10 * SECONDS)
         assert (runtime.reconciled, runtime.healthy()) == ([], True)
-        cluster.put(owned())  # and no event
+        cluster.put(owned())  # without an event
         await asyncio.sleep(2.5 * SECONDS)
         assert (set(runtime.reconciled), runtime.healthy()) == ({("ns", "pair")}, True)
-        await asyncio.sleep(MISSED * SECONDS)
+        await asyncio.sleep(STALLED_AFTER * SECONDS)
         with pytest.raises(probe.UnhealthyError, match="Job ns/build"):
-            runtime.check()
+            runtime.check_health()
         runtime.child_changed(cluster.objects["Job", "build"])
         assert runtime.healthy()
         await runtime.stop()
@@ -150,13 +150,13 @@ def test_what_a_deaf_watch_misses_is_reconciled_and_makes_the_probe_fail() -> No
     run(scenario())
 
 
-def test_an_outage_of_the_api_server_is_no_deaf_watch() -> None:
+def test_api_server_outage_is_not_a_dead_watch() -> None:
     async def scenario() -> None:
         cluster = Api(resource())
         runtime = Watching(cluster)
         runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
         await asyncio.sleep(SECONDS)
-        cluster.put(resource(spec={}))  # its event is cut off with everything else
+        cluster.put(resource(spec={}))  # its event is lost in the outage
         await asyncio.sleep(SECONDS)
         cluster.broken = True
         for _ in range(60):
@@ -173,7 +173,7 @@ def test_an_outage_of_the_api_server_is_no_deaf_watch() -> None:
     run(scenario())
 
 
-def test_a_part_that_has_ended_makes_the_probe_fail() -> None:
+def test_ended_task_fails_the_probe() -> None:
     async def scenario() -> None:
         runtime = Watching(Api())
         await asyncio.sleep(1)
@@ -181,7 +181,7 @@ def test_a_part_that_has_ended_makes_the_probe_fail() -> None:
         runtime._tasks[1].cancel()
         await asyncio.sleep(1)
         with pytest.raises(probe.UnhealthyError, match="watch check"):
-            runtime.check()
+            runtime.check_health()
         await runtime.stop()
 
     run(scenario())

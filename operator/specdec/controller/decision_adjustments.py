@@ -1,0 +1,105 @@
+"""Adjust a decision to what happened when it was applied; pure functions.
+
+`Reconciler` calls them before it writes the status. The pipeline decides on what it has read.
+These functions report what it could not know: an invalid spec, an exception, refused children, and
+pods that are being replaced.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from specdec import __version__
+from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, Condition, Type
+from specdec.api.model import explain
+from specdec.controller.refusals import RefusedError
+from specdec.controller.status_writer import Body
+from specdec.pipeline import ready
+from specdec.pipeline.decide import Decision
+from specdec.pipeline.stage import POLL
+
+
+def internal_error(body: Body, location: str) -> Decision:
+    """The decision to report after an unexpected exception.
+
+    Only Ready changes. The other conditions keep their message and their observed generation,
+    because nothing new is known about them. `location` is the exception's type and source line.
+    """
+    message = (
+        f"operator {__version__} cannot reconcile this resource: {location} is a defect of the "
+        "operator, whose log has the details; report it and use another release, or revert the "
+        "last change of the spec"
+    )
+    condition = Condition(Type.READY, "False", "InternalError", message)
+    kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
+    return Decision(conditions=(condition,), status={**kept, "phase": "Failed"}, partial=True)
+
+
+def invalid_spec(body: Body, error: ValidationError) -> Decision:
+    """The decision to report if the API server has accepted a spec that we cannot parse."""
+    condition = Condition(Type.ACCEPTED, "False", "InvalidSpec", explain(error))
+    kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
+    return Decision(conditions=_with_ready([condition]), status={**kept, "phase": "Failed"})
+
+
+def with_refusals(decision: Decision, refusals: Sequence[RefusedError]) -> Decision:
+    """The decision with several refusals reported."""
+    for error in refusals:
+        decision = with_refusal(decision, error)
+    return decision
+
+
+def with_refusal(decision: Decision, error: RefusedError) -> Decision:
+    """The decision with a refusal reported in the condition of the refused child.
+
+    A refused measurement makes its condition Unknown and leaves Ready alone. A refused change of
+    an existing claim only extends a message, because the claim works as before.
+    """
+    kind = error.condition_type
+    if error.child_exists and kind == Type.STORAGE_READY:
+        claim = next(c for c in decision.conditions if c.type == kind)
+        message = f"{claim.message}; the claim stays as it is: {error}"
+        return _with_condition(decision, replace(claim, message=message))
+    if kind in MEASURED:
+        return _with_condition(decision, Condition(kind, "Unknown", error.reason, str(error)))
+    condition = Condition(kind, "False", error.reason, str(error))
+    if kind in OPTIONAL:
+        return _with_condition(decision, condition)
+    others = [c for c in decision.conditions if c.type not in (kind, Type.READY)]
+    phase = "Failed" if error.reason in FAILED else decision.status.get("phase", "Failed")
+    return replace(
+        decision,
+        conditions=_with_ready([*others, condition]),
+        status={**decision.status, "phase": phase},
+    )
+
+
+def with_replaced_pods(decision: Decision, children: Sequence[str]) -> Decision:
+    """The decision with Available=False while the given children replace their pods.
+
+    The pipeline judged the pods from before this change. Without this function the new generation
+    would be reported as available until the next event.
+    """
+    available = next((c for c in decision.conditions if c.type == Type.AVAILABLE), None)
+    if not children or available is None or available.status != "True":
+        return decision
+    message = f"{', '.join(children)} replaces its pods; until then {available.message}"
+    starting = Condition(Type.AVAILABLE, "False", "Starting", message)
+    replaced = _with_condition(decision, starting)
+    conditions = _with_ready([c for c in replaced.conditions if c.type != Type.READY])
+    status = {**decision.status, "phase": "Starting"}
+    return replace(decision, conditions=conditions, status=status, requeue_after=POLL)
+
+
+def _with_condition(decision: Decision, condition: Condition) -> Decision:
+    """The decision with the condition of this type replaced."""
+    conditions = (condition if c.type == condition.type else c for c in decision.conditions)
+    return replace(decision, conditions=tuple(conditions))
+
+
+def _with_ready(stages: Sequence[Condition]) -> tuple[Condition, ...]:
+    """All conditions, with Ready=False for the reason of the first one that prevents it."""
+    complete = ready.complete(stages)
+    first = next(c for c in complete if ready.holds_back(c))
+    return (*complete, Condition(Type.READY, "False", first.reason, first.message))

@@ -1,0 +1,58 @@
+"""Give Jobs and ConfigMaps back their owner reference after somebody has removed it.
+
+`apply_decision` calls it last. It concerns finished children that no stage applies any more; the
+garbage collector would otherwise keep them after the resource is deleted.
+"""
+
+import logging
+
+from specdec.api import names
+from specdec.api.model import KIND, SpeculativeModel
+from specdec.cluster import Cluster, Rejected
+from specdec.controller.children import field_manager, log_change
+from specdec.pipeline.decide import Decision
+from specdec.pipeline.observed import Object, Observed
+
+logger = logging.getLogger(__name__)
+
+
+async def adopt_orphans(
+    cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
+) -> None:
+    """Set the owner of every orphan; raises ClusterError, but not for a rejection."""
+    for orphan in _orphans(model, observed, decision):
+        await _adopt(cluster, model, orphan)
+
+
+def _orphans(model: SpeculativeModel, observed: Observed, decision: Decision) -> list[Object]:
+    """Jobs and ConfigMaps without an owner that the decision neither applies nor deletes.
+
+    An owner of the resource's name with another uid is a deleted predecessor of the resource. The
+    API server is about to delete its children, so they are not adopted.
+    """
+    handled = {(item["kind"], item["metadata"]["name"]) for item in decision.apply}
+    handled |= {(ref.kind, ref.name) for ref in decision.delete}
+    return [
+        live
+        for live in (*observed.jobs.values(), *observed.config_maps.values())
+        if (live["kind"], live["metadata"]["name"]) not in handled
+        and not live["metadata"].get("deletionTimestamp")
+        and not any(
+            owner["kind"] == KIND and owner["name"] == model.metadata.name
+            for owner in live["metadata"].get("ownerReferences", [])
+        )
+    ]
+
+
+async def _adopt(cluster: Cluster, model: SpeculativeModel, live: Object) -> None:
+    """Set the owner; a rejection is only logged because a leftover object is harmless."""
+    # The uid keeps apply from creating an empty object if this one was deleted since.
+    meta = {key: live["metadata"][key] for key in ("name", "namespace", "uid")}
+    meta["ownerReferences"] = names.owned_by(model)
+    intent = {"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": meta}
+    try:
+        await cluster.apply(intent, f"{field_manager(model, live)}-membership")
+    except Rejected as error:
+        logger.warning("%s stays without an owner: %s", meta["name"], error)
+        return
+    log_change(model, "changed %s %s", live["kind"], meta["name"])

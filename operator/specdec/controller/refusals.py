@@ -1,0 +1,121 @@
+"""Classify the errors of applying a child: which condition reports them, and with what advice.
+
+`apply` raises these errors and `Reconciler` turns them into conditions. A refusal lasts until a
+person changes a quota, a policy, the cluster or the resource.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from specdec.api import names
+from specdec.api.conditions import Type
+from specdec.api.model import SpeculativeModel
+from specdec.cluster import Cluster, Missing, Rejected, Transient
+from specdec.controller.drift import shared
+from specdec.controller.observe import belongs_to
+from specdec.pipeline.observed import Object
+
+# The condition that reports on a child, by the child's component label.
+_CONDITION_TYPES = {
+    "storage": Type.STORAGE_READY,
+    "fetch": Type.MODELS_FETCHED,
+    "engine": Type.ENGINES_READY,
+    "publish": Type.REPOSITORY_READY,
+    **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
+    **dict.fromkeys(("network", "disruption", "policy"), Type.AVAILABLE),
+    "verify": Type.SPECULATION_ACTIVE,
+    "benchmark": Type.BENCHMARK_COMPLETED,
+    "scaling": Type.SCALING_READY,
+    "route": Type.ROUTE_READY,
+}
+# Kinds that a cluster may lack: the reason, and a message with the fix.
+_OPTIONAL_KINDS = {
+    names.GROUP_KIND: (
+        "LeaderWorkerSetMissing",
+        "spec.serving.nodesPerReplica is above 1, and the cluster has no {}: install the "
+        "LeaderWorkerSet controller (https://lws.sigs.k8s.io), or set it to 1",
+    ),
+    "ScaledObject": (
+        "KedaMissing",
+        "spec.serving.scaling.driver is KEDA, and the cluster has no {}: install KEDA "
+        "(https://keda.sh), or set the driver to HPA",
+    ),
+    "HTTPRoute": (
+        "GatewayApiMissing",
+        "spec.networking.gateway is set, and the cluster has no {}: install the Gateway API "
+        "(https://gateway-api.sigs.k8s.io), or use spec.networking.ingress",
+    ),
+}
+# Admission plugins that check owner references refresh their list of kinds only twice a minute.
+# Until then they refuse the children of a new resource definition with this message.
+_UNKNOWN_OWNER_KIND = "cannot find RESTMapping"
+
+
+class DefinitionNotReadyError(Transient):
+    """A part of the API server does not know our resource definition yet.
+
+    It will within half a minute.
+    """
+
+
+class RefusedError(Exception):
+    """The API server refuses a child.
+
+    Attributes:
+        condition_type: the condition that reports it.
+        reason: that condition's reason.
+        child_exists: the child still exists as it was, so objects that follow can be applied.
+    """
+
+    def __init__(
+        self,
+        condition_type: Type,
+        message: str,
+        reason: str = "Rejected",
+        *,
+        child_exists: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.condition_type = condition_type
+        self.reason = reason
+        self.child_exists = child_exists
+
+
+def condition_type_of(intent: Mapping[str, Any]) -> Type:
+    """The condition that reports on a child."""
+    component = intent["metadata"].get("labels", {}).get(names.COMPONENT, "")
+    return _CONDITION_TYPES.get(component, Type.ACCEPTED)
+
+
+def rejection(intent: Object, live: Object | None, error: Rejected) -> Exception:
+    """The error to raise when the API server rejects a child; `live` is the child as observed."""
+    if _UNKNOWN_OWNER_KIND in error.message:
+        return DefinitionNotReadyError(str(error))
+    # Objects that follow a ConfigMap read it, so an old one does not serve them.
+    child_exists = live is not None and intent["kind"] != "ConfigMap"
+    return RefusedError(condition_type_of(intent), str(error), child_exists=child_exists)
+
+
+async def missing_kind_or_namespace(
+    cluster: Cluster, intent: Object, error: Missing
+) -> RefusedError:
+    """The error to raise on 404: the child's kind or its namespace does not exist."""
+    kind, version = intent["kind"], intent["apiVersion"]
+    if kind not in _OPTIONAL_KINDS or await cluster.serves(version, kind):
+        return RefusedError(condition_type_of(intent), str(error))
+    reason, message = _OPTIONAL_KINDS[kind]
+    return RefusedError(condition_type_of(intent), message.format(f"{kind} ({version})"), reason)
+
+
+def require_ownership(model: SpeculativeModel, live: Object, intent: Object) -> None:
+    """Raise RefusedError if an object of that name exists and was not created for the resource."""
+    labels = live["metadata"].get("labels", {})
+    joinable = shared(intent) and labels.get(names.MANAGED_BY) == names.MANAGER
+    if joinable or belongs_to(live, model):
+        return
+    kind, name = intent["kind"], intent["metadata"]["name"]
+    raise RefusedError(
+        condition_type_of(intent),
+        f"{kind} {name} exists and was not made for SpeculativeModel {model.metadata.name}: "
+        f"rename the resource or delete that {kind}",
+    )

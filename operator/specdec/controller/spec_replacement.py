@@ -1,0 +1,60 @@
+"""Apply one object, even where fields of other clients contradict the desired state.
+
+`apply` calls it for every child. Server-side apply merges our fields with those of others, and the
+merged object may be invalid. Then the live spec is replaced as a whole by the desired one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from specdec.api import names
+from specdec.api.kinds import EXTRAS
+from specdec.cluster import Cluster, Rejected
+
+Object = Mapping[str, Any]
+
+INVALID = 422
+# Kinds whose whole spec belongs to the operator. A claim's does not: it names its volume.
+_REPLACEABLE_KINDS = frozenset({"Service", "Deployment", names.GROUP_KIND, *EXTRAS})
+
+
+async def apply_or_replace_spec(
+    cluster: Cluster, live: Object | None, intent: Object, manager: str
+) -> dict[str, Any]:
+    """Apply the desired state; replace the live spec if the merge of both is invalid.
+
+    Returns:
+        The object as stored.
+
+    Raises:
+        Rejected: the server refuses the desired state itself.
+        ClusterError: a request failed.
+    """
+    try:
+        return await cluster.apply(intent, manager)
+    except Rejected as error:
+        if live is None or error.code != INVALID or intent["kind"] not in _REPLACEABLE_KINDS:
+            raise
+    return await _replace_spec(cluster, live, intent, manager)
+
+
+async def _replace_spec(
+    cluster: Cluster, live: Object, intent: Object, manager: str
+) -> dict[str, Any]:
+    """Replace the live spec, then apply as usual.
+
+    An example: somebody changed the number of a Service's port. Apply then adds our port beside
+    it, and the Service has two ports of one name. The replacement keeps what the server allocated,
+    such as addresses and node ports.
+    """
+    temporary_manager = f"{manager}-restore"
+    replacement = {"op": "replace", "path": "/spec", "value": intent["spec"]}
+    await cluster.patch(live, [replacement], temporary_manager)
+    applied = await cluster.apply(intent, manager)
+    # A field with two managers stays when one of them drops it, so remove the temporary one.
+    managers = [entry["manager"] for entry in applied["metadata"].get("managedFields", [])]
+    if temporary_manager in managers:
+        entry = f"/metadata/managedFields/{managers.index(temporary_manager)}"
+        removal = {"op": "remove", "path": entry}
+        return await cluster.patch(applied, [removal], temporary_manager)
+    return applied
