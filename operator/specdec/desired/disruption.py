@@ -10,12 +10,19 @@ from specdec.desired.child import metadata
 _KIND = "PodDisruptionBudget"
 
 
-def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
-    """A budget for each server, where a replica can be spared: one alone would block a drain."""
+def kind(model: SpeculativeModel) -> str | None:
+    """The kind of the budgets; None where a single replica would block a drain."""
     serving = model.spec.serving
     if serving.disruption.mode == "Disabled" or model.spec.suspend or serving.replicas < 2:
+        return None
+    return _KIND
+
+
+def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
+    """A budget for each server."""
+    if kind(model) is None:
         return ()
-    if serving.nodes_per_replica > 1:
+    if model.spec.serving.nodes_per_replica > 1:
         return (_budget(model, names.group_name(model), *_group(model)),)
     return tuple(
         _budget(model, names.server_name(model, role), _bounds(model), _selector(model, role))

@@ -16,14 +16,23 @@ from specdec.desired.measurement import BENCHMARK, VERIFY
 from specdec.desired.policy import servers
 
 _KIND = "NetworkPolicy"
+# Which Jobs a policy is for: the end of its name.
+_JOBS = ("fetch", "build", "measure")
 _EVERYTHING = ("0.0.0.0/0", "::/0")
 # To anywhere: a cluster's name server may be a pod, or an address of the node.
 _DNS = {"ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
 
 
+def policy_names(model: SpeculativeModel) -> tuple[str, ...]:
+    """The names of the policies of its Jobs."""
+    if model.spec.networking.network_policy.mode == "Disabled":
+        return ()
+    return tuple(f"{model.metadata.name}-{jobs}" for jobs in _JOBS)
+
+
 def objects(model: SpeculativeModel, networks: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
     """The policies of its Jobs; `networks` (CIDR) are what fetch Jobs may reach too."""
-    if model.spec.networking.network_policy.mode == "Disabled":
+    if not policy_names(model):
         return ()
     own = {names.MODEL: model.metadata.name, names.MANAGED_BY: names.MANAGER}
     # A build is shared by all resources on the claim, and its pods name none of them.

@@ -1,4 +1,4 @@
-"""Everything that only some resources have beside their servers and Services."""
+"""The objects that only some resources have beside their servers and Services."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,28 +10,33 @@ from specdec.desired import disruption, policy, routes, scaling
 
 
 def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
-    """What the resource asks for; `share` is that of `routes.objects`."""
-    builders = (scaling, disruption, policy)
-    found = tuple(body for builder in builders for body in builder.objects(model))
-    return found + routes.objects(model, share)
+    """The desired optional objects; `share` is that of `routes.objects`."""
+    return (
+        *scaling.objects(model),
+        *disruption.objects(model),
+        *policy.objects(model),
+        *routes.objects(model, share),
+    )
 
 
 def kinds(model: SpeculativeModel) -> set[str]:
-    """The kinds that the resource asks for."""
-    return {str(body["kind"]) for body in objects(model)}
+    """The kinds of the desired optional objects, by the spec alone."""
+    return {
+        kind for module in (scaling, disruption, policy, routes) if (kind := module.kind(model))
+    }
 
 
 def remembered(services: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The kinds that the Services say there may be: what the resource asked for before.
+    """The kinds that the Services' annotation lists: those that the resource may have.
 
-    So that nothing has to be looked for that never was: most resources have no extras, and most
-    clusters do not know all of the kinds.
+    Only these are listed from the API server. Most resources have no optional objects, and most
+    clusters do not serve all of their kinds.
     """
-    notes = [s["metadata"].get("annotations", {}).get(names.KINDS, "") for s in services]
-    return {kind for note in notes for kind in note.split(",") if kind in EXTRAS}
+    lists = [s["metadata"].get("annotations", {}).get(names.KINDS, "") for s in services]
+    return {kind for text in lists for kind in text.split(",") if kind in EXTRAS}
 
 
-def note(found: Iterable[str]) -> dict[str, str]:
-    """The annotation that remembers kinds; none without any."""
-    listed = ",".join(sorted(found))
-    return {names.KINDS: listed} if listed else {}
+def annotation(kinds_: Iterable[str]) -> dict[str, str]:
+    """The annotation that remembers kinds; empty without any."""
+    text = ",".join(sorted(kinds_))
+    return {names.KINDS: text} if text else {}

@@ -11,6 +11,11 @@ from specdec.desired.front import Front, front
 _KIND = "NetworkPolicy"
 
 
+def kind(model: SpeculativeModel) -> str | None:
+    """The kind of the policy; None where the resource asks for none."""
+    return None if model.spec.networking.network_policy.mode == "Disabled" else _KIND
+
+
 def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     """One policy for all serving pods of a resource that asks for it.
 
@@ -19,7 +24,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     """
     asked, name = model.spec.networking.network_policy, model.metadata.name
     server = front(model)
-    if asked.mode == "Disabled":
+    if kind(model) is None:
         return ()
     pods = servers(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]

@@ -10,6 +10,14 @@ from specdec.desired.child import given, metadata
 from specdec.desired.front import Front, front
 
 
+def kind(model: SpeculativeModel) -> str | None:
+    """The kind of the route; None without one."""
+    networking = model.spec.networking
+    if networking.gateway is not None:
+        return "HTTPRoute"
+    return "Ingress" if networking.ingress is not None else None
+
+
 def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
     """The route of a resource that asks for one; it stays while the resource is suspended.
 

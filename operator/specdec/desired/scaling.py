@@ -12,32 +12,38 @@ from specdec.api.operations import Scaling, ScalingMetric
 from specdec.desired.child import metadata
 
 
-def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
-    """The autoscaler of a resource that has one; a suspended one has nothing to scale."""
+def kind(model: SpeculativeModel) -> str | None:
+    """The kind of the autoscaler; None without one. A suspended resource has nothing to scale."""
     scaling = model.spec.serving.scaling
     if scaling is None or model.spec.suspend:
+        return None
+    return "ScaledObject" if scaling.driver == "KEDA" else "HorizontalPodAutoscaler"
+
+
+def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
+    """The autoscaler of a resource that has one."""
+    scaling, kind_ = model.spec.serving.scaling, kind(model)
+    if scaling is None or kind_ is None:
         return ()
-    make = _scaled_object if scaling.driver == "KEDA" else _autoscaler
-    kind, spec = make(scaling)
+    spec = _scaled_object(scaling) if kind_ == "ScaledObject" else _autoscaler(scaling)
     name = model.metadata.name
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": name}
     body = {
-        "apiVersion": EXTRAS[kind].version,
-        "kind": kind,
+        "apiVersion": EXTRAS[kind_].version,
+        "kind": kind_,
         "metadata": metadata(model, name, "scaling"),
         "spec": {"scaleTargetRef": target, **spec},
     }
     return (body,)
 
 
-def _autoscaler(scaling: Scaling) -> tuple[str, dict[str, Any]]:
-    spec = {
+def _autoscaler(scaling: Scaling) -> dict[str, Any]:
+    return {
         "minReplicas": scaling.min_replicas,
         "maxReplicas": scaling.max_replicas,
-        "metrics": [_metric(one) for one in scaling.metrics],
+        "metrics": [_metric(metric) for metric in scaling.metrics],
         "behavior": _behavior(scaling),
     }
-    return "HorizontalPodAutoscaler", spec
 
 
 def _metric(metric: ScalingMetric) -> dict[str, Any]:
@@ -48,15 +54,14 @@ def _metric(metric: ScalingMetric) -> dict[str, Any]:
     return {"type": "Pods", "pods": {"metric": {"name": metric.name}, "target": average}}
 
 
-def _scaled_object(scaling: Scaling) -> tuple[str, dict[str, Any]]:
-    spec = {
+def _scaled_object(scaling: Scaling) -> dict[str, Any]:
+    return {
         "minReplicaCount": scaling.min_replicas,
         "maxReplicaCount": scaling.max_replicas,
         "cooldownPeriod": scaling.scale_down_seconds,
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(scaling)}},
-        "triggers": [_trigger(scaling, one) for one in scaling.metrics],
+        "triggers": [_trigger(scaling, metric) for metric in scaling.metrics],
     }
-    return "ScaledObject", spec
 
 
 def _trigger(scaling: Scaling, metric: ScalingMetric) -> dict[str, Any]:

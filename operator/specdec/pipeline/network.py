@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from specdec.api import names
 from specdec.desired import network as desired
-from specdec.desired import optional_objects as desired_extras
+from specdec.desired import optional_objects as desired_optional
 from specdec.pipeline import optional_objects
 from specdec.pipeline.observed import Ref
 from specdec.pipeline.stage import Context, Outcome
@@ -24,7 +24,7 @@ def reachable(context: Context, roles: Iterable[str]) -> Outcome:
     model, observed = context.model, context.observed
     wanted, more = tuple(roles), optional_objects.extras(context)
     # In the one object of every resource that is read anyway.
-    note = {"target": desired_extras.note(optional_objects.kinds(context))}
+    note = {"target": desired_optional.annotation(optional_objects.kinds(context))}
     old = [
         names.server_name(model, role)
         for role in names.SERVERS

@@ -21,7 +21,7 @@ def extras(context: Context) -> Outcome:
     wanted = desired.objects(context.model, portion.percent)
     keys = [(body["kind"], body["metadata"]["name"]) for body in wanted]
     # An earlier stage applies these, before the first Job.
-    jobs = [(body["kind"], body["metadata"]["name"]) for body in isolation.objects(context.model)]
+    jobs = [("NetworkPolicy", name) for name in isolation.policy_names(context.model)]
     old = [key for key in context.observed.extras if key not in (*keys, *jobs)]
     found = [
         _TOLD[kind](f"{kind} {name}", context.observed.extras.get((kind, name), {}))
