@@ -8,6 +8,9 @@ from specdec.api import names
 
 pytestmark = pytest.mark.controlplane
 
+# The Deployment controller counts rollouts of the pod template here.
+ROLLOUT = "deployment.kubernetes.io/revision"
+
 
 def test_another_default_draft_length_builds_nothing(lab: Lab) -> None:
     before = serve(lab, "pair")
@@ -36,9 +39,7 @@ def test_longer_sequences_build_new_engines_while_the_old_revision_serves(lab: L
     jobs, publish = lab.jobs("engine"), lab.job("publish")
     deployment = lab.get("deployment", "pair")
     assert deployment is not None
-    longer = {"limits": {"maxSeqLen": 768}}
-    change = {"target": longer, "speculation": {"draftTarget": {"draft": longer}}}
-    lab.patch("specm", "pair", {"spec": change})
+    longer(lab, 768)
     ready = lab.wait("pair", "Ready", "False", "Building")
     assert "previous revision still serves" in ready["message"]
     assert lab.condition("pair", "Available")["status"] == "True"
@@ -53,6 +54,43 @@ def test_longer_sequences_build_new_engines_while_the_old_revision_serves(lab: L
     published(lab, (publish,))
     after = until(lambda: newer(lab, body["metadata"]["generation"]), lambda: lab.story("pair"))
     assert after["status"]["repository"] != body["status"]["repository"]
+
+
+def test_scaling_during_a_build_keeps_the_pod_template(lab: Lab) -> None:
+    serve(lab, "pair")
+    before = live(lab)
+    longer(lab, 640)
+    lab.wait("pair", "Ready", "False", "Building")
+    lab.patch("specm", "pair", {"spec": {"serving": {"replicas": 2}}})
+    until(lambda: live(lab)["spec"]["replicas"] == 2, lambda: lab.story("pair"))
+    scaled = live(lab)
+    assert scaled["spec"]["template"] == before["spec"]["template"]
+
+    # Back to what serves: the whole intent is applied again, and changes nothing.
+    longer(lab, 512)
+    lab.wait("pair")
+    until(lambda: applied(live(lab)) != applied(scaled), lambda: lab.story("pair"))
+    after = live(lab)
+    assert after["spec"] == scaled["spec"]
+    rollouts = [body["metadata"]["annotations"][ROLLOUT] for body in (before, scaled, after)]
+    assert rollouts == ["1"] * 3
+
+
+def longer(lab: Lab, tokens: int) -> None:
+    limits = {"limits": {"maxSeqLen": tokens}}
+    change = {"target": limits, "speculation": {"draftTarget": {"draft": limits}}}
+    lab.patch("specm", "pair", {"spec": change})
+
+
+def live(lab: Lab) -> Object:
+    body = lab.get("deployment", "pair")
+    assert body is not None
+    return body
+
+
+def applied(body: Object) -> str:
+    """The mark of the intent that was applied last."""
+    return str(body["metadata"]["annotations"]["specdec.dev/applied"])
 
 
 def test_two_resources_share_one_build_and_each_keeps_it_alive(lab: Lab) -> None:

@@ -27,7 +27,7 @@ def live_object(observed: Observed, kind: str, name: str) -> Object | None:
         "ConfigMap": observed.config_maps,
         "Service": observed.services,
     }
-    return by_kind.get(kind, {}).get(name) or observed.extras.get((kind, name))
+    return by_kind.get(kind, {}).get(name) or observed.optional_objects.get((kind, name))
 
 
 def labels_and_owners(intent: Object) -> dict[str, Any]:

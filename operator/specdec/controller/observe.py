@@ -77,7 +77,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         logs=logs,
         crashes=crashes,
         group=group if group and belongs_to(group, model) else None,
-        extras={
+        optional_objects={
             (item["kind"], item["metadata"]["name"]): item for items in extras for item in items
         },
         peer=await _get_split_peer(cluster, model),

@@ -72,7 +72,7 @@ class World:
             {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
             self.services,
             group=self.group,
-            extras=self.extras,
+            optional_objects=self.extras,
             peer=self.peer,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 from specdec.api import names
 from specdec.cluster import Cluster, ClusterError, Missing, Rejected
 from specdec.inspect import session
-from specdec.pipeline.diagnosis import Progress, blocked, told
+from specdec.pipeline.diagnosis import Progress, blocked, last_progress
 from specdec.pipeline.observed import POD_JOB, PROGRESS_LINES, job_state, pod_ready
 
 Json = dict[str, Any]
@@ -71,7 +71,7 @@ async def _progress(cluster: Cluster, found: Around, job: Json) -> None:
         return
     meta = pods[0]["metadata"]
     try:
-        far = told(await cluster.log(meta["namespace"], meta["name"], PROGRESS_LINES))
+        far = last_progress(await cluster.log(meta["namespace"], meta["name"], PROGRESS_LINES))
     except Missing:
         return  # the pod went meanwhile
     except ClusterError as error:
@@ -93,7 +93,7 @@ async def read(cluster: Cluster, namespace: str, name: str) -> Json:
     return {
         **summary(body),
         "jobs": [_job(one, found.progress.get(one["metadata"]["name"])) for one in found.jobs],
-        "pods": [_pod(one) for one in found.pods if _told(one)],
+        "pods": [_pod(one) for one in found.pods if _last_progress(one)],
         "notes": found.notes,
     }
 
@@ -163,7 +163,7 @@ def trouble(pod: Json) -> str:
     return ""
 
 
-def _told(pod: Json) -> bool:
+def _last_progress(pod: Json) -> bool:
     """Whether a pod is worth a line: one that ended is told by its Job."""
     return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
 

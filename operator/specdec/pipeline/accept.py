@@ -1,7 +1,7 @@
-"""Accepted: what the schema's rules cannot say, and what they said, once more.
+"""Accepted: the rules that no schema can express, and those of the schema once more.
 
-The rules of the CustomResourceDefinition reject most of this earlier; an older definition in the
-cluster, or a newer operator, must still not build nonsense.
+The rules of the CustomResourceDefinition refuse most invalid resources. Where the cluster has an
+older definition, they are refused here.
 """
 
 from dataclasses import replace
@@ -15,17 +15,17 @@ from specdec.pipeline.stage import Context, Outcome
 
 
 def accept(context: Context) -> Outcome:
-    """Check the spec and settle version, image and devices."""
+    """Check the spec, and derive version, image and devices from it."""
     model, images = context.model, context.images
     problem = validation.first_problem(model, images)
     if problem is not None:
-        bad = Condition(Type.ACCEPTED, "False", problem.reason, problem.message)
-        return Outcome((bad,), context.facts, proceed=False)
+        refused = Condition(Type.ACCEPTED, "False", problem.reason, problem.message)
+        return Outcome((refused,), context.facts, proceed=False)
     runtime, version = model.spec.runtime, validation.version(model)
     strategy = backends.strategy(runtime.backend)
     image = runtime.image or strategy.default_image(images, version)
     reason = "BelowFixLevel" if exposed(runtime.backend, image) else "Valid"
-    good = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
+    accepted = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
     plan = {
         "backend": runtime.backend.value,
         "version": version,
@@ -36,21 +36,21 @@ def accept(context: Context) -> Outcome:
         **_servers(model),
     }
     facts = replace(context.facts, version=version, image=image)
-    return Outcome((good,), facts, proceed=True, status={"plan": plan})
+    return Outcome((accepted,), facts, proceed=True, status={"plan": plan})
 
 
 def _message(model: SpeculativeModel, version: str, image: str) -> str:
     backend, method = model.spec.runtime.backend, model.spec.speculation.method
     message = f"{backend} {version} serves method {method} with image {image}"
     row = support(backend)
-    message += _pipeline(model) + _faults(model, image)
+    message += _pipeline_warning(model) + _faults_warning(model, image)
     if not row.deprecation:
         return message
     return f"{message}; deprecated: {row.deprecation}, method {row.replacements[method]}"
 
 
-def _pipeline(model: SpeculativeModel) -> str:
-    """What to say of a speculating engine in pipeline stages: nothing refuses it, few run it."""
+def _pipeline_warning(model: SpeculativeModel) -> str:
+    """A warning about pipeline parallelism with speculation: allowed, but known to hang."""
     stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
     role = next((role for role, count in stages.items() if count > 1), None)
     if role is None or model.spec.speculation.method is Method.NONE:
@@ -62,8 +62,8 @@ def _pipeline(model: SpeculativeModel) -> str:
     )
 
 
-def _faults(model: SpeculativeModel, image: str) -> str:
-    """What to say of a server with faults that anybody may read of."""
+def _faults_warning(model: SpeculativeModel, image: str) -> str:
+    """A warning about a server with published faults."""
     backend = model.spec.runtime.backend
     releases = exposed(backend, image)
     if releases is None:
@@ -80,7 +80,7 @@ def _faults(model: SpeculativeModel, image: str) -> str:
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:
-    """Devices and ranks; with two servers the launch is that of the target's."""
+    """Devices and ranks of the plan; with two servers, the launch of the target's."""
     ranks = backends.strategy(model.spec.runtime.backend).ranks(model)
     first, product = ranks.servers[0], model.spec.gpu.product
     participants = {role: list(ids) for role, ids in first.participant_ids.items()}

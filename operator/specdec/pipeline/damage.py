@@ -1,7 +1,7 @@
-"""What serving pods report of damaged files on the volume, and wait for.
+"""Damaged files on the volume, as serving pods report them while they wait for the repair.
 
-The program that starts a server (`payload/serving/check_volume.py`) prints it as the last line of
-the container's log. The log is of the user's image: nothing but sentences is taken from it.
+The program that starts a server (`payload/serving/check_volume.py`) prints the report as the last
+line of the container's log. The image is the user's: only sentences are taken from its log.
 """
 
 import json
@@ -16,8 +16,8 @@ from specdec.pipeline.stage import Context
 _CHARACTERS = 600
 
 
-def waits(context: Context, pod: Object) -> Cause | None:
-    """That a pod waits for the repair of files on the volume, and which; None if it does not."""
+def reported(context: Context, pod: Object) -> Cause | None:
+    """The damaged files that a pod waits for; None where it reports none."""
     line = context.observed.logs.get(server_log(pod), "").strip().rpartition("\n")[2]
     try:
         report: Any = json.loads(line or "null")
@@ -26,15 +26,15 @@ def waits(context: Context, pod: Object) -> Cause | None:
     match report:
         case {"volume": {"damaged": [str(), *_] as sentences}}:
             text = "; ".join(str(sentence) for sentence in sentences)[:_CHARACTERS]
-            shown = "".join(character for character in text if character.isprintable())
+            printable = "".join(character for character in text if character.isprintable())
             name = pod["metadata"]["name"]
-            return Cause("VolumeDamaged", f"pod {name} waits for the repair of {shown}")
+            return Cause("VolumeDamaged", f"pod {name} waits for the repair of {printable}")
         case _:
             return None
 
 
-def since(pod: Object) -> datetime | None:
-    """When the container of a serving pod was started last."""
+def started_at(pod: Object) -> datetime | None:
+    """When the server's container started last; None where it does not run."""
     for status in pod.get("status", {}).get("containerStatuses", []):
         started = status.get("state", {}).get("running", {}).get("startedAt")
         if status.get("name") == CONTAINER and started:

@@ -1,4 +1,7 @@
-"""Pure: what was read in, what to do out. The chain stops at the first stage that is not done."""
+"""The decision of one reconcile: a pure chain of stages, which stops at the first not done.
+
+Each stage takes the snapshot and the facts of earlier stages, and returns an `Outcome`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +20,7 @@ from specdec.pipeline.engines import engines
 from specdec.pipeline.fetch import fetch
 from specdec.pipeline.isolation import isolation
 from specdec.pipeline.memory import memory
-from specdec.pipeline.network import network, reachable
+from specdec.pipeline.network import network, services
 from specdec.pipeline.observed import Object, Observed, Ref
 from specdec.pipeline.repository import repository
 from specdec.pipeline.stage import POLL, Context, Outcome, Stage
@@ -37,7 +40,7 @@ CHAIN: tuple[Stage, ...] = (
     verification,
     benchmark,
 )
-# Results that outlive their Jobs, and the addresses: kept while a stage before them is not done.
+# Fields of the status that stay while the stages that write them are not reached.
 _KEPT = ("models", "engines", "repository", "serving", "url", "endpoints")
 
 
@@ -45,9 +48,13 @@ _KEPT = ("models", "engines", "repository", "serving", "url", "endpoints")
 class Decision:
     """What one reconcile does.
 
-    `apply` in order; `status` is the whole status without conditions' timestamps (those are merged
-    by `reconcile`); `requeue_after` in seconds, None when an event will bring us back. `partial`
-    keeps the conditions that the resource has and `conditions` does not name.
+    Attributes:
+        apply: desired objects, in the order in which they are applied.
+        delete: objects to delete.
+        conditions: the conditions, without timestamps.
+        status: all other fields of the status.
+        requeue_after: seconds until the next reconcile; None where a watch event is enough.
+        partial: whether the resource keeps its conditions that `conditions` does not name.
     """
 
     apply: tuple[Object, ...] = ()
@@ -59,7 +66,7 @@ class Decision:
 
 
 def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decision:
-    """Run the chain on what was read and say what to write."""
+    """Run the chain of stages on the snapshot."""
     context = Context(model, observed, images)
     outcomes: list[Outcome] = []
     for stage in CHAIN:
@@ -71,21 +78,21 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
     else:
         return _decision(context, outcomes)
     stale = (verifying.while_unavailable(context), benchmarking.while_unavailable(context))
-    return _decision(context, [*outcomes, _meanwhile(context), *stale])
+    return _decision(context, [*outcomes, _previous_revision(context), *stale])
 
 
-def _meanwhile(context: Context) -> Outcome:
-    """What goes on while the chain waits: the pods of the previous revision, if there are any."""
+def _previous_revision(context: Context) -> Outcome:
+    """The pods of the previous revision, which serve while the chain is stopped."""
     if not workload.exists(context.observed):
         return Outcome((), context.facts, proceed=False)
     condition = workload.available(context)
     settled = condition.status == "True" or condition.reason == "Suspended"
-    keep = reachable(context, context.observed.deployments or ("target",))
+    network_ = services(context, context.observed.deployments or ("target",))
     return replace(
-        keep,
-        conditions=(condition, *keep.conditions),
+        network_,
+        conditions=(condition, *network_.conditions),
         proceed=False,
-        apply=workload.held(context) + keep.apply,
+        apply=workload.held(context) + network_.apply,
         requeue_after=None if settled else POLL,
     )
 
@@ -107,7 +114,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
 
 
 def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
-    """The whole status but its conditions: what stages found, and what earlier ones had found."""
+    """The status without conditions: the stages' fields over those of earlier reconciles."""
     model = context.model
     replicas, ready_replicas = workload.counts(context.observed)
     selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
@@ -120,15 +127,15 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
         **{key: model.status[key] for key in _KEPT if key in model.status},
     }
     for outcome in outcomes:
-        found = dict(outcome.status)
-        plan = status.get("plan", {}) | found.pop("plan", {})
-        status |= found | ({"plan": plan} if plan else {})
+        fields = dict(outcome.status)
+        plan = status.get("plan", {}) | fields.pop("plan", {})
+        status |= fields | ({"plan": plan} if plan else {})
     status |= _served(context, outcomes)
     return status
 
 
 def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:
-    """Which revision answers, known for sure only when all pods are of one revision."""
+    """The served revision, while pods are available and all of one revision."""
     available = [c for o in outcomes for c in o.conditions if c.type == Type.AVAILABLE]
     live = workload.served(context.observed)
     revisions = {(served.repository, served.image) for served in live}

@@ -1,4 +1,4 @@
-"""What the live state of a pod or a Job means, in a reason and a sentence for a stranger."""
+"""The cause of a pod's or a Job's state: a reason, and a message with the next step."""
 
 import re
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ from specdec.api.cause import Cause
 from specdec.api.conditions import PROBLEMS
 from specdec.pipeline import server_log
 from specdec.pipeline.job_results import result
-from specdec.pipeline.observed import Object, last_words
+from specdec.pipeline.observed import Object, termination_message
 
-# How many characters of a container's last words fit into a condition.
-TAIL = 600
+# The end of a container's message that a condition quotes.
+MOST_CHARACTERS = 600
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-_TOLD = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
+_PROGRESS = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
 _QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
 
 
-# Where a pod's resources come from, by its component.
+# The field of a pod's resources, by its component.
 _RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
-# What helps a Job that takes too long, by its component.
+# The remedy for a Job that exceeds its deadline, by its component.
 _DEADLINES = {
     "fetch": "raise spec.fetch.activeDeadlineSeconds",
-    "publish": "check the volume, which is slow or does not answer",
+    "publish": "check the volume, which is slow or does not respond",
     "verify": "raise spec.verification.timeoutSeconds",
     "benchmark": "raise spec.benchmark.timeoutSeconds",
 }
@@ -35,25 +35,27 @@ _DEADLINES = {
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a Job's program says it is: what it does, and how much is done, 0 to 100."""
+    """The progress that a Job's program logs: its phase, and how much of it is done (0 to 100)."""
 
     phase: str
     percent: int
 
 
-def told(log: str) -> Progress | None:
+def last_progress(log: str) -> Progress | None:
     """The last progress line of a log."""
-    lines = _TOLD.findall(log)
+    lines = _PROGRESS.findall(log)
     return Progress(lines[-1][0], min(int(lines[-1][1]), 100)) if lines else None
 
 
 def blocked(pod: Object) -> Cause | None:
-    """Why a pod cannot even start, in the scheduler's or the kubelet's words; None if it can."""
+    """Why a pod cannot start, as the scheduler or the kubelet reports it; None if it can."""
     name = pod["metadata"]["name"]
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             why = _sentence(condition.get("message", "no node fits"))
-            return Cause("Unschedulable", f"pod {name} cannot be scheduled: {why}{_product(pod)}")
+            return Cause(
+                "Unschedulable", f"pod {name} cannot be scheduled: {why}{_gpu_product(pod)}"
+            )
     for status in _statuses(pod):
         waiting = status.get("state", {}).get("waiting", {})
         reason, why = waiting.get("reason", ""), _sentence(waiting.get("message", ""))
@@ -74,51 +76,52 @@ def blocked(pod: Object) -> Cause | None:
     return None
 
 
-def running(name: str, doing: str, reason: str, pods: list[Object], log: str = "") -> Cause:
-    """Where an unfinished Job stands: its pod's trouble, its last failure, or since when.
+def running(name: str, activity: str, reason: str, pods: list[Object], log: str = "") -> Cause:
+    """The state of an unfinished Job: what blocks its pod, its last failure, or its progress.
 
-    `log` is the end of what the newest pod has printed.
+    `log` is the end of the newest pod's log.
     """
     if not pods:
         return Cause("Queued", f"Job {name} waits for its pod")
     pod = pods[0]
-    trouble = blocked(pod)
-    if trouble:
-        return Cause(trouble.reason, f"Job {name}: {trouble.message}")
+    if cause := blocked(pod):
+        return Cause(cause.reason, f"Job {name}: {cause.message}")
     phase = pod.get("status", {}).get("phase", "Pending")
     node = pod.get("spec", {}).get("nodeName", "")
     if phase == "Failed":
-        last = _failure(pods, reason)
-        return Cause(last.reason, f"Job {name} tries again after a failure: {last.message}")
+        failure = _failure(pods, reason)
+        return Cause(failure.reason, f"Job {name} tries again after a failure: {failure.message}")
     if phase == "Pending":
-        return Cause("Queued", f"pod {pod['metadata']['name']} of Job {name} starts" + _on(node))
+        return Cause(
+            "Queued", f"pod {pod['metadata']['name']} of Job {name} starts" + _on_node(node)
+        )
     since = pod.get("status", {}).get("startTime")
-    far = told(log)
+    progress = last_progress(log)
     return Cause(
         reason,
-        f"Job {name} {doing}"
-        + _on(node)
+        f"Job {name} {activity}"
+        + _on_node(node)
         + (f" since {since}" if since else "")
-        + (f": {far.phase} {far.percent} %" if far else ""),
+        + (f": {progress.phase} {progress.percent} %" if progress else ""),
     )
 
 
 def failed(name: str, job: Object, pods: list[Object], reason: str) -> Cause:
-    """Why a Job is finished and lost, and how to start it again; `reason` when it left none."""
+    """Why a Job failed, and how to run it again; `reason` where it reported none."""
     deadline = job.get("spec", {}).get("activeDeadlineSeconds")
     conditions = job.get("status", {}).get("conditions", [])
     if any(c.get("reason") == "DeadlineExceeded" for c in conditions):
         component = job["metadata"].get("labels", {}).get(names.COMPONENT)
-        fix = _DEADLINES.get(component, "raise spec.build.activeDeadlineSeconds")
-        why = Cause("DeadlineExceeded", f"ran longer than {deadline} seconds: {fix}")
+        remedy = _DEADLINES.get(component, "raise spec.build.activeDeadlineSeconds")
+        cause = Cause("DeadlineExceeded", f"ran longer than {deadline} seconds: {remedy}")
     else:
-        why = _failure(pods, reason)
+        cause = _failure(pods, reason)
     again = f"; to try again: kubectl delete job {name}"
-    return Cause(why.reason, f"Job {name} failed: {_sentence(why.message)}{again}")
+    return Cause(cause.reason, f"Job {name} failed: {_sentence(cause.message)}{again}")
 
 
-def unread(name: str, problem: str) -> Cause:
-    """A Job that ended well, and left what cannot be read; `problem` is of `Result.problems`."""
+def unreadable(name: str, problem: str) -> Cause:
+    """The cause of a complete Job whose result cannot be read; `problem` is of `Result`."""
     return Cause(
         "InvalidResult",
         f"Job {name} left a result that cannot be read ({problem}): use an image whose programs "
@@ -127,9 +130,9 @@ def unread(name: str, problem: str) -> Cause:
 
 
 def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
-    """Why a serving pod is not ready although it started before; None while it first starts.
+    """Why a serving pod ended; None while it starts for the first time.
 
-    `log` is what the run that ended has printed, where it could be read.
+    `log` is the log of the run that ended, where it could be read.
     """
     name = pod["metadata"]["name"]
     for status in _statuses(pod):
@@ -140,25 +143,25 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
         if end is None:
             continue
         count = status.get("restartCount", 0)
-        last = end.get("message", "")
-        words = (
-            server_log.summary(log or last) or _tail(last) or f"exit code {end.get('exitCode')}"
+        text = end.get("message", "")
+        message = (
+            server_log.summary(log or text) or _tail(text) or f"exit code {end.get('exitCode')}"
         )
         if end.get("reason") == "OOMKilled":
             return Cause("OutOfMemory", f"pod {name}: {_memory(pod)}")
-        if _seconds(end) >= startup_budget and not _answered(pod, end):
+        if _seconds(end) >= startup_budget and not _was_ready(pod, end):
             return Cause(
                 "StartupTimeout",
                 f"pod {name} was not ready within {startup_budget} seconds "
-                f"(spec.serving.probes.startupBudgetSeconds), {count} restarts; last words: "
-                f"{words}",
+                f"(spec.serving.probes.startupBudgetSeconds), {count} restarts; last message: "
+                f"{message}",
             )
-        return Cause("CrashLoop", f"pod {name} restarted {count} times; last words: {words}")
+        return Cause("CrashLoop", f"pod {name} restarted {count} times; last message: {message}")
     return None
 
 
-def stuck(deployment: Object) -> Cause | None:
-    """Why a Deployment starts no pods of its revision, by its own conditions; None if it does."""
+def stuck_rollout(deployment: Object) -> Cause | None:
+    """Why a Deployment creates no pods of its revision; None if it does."""
     name = deployment["metadata"]["name"]
     if deployment["spec"].get("paused"):
         resume = f"kubectl rollout resume deployment {name}"
@@ -167,24 +170,24 @@ def stuck(deployment: Object) -> Cause | None:
         failing = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
         halted = condition["type"] == "Progressing" and condition["status"] == "False"
         if failing or halted:
-            doing = "cannot create its pods" if failing else "makes no progress"
+            problem = "cannot create its pods" if failing else "makes no progress"
             why = _sentence(condition.get("message", ""))
-            message = f"Deployment {name} {doing} ({condition.get('reason', '')}: {why})"
+            message = f"Deployment {name} {problem} ({condition.get('reason', '')}: {why})"
             return Cause("RolloutStuck", message)
     return None
 
 
-def ended_loading(pod: Object, startup_budget: int) -> datetime | None:
-    """When a container of a serving pod last ended by itself before it was ever ready.
+def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
+    """When a serving pod's container last ended by itself before it was ready.
 
-    One that used up its time was ended by the kubelet, which says nothing of the volume.
+    The end of one that exceeded its startup budget does not count: the kubelet ended it.
     """
     for status in _statuses(pod):
         states = (status.get("state", {}), status.get("lastState", {}))
         end = next((s["terminated"] for s in states if "terminated" in s), None)
         if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
             continue
-        if _seconds(end) >= startup_budget or _answered(pod, end):
+        if _seconds(end) >= startup_budget or _was_ready(pod, end):
             continue
         if end.get("finishedAt"):
             return datetime.fromisoformat(end["finishedAt"])
@@ -199,10 +202,10 @@ def _failure(pods: list[Object], reason: str) -> Cause:
                 return Cause("OutOfMemory", _memory(pod))
     error = result(pods[:1]).error
     if error is not None:
-        # A program of another image may use any word; a reason is one of the documented ones.
+        # A program of another image may report any reason; a condition has a documented one.
         return Cause(error.reason if error.reason in PROBLEMS else reason, _tail(error.message))
-    words = _tail(last_words(pods[0])) if pods else ""
-    return Cause(reason, f"last words: {words}" if words else "its pod left no word")
+    message = _tail(termination_message(pods[0])) if pods else ""
+    return Cause(reason, f"last message: {message}" if message else "its pod left no message")
 
 
 def _memory(pod: Object) -> str:
@@ -222,13 +225,13 @@ def _memory(pod: Object) -> str:
 
 
 def _doubled(quantity: str) -> str:
-    """Twice an amount of memory: the next try should not fail for the same reason."""
+    """Twice an amount of memory, so that the next run does not fail for the same reason."""
     match = _QUANTITY.fullmatch(quantity)
     return f"{2 * int(match[1])}{match[2] or ''}" if match else f"twice {quantity}"
 
 
-def _product(pod: Object) -> str:
-    """Which GPU a pod that no node takes asks for: an engine runs where it was built."""
+def _gpu_product(pod: Object) -> str:
+    """The GPU product that an unschedulable pod asks for; an engine runs on no other."""
     product = pod.get("spec", {}).get("nodeSelector", {}).get(names.GPU_PRODUCT)
     if product is None:
         return ""
@@ -249,12 +252,12 @@ def _seconds(end: dict[str, Any]) -> float:
     try:
         start = datetime.fromisoformat(end["startedAt"])
         return (datetime.fromisoformat(end["finishedAt"]) - start).total_seconds()
-    except (KeyError, TypeError, ValueError):  # a container that nobody saw end has nulls
+    except (KeyError, TypeError, ValueError):  # the kubelet leaves nulls where it missed the end
         return 0.0
 
 
-def _answered(pod: Object, end: dict[str, Any]) -> bool:
-    """Whether the pod was ready at some time of that run: then it was no slow start."""
+def _was_ready(pod: Object, end: dict[str, Any]) -> bool:
+    """Whether the pod was ready during the run that ended: then it was no slow start."""
     conditions = pod.get("status", {}).get("conditions", [])
     changed = [c.get("lastTransitionTime") for c in conditions if c["type"] == "Ready"]
     # Both are RFC 3339 in UTC with whole seconds: text order is time order.
@@ -262,14 +265,14 @@ def _answered(pod: Object, end: dict[str, Any]) -> bool:
 
 
 def _tail(text: str) -> str:
-    """The end of a text on one line: what a program says last says most."""
+    """The end of a text on one line: a program's last lines matter most."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= TAIL else "…" + flat[-TAIL:]
+    return flat if len(flat) <= MOST_CHARACTERS else "…" + flat[-MOST_CHARACTERS:]
 
 
 def _sentence(text: str) -> str:
     return _tail(text).rstrip(".;")
 
 
-def _on(node: str) -> str:
+def _on_node(node: str) -> str:
     return f" on node {node}" if node else ""

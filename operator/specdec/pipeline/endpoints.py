@@ -1,4 +1,4 @@
-"""Whether clients reach the pods that are ready: the endpoints of a server's Service."""
+"""Whether the Service of a server leads to its ready pods."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,20 +8,21 @@ from specdec.api.conditions import Condition
 from specdec.pipeline.observed import Object, pod_ready
 from specdec.pipeline.stage import Context
 
-# How long the endpoints may take to follow a pod that became ready before they are in doubt.
+# Endpoints may follow a pod that became ready with this delay.
 _LAG = timedelta(seconds=10)
 
 
-def reached(context: Context, role: str, condition: Condition) -> Condition:
-    """The condition of a server, False where its Service leads to none of its pods.
+def check(context: Context, role: str, condition: Condition) -> Condition:
+    """The condition of a server, False where its Service leads to no ready address.
 
-    A Service that is not there yet, or was deleted, is applied next.
+    A Service that does not exist is applied in this reconcile, and is no reason for False.
     """
     name = names.server_name(context.model, role)
     if condition.status != "True" or context.observed.endpoints.get(name, 1):
         return condition
-    pods = [pod for pod in context.observed.serving_pods(role) if pod_ready(pod)]
-    if all(context.observed.now - _since(pod, context.observed.now) < _LAG for pod in pods):
+    now = context.observed.now
+    ready = [pod for pod in context.observed.serving_pods(role) if pod_ready(pod)]
+    if all(now - _ready_since(pod, now) < _LAG for pod in ready):
         message = f"{condition.message}; Service {name} does not lead to them yet"
         return replace(condition, status="False", reason="Starting", message=message)
     message = (
@@ -31,8 +32,7 @@ def reached(context: Context, role: str, condition: Condition) -> Condition:
     return replace(condition, status="False", reason="NoEndpoints", message=message)
 
 
-def _since(pod: Object, now: datetime) -> datetime:
-    """Since when a pod is ready."""
-    ready = (c for c in pod["status"]["conditions"] if c["type"] == "Ready")
-    stamp = next(ready).get("lastTransitionTime")
-    return datetime.fromisoformat(stamp) if stamp else now
+def _ready_since(pod: Object, now: datetime) -> datetime:
+    conditions = (c for c in pod["status"]["conditions"] if c["type"] == "Ready")
+    changed = next(conditions).get("lastTransitionTime")
+    return datetime.fromisoformat(changed) if changed else now

@@ -38,9 +38,11 @@ def engines(context: Context) -> Outcome:
         strategy.engine(model, context.facts.checkpoints[role], context.facts)
         for role in model.models
     ]
-    loss = volume_recovery.missing(context, "EngineMissing", "EngineDamaged")
+    loss = volume_recovery.loss(context, "EngineMissing", "EngineDamaged")
     builds = [
-        _lost(context, engine, loss) if loss and loss.of(engine.role) else _build(context, engine)
+        _lost(context, engine, loss)
+        if loss and loss.concerns(engine.role)
+        else _build(context, engine)
         for engine in desired_engines
     ]
     current = {build.job for build in builds}
@@ -73,7 +75,7 @@ def engines(context: Context) -> Outcome:
 
 def _lost(context: Context, engine: Engine, loss: volume_recovery.Loss) -> _Build:
     """Forget the lost engine; the next reconcile builds or fetches it again."""
-    cause = Cause(loss.words.reason, f"{engine.role}: {loss.words.message}")
+    cause = Cause(loss.cause.reason, f"{engine.role}: {loss.cause.message}")
     if engine.checkpoint is not None:
         return _Build(engine, None, Pending(cause))
     name = desired.job_name(engine.key, context.facts.volume)
@@ -92,7 +94,7 @@ def _build(context: Context, engine: Engine) -> _Build:
         seconds = step.result.seconds
         return _Build(engine, name, seconds=None if seconds is None else round(seconds))
     cause = step.cause
-    progress = diagnosis.told(step.log) if cause.reason == "Building" else None
+    progress = diagnosis.last_progress(step.log) if cause.reason == "Building" else None
     cause = Cause(cause.reason, f"{engine.role}: {cause.message}")
     return _Build(engine, name, replace(step, cause=cause), progress)
 
@@ -150,7 +152,7 @@ def _without_lost(
 ) -> dict[str, Any]:
     """The status' models without lost prebuilt engines: those are then fetched again."""
     prebuilt = (engine.role for engine in desired_engines if engine.checkpoint is not None)
-    lost = {f"{role}-engine" for role in prebuilt if loss.of(role)}
+    lost = {f"{role}-engine" for role in prebuilt if loss.concerns(role)}
     entries = context.model.status.get("models", [])
     return {"models": [e for e in entries if e.get("role") not in lost]} if lost else {}
 

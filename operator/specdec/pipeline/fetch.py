@@ -29,7 +29,7 @@ class _Sources:
 
 def fetch(context: Context) -> Outcome:
     """Run the fetch Job unless its result is known, then check that the checkpoints fit."""
-    if loss := volume_recovery.missing(context, "CheckpointMissing", "CheckpointDamaged"):
+    if loss := volume_recovery.loss(context, "CheckpointMissing", "CheckpointDamaged"):
         return _fetch_again(context, loss)
     manifest = job.with_spec_hash(
         desired.job(
@@ -64,7 +64,7 @@ def _task(context: Context, manifest: Object) -> Task[_Sources]:
 
 def _fetch_again(context: Context, loss: volume_recovery.Loss) -> Outcome:
     """Forget every model: the next Job keeps what is on the volume and fetches the rest."""
-    outcome = stopped(Type.MODELS_FETCHED, context.facts, loss.words, delete=loss.jobs)
+    outcome = stopped(Type.MODELS_FETCHED, context.facts, loss.cause, delete=loss.jobs)
     return replace(outcome, status={"models": []})
 
 

@@ -144,7 +144,7 @@ def _unfinished(context: Context, live: LiveJob, task: Task[R]) -> Pending:
 def _complete(live: LiveJob, task: Task[R]) -> Pending:
     """A complete Job without a result: its pod is deleted, or its message cannot be read."""
     if problem := live.result.problem(*task.sections):
-        cause = diagnosis.unread(live.name, problem)
+        cause = diagnosis.unreadable(live.name, problem)
     elif not live.pods:
         # To run again costs little: what is on the volume already is not made again.
         message = f"Job {live.name} lost its result with its pod and runs again"

@@ -1,7 +1,7 @@
-"""What Jobs left in their termination messages, as typed values; read here and nowhere else.
+"""The results that Jobs leave in their termination messages, parsed into typed values.
 
-Some of these Jobs run in images of others, so nothing about a message is trusted: a part that does
-not have its shape is reported with its field, and no part reaches a decision unread.
+Some Jobs run in users' images, so no message is trusted. A section that is not valid is reported
+with its field, and no section reaches a decision without validation.
 """
 
 import json
@@ -22,9 +22,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from specdec.api.text import cut, line
-from specdec.pipeline.observed import Object, last_words
+from specdec.pipeline.observed import Object, termination_message
 
-# The kubelet hands on 4096 bytes of a container, and three times that of a whole pod.
+# The kubelet passes on 4096 bytes of a container, and 12288 of a pod.
 MOST_CHARACTERS = 16384
 _PROBLEM_CHARACTERS = 200
 _MOST_LEVELS = 64
@@ -52,7 +52,7 @@ Moment = Annotated[
 ]
 
 
-class Part(BaseModel):
+class SectionModel(BaseModel):
     """camelCase on the wire, exact types, finite numbers; newer fields are ignored."""
 
     model_config = ConfigDict(
@@ -60,12 +60,12 @@ class Part(BaseModel):
     )
 
     def shown(self) -> dict[str, Any]:
-        """The part as the status has it, without what it does not say."""
+        """The section as the status has it, without fields that are None."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
-class Facts(Part):
-    """What inspection read of a checkpoint, heads or a prebuilt engine; None where it is silent.
+class CheckpointFacts(SectionModel):
+    """The inspected facts of a checkpoint, heads or a prebuilt engine; None where it has none.
 
     Sizes are in elements, positions and limits in tokens, hashes in hex digits.
     """
@@ -105,13 +105,13 @@ class Facts(Part):
     paged_context_fmha: bool | None = None
 
 
-class Fetched(Part):
-    """One source on the volume: sha256 of its files, what it resolved to, size in bytes."""
+class Fetched(SectionModel):
+    """One source on the volume: sha256 of its files, resolved revision, size in bytes, facts."""
 
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     revision: Annotated[str, Field(max_length=256), AfterValidator(line)] = ""
     bytes: Size = 0
-    facts: Facts = Facts()
+    facts: CheckpointFacts = CheckpointFacts()
 
 
 class Models(RootModel[dict[str, Fetched]]):
@@ -127,19 +127,19 @@ class Keys(RootModel[list[Hex]]):
 
 
 class Roles(RootModel[list[Short]]):
-    """Roles of engines that publishing found missing or damaged."""
+    """Roles of engines that the publish Job reports as missing or damaged."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Built(Part):
-    """An engine that was built, in `seconds`."""
+class Built(SectionModel):
+    """A built engine; `seconds` is the duration of the build."""
 
     seconds: Annotated[float, Field(ge=0, lt=2**31)] | None = None
 
 
-class Measured(Part):
-    """What a verification counted, in the fields of `status.speculation`."""
+class Measured(SectionModel):
+    """The result of a verification, in the fields of `status.speculation`."""
 
     draft_tokens: Count | None = None
     acceptance_percent: Count | None = None
@@ -160,14 +160,14 @@ class Measured(Part):
     @model_validator(mode="after")
     def _counted(self) -> Self:
         if (self.drafted_tokens is None) != (self.accepted_tokens is None):
-            raise ValueError("draftedTokens and acceptedTokens come together")
+            raise ValueError("draftedTokens and acceptedTokens need each other")
         if self.active and self.drafted_tokens is None and self.rounds is None:
             raise ValueError("active without draftedTokens or rounds")
         return self
 
 
-class Arm(Part):
-    """One way of asking: numbers of requests, and times in the words of the status."""
+class Arm(SectionModel):
+    """Requests and times with speculation, or without: times as the status formats them."""
 
     requests: Count | None = None
     errors: Count | None = None
@@ -176,8 +176,8 @@ class Arm(Part):
     tokens_per_second: Short | None = None
 
 
-class Level(Part):
-    """One number of clients at a time."""
+class Level(SectionModel):
+    """The measurement at one number of concurrent clients."""
 
     concurrency: Count
     speedup_percent: Count | None = None
@@ -188,7 +188,7 @@ class Level(Part):
     speculative: Arm | None = None
 
 
-class Benchmarked(Part):
+class Benchmarked(SectionModel):
     """The summary of a benchmark, in the fields of `status.benchmark`."""
 
     plan_hash: Hex
@@ -198,8 +198,8 @@ class Benchmarked(Part):
     measured_at: Moment | None = None
 
 
-class Failure(Part):
-    """Why a Job ended: a CamelCase reason and a sentence."""
+class Failure(SectionModel):
+    """Why a Job failed: a CamelCase reason and a sentence."""
 
     reason: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]{1,62}$")]
     message: Annotated[str, Field(max_length=MOST_CHARACTERS), AfterValidator(line)] = ""
@@ -211,9 +211,9 @@ P = TypeVar("P", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Result:
-    """The parts of one message; a part is None where there is none, or none that can be read.
+    """The sections of one message; a section is None where it is missing or invalid.
 
-    `problems` says by part what cannot be read of it, without its value.
+    `problems` has the first invalid field of each invalid section, without its value.
     """
 
     models: Models | None = None
@@ -225,15 +225,15 @@ class Result:
     lost: Roles | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
 
-    def problem(self, *parts: Section) -> str | None:
-        """What cannot be read of the parts; None if all can."""
-        return next((self.problems[name] for name in parts if name in self.problems), None)
+    def problem(self, *sections: Section) -> str | None:
+        """The first problem of the sections; None if all are valid."""
+        return next((self.problems[name] for name in sections if name in self.problems), None)
 
 
 def result(pods: Sequence[Object]) -> Result:
-    """What the newest pod with a JSON object in its termination message left; never raises."""
+    """The result of the newest pod with a JSON object in its termination message; never raises."""
     for pod in pods:
-        text = last_words(pod)
+        text = termination_message(pod)
         try:
             value = json.loads(text) if len(text) <= MOST_CHARACTERS else None
         except (ValueError, RecursionError):
@@ -244,21 +244,21 @@ def result(pods: Sequence[Object]) -> Result:
 
 
 def parsed(kind: type[P], value: Any) -> P | None:
-    """A part that the status remembers; None where it has another shape."""
-    return _part(kind, "", value, {})
+    """A section that the status remembers; None where it is invalid."""
+    return _section(kind, "", value, {})
 
 
 def _parsed(value: Mapping[str, Any]) -> Result:
     problems: dict[str, str] = {}
-    found = {
-        name: _part(kind, name, value[name], problems)
-        for name, kind in _PARTS.items()
+    sections = {
+        name: _section(kind, name, value[name], problems)
+        for name, kind in _SECTIONS.items()
         if value.get(name) is not None
     }
-    return Result(**found, problems=problems)  # type: ignore[arg-type]
+    return Result(**sections, problems=problems)  # type: ignore[arg-type]
 
 
-_PARTS: Mapping[str, type[BaseModel]] = {
+_SECTIONS: Mapping[str, type[BaseModel]] = {
     "models": Models,
     "engines": Keys,
     "engine": Built,
@@ -269,7 +269,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 }
 
 
-def _part(kind: type[P], name: str, value: Any, problems: dict[str, str]) -> P | None:
+def _section(kind: type[P], name: str, value: Any, problems: dict[str, str]) -> P | None:
     try:
         return kind.model_validate(value)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""MemoryFits: both models beside each other on the GPU product, before a GPU builds anything."""
+"""MemoryFits: whether the models fit on the GPU product, before a GPU builds anything."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -18,44 +18,45 @@ _SMALLER = (
     "raise parallelism.tensor, quantize the model, lower limits.maxNumTokens or "
     "limits.maxBatchSize, or choose a GPU product with more memory"
 )
-# Far above any GPU; what lies beyond would not pass the status' schema.
+# Far above any GPU. The schema of the status refuses larger numbers.
 _MOST_MIB = 1 << 50
 _MOST_PERCENT = 1_000_000
 
 
 def memory(context: Context) -> Outcome:
-    """Plan the GPUs' memory and hand the caches' budgets on."""
+    """Plan the GPUs' memory; the next stages get the KV caches' budgets."""
     model = context.model
     if not model.spec.runtime.backend.on_gpus:
         return _outcome(context, "True", "NotNeeded", "the backend serves from the host's memory")
     total = _total(model)
     if total is None:
         return _outcome(context, "Unknown", "UnknownGpu", _unknown_gpu(model))
-    found = footprints(model, context.facts.checkpoints)
-    missing = [role for role in model.models if role not in found]
+    needs = footprints(model, context.facts.checkpoints)
+    missing = [role for role in model.models if role not in needs]
     if missing:
         message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
         return _outcome(context, "Unknown", "UnknownSize", message)
     ranks = backends.strategy(model.spec.runtime.backend).ranks(model)
-    made = plan(total, ranks, found, _budgets(model))
-    return _judged(context, made, found)
+    planned = plan(total, ranks, needs, _budgets(model))
+    return _judge(context, planned, needs)
 
 
-def _judged(context: Context, made: MemoryPlan, found: Mapping[str, Footprint]) -> Outcome:
-    """What the plan means: whether the chain goes on is a matter of spec.checks.memory."""
+def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]) -> Outcome:
+    """Whether the plan fits. Where it does not, spec.checks.memory decides about the chain."""
     severity = context.model.spec.checks.memory
-    message = _words(context.model, made, found)
-    if made.fits:
-        reason = "TightGpuMemory" if made.tight else "SufficientGpuMemory"
-        return _outcome(context, "True", reason, message, made, made.kv_tokens)
+    message = _message(context.model, planned, needs)
+    if planned.fits:
+        reason = "TightGpuMemory" if planned.tight else "SufficientGpuMemory"
+        return _outcome(context, "True", reason, message, planned, planned.kv_tokens)
     if severity == "Enforce":
-        return _outcome(context, "False", "InsufficientGpuMemory", message, made)
-    # Served all the same: one longest sequence is the least a cache is of use for.
-    tokens = {role: max(made.kv_tokens[role], f.sequence) for role, f in found.items()}
+        return _outcome(context, "False", "InsufficientGpuMemory", message, planned)
+    # Served in spite of the plan. A cache needs room for one longest sequence at least.
+    tokens = {role: max(planned.kv_tokens[role], need.sequence) for role, need in needs.items()}
     if severity == "Warn":
-        warning = f"served all the same, for spec.checks.memory is Warn: {message}"
-        return _outcome(context, "True", "InsufficientGpuMemory", warning, made, tokens)
-    return _outcome(context, "True", "Unchecked", "spec.checks.memory is Disabled", made, tokens)
+        warning = f"not enforced, because spec.checks.memory is Warn: {message}"
+        return _outcome(context, "True", "InsufficientGpuMemory", warning, planned, tokens)
+    disabled = "spec.checks.memory is Disabled"
+    return _outcome(context, "True", "Unchecked", disabled, planned, tokens)
 
 
 def _outcome(
@@ -63,25 +64,25 @@ def _outcome(
     status: Status,
     reason: str,
     message: str,
-    made: MemoryPlan | None = None,
+    planned: MemoryPlan | None = None,
     tokens: Mapping[str, int] | None = None,
 ) -> Outcome:
-    shown = {"plan": {"memory": _shown(made, message)}} if made else {}
+    status_ = {"plan": {"memory": _entry(planned, message)}} if planned else {}
     return Outcome(
         (Condition(Type.MEMORY_FITS, status, reason, message),),
         replace(context.facts, kv_tokens=dict(tokens or {})),
         proceed=status != "False",
-        status=shown,
+        status=status_,
     )
 
 
 def _total(model: SpeculativeModel) -> int | None:
-    """MiB of one GPU: the spec's word, else the product's."""
-    wanted = model.spec.gpu
-    if wanted.memory_mi_b is not None:
-        return wanted.memory_mi_b
-    known = gpu(wanted.product) if wanted.product else None
-    return known.memory_mib if known else None
+    """MiB of one GPU: as the spec sets it, else as the table of products has it."""
+    spec = model.spec.gpu
+    if spec.memory_mi_b is not None:
+        return spec.memory_mi_b
+    product = gpu(spec.product) if spec.product else None
+    return product.memory_mib if product else None
 
 
 def _unknown_gpu(model: SpeculativeModel) -> str:
@@ -98,27 +99,27 @@ def _budgets(model: SpeculativeModel) -> dict[str, Budget]:
     }
 
 
-def _words(model: SpeculativeModel, made: MemoryPlan, found: Mapping[str, Footprint]) -> str:
-    if made.crowded:
-        return _crowded(made.crowded[0])
-    if made.overdrawn:
-        return _overdrawn(made.overdrawn[0])
-    if made.short:
-        return _short(model, made, found, made.short[0])
-    fullest = max(made.devices, key=lambda device: device.used)
-    caches = " and ".join(f"{tokens} tokens of the {r}" for r, tokens in made.kv_tokens.items())
+def _message(model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, Footprint]) -> str:
+    if planned.crowded:
+        return _crowded(planned.crowded[0])
+    if planned.overdrawn:
+        return _overdrawn(planned.overdrawn[0])
+    if planned.short:
+        return _short(model, planned, needs, planned.short[0])
+    fullest = max(planned.devices, key=lambda device: device.used)
+    caches = " and ".join(f"{tokens} tokens of the {r}" for r, tokens in planned.kv_tokens.items())
     used = _sum(fullest.parts.values())
     text = (
         f"{used} of {_mib(fullest.total)} MiB ({fullest.percent} %) are taken on GPU "
         f"{fullest.name}; caches hold {caches}"
     )
-    if not made.tight:
+    if not planned.tight:
         return text
-    role = made.tight[0]
-    footprint, tokens = found[role], made.kv_tokens[role]
+    role = planned.tight[0]
+    need, tokens = needs[role], planned.kv_tokens[role]
     return (
-        f"{text}; the cache of the {role} has room for {tokens // footprint.sequence} of "
-        f"{footprint.wanted // footprint.sequence} sequences of full length, more of them wait: "
+        f"{text}; the cache of the {role} has room for {tokens // need.sequence} of "
+        f"{need.wanted // need.sequence} sequences of full length, more of them wait: "
         "lower limits.maxSeqLen or limits.maxBatchSize, or set quantization.kvCache to FP8"
     )
 
@@ -139,27 +140,28 @@ def _overdrawn(device: Device) -> str:
 
 
 def _short(
-    model: SpeculativeModel, made: MemoryPlan, found: Mapping[str, Footprint], role: str
+    model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, Footprint], role: str
 ) -> str:
     limit = model.models[role].limits.max_seq_len
-    here = [d for d in made.devices if role in d.name.partition(":")[0].split("+")]
-    device = min(here, key=lambda d: d.total - d.used)
+    devices = [d for d in planned.devices if role in d.name.partition(":")[0].split("+")]
+    device = min(devices, key=lambda d: d.total - d.used)
     return (
-        f"the cache of the {role} has room for {made.kv_tokens[role]} tokens, and its longest "
-        f"sequence has {found[role].sequence} (limits.maxSeqLen {limit}, draft and whole blocks "
+        f"the cache of the {role} has room for {planned.kv_tokens[role]} tokens, and its longest "
+        f"sequence has {needs[role].sequence} (limits.maxSeqLen {limit}, draft and whole blocks "
         f"included), with {_listed(device, caches=False)} MiB taken on GPU {device.name} of "
         f"{_mib(device.total)}: lower limits.maxSeqLen, or {_SMALLER}"
     )
 
 
 def _listed(device: Device, *, caches: bool = True) -> str:
-    """A sum in words: "targetWeights 15317 + runtime 1254 = 16571"."""
+    """The terms of a sum and the sum, as in "targetWeights 15317 + runtime 1254 = 16571"."""
     parts = {n: p for n, p in device.parts.items() if caches or not n.endswith("KvCache")}
     terms = " + ".join(f"{name} {_mib(size)}" for name, size in parts.items())
     return f"{terms} = {_sum(parts.values())}"
 
 
-def _shown(made: MemoryPlan, message: str) -> dict[str, Any]:
+def _entry(planned: MemoryPlan, message: str) -> dict[str, Any]:
+    """The plan as `status.plan.memory` has it."""
     devices = [
         {
             "device": device.name,
@@ -168,9 +170,9 @@ def _shown(made: MemoryPlan, message: str) -> dict[str, Any]:
             "percent": min(device.percent, _MOST_PERCENT),
             "parts": {name: _mib(size) for name, size in device.parts.items()},
         }
-        for device in made.devices
+        for device in planned.devices
     ]
-    return {"devices": devices, "kvTokens": dict(made.kv_tokens), "message": message}
+    return {"devices": devices, "kvTokens": dict(planned.kv_tokens), "message": message}
 
 
 def _mib(size: int) -> int:
@@ -178,5 +180,5 @@ def _mib(size: int) -> int:
 
 
 def _sum(sizes: Iterable[int]) -> int:
-    """Of the rounded terms, so that a reader can add them up."""
+    """MiB of the rounded terms, so that a reader can add them up."""
     return sum(_mib(size) for size in sizes)

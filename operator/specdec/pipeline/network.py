@@ -1,4 +1,4 @@
-"""The Services, the address clients use, and what a resource has beside them."""
+"""The Services of the servers, the clients' address, and the optional objects."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,32 +12,34 @@ from specdec.pipeline.stage import Context, Outcome
 
 
 def network(context: Context) -> Outcome:
-    """Want a Service for each server as soon as there is something to serve."""
-    return reachable(context, names.servers(context.model))
+    """Apply a Service for each server."""
+    return services(context, names.servers(context.model))
 
 
-def reachable(context: Context, roles: Iterable[str]) -> Outcome:
-    """Want the Services of these servers; one whose Deployment is gone goes too.
+def services(context: Context, roles: Iterable[str]) -> Outcome:
+    """Apply the Services of these roles and the optional objects; delete Services without pods.
 
-    The Services come first: the target's remembers which kinds of the others there are.
+    The Services come first: the target's remembers which kinds of optional objects exist.
     """
     model, observed = context.model, context.observed
-    wanted, more = tuple(roles), optional_objects.extras(context)
-    # In the one object of every resource that is read anyway.
-    note = {"target": desired_optional.annotation(optional_objects.kinds(context))}
-    old = [
+    roles, optional = tuple(roles), optional_objects.optional_objects(context)
+    # Every reconcile reads the target's Service in any case.
+    annotations = {"target": desired_optional.annotation(optional_objects.kinds(context))}
+    superfluous = [
         names.server_name(model, role)
         for role in names.SERVERS
-        if role not in wanted and role not in observed.deployments
+        if role not in roles and role not in observed.deployments
     ]
-    services = tuple(desired.service(model, role, note.get(role)) for role in wanted)
-    gone = tuple(Ref("v1", "Service", name) for name in old if name in observed.services)
+    applied = tuple(desired.service(model, role, annotations.get(role)) for role in roles)
+    deleted = tuple(
+        Ref("v1", "Service", name) for name in superfluous if name in observed.services
+    )
     return replace(
-        more,
-        apply=services + more.apply,
-        delete=gone + more.delete,
+        optional,
+        apply=applied + optional.apply,
+        delete=deleted + optional.delete,
         status={
             "url": desired.url(model),
-            "endpoints": [desired.endpoint(model, role) for role in wanted],
+            "endpoints": [desired.endpoint(model, role) for role in roles],
         },
     )

@@ -1,4 +1,4 @@
-"""Snapshot of everything read for one reconcile, with small predicates over plain API objects."""
+"""The snapshot of the cluster for one reconcile, and small predicates over its plain objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from typing import Any, Literal
 from specdec.api import names
 
 Object = Mapping[str, Any]
-# The label by which a Job's pods are found.
+# The label of a Job's pods.
 POD_JOB = "batch.kubernetes.io/job-name"
-# So many last lines of a log surely hold its last progress line.
+# So many last lines of a log include its last progress line.
 PROGRESS_LINES = 40
 
 
 @dataclass(frozen=True)
 class Ref:
-    """Which object to delete."""
+    """A reference to an object to delete."""
 
     api_version: str
     kind: str
@@ -25,15 +25,23 @@ class Ref:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the API server said, live; `None` or absent means it does not exist.
+    """The actual objects around a resource; None or a missing key where one does not exist.
 
-    `deployments` is by the role whose server it is, `extras` by kind and name, every other mapping
-    by name.
-    `endpoints` says of each live Service how many addresses behind it are ready.
-    `crashes` has the end of the log of each server that ended, by pod name.
-    `logs` holds the last lines of running build and fetch pods, by pod name, and of servers that
-    are not ready yet, by `server_log`; `peer` is the SpeculativeModel that the route's split
-    names.
+    Attributes:
+        now: when the snapshot was taken.
+        claim: the PersistentVolumeClaim of the volume.
+        jobs: Jobs of the resource, and those it shares, by name.
+        pods: pods of the servers and the Jobs.
+        config_maps: ConfigMaps by name.
+        deployments: Deployments by the role that they serve.
+        services: Services by name.
+        endpoints: the number of ready addresses of each Service.
+        logs: the last lines of build and fetch pods that run and of certificate watchers, by pod
+            name, and of servers that are not ready, by `server_log`.
+        crashes: the end of the log of each server that ended, by pod name.
+        group: the LeaderWorkerSet.
+        optional_objects: optional objects by kind and name.
+        peer: the SpeculativeModel that gets a share of the route's requests.
     """
 
     now: datetime
@@ -47,27 +55,24 @@ class Observed:
     logs: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, str] = field(default_factory=dict)
     group: Object | None = None
-    extras: Mapping[tuple[str, str], Object] = field(default_factory=dict)
+    optional_objects: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     peer: Object | None = None
 
     def pods_of(self, job: str) -> list[Object]:
-        """The pods of one Job, newest first."""
-        mine = [p for p in self.pods if p["metadata"].get("labels", {}).get(POD_JOB) == job]
-        return sorted(mine, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
+        """The pods of a Job, newest first."""
+        return self._pods(POD_JOB, job)
 
     def serving_pods(self, role: str = "target") -> list[Object]:
-        """The pods of a server's Deployment, newest first."""
-        component = names.SERVERS[role]
-        mine = [
-            p
-            for p in self.pods
-            if p["metadata"].get("labels", {}).get(names.COMPONENT) == component
-        ]
-        return sorted(mine, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
+        """The pods of a role's server, newest first."""
+        return self._pods(names.COMPONENT, names.SERVERS[role])
+
+    def _pods(self, label: str, value: str) -> list[Object]:
+        pods = [p for p in self.pods if p["metadata"].get("labels", {}).get(label) == value]
+        return sorted(pods, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
 
 
 def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "Failed"]:
-    """Where a Job stands, by its conditions."""
+    """The state of a Job, by its conditions."""
     if job is None:
         return "Absent"
     for condition in job.get("status", {}).get("conditions", []):
@@ -77,17 +82,17 @@ def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "F
 
 
 def server_log(pod: Object) -> str:
-    """By what `Observed.logs` has the last lines of a pod's server."""
+    """The key of a server's log lines in `Observed.logs`."""
     return f"{pod['metadata']['name']}/server"
 
 
 def pod_ready(pod: Object) -> bool:
-    """Whether a pod answers, by its own word."""
+    """Whether a pod's condition Ready is True."""
     conditions = pod.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def last_words(pod: Object) -> str:
+def termination_message(pod: Object) -> str:
     """The newest termination message of a pod's containers, or an empty string."""
     statuses = [
         *pod.get("status", {}).get("containerStatuses", []),

@@ -1,4 +1,4 @@
-"""What a resource has beside its servers, and what it says of itself: it holds nothing back."""
+"""Autoscaler, disruption budgets, policy and route: none of them holds Ready back."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,88 +11,94 @@ from specdec.pipeline import traffic_split
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome
 
-# A kind that was installed while the operator ran is not always watched from then on.
+# Seconds. A kind that is installed while the operator runs need not be watched from then on.
 UNKNOWN_REQUEUE = 10.0
 
 
-def extras(context: Context) -> Outcome:
-    """Want what the spec asks for, take away what it asked for before."""
+def optional_objects(context: Context) -> Outcome:
+    """Apply what the spec asks for, delete what it no longer asks for, and report on both."""
     portion = traffic_split.portion(context)
-    wanted = desired.objects(context.model, portion.percent)
-    keys = [(body["kind"], body["metadata"]["name"]) for body in wanted]
-    # An earlier stage applies these, before the first Job.
-    jobs = [("NetworkPolicy", name) for name in isolation.policy_names(context.model)]
-    old = [key for key in context.observed.extras if key not in (*keys, *jobs)]
-    found = [
-        _TOLD[kind](f"{kind} {name}", context.observed.extras.get((kind, name), {}))
+    objects = desired.objects(context.model, portion.percent)
+    keys = [(body["kind"], body["metadata"]["name"]) for body in objects]
+    # The stage `isolation` applies these.
+    policies = [("NetworkPolicy", name) for name in isolation.policy_names(context.model)]
+    actual = context.observed.optional_objects
+    superfluous = sorted(key for key in actual if key not in (*keys, *policies))
+    conditions = [
+        _JUDGES[kind](f"{kind} {name}", actual.get((kind, name), {}))
         for kind, name in keys
-        if kind in _TOLD
+        if kind in _JUDGES
     ]
+    unknown = any(condition.status == "Unknown" for condition in conditions)
     return Outcome(
-        tuple(traffic_split.told(condition, portion) for condition in found),
+        tuple(traffic_split.with_portion(condition, portion) for condition in conditions),
         context.facts,
         proceed=True,
-        apply=wanted,
-        delete=tuple(Ref(EXTRAS[kind].version, kind, name) for kind, name in sorted(old)),
-        requeue_after=UNKNOWN_REQUEUE if any(one.status == "Unknown" for one in found) else None,
+        apply=objects,
+        delete=tuple(Ref(EXTRAS[kind].version, kind, name) for kind, name in superfluous),
+        requeue_after=UNKNOWN_REQUEUE if unknown else None,
     )
 
 
 def kinds(context: Context) -> set[str]:
-    """The kinds to remember: what there is, and what there will be."""
-    return desired.kinds(context.model) | {kind for kind, _ in context.observed.extras}
+    """The kinds to remember: those that exist, and those that will."""
+    return desired.kinds(context.model) | {kind for kind, _ in context.observed.optional_objects}
 
 
-def _autoscaler(place: str, live: Object) -> Condition:
-    """What a HorizontalPodAutoscaler says of itself."""
+def _autoscaler(title: str, live: Object) -> Condition:
+    """ScalingReady, from the conditions of a HorizontalPodAutoscaler."""
     by_type = _by_type(live.get("status", {}).get("conditions", []))
-    for which, reason in (("AbleToScale", "ScalerFailed"), ("ScalingActive", "MetricMissing")):
-        one = by_type.get(which, {})
-        if one.get("reason") == "ScalingDisabled":
-            message = f"{place} rests while spec.serving.replicas is 0: scale to 1 to wake it"
+    for type_, reason in (("AbleToScale", "ScalerFailed"), ("ScalingActive", "MetricMissing")):
+        condition = by_type.get(type_, {})
+        if condition.get("reason") == "ScalingDisabled":
+            message = (
+                f"{title} is disabled while spec.serving.replicas is 0: scale to 1 to enable it"
+            )
             return _scaling("False", "ScalerDisabled", message)
-        if one.get("status") == "False":
-            return _scaling("False", reason, f"{place}: {_words(one)}")
-    return _scaler(place, by_type.get("ScalingActive", {}))
+        if condition.get("status") == "False":
+            return _scaling("False", reason, f"{title}: {_message(condition)}")
+    return _scaler(title, by_type.get("ScalingActive", {}))
 
 
-def _scaled_object(place: str, live: Object) -> Condition:
-    """What KEDA says of a ScaledObject."""
-    return _scaler(place, _by_type(live.get("status", {}).get("conditions", [])).get("Ready", {}))
+def _scaled_object(title: str, live: Object) -> Condition:
+    """ScalingReady, from the conditions of a ScaledObject of KEDA."""
+    by_type = _by_type(live.get("status", {}).get("conditions", []))
+    return _scaler(title, by_type.get("Ready", {}))
 
 
-def _scaler(place: str, one: Mapping[str, Any]) -> Condition:
-    if one.get("status") == "True":
-        return _scaling("True", "ScalerActive", f"{place}: {_words(one)}")
-    if one.get("status") == "False":
-        return _scaling("False", "ScalerFailed", f"{place}: {_words(one)}")
-    return _scaling("Unknown", "ScalerStarting", f"{place} has not been looked at yet")
+def _scaler(title: str, condition: Mapping[str, Any]) -> Condition:
+    if condition.get("status") == "True":
+        return _scaling("True", "ScalerActive", f"{title}: {_message(condition)}")
+    if condition.get("status") == "False":
+        return _scaling("False", "ScalerFailed", f"{title}: {_message(condition)}")
+    return _scaling("Unknown", "ScalerStarting", f"{title} has no status yet")
 
 
-def _http_route(place: str, live: Object) -> Condition:
-    """What the Gateways say of a route: each that it names has to take it."""
+def _http_route(title: str, live: Object) -> Condition:
+    """RouteReady, from the status of an HTTPRoute: each Gateway that it names has to accept it."""
     parents = live.get("status", {}).get("parents", [])
-    told = [_by_type(parent.get("conditions", [])) for parent in parents]
-    for which in ("Accepted", "ResolvedRefs"):
-        for one in told:
-            if one.get(which, {}).get("status") == "False":
-                return _route("False", "RouteNotAccepted", f"{place}: {_words(one[which])}")
-    wanted = len(live.get("spec", {}).get("parentRefs", []))
-    taken = [one for one in told if one.get("Accepted", {}).get("status") == "True"]
-    if taken and len(taken) >= wanted:
-        return _route("True", "RouteAccepted", f"{place} is taken by {len(taken)} Gateways")
-    message = f"{place} is taken by {len(taken)} of {wanted} Gateways yet"
+    reports = [_by_type(parent.get("conditions", [])) for parent in parents]
+    for type_ in ("Accepted", "ResolvedRefs"):
+        for report in reports:
+            if report.get(type_, {}).get("status") == "False":
+                message = f"{title}: {_message(report[type_])}"
+                return _route("False", "RouteNotAccepted", message)
+    desired_count = len(live.get("spec", {}).get("parentRefs", []))
+    accepted = sum(report.get("Accepted", {}).get("status") == "True" for report in reports)
+    if accepted and accepted >= desired_count:
+        return _route("True", "RouteAccepted", f"{title} is accepted by {accepted} Gateways")
+    message = f"{title} is accepted by {accepted} of {desired_count} Gateways yet"
     return _route("Unknown", "RoutePending", message)
 
 
-def _ingress(place: str, live: Object) -> Condition:
-    """An Ingress has no conditions; whoever serves it gives it an address."""
+def _ingress(title: str, live: Object) -> Condition:
+    """RouteReady of an Ingress, which has no conditions: its controller gives it an address."""
     if live.get("status", {}).get("loadBalancer", {}).get("ingress"):
-        return _route("True", "RouteAccepted", f"{place} has an address")
-    return _route("Unknown", "RoutePending", f"no controller has given {place} an address yet")
+        return _route("True", "RouteAccepted", f"{title} has an address")
+    return _route("Unknown", "RoutePending", f"no controller has given {title} an address yet")
 
 
-_TOLD: Mapping[str, Callable[[str, Object], Condition]] = {
+_JUDGES: Mapping[str, Callable[[str, Object], Condition]] = {
     "HorizontalPodAutoscaler": _autoscaler,
     "ScaledObject": _scaled_object,
     "HTTPRoute": _http_route,
@@ -101,10 +107,10 @@ _TOLD: Mapping[str, Callable[[str, Object], Condition]] = {
 
 
 def _by_type(conditions: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    return {str(one["type"]): one for one in conditions}
+    return {str(condition["type"]): condition for condition in conditions}
 
 
-def _words(condition: Mapping[str, Any]) -> str:
+def _message(condition: Mapping[str, Any]) -> str:
     return str(condition.get("message") or condition.get("reason", "")).rstrip(".")
 
 

@@ -96,7 +96,7 @@ def judge(context: Context, server: Server, desired: Revision | None) -> Conditi
     if server.ready < total:
         message += f"; {_cause(context, server, live).message}"
     available = Condition(Type.AVAILABLE, "True", "PodsReady", message)
-    return endpoints.reached(context, server.role, available)
+    return endpoints.check(context, server.role, available)
 
 
 def worst(conditions: Sequence[Condition]) -> Condition:
@@ -125,7 +125,7 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     pods = [pod for pod in server.pods if of_revision(pod, live.repository)]
     for pod in pods:
         log = context.observed.crashes.get(pod["metadata"]["name"], "")
-        cause = damage.waits(context, pod) or diagnosis.blocked(pod)
+        cause = damage.reported(context, pod) or diagnosis.blocked(pod)
         cause = cause or diagnosis.crashed(pod, budget, log)
         if cause:
             return cause

@@ -1,10 +1,11 @@
-"""Ready and the phase: one line that says what is going on."""
+"""Ready and the phase: the resource's state in one line."""
 
 from collections.abc import Sequence
 
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, VERIFIED, Condition, Type
 from specdec.api.model import SpeculativeModel
 
+# The phase while a condition holds Ready back, in the order of the pipeline.
 _PHASES = {
     Type.ACCEPTED: "Failed",
     Type.STORAGE_READY: "Pending",
@@ -17,16 +18,15 @@ _PHASES = {
 }
 
 
-def complete(found: Sequence[Condition]) -> list[Condition]:
-    """All conditions but Ready in the order of the pipeline; the unreached ones wait.
+def complete(reported: Sequence[Condition]) -> list[Condition]:
+    """All conditions but Ready in the order of the pipeline; those not reported are Waiting.
 
-    Optional conditions follow where they were found.
+    Optional conditions come last, where they were reported.
     """
-    by_type = {condition.type: condition for condition in found}
+    by_type = {condition.type: condition for condition in reported}
     first = next((t for t in _PHASES if t not in by_type or holds_back(by_type[t])), None)
-    waiting = f"waits for {first}"
     stages = [
-        by_type.get(t) or Condition(t, "Unknown", "Waiting", waiting)
+        by_type.get(t) or Condition(t, "Unknown", "Waiting", f"waits for {first}")
         for t in (*_PHASES, *MEASURED)
     ]
     return stages + [by_type[t] for t in Type if t in OPTIONAL and t in by_type]
@@ -35,31 +35,31 @@ def complete(found: Sequence[Condition]) -> list[Condition]:
 def holds_back(condition: Condition) -> bool:
     """Whether Ready waits for it.
 
-    An Unknown that a stage itself states is a word to people: the chain went on after it.
+    A stage that reports Unknown has let the chain go on; Waiting means that it was not reached.
     """
-    told = condition.status == "Unknown" and condition.reason != "Waiting"
-    return condition.status != "True" and not told and condition.type not in OPTIONAL
+    informs = condition.status == "Unknown" and condition.reason != "Waiting"
+    return condition.status != "True" and not informs and condition.type not in OPTIONAL
 
 
 def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
-    """Ready: True when every stage is, else the first that is not, in its own words."""
+    """Ready: True when every stage is, else with reason and message of the first that is not."""
     if model.spec.suspend:
         message = "spec.suspend is true: the pods are freed, engines and claim are kept"
         return Condition(Type.READY, "False", "Suspended", message)
-    serving = next(c for c in stages if c.type == Type.AVAILABLE)
+    available = next(c for c in stages if c.type == Type.AVAILABLE)
     first = _first(model, stages)
     if first is None:
-        return Condition(Type.READY, "True", "Serving", serving.message)
+        return Condition(Type.READY, "True", "Serving", available.message)
     message = first.message
     if first.type in VERIFIED:
         message += "; spec.verification.mode Gate holds Ready"
-    elif first.type != Type.AVAILABLE and serving.status == "True":
+    elif first.type != Type.AVAILABLE and available.status == "True":
         message += "; the previous revision still serves"
     return Condition(Type.READY, "False", first.reason, message)
 
 
 def phase(model: SpeculativeModel, stages: Sequence[Condition], ready: Condition) -> str:
-    """One word for people and printer columns."""
+    """The value of `status.phase`, for people and printer columns."""
     if ready.status == "True":
         return "Serving"
     if ready.reason == "Suspended":
@@ -73,13 +73,13 @@ def phase(model: SpeculativeModel, stages: Sequence[Condition], ready: Condition
 
 
 def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | None:
-    """The first condition that holds Ready back: what was measured does behind a gate alone."""
-    held = [c for c in stages if c.type in _PHASES and holds_back(c)]
+    """The first condition that holds Ready back; measured ones do with a Gate alone."""
+    blocking = [c for c in stages if c.type in _PHASES and holds_back(c)]
     if model.spec.verification.mode == "Gate":
-        held += [c for c in stages if c.type in VERIFIED and _fails(c)]
-    return held[0] if held else None
+        blocking += [c for c in stages if c.type in VERIFIED and _closes_gate(c)]
+    return blocking[0] if blocking else None
 
 
-def _fails(condition: Condition) -> bool:
-    """Whether a measurement is not there yet, or not good; what no client can see does not."""
+def _closes_gate(condition: Condition) -> bool:
+    """Whether a measurement is missing or bad; one that no client can make does not count."""
     return condition.status != "True" and condition.reason != "NotComparable"

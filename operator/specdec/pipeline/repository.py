@@ -48,12 +48,12 @@ def repository(context: Context) -> Outcome:
     status = context.model.status.get("repository", {})
     if status.get("hash") == rendered.hash:
         published = _published(context, rendered, outdated, status.get("checkedAt"))
-        starting = volume_recovery.starting(context, rendered.hash)
+        starting = volume_recovery.may_report_damage(context, rendered.hash)
         return replace(published, requeue_after=_CHECK if starting else None)
     step = job.advance(context, _task(context, rendered))
     if isinstance(step, Done):
         # A server that ended before this moment is no reason for another check.
-        checked = volume_recovery.stamp(context) if "checkedAt" in status else None
+        checked = volume_recovery.timestamp(context) if "checkedAt" in status else None
         return _published(context, rendered, outdated, checked)
     return job.waiting(Type.REPOSITORY_READY, context.facts, step, outdated)
 
@@ -156,7 +156,7 @@ def _publish_again(
     """Forget that the repository is published: the next Job checks the volume again."""
     publish = job.ref(desired.job_name(context.model, rendered.hash))
     outcome = stopped(
-        Type.REPOSITORY_READY, context.facts, doubt.words, delete=(*outdated, publish)
+        Type.REPOSITORY_READY, context.facts, doubt.cause, delete=(*outdated, publish)
     )
     return replace(outcome, status={"repository": {"checkedAt": doubt.at}})
 

@@ -1,4 +1,4 @@
-"""What the log of a server that ended says of the reason: its errors, not how it unloads."""
+"""The errors in the log of a server that ended, without the lines that it writes as it stops."""
 
 import re
 
@@ -11,23 +11,23 @@ _FAILED = re.compile(
 _ERROR = re.compile(
     r"""^(?:E\d{4} .*?\] "?|(?:\[[^\]]*\] ?)*\[TensorRT-LLM\]\[ERROR\] )(.*)$""", re.MULTILINE
 )
-# Errors of a server without a GPU, which it does without.
+# Errors that every server without a GPU logs.
 _HARMLESS = re.compile(r"CudaDriverHelper|CUDA driver version is insufficient|NVML|DCGM")
-# How Triton introduces the sentence of a model.
+# How Triton introduces a model's error message.
 _STATUS = re.compile(
     r"^(?:(?:Internal|Invalid argument|Not found|Unavailable|Unsupported|Unknown): )?"
     r"(?:TritonModelException: )?"
 )
-# A traceback follows the sentence of a model, with its line breaks escaped or not.
+# A traceback follows the message, with its line breaks escaped or not.
 _TRACE = re.compile(r"(?:\\n|\n)+(?:At:|Traceback|\[?TensorRT-LLM).*", re.DOTALL)
 
 
 def summary(log: str) -> str:
-    """The first errors of a log and its last line on one line; empty where it has no error.
+    """The first errors of a log and its last line, on one line; empty where it has no error.
 
-    Why a model was not loaded comes first: earlier errors need not have ended the server.
+    Errors of models that failed to load replace all others: those need not have ended the server.
     """
-    errors = _sentences(_FAILED, log) or _sentences(_ERROR, log)
+    errors = _messages(_FAILED, log) or _messages(_ERROR, log)
     if not errors:
         return ""
     text = "; ".join(errors[:3])
@@ -36,8 +36,8 @@ def summary(log: str) -> str:
     return f"{first}; end of its log: {end[-_END:]}"
 
 
-def _sentences(pattern: re.Pattern[str], log: str) -> list[str]:
-    """The different messages of lines of a log, in their order."""
+def _messages(pattern: re.Pattern[str], log: str) -> list[str]:
+    """The distinct messages of a log's lines, in their order."""
     lines = (line for line in pattern.findall(log) if not _HARMLESS.search(line))
     texts = (_STATUS.sub("", _TRACE.sub("", line)).strip().removesuffix('"') for line in lines)
     return list(dict.fromkeys(" ".join(text.split()) for text in texts if text))

@@ -97,7 +97,7 @@ def _server(context: Context, role: str, servers: int) -> Server:
         complete=_complete(context, live),
         ready=live.get("status", {}).get("readyReplicas", 0),
         detail=f" of the {role}" if servers > 1 else "",
-        problem=diagnosis.stuck(live),
+        problem=diagnosis.stuck_rollout(live),
     )
 
 

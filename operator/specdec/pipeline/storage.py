@@ -1,4 +1,4 @@
-"""StorageReady: the one claim all later stages work on."""
+"""StorageReady: the PersistentVolumeClaim of the volume that all later stages use."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -14,10 +14,10 @@ from specdec.pipeline.stage import POLL, Context, Outcome
 
 
 def storage(context: Context) -> Outcome:
-    """Want the claim (or find the user's), and say whether a volume is bound to it.
+    """Apply the claim, or check the user's own, and report whether a volume is bound to it.
 
-    A pending claim does not stop the chain: with a storage class that waits for its first
-    consumer, the fetch pod is what gets it bound.
+    A pending claim does not stop the chain: some storage classes bind it when the first pod, the
+    fetch Job's, uses it.
     """
     model, claim = context.model, context.observed.claim
     name = names.claim_name(model)
@@ -41,14 +41,14 @@ def storage(context: Context) -> Outcome:
             message=f"{condition.message}; it keeps {size}, because a claim cannot shrink: set "
             f"spec.storage.size (now {model.spec.storage.size}) to {size}",
         )
-    # Nothing may be asked of a claim that is not there: its uid tells volumes apart.
+    # Later stages need the claim to exist: its uid distinguishes volumes.
     proceed = claim is not None and condition.reason != "ClaimLost"
     waiting = None if condition.status == "True" else POLL
     return Outcome((condition,), facts, proceed=proceed, apply=apply, requeue_after=waiting)
 
 
 def volume_of(model: SpeculativeModel, observed: Observed) -> Volume:
-    """The claim with what is known of it live."""
+    """The volume of the live claim, or of the claim that is being created."""
     name = names.claim_name(model)
     claim = observed.claim or {}
     modes = claim.get("spec", {}).get("accessModes") or [model.spec.storage.access_mode]
@@ -57,10 +57,10 @@ def volume_of(model: SpeculativeModel, observed: Observed) -> Volume:
 
 
 def _size(model: SpeculativeModel, claim: Object | None) -> str | None:
-    """How much to ask for: what the claim asks for already where the spec has less.
+    """The size to request: the spec's, or the claim's own where that is larger.
 
-    The spec may have less: a larger size that was refused is put back, or somebody else grew the
-    claim. After an expansion that failed, anything above the capacity may be asked for.
+    The claim's is larger after the spec was put back to a smaller size, or after somebody else
+    expanded the claim. After a failed expansion any size above the capacity may be requested.
     """
     size = model.spec.storage.size
     live = (claim or {}).get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
@@ -70,10 +70,12 @@ def _size(model: SpeculativeModel, claim: Object | None) -> str | None:
     return str(live)
 
 
-def _less(one: str | None, other: str | None) -> bool:
+def _less(left: str | None, right: str | None) -> bool:
     """Whether a quantity is less than another; False where either is no number."""
-    first, second = amount(one), amount(other)
-    return isinstance(first, Decimal) and isinstance(second, Decimal) and first < second
+    left_amount, right_amount = amount(left), amount(right)
+    if not (isinstance(left_amount, Decimal) and isinstance(right_amount, Decimal)):
+        return False
+    return left_amount < right_amount
 
 
 def _judge(name: str, claim: Object | None) -> Condition:
@@ -96,6 +98,6 @@ def _judge(name: str, claim: Object | None) -> Condition:
     kind = spec.get("storageClassName") or "the default"
     message = (
         f"claim {name} waits for a volume ({size}, {modes}, storage class {kind}): "
-        f"kubectl describe pvc {name} says why"
+        f"for the reason: kubectl describe pvc {name}"
     )
     return Condition(Type.STORAGE_READY, "False", "ClaimPending", message)

@@ -1,7 +1,7 @@
-"""How much of a route's traffic goes to another resource: as much as asked, once that one serves.
+"""How much of a route's traffic goes to another resource: the desired share, once that one serves.
 
-What the split names is a resource with a life of its own: it is built, fails, is suspended and
-deleted. A Gateway would answer errors for the share of a Service that has no pods.
+The split names a resource that is built, fails, is suspended and deleted by itself. A Gateway
+answers with errors for the share of a Service that has no pods.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from specdec.pipeline.stage import Context
 
 @dataclass(frozen=True)
 class Portion:
-    """Percent of the requests that go to `name` now, and why none do where some should."""
+    """The percentage of requests that go to `name` now, and what keeps it at 0."""
 
     percent: int = 0
     name: str = ""
-    held: Cause | None = None
+    obstacle: Cause | None = None
 
 
 def portion(context: Context) -> Portion:
@@ -30,20 +30,20 @@ def portion(context: Context) -> Portion:
     split = context.model.spec.networking.split
     if split is None:
         return Portion()
-    held = _held(context, split) if split.percent else None
-    return Portion(0 if held else split.percent, split.model_ref.name, held)
+    obstacle = _obstacle(context, split) if split.percent else None
+    return Portion(0 if obstacle else split.percent, split.model_ref.name, obstacle)
 
 
-def told(condition: Condition, portion: Portion) -> Condition:
-    """What is said of the route, with what becomes of its split; other conditions as they are."""
+def with_portion(condition: Condition, portion: Portion) -> Condition:
+    """RouteReady with what becomes of the split; any other condition as it is."""
     if condition.type != Type.ROUTE_READY or condition.reason == "RouteNotAccepted":
         return condition
-    if portion.held is not None:
+    if portion.obstacle is not None:
         return replace(
             condition,
             status="Unknown",
-            reason=portion.held.reason,
-            message=f"{condition.message}; {portion.held.message}",
+            reason=portion.obstacle.reason,
+            message=f"{condition.message}; {portion.obstacle.message}",
         )
     if not portion.percent or condition.status != "True":
         return condition
@@ -51,44 +51,44 @@ def told(condition: Condition, portion: Portion) -> Condition:
     return replace(condition, message=f"{condition.message}; {share}")
 
 
-def _held(context: Context, split: RouteSplit) -> Cause | None:
-    """Why the other resource gets nothing; None when it does."""
+def _obstacle(context: Context, split: RouteSplit) -> Cause | None:
+    """Why the other resource gets no requests; None when it gets its share."""
     own, other = context.model.metadata.name, split.model_ref.name
     peer = context.observed.peer
     if peer is None or peer["metadata"].get("deletionTimestamp"):
         why = f"SpeculativeModel {other} of networking.gateway.split does not exist"
         return Cause("SplitTargetMissing", f"{why}: every request goes to {own}")
-    if not _takes_http(peer):
+    if not _serves_http(peer):
         why = f"{other} serves no HTTP (serving.http HealthOnly, or serving.tls)"
         return Cause("SplitWaits", f"{why}: every request goes to {own}")
-    live = context.observed.extras.get(("HTTPRoute", own), {})
-    # To begin with it has to be Ready, verified if its Gate asks for that. Later neither a change
-    # of it nor the loss of a pod is a reason to turn away from those that answer.
-    if _ready(peer) or (routes.sends_to(live, other) and _answers(peer)):
+    live = context.observed.optional_objects.get(("HTTPRoute", own), {})
+    # Its first requests need it to be Ready, and so verified where its Gate asks for that. Later
+    # some ready pods are enough: a rollout or the loss of a pod must not move traffic away.
+    if _ready(peer) or (routes.sends_to(live, other) and _has_ready_pods(peer)):
         return None
-    reason = _summary(peer).get("reason", "not looked at yet")
+    reason = _ready_condition(peer).get("reason", "no status yet")
     return Cause("SplitWaits", f"{other} is not Ready ({reason}): every request goes to {own}")
 
 
-def _takes_http(body: Object) -> bool:
+def _serves_http(body: Object) -> bool:
     """Whether its Service has the port that a route leads to."""
     serving = body.get("spec", {}).get("serving", {})
     return serving.get("http", "Open") == "Open" and not serving.get("tls")
 
 
 def _ready(body: Object) -> bool:
-    """Whether it says so of the spec that it has now."""
-    said = _summary(body)
-    fresh = said.get("observedGeneration") == body["metadata"].get("generation")
-    return fresh and said.get("status") == "True"
+    """Whether it is Ready for its present spec."""
+    ready = _ready_condition(body)
+    current = ready.get("observedGeneration") == body["metadata"].get("generation")
+    return current and ready.get("status") == "True"
 
 
-def _answers(body: Object) -> bool:
-    """Whether some of its pods do, and are to go on doing so."""
-    going = body.get("spec", {}).get("suspend", False)
-    return not going and body.get("status", {}).get("readyReplicas", 0) > 0
+def _has_ready_pods(body: Object) -> bool:
+    """Whether some of its pods are ready and are to stay."""
+    suspended = body.get("spec", {}).get("suspend", False)
+    return not suspended and body.get("status", {}).get("readyReplicas", 0) > 0
 
 
-def _summary(body: Object) -> Mapping[str, Any]:
+def _ready_condition(body: Object) -> Mapping[str, Any]:
     conditions = body.get("status", {}).get("conditions", [])
     return next((c for c in conditions if c["type"] == Type.READY), {})

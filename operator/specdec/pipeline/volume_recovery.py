@@ -1,10 +1,10 @@
-"""What is missing from the volume, or damaged, although the status remembers it.
+"""Files that are missing from the volume or damaged, although the status remembers them.
 
-The operator does not see the volume. A server compares its files before it loads them, waits
-where they are damaged and reports which; one that fails to load all the same ends. Either way the
-publish Job, which compares the volume with what servers need, runs once more and reads every file.
-It restores the repository itself, removes what is damaged and names what is missing: that is
-forgotten, and so fetched or built again.
+The operator cannot read the volume. A server compares its files before it loads them: where they
+are damaged it waits and reports them. A server may also end while it loads. In both cases the
+publish Job runs again and reads every file that servers need. It restores the repository itself,
+deletes what is damaged, and reports what is missing. The operator forgets that, and so it is
+fetched or built again.
 """
 
 from collections.abc import Iterator
@@ -18,97 +18,92 @@ from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, Ref, pod_ready
 from specdec.pipeline.stage import Context
 
-# A server may end while it loads for other reasons too, as often as the kubelet tries.
-_PAUSE = timedelta(minutes=30)
-# One that waits names damage; only a container that started before the last check is asked twice.
-_REPAIR = timedelta(minutes=5)
+# A server may end while it loads for other reasons, and the kubelet restarts it each time.
+_AFTER_END = timedelta(minutes=30)
+# A pod that waits names the damage. A container that started before the last check waits for it.
+_AFTER_DAMAGE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why the volume is to be checked again, and when that was decided (RFC 3339)."""
+    """Why the volume has to be checked again, and when that was decided (RFC 3339)."""
 
-    words: Cause
+    cause: Cause
     at: str
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What publishing found missing or damaged.
+    """Files that publishing reported as missing or damaged.
 
-    `jobs` are the publish and fetch Jobs to forget, `roles` whose engines it is; empty: anybody's.
+    `jobs` are the publish and fetch Jobs to delete, `roles` the engines concerned (empty: all).
     """
 
-    words: Cause
+    cause: Cause
     jobs: tuple[Ref, ...]
     roles: frozenset[str]
 
-    def of(self, role: str) -> bool:
+    def concerns(self, role: str) -> bool:
         """Whether the engine of a role may be lost."""
         return not self.roles or role in self.roles
 
 
 def doubt(context: Context, revision: str) -> Doubt | None:
-    """Whether a pod of a published revision waits for files, or ended while it loaded, since the
-    last check."""
+    """Whether pods of a published revision gave a reason for a check since the last one."""
     status, now = context.model.status.get("repository", {}), context.observed.now
     if status.get("hash") != revision or context.model.spec.suspend:
         return None
     text = status.get("checkedAt")
-    last = None if text is None else datetime.fromisoformat(text)
-    pods = list(_servers(context, revision))
-    words = _waiting(context, pods, last)
-    if words is None and (last is None or now - last >= _PAUSE):
-        words = _ended(context, pods, last)
-    return None if words is None else Doubt(words, stamp(context))
+    checked = None if text is None else datetime.fromisoformat(text)
+    pods = list(_pods(context, revision))
+    cause = _damage(context, pods, checked)
+    if cause is None and (checked is None or now - checked >= _AFTER_END):
+        cause = _ended_while_loading(context, pods, checked)
+    return None if cause is None else Doubt(cause, timestamp(context))
 
 
-def _waiting(context: Context, pods: list[Object], last: datetime | None) -> Cause | None:
-    """What a server waits for, unless the last check has just been about it."""
+def _damage(context: Context, pods: list[Object], checked: datetime | None) -> Cause | None:
+    """The damage that a pod waits for, unless the last check was about it a moment ago."""
     for pod in pods:
-        words, since = damage.waits(context, pod), damage.since(pod)
-        over = last is None or context.observed.now - last >= _REPAIR
-        if words is not None and (
-            over or (since is not None and last is not None and since > last)
-        ):
-            return words
+        cause, started = damage.reported(context, pod), damage.started_at(pod)
+        due = checked is None or context.observed.now - checked >= _AFTER_DAMAGE
+        later = started is not None and checked is not None and started > checked
+        if cause is not None and (due or later):
+            return cause
     return None
 
 
-def _ended(context: Context, pods: list[Object], last: datetime | None) -> Cause | None:
-    """That a pod ended while it loaded, later than the last check."""
+def _ended_while_loading(
+    context: Context, pods: list[Object], checked: datetime | None
+) -> Cause | None:
+    """The first pod that ended while it loaded, later than the last check."""
     budget = context.model.spec.serving.probes.startup_budget_seconds
     for pod in pods:
-        end = diagnosis.ended_loading(pod, budget)
-        if end is not None and (last is None or end > last):
+        ended = diagnosis.ended_while_loading(pod, budget)
+        if ended is not None and (checked is None or ended > checked):
             name = pod["metadata"]["name"]
-            why = f"the volume is checked again: pod {name} ended while it loaded"
-            return Cause("Publishing", why)
+            message = f"the volume is checked again: pod {name} ended while it loaded"
+            return Cause("Publishing", message)
     return None
 
 
-def starting(context: Context, revision: str) -> bool:
-    """Whether a pod of a revision may yet report damage, though enough others serve."""
+def may_report_damage(context: Context, revision: str) -> bool:
+    """Whether a pod of a revision still starts, though enough others may serve."""
     return any(
         pod.get("status", {}).get("phase") in ("Pending", "Running")
         and not pod["metadata"].get("deletionTimestamp")
         and not pod_ready(pod)
-        for pod in _servers(context, revision)
+        for pod in _pods(context, revision)
     )
 
 
-def stamp(context: Context) -> str:
-    """The present, as the status has it."""
+def timestamp(context: Context) -> str:
+    """The time of this reconcile, in the format of the status."""
     return context.observed.now.isoformat(timespec="seconds")
 
 
-def missing(context: Context, *reasons: str) -> Loss | None:
-    """What publishing found missing or damaged; None if nothing.
-
-    Args:
-        context: what was read.
-        reasons: what the Job calls it.
-    """
+def loss(context: Context, *reasons: str) -> Loss | None:
+    """The loss that a publish Job reported with one of the reasons; None where none did."""
     for name, live in sorted(context.observed.jobs.items()):
         if not job.belongs(live, context.model) or live["metadata"].get("deletionTimestamp"):
             continue
@@ -116,12 +111,13 @@ def missing(context: Context, *reasons: str) -> Loss | None:
         if report.error is not None and report.error.reason in reasons:
             fetch = job.own(context.observed, context.model, "fetch")
             jobs = tuple(job.ref(n) for n in sorted({name, *fetch}))
-            words = Cause(report.error.reason, report.error.message[: diagnosis.TAIL])
-            return Loss(words, jobs, frozenset(report.lost.root if report.lost else ()))
+            cause = Cause(report.error.reason, report.error.message[: diagnosis.MOST_CHARACTERS])
+            return Loss(cause, jobs, frozenset(report.lost.root if report.lost else ()))
     return None
 
 
-def _servers(context: Context, revision: str) -> Iterator[Object]:
+def _pods(context: Context, revision: str) -> Iterator[Object]:
+    """The serving pods of a revision."""
     for pod in context.observed.pods:
         labels = pod["metadata"].get("labels", {})
         serves = labels.get(names.COMPONENT) in names.SERVERS.values()

@@ -204,7 +204,7 @@ async def test_missing_kind_has_no_objects() -> None:
     fake = FakeCluster(service_with_kinds("ScaledObject"))
     fake.fail["list", "ScaledObject"] = Missing(404, "ScaledObject", "not found")
     observed = await observe(fake, SpeculativeModel.parse(resource()))
-    assert observed.extras == {}
+    assert observed.optional_objects == {}
 
 
 async def test_optional_objects_are_indexed_by_kind_and_name() -> None:
@@ -212,7 +212,7 @@ async def test_optional_objects_are_indexed_by_kind_and_name() -> None:
     labels = {"specdec.dev/model": "pair"}
     fake.put({"kind": "ScaledObject", "metadata": {"name": "pair", "labels": labels}})
     observed = await observe(fake, SpeculativeModel.parse(resource()))
-    assert set(observed.extras) == {("ScaledObject", "pair")}
+    assert set(observed.optional_objects) == {("ScaledObject", "pair")}
 
 
 async def test_split_peer_is_read_only_if_a_split_names_it() -> None:

@@ -42,7 +42,7 @@ def building(**spec: Any) -> World:
     ],
 )
 def test_the_last_progress_line_counts(log: str, far: tuple[str, int] | None) -> None:
-    told = diagnosis.told(log)
+    told = diagnosis.last_progress(log)
     assert (told and (told.phase, told.percent)) == far
 
 

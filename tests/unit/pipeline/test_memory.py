@@ -178,7 +178,7 @@ def test_warn_serves_and_says_it() -> None:
 
     (condition,) = found.conditions
     assert (condition.status, condition.reason) == ("True", NOT)
-    assert condition.message.startswith("served all the same")
+    assert condition.message.startswith("not enforced, because spec.checks.memory is Warn")
     assert found.proceed
     assert found.facts.kv_tokens == {"target": 2048}
 

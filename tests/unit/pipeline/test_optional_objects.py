@@ -121,8 +121,8 @@ BLIND = {"type": "ScalingActive", "status": "False", "reason": "Failed", "messag
 @pytest.mark.parametrize(
     ("conditions", "status", "reason", "words"),
     [
-        ((), "Unknown", "ScalerStarting", "HorizontalPodAutoscaler pair has not been looked at"),
-        ((ABLE,), "Unknown", "ScalerStarting", "not been looked at"),
+        ((), "Unknown", "ScalerStarting", "HorizontalPodAutoscaler pair has no status yet"),
+        ((ABLE,), "Unknown", "ScalerStarting", "has no status yet"),
         ((ABLE, ACTIVE), "True", "ScalerActive", "read"),
         ((ABLE, BLIND), "False", "MetricMissing", "HorizontalPodAutoscaler pair: no metric"),
         (({**ABLE, "status": "False"},), "False", "ScalerFailed", "fine"),

@@ -59,7 +59,7 @@ def looked_at(world: World) -> None:
             "SecretMissing",
             'secret "pair-tls" not found: create it',
         ),
-        (crashed(5), "CrashLoop", "restarted 3 times; last words: failed to load model"),
+        (crashed(5), "CrashLoop", "restarted 3 times; last message: failed to load model"),
         (crashed(1800), "StartupTimeout", "not ready within 1800 seconds"),
         (crashed(1800), "StartupTimeout", "failed to load model"),
         (crashed(5, reason="OOMKilled"), "OutOfMemory", "memory"),

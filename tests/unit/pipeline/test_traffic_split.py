@@ -64,7 +64,7 @@ def test_who_is_ready_gets_its_share_and_the_route_says_so() -> None:
     ("peer", "wanted", "words"),
     [
         (None, "SplitTargetMissing", "SpeculativeModel next of networking.gateway.split does not"),
-        ({"metadata": {"name": "next"}}, "SplitWaits", "next is not Ready (not looked at yet)"),
+        ({"metadata": {"name": "next"}}, "SplitWaits", "next is not Ready (no status yet)"),
         # It answers, but its Gate is not passed: nobody is sent there to begin with.
         (BUILDS, "SplitWaits", "next is not Ready (Building)"),
         # Nor while what it says is of the spec that it had before.
