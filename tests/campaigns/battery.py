@@ -26,8 +26,8 @@ from bench.report import Report
 from campaigns.good import GOOD, Kind
 from campaigns.malformed import kinds
 from campaigns.serving import held
-from specdec.triton.plan import Method
-from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan, render
+from specdec.backends.methods import lookahead
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from triton.asking import ask, ask_once, text
 from triton.conftest import PAIR, build
 from triton.server import Server, installed_server
@@ -42,7 +42,7 @@ _GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": Tru
 # Nothing that a client reads may say where the server's files lie, or show its code.
 _LEAKS = ("Traceback", 'File "', ", line ", "site-packages")
 # What differs between layouts: release, streaming, method.
-LAYOUTS: dict[str, tuple[str, bool, Method]] = {
+LAYOUTS: dict[str, tuple[str, bool, str]] = {
     "streaming": ("0.19.0", True, "DraftTarget"),
     "unary": ("0.18.0", False, "DraftTarget"),
     "newest": ("1.2.1", True, "DraftTarget"),
@@ -77,7 +77,6 @@ def served(layout: str) -> Iterator[Server]:
         target = build(folder, "target", "target", mode=mode.get(method, "draft_tokens_external"))
         plan = RepositoryPlan(
             version=version,
-            method="None",
             decoupled=decoupled,
             tokenizer_dir=str(PAIR / "target"),
             target=ModelPlan(str(target), (0,), max_tokens_in_paged_kv_cache=16384),
@@ -87,9 +86,9 @@ def served(layout: str) -> Iterator[Server]:
         if method == "DraftTarget":
             draft = ModelPlan(str(build(folder, "draft", "draft", mode="none")), (0,))
             draft = replace(draft, max_tokens_in_paged_kv_cache=16384)
-            plan = replace(plan, method=method, draft=draft, draft_tokens=4, max_draft_tokens=8)
+            plan = replace(plan, draft=draft, draft_tokens=4, max_draft_tokens=8)
         if method == "Lookahead":
-            plan = replace(plan, method=method, lookahead=LookaheadPlan(4, 3, 4))
+            plan = replace(plan, target_parameters=lookahead.parameters(4, 3, 4))
         with Server(installed_server(), render(plan), folder / "server") as server:
             yield server
 

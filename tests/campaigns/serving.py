@@ -82,7 +82,6 @@ def served() -> Iterator[Server]:
         folder = Path(name)
         plan = RepositoryPlan(
             version="1.2.1",
-            method="DraftTarget",
             tokenizer_dir=str(PAIR / "target"),
             target=_engine(folder, "target"),
             draft=_engine(folder, "draft"),

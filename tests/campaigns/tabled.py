@@ -51,7 +51,6 @@ def serving(target: Floats, draft: Floats) -> Iterator[Server]:
         folder = Path(name)
         plan = RepositoryPlan(
             version="0.19.0",
-            method="DraftTarget",
             tokenizer_dir=str(letters.write(folder / "letters", len(target))),
             target=ModelPlan(str(folder)),
             draft=ModelPlan(str(folder)),

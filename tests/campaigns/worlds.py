@@ -97,7 +97,6 @@ def _world(
     )
     plan = RepositoryPlan(
         version=version,
-        method="DraftTarget",
         tokenizer_dir=str(tokenizer),
         target=target,
         draft=draft,

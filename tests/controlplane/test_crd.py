@@ -11,6 +11,11 @@ import yaml
 from cluster import ControlPlane
 from controlplane.specm import Object, RefusedError, Resources
 from specdec.api import model
+from specdec.api.methods.draft_target import DraftTarget
+from specdec.api.methods.eagle import Eagle
+from specdec.api.methods.lookahead import Lookahead
+from specdec.api.methods.medusa import Medusa
+from specdec.api.methods.re_drafter import ReDrafter
 from support import crd_cases
 from support.crd_cases import Case, good_resource
 
@@ -115,7 +120,7 @@ def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None
         **stored["draft"],
         "source": {},
     }
-    assert {**stored, "draft": {}} == {**scalars(model.DraftTarget), "draft": {}}
+    assert {**stored, "draft": {}} == {**scalars(DraftTarget), "draft": {}}
     assert spec["build"] == scalars(model.Build)
     assert spec["checks"] == scalars(model.Checks)
     assert spec["serving"] == scalars(model.Serving)
@@ -139,10 +144,10 @@ def test_server_fills_in_the_defaults_of_a_method(
     body = good_resource(name)
     block = resources.create(body)["spec"]["speculation"][field]
     kinds = {
-        "eagle": model.Eagle,
-        "medusa": model.Medusa,
-        "reDrafter": model.ReDrafter,
-        "lookahead": model.Lookahead,
+        "eagle": Eagle,
+        "medusa": Medusa,
+        "reDrafter": ReDrafter,
+        "lookahead": Lookahead,
     }
     defaults = scalars(kinds[field])
     assert {key: block[key] for key in defaults} == defaults

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan, render
+from specdec.backends.methods import lookahead
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from triton.server import PAYLOAD, Server, installed_server
 
 PAIR = PAYLOAD / "pair"
@@ -59,7 +60,6 @@ def draft_target_plan(engines: Engines) -> RepositoryPlan:
     """0.19.0, streaming, speculating by default."""
     return RepositoryPlan(
         version="0.19.0",
-        method="DraftTarget",
         tokenizer_dir=str(PAIR / "target"),
         target=ModelPlan(str(engines.target), (0,), max_tokens_in_paged_kv_cache=16384),
         draft=ModelPlan(str(engines.draft), (0,), max_tokens_in_paged_kv_cache=16384),
@@ -120,9 +120,8 @@ def lookahead_server(
 ) -> Iterator[Server]:
     plan = replace(
         draft_target_plan,
-        method="Lookahead",
         draft=None,
-        lookahead=LookaheadPlan(4, 3, 4),
+        target_parameters=lookahead.parameters(4, 3, 4),
         target=ModelPlan(str(engines.lookahead), max_tokens_in_paged_kv_cache=16384),
         draft_tokens=0,
     )

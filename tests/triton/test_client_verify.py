@@ -30,7 +30,7 @@ def other_server(
     """Another checkpoint served as the target, alone: the pair's small model."""
     draft = draft_target_plan.draft
     assert draft is not None
-    plan = replace(draft_target_plan, target=draft, method="None", draft=None, draft_tokens=0)
+    plan = replace(draft_target_plan, target=draft, draft=None, draft_tokens=0)
     with Server(executable, render(plan), tmp_path_factory.mktemp("other")) as running:
         yield running
 

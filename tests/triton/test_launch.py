@@ -79,7 +79,6 @@ def test_no_draft_in_the_layout_of_0_18(
     plan = replace(
         draft_target_plan,
         version="0.18.0",
-        method="None",
         draft=None,
         draft_tokens=0,
         bls_max_in_flight=1,

@@ -3,16 +3,30 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from specdec.api.model import Backend
-
 # Of tritonserver:26.07-trtllm-python-py3, whichever registry it comes from.
 _RELEASE = re.compile(r":(\d{2}\.(?:0[1-9]|1[0-2]))(?![\d.])")
+
+
+@cache
+def _data() -> Any:
+    text = resources.files("specdec.api").joinpath("support.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)
+
+
+if TYPE_CHECKING:
+
+    class Backend(StrEnum):
+        """What serves the engines: a row of `support.yaml`, and a package of `backends`."""
+
+else:
+    Backend = StrEnum("Backend", {name.upper(): name for name in _data()["backends"]})
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,7 @@ class Support:
         default_version: empty when it serves nothing.
         methods: the first version of each.
         architectures: those it builds; `method_architectures` those of a method that takes fewer.
+        on_gpus: whether weights and caches lie in the memory of GPUs, and have to fit there.
         compute_capability: the least a GPU needs, None without one; `quantization` and
             `kv_cache_quantization` by what is asked for beyond it; `lost` is what newer GPUs lack.
         images, examples: server image and folder of the conversion scripts in it, by version.
@@ -63,6 +78,7 @@ class Support:
     dtypes: tuple[str, ...]
     architectures: tuple[str, ...]
     method_architectures: Mapping[str, tuple[str, ...]]
+    on_gpus: bool
     compute_capability: str | None
     quantization: Mapping[str, str]
     kv_cache_quantization: Mapping[str, str]
@@ -81,12 +97,6 @@ class Support:
 
 
 @cache
-def _data() -> Any:
-    text = resources.files("specdec.api").joinpath("support.yaml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)
-
-
-@cache
 def matrix() -> dict[Backend, Support]:
     """The whole matrix, read once."""
     data = _data()
@@ -102,6 +112,7 @@ def matrix() -> dict[Backend, Support]:
                 method: tuple(names)
                 for method, names in row.get("methodArchitectures", {}).items()
             },
+            on_gpus=row.get("gpus", True),
             compute_capability=row.get("computeCapability"),
             quantization=row.get("quantization", {}),
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
@@ -121,9 +132,9 @@ def _lost(row: Mapping[str, Any] | None) -> Lost | None:
     return Lost(row["since"], row["until"], tuple(row["formats"])) if row else None
 
 
-def support(backend: Backend) -> Support:
+def support(backend: str) -> Support:
     """What one backend can do."""
-    return matrix()[backend]
+    return matrix()[Backend(backend)]
 
 
 @cache
@@ -133,7 +144,7 @@ def advisories() -> tuple[Advisory, ...]:
     return tuple(sorted(rows, key=lambda row: _numbers(row.fixed)))
 
 
-def exposed(backend: Backend, image: str) -> tuple[str, str] | None:
+def exposed(backend: str, image: str) -> tuple[str, str] | None:
     """The release of Triton in an image, and the newer one that fixes what is publicly known.
 
     None where it is new enough, and where neither the backend nor the image's tag tells.

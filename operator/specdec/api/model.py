@@ -4,29 +4,18 @@ The CustomResourceDefinition in `crds/` is the source of the API; a test holds t
 Pod-shaped fields stay plain dictionaries: they are passed through to the children unread.
 """
 
-from enum import StrEnum
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
 from specdec.api.children import ChildMetadata
+from specdec.api.matrix import Backend
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
 from specdec.api.networking import Networking, Tls
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
 from specdec.api.source import Fetch, HuggingFaceSource, PvcSource, Source
-from specdec.api.speculation import (
-    Acceptance,
-    DraftTarget,
-    Eagle,
-    Lookahead,
-    Medusa,
-    Method,
-    Placement,
-    ReDrafter,
-    Speculation,
-    Topology,
-)
+from specdec.api.speculation import Method, Speculation
 from specdec.api.value import Affinity, PodShaped, Reference, Resources, SecretKey, Value
 
 __all__ = [
@@ -35,30 +24,22 @@ __all__ = [
     "KIND",
     "PLURAL",
     "VERSION",
-    "Acceptance",
     "Backend",
     "Benchmark",
-    "DraftTarget",
-    "Eagle",
     "Gpu",
     "HuggingFaceSource",
     "KvCache",
     "Limits",
-    "Lookahead",
-    "Medusa",
     "Method",
     "ModelSpec",
     "Parallelism",
-    "Placement",
     "PodShaped",
     "PvcSource",
     "Quantization",
-    "ReDrafter",
     "SecretKey",
     "Source",
     "Speculation",
     "SpeculativeModel",
-    "Topology",
     "Value",
     "Verification",
     "explain",
@@ -69,19 +50,6 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "SpeculativeModel"
 PLURAL = "speculativemodels"
-
-
-class Backend(StrEnum):
-    """What serves the engines."""
-
-    TENSORRT = "TensorRT"
-    PYTORCH = "PyTorch"
-    REFERENCE = "Reference"
-
-    @property
-    def on_gpus(self) -> bool:
-        """Whether weights and caches lie in the memory of GPUs, and have to fit there."""
-        return self is not Backend.REFERENCE
 
 
 class Runtime(Value):
@@ -241,8 +209,10 @@ class SpeculativeModel(Value):
     @property
     def models(self) -> dict[str, ModelSpec]:
         """The models it serves by role, target first."""
-        block = self.spec.speculation.draft_target
-        return {"target": self.spec.target} | ({"draft": block.draft} if block else {})
+        models = {"target": self.spec.target}
+        for block in self.spec.speculation.blocks.values():
+            models |= block.models
+        return models
 
     @property
     def sources(self) -> dict[str, Source]:

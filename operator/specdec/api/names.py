@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from specdec.api.model import API_VERSION, GROUP, KIND, SpeculativeModel, Topology
+from specdec.api.model import API_VERSION, GROUP, KIND, SpeculativeModel
 
 MANAGER = "specdec"
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -75,9 +75,8 @@ def server_name(model: SpeculativeModel, role: str = "target") -> str:
 
 def servers(model: SpeculativeModel) -> tuple[str, ...]:
     """The roles that have a server of their own, target first."""
-    block = model.spec.speculation.draft_target
-    two = block is not None and block.topology is Topology.TWO_SERVERS
-    return ("target", "draft") if two else ("target",)
+    separate = model.spec.speculation.control == "Loop"
+    return tuple(model.models) if separate else ("target",)
 
 
 def sharer(name: str) -> str:

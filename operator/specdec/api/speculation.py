@@ -1,8 +1,17 @@
-"""How draft tokens come about: a union by `method`, one block for each."""
+"""How draft tokens come about: a union by `method`, one block for each.
+
+A method's block is in `methods/`, under the name of its member below; so is its definition in
+`backends/methods/`.
+"""
 
 from enum import StrEnum
 
-from specdec.api.model_spec import ModelSpec
+from specdec.api.methods.block import Block, Control
+from specdec.api.methods.draft_target import DraftTarget
+from specdec.api.methods.eagle import Eagle
+from specdec.api.methods.lookahead import Lookahead
+from specdec.api.methods.medusa import Medusa
+from specdec.api.methods.re_drafter import ReDrafter
 from specdec.api.source import Source
 from specdec.api.value import Value
 
@@ -17,26 +26,10 @@ class Method(StrEnum):
     RE_DRAFTER = "ReDrafter"
     LOOKAHEAD = "Lookahead"
 
-
-class Topology(StrEnum):
-    """Whether draft and target share a server, or each has one and the client runs the loop."""
-
-    SINGLE_SERVER = "SingleServer"
-    TWO_SERVERS = "TwoServers"
-
-
-class Placement(StrEnum):
-    """Whether draft and target share GPUs or each has its own."""
-
-    SHARED = "Shared"
-    DEDICATED = "Dedicated"
-
-
-class Acceptance(StrEnum):
-    """Whether draft tokens are compared as tokens, or by the ratio of both models' logits."""
-
-    TOKENS = "Tokens"
-    LOGITS = "Logits"
+    @property
+    def key(self) -> str:
+        """The method's name in Python: of its block's field and of its modules."""
+        return self.name.lower()
 
 
 class LengthPolicy(StrEnum):
@@ -58,61 +51,6 @@ class DraftLengthPolicy(Value):
     max_length: int | None = None
 
 
-class DraftTarget(Value):
-    """A small model proposes, the target verifies.
-
-    `draftLengthCeiling` is the longest draft (tokens) a request may ask for; it defaults to
-    `maxDraftTokens`, which is built in. `draftAhead` is the number of answers for which the draft
-    goes on while the target verifies.
-    """
-
-    draft: ModelSpec
-    topology: Topology = Topology.SINGLE_SERVER
-    placement: Placement = Placement.SHARED
-    acceptance: Acceptance = Acceptance.TOKENS
-    fast_logits: bool = False
-    draft_length_ceiling: int | None = None
-    draft_ahead: int | None = None
-
-
-Choices = tuple[tuple[int, ...], ...]
-
-
-class Eagle(Value):
-    """EAGLE-1 heads on the target; `choices` is the tree as paths, empty the release's default."""
-
-    checkpoint: Source
-    num_layers: int = 4
-    max_non_leaves_per_layer: int = 10
-    choices: Choices = ()
-
-
-class Medusa(Value):
-    """Medusa heads on the target; `choices` is the tree as paths, empty the release's default."""
-
-    heads: Source
-    num_heads: int = 4
-    num_layers: int = 1
-    choices: Choices = ()
-
-
-class ReDrafter(Value):
-    """A recurrent drafter; its draft length is beams x length per beam, frozen at build."""
-
-    checkpoint: Source
-    num_beams: int = 5
-    draft_len_per_beam: int = 5
-    greedy_search: bool = True
-
-
-class Lookahead(Value):
-    """Window W, n-gram size N and verification set G of lookahead decoding."""
-
-    window_size: int = 7
-    ngram_size: int = 7
-    verification_set_size: int = 7
-
-
 class Speculation(Value):
     """Union by `method`; `maxDraftTokens` is built in, `draftTokens` is the server's default."""
 
@@ -127,12 +65,33 @@ class Speculation(Value):
     lookahead: Lookahead | None = None
 
     @property
+    def speculates(self) -> bool:
+        """Whether draft tokens come about at all."""
+        return self.method is not Method.NONE
+
+    @property
+    def blocks(self) -> dict[Method, Block]:
+        """The blocks that are set; validation leaves none but the method's own."""
+        found = {method: getattr(self, method.key, None) for method in Method}
+        return {method: block for method, block in found.items() if block is not None}
+
+    @property
+    def block(self) -> Block:
+        """The method's block; without one, that of a method without settings."""
+        return self.blocks.get(self.method, Block())
+
+    @property
     def heads(self) -> Source | None:
         """The heads' checkpoint, for the methods that have one beside the target's own."""
-        if self.method is Method.EAGLE and self.eagle:
-            return self.eagle.checkpoint
-        if self.method is Method.MEDUSA and self.medusa:
-            return self.medusa.heads
-        if self.method is Method.RE_DRAFTER and self.re_drafter:
-            return self.re_drafter.checkpoint
-        return None
+        return self.block.heads_source
+
+    @property
+    def control(self) -> Control:
+        """Who runs the speculation loop."""
+        return self.block.control
+
+    @classmethod
+    def block_name(cls, method: Method) -> str | None:
+        """The name in the spec of a method's block; None for a method without one."""
+        field = cls.model_fields.get(method.key)
+        return str(field.alias) if field else None

@@ -1,37 +1,55 @@
-"""A backend as a strategy: what differs between backends, and nothing else, is in here.
+"""Backends and methods: what differs between them, and nothing else, is in here.
 
-Stages ask the strategy of the resource's backend; none of them asks which backend it is.
+Callers ask the backend and the method of a resource; none of them asks which it is. Both are found
+by name: a backend is a package here, a method a module of `methods`.
 """
 
+from importlib import import_module
+
 from specdec.api import names
-from specdec.api.model import Backend, SpeculativeModel
-from specdec.backends import programs
+from specdec.api.model import SpeculativeModel
+from specdec.backends import methods, programs
 from specdec.backends.facts import Facts
-from specdec.backends.lengths import draft_ceiling, draft_tokens, max_draft_len
-from specdec.backends.protocol import Strategy
-from specdec.backends.reference import Reference
-from specdec.backends.tensorrt import TensorRT
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.protocol import Backend
 from specdec.desired.serving import Revision
 
 __all__ = [
-    "Strategy",
-    "draft_ceiling",
+    "Backend",
     "draft_tokens",
     "max_draft_len",
+    "method",
+    "of",
     "programs",
     "served",
-    "strategy",
 ]
 
 
-def strategy(backend: Backend) -> Strategy:
-    """The strategy of a backend that this release serves; KeyError for any other."""
-    return _STRATEGIES[backend]
+def of(model: SpeculativeModel) -> Backend:
+    """The backend of a resource; it must be one that this release serves."""
+    name = model.spec.runtime.backend.value.lower()
+    found: Backend = import_module(f"{__name__}.{name}").BACKEND
+    return found
+
+
+def method(model: SpeculativeModel) -> MethodDefinition:
+    """The method of a resource."""
+    return methods.of(model)
+
+
+def max_draft_len(model: SpeculativeModel) -> int:
+    """The draft length (tokens) that the target's engine is built for."""
+    return methods.of(model).max_draft_len(model)
+
+
+def draft_tokens(model: SpeculativeModel) -> int:
+    """The server's default draft length (tokens); 0 where requests have no say."""
+    return methods.of(model).draft_tokens(model)
 
 
 def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
     """What each server of the service shall run, the target's first."""
-    servers = strategy(model.spec.runtime.backend).ranks(model).servers
+    servers = of(model).ranks(model).servers
     roles = names.servers(model)
     return tuple(
         Revision(
@@ -45,9 +63,3 @@ def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
         )
         for role, server in zip(roles, servers, strict=True)
     )
-
-
-_STRATEGIES: dict[Backend, Strategy] = {
-    Backend.REFERENCE: Reference(),
-    Backend.TENSORRT: TensorRT(),
-}

@@ -8,7 +8,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.measurement import ConfigMapKey
-from specdec.api.model import Method, SpeculativeModel, Topology
+from specdec.api.model import SpeculativeModel
 from specdec.desired import tls
 from specdec.desired.child import given, metadata
 from specdec.desired.fetch import own_job
@@ -31,17 +31,6 @@ _BENCHMARK_RESOURCES = {
     "requests": {"cpu": "500m", "memory": "256Mi"},
     "limits": {"memory": "1Gi"},
 }
-
-
-def way(model: SpeculativeModel) -> str:
-    """How speculation is seen and switched: by the BLS, by a loop in the client, or not at all.
-
-    Methods that draft inside the engine have neither counters nor a switch on the public path.
-    """
-    block = model.spec.speculation.draft_target
-    if model.spec.speculation.method is not Method.DRAFT_TARGET or block is None:
-        return "Engine"
-    return "Loop" if block.topology is Topology.TWO_SERVERS else "Bls"
 
 
 def verification_hash(model: SpeculativeModel, repository: str, image: str) -> str:
@@ -89,7 +78,8 @@ def verify_job(
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
         **given(metrics=_metrics(model, version)),
-        "way": way(model),
+        # Methods that draft inside the engine have neither counters nor a switch for clients.
+        "way": model.spec.speculation.control,
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
     }
@@ -142,7 +132,7 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
 
     Behind the Service of several pods every reading would be another pod's.
     """
-    if way(model) != "Bls" or model.spec.serving.replicas != 1:
+    if model.spec.speculation.control != "Bls" or model.spec.serving.replicas != 1:
         return None
     told = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
     return None if _COUNTS in told else address(model, "target", front(model).metrics)

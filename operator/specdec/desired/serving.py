@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec.api import names
+from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.desired import pod, tls
 from specdec.desired.child import given, metadata
@@ -99,7 +100,11 @@ def strategy(model: SpeculativeModel) -> dict[str, Any]:
         return {"type": "Recreate"}
     surge, gone = rollout.max_surge, rollout.max_unavailable
     if surge is None:
-        surge = int(not gone) if gone is not None else int(not model.spec.runtime.backend.on_gpus)
+        surge = (
+            int(not gone)
+            if gone is not None
+            else int(not support(model.spec.runtime.backend).on_gpus)
+        )
     if gone is None:
         gone = int(not surge)
     return {

@@ -10,7 +10,7 @@ from typing import Any
 from specdec import backends, validation
 from specdec.api.conditions import Condition, Type
 from specdec.api.matrix import exposed, support
-from specdec.api.model import Method, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.pipeline.stage import Context, Outcome
 
 
@@ -22,8 +22,7 @@ def accept(context: Context) -> Outcome:
         refused = Condition(Type.ACCEPTED, "False", problem.reason, problem.message)
         return Outcome((refused,), context.facts, proceed=False)
     runtime, version = model.spec.runtime, validation.version(model)
-    strategy = backends.strategy(runtime.backend)
-    image = runtime.image or strategy.default_image(images, version)
+    image = runtime.image or backends.of(model).default_image(images, version)
     reason = "BelowFixLevel" if exposed(runtime.backend, image) else "Valid"
     accepted = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
     plan = {
@@ -53,7 +52,7 @@ def _pipeline_warning(model: SpeculativeModel) -> str:
     """A warning about pipeline parallelism with speculation: allowed, but known to hang."""
     stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
     role = next((role for role, count in stages.items() if count > 1), None)
-    if role is None or model.spec.speculation.method is Method.NONE:
+    if role is None or not model.spec.speculation.speculates:
         return ""
     return (
         f"; warning: parallelism.pipeline of the {role} is {stages[role]}, and releases are known "
@@ -81,7 +80,7 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:
     """Devices and ranks of the plan; with two servers, the launch of the target's."""
-    ranks = backends.strategy(model.spec.runtime.backend).ranks(model)
+    ranks = backends.of(model).ranks(model)
     first, product = ranks.servers[0], model.spec.gpu.product
     participants = {role: list(ids) for role, ids in first.participant_ids.items()}
     return {

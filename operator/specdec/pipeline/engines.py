@@ -33,11 +33,7 @@ class _Build:
 def engines(context: Context) -> Outcome:
     """Build every engine of the resource; the chain goes on when all are on the volume."""
     model = context.model
-    strategy = backends.strategy(model.spec.runtime.backend)
-    desired_engines = [
-        strategy.engine(model, context.facts.checkpoints[role], context.facts)
-        for role in model.models
-    ]
+    desired_engines = backends.of(model).artifacts(model, context.facts)
     loss = volume_recovery.loss(context, "EngineMissing", "EngineDamaged")
     builds = [
         _lost(context, engine, loss)
@@ -101,7 +97,6 @@ def _build(context: Context, engine: Engine) -> _Build:
 
 def _task(context: Context, engine: Engine) -> Task[Built]:
     model, volume, role = context.model, context.facts.volume, engine.role
-    strategy = backends.strategy(model.spec.runtime.backend)
     manifest = job.with_spec_hash(
         desired.job(model, engine.plan, volume, context.facts.image, _needs(context, engine))
     )
@@ -116,7 +111,7 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
         purpose=f"to build the engine of the {role}",
         suspended="the engine is not built while spec.suspend is true",
         remembered=remembered,
-        inputs=(desired.config_map(model, engine.plan, volume, strategy.scripts()),),
+        inputs=(desired.config_map(model, engine.plan, volume, backends.of(model).scripts()),),
         membership=desired.joined(model, engine.key, volume),
     )
 
@@ -124,7 +119,7 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
 def _needs(context: Context, engine: Engine) -> desired.Needs:
     """GPUs and memory of a build, by its devices and the checkpoints that it reads."""
     model, checkpoints = context.model, context.facts.checkpoints
-    devices = len(backends.strategy(model.spec.runtime.backend).ranks(model).devices[engine.role])
+    devices = len(backends.of(model).ranks(model).devices[engine.role])
     read = [engine.role, *(["heads"] if engine.plan.get("heads") else [])]
     return desired.needs(engine.plan, devices, sum(checkpoints[role].bytes for role in read))
 
@@ -158,6 +153,9 @@ def _without_lost(
 
 
 def _condition(builds: list[_Build]) -> Condition:
+    if not builds:
+        message = "the backend serves checkpoints as they are: it needs no engine"
+        return Condition(Type.ENGINES_READY, "True", "Built", message)
     causes = sorted((b.pending.cause for b in builds if b.pending), key=_severity)
     if not causes:
         keys = ", ".join(

@@ -8,10 +8,10 @@ from typing import Any
 from specdec import backends
 from specdec.api.conditions import Condition, Status, Type
 from specdec.api.gpus import gpu
+from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.footprint import Footprint
 from specdec.backends.memory_plan import MIB, Budget, Device, MemoryPlan, plan
-from specdec.pipeline.memory_inputs import footprints
 from specdec.pipeline.stage import Context, Outcome
 
 _SMALLER = (
@@ -26,18 +26,18 @@ _MOST_PERCENT = 1_000_000
 def memory(context: Context) -> Outcome:
     """Plan the GPUs' memory; the next stages get the KV caches' budgets."""
     model = context.model
-    if not model.spec.runtime.backend.on_gpus:
+    if not support(model.spec.runtime.backend).on_gpus:
         return _outcome(context, "True", "NotNeeded", "the backend serves from the host's memory")
     total = _total(model)
     if total is None:
         return _outcome(context, "Unknown", "UnknownGpu", _unknown_gpu(model))
-    needs = footprints(model, context.facts.checkpoints)
+    backend = backends.of(model)
+    needs = backend.memory(model, context.facts.checkpoints)
     missing = [role for role in model.models if role not in needs]
     if missing:
         message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
         return _outcome(context, "Unknown", "UnknownSize", message)
-    ranks = backends.strategy(model.spec.runtime.backend).ranks(model)
-    planned = plan(total, ranks, needs, _budgets(model))
+    planned = plan(total, backend.ranks(model), needs, _budgets(model))
     return _judge(context, planned, needs)
 
 

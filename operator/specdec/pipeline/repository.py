@@ -60,8 +60,7 @@ def repository(context: Context) -> Outcome:
 
 def _rendered(context: Context) -> _Rendered:
     model = context.model
-    strategy = backends.strategy(model.spec.runtime.backend)
-    files = _files(strategy.repositories(model, context.facts))
+    files = _files(backends.of(model).repositories(model, context.facts))
     engines = _expected_engines(context)
     revision = desired.revision(files, engines, context.facts.volume)
     checkpoints = _expected_checkpoints(context, files)

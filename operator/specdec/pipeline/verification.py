@@ -9,7 +9,7 @@ from typing import Any
 from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.conditions import VERIFIED, Condition
-from specdec.api.model import Method, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement as desired
 from specdec.pipeline import job, verification_result
 from specdec.pipeline.job import Done, LiveJob, Task
@@ -66,7 +66,7 @@ def _disabled(context: Context) -> Outcome | None:
     model = context.model
     if model.spec.verification.mode == "Disabled":
         conditions = _unknown(Cause("NotRun", "spec.verification.mode is Disabled"))
-    elif model.spec.speculation.method is Method.NONE:
+    elif not model.spec.speculation.speculates:
         cause = Cause("MethodNone", "spec.speculation.method is None: the target answers alone")
         active, *rest = _unknown(cause)
         conditions = (replace(active, status="False"), *rest)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from specdec.api.conditions import Condition, Type
-from specdec.api.model import Method, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.api.speculation import LengthPolicy
 from specdec.pipeline.job_results import Measured, parsed
 
@@ -54,7 +54,7 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
 
 
 def _uncounted(model: SpeculativeModel) -> str:
-    if model.spec.speculation.method is not Method.DRAFT_TARGET:
+    if model.spec.speculation.control == "Engine":
         return "answers arrive whole: set spec.serving.streaming to true to count steps"
     return (
         "answers of this spec.runtime.version have none, and the server's counters can be read "

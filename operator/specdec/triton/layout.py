@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from specdec.api.speculation import Placement, Topology
+from specdec.api.methods.draft_target import Placement, Topology
 from specdec.triton.spread import refusal
 
 

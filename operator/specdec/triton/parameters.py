@@ -5,17 +5,8 @@ and a reader of the file sees every knob there is.
 """
 
 from specdec.triton import contract
-from specdec.triton.plan import Choices, ModelPlan, RepositoryPlan
+from specdec.triton.plan import ModelPlan, Parameters, PlanError, RepositoryPlan
 
-Parameters = tuple[tuple[str, str], ...]
-
-# Methods whose engine decodes in a mode of its own; the backend knows it from the engine as well.
-_DECODING = {
-    "Eagle": "eagle",
-    "Medusa": "medusa",
-    "ReDrafter": "redrafter",
-    "Lookahead": "lookahead",
-}
 _WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
 
 
@@ -47,15 +38,24 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
 def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
     """Parameters of `tensorrt_llm` (the target) or `tensorrt_llm_draft`.
 
-    What the plan sets by name goes over what stands here empty, or behind it.
+    What the plan sets by name replaces the empty values, or follows them. The method sets keys of
+    the target alone: a draft model decodes without speculation.
+
+    Raises:
+        PlanError: the release does not read a key that the method sets.
     """
-    named = dict(_engine_parameters(engine, plan, is_target=is_target))
-    return tuple((named | dict(plan.parameters)).items())
+    table = dict(_engine_parameters(engine, plan, is_target=is_target))
+    own = dict(plan.target_parameters) if is_target else {}
+    unknown = [name for name in own if name not in table]
+    if unknown:
+        raise PlanError(
+            f"version is {plan.version}, which does not read {', '.join(unknown)}: choose a newer "
+            "version, or another method"
+        )
+    return tuple((table | own | dict(plan.parameters)).items())
 
 
 def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
-    # Lookahead drives the target alone; a draft model, were there one, decodes plainly.
-    lookahead = plan.lookahead if is_target else None
     parameters = (
         ("gpt_model_type", "inflight_fused_batching"),
         ("gpt_model_path", engine.engine_dir),
@@ -65,9 +65,9 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
         # The BLS slices the answer behind the prefix it sent; without it text would be lost.
         ("exclude_input_in_output", "false"),
         ("normalize_log_probs", ""),
-        ("decoding_mode", _DECODING.get(plan.method, "") if is_target else ""),
-        ("medusa_choices", _tree(plan.choices) if plan.method == "Medusa" else ""),
-        ("eagle_choices", _tree(plan.choices) if plan.method == "Eagle" else ""),
+        ("decoding_mode", ""),
+        ("medusa_choices", ""),
+        ("eagle_choices", ""),
         ("speculative_decoding_fast_logits", _word(plan.fast_logits)),
         ("gpu_device_ids", _list(engine.gpu_device_ids)),
         ("participant_ids", _list(engine.participant_ids)),
@@ -80,12 +80,9 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
         parameters += (
             ("num_nodes", ""),
             ("lora_prefetch_dir", ""),
-            ("lookahead_window_size", str(lookahead.window_size) if lookahead else ""),
-            ("lookahead_ngram_size", str(lookahead.ngram_size) if lookahead else ""),
-            (
-                "lookahead_verification_set_size",
-                str(lookahead.verification_set_size) if lookahead else "",
-            ),
+            ("lookahead_window_size", ""),
+            ("lookahead_ngram_size", ""),
+            ("lookahead_verification_set_size", ""),
             # Read without a fallback from 0.19 on: the keys must exist.
             ("tokenizer_dir", plan.tokenizer_dir),
             ("guided_decoding_backend", ""),
@@ -168,8 +165,3 @@ def _word(value: bool) -> str:
 
 def _list(values: tuple[int, ...]) -> str:
     return ",".join(str(value) for value in values)
-
-
-def _tree(choices: Choices) -> str:
-    """Paths in the backend's spelling: `{0}, {0, 1}`."""
-    return ", ".join("{" + ", ".join(str(step) for step in path) + "}" for path in choices)

@@ -5,11 +5,10 @@ from typing import Literal
 
 from specdec.triton import contract, options
 
-Method = Literal["None", "DraftTarget", "Eagle", "Medusa", "ReDrafter", "Lookahead"]
 LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
 SchedulerPolicy = Literal["guaranteed_no_evict", "max_utilization"]
-# A tree of draft tokens as paths from its root; each step is the rank among the candidates.
-Choices = tuple[tuple[int, ...], ...]
+# Keys of a `config.pbtxt` and their values, in the order in which they are written.
+Parameters = tuple[tuple[str, str], ...]
 # Requests; the default of spec.serving.maxQueueSize as well.
 MAX_QUEUE_SIZE = 1000
 
@@ -42,15 +41,6 @@ class ModelPlan:
 
 
 @dataclass(frozen=True)
-class LookaheadPlan:
-    """Window W, n-gram size N and verification set size G, as the engine was built."""
-
-    window_size: int = 7
-    ngram_size: int = 7
-    verification_set_size: int = 7
-
-
-@dataclass(frozen=True)
 class DraftLengths:
     """Bounds of adaptive draft lengths, in tokens; with `least` 0 the draft may rest."""
 
@@ -64,8 +54,7 @@ class RepositoryPlan:
 
     Attributes:
         version: TensorRT-LLM release whose layout is written, one of `contract.versions()`.
-        method: how draft tokens come about.
-        choices: the tree of EAGLE or Medusa heads; empty takes the release's default.
+        target_parameters: what the method sets in the target's model, keys that the release reads.
         max_batch_size: one value for all models, at most the engines' own.
         decoupled: LLM models and BLS stream (`serving.streaming`); false answers once.
         tokenizer_dir: a Hugging Face directory with `tokenizer.json`.
@@ -88,12 +77,10 @@ class RepositoryPlan:
     """
 
     version: str
-    method: Method
     tokenizer_dir: str
     target: ModelPlan
     draft: ModelPlan | None = None
-    lookahead: LookaheadPlan | None = None
-    choices: Choices = ()
+    target_parameters: Parameters = ()
     max_batch_size: int = 8
     decoupled: bool = True
     draft_tokens: int = 0
@@ -107,7 +94,7 @@ class RepositoryPlan:
     enable_kv_cache_reuse: bool = True
     batch_scheduler_policy: SchedulerPolicy = "guaranteed_no_evict"
     chunked_context: bool = False
-    parameters: tuple[tuple[str, str], ...] = ()
+    parameters: Parameters = ()
     bls_max_in_flight: int | None = None
     preprocessing_instances: int = 1
     postprocessing_instances: int = 1
@@ -145,27 +132,16 @@ class RepositoryPlan:
                 f"runtime.parameters has {', '.join(unknown)}, which release {self.version} does "
                 f"not read or another field sets: use {', '.join(options.free(self.version))}"
             )
-        self._check_method()
+        self._check_lengths()
         self._check_logits()
 
-    def _check_method(self) -> None:
-        if (self.method == "DraftTarget") != (self.draft is not None):
+    def _check_lengths(self) -> None:
+        if self.draft is None and self.draft_tokens:
             raise PlanError(
-                f"method is {self.method} and draft is {'set' if self.draft else 'missing'}: "
-                "a draft belongs to DraftTarget and to nothing else"
+                f"draft_tokens is {self.draft_tokens} and draft is missing: set a draft, or "
+                "draft_tokens to 0"
             )
-        if (self.method == "Lookahead") != (self.lookahead is not None):
-            raise PlanError(
-                f"method is {self.method} and lookahead is "
-                f"{'set' if self.lookahead else 'missing'}: "
-                "the lookahead sizes belong to Lookahead and to nothing else"
-            )
-        if self.lookahead and not contract.at_least(self.version, "0.19.0"):
-            raise PlanError(
-                f"version is {self.version}, which cannot pass lookahead sizes to the server: "
-                "set it to 0.19.0 or newer for method Lookahead"
-            )
-        if self.method == "DraftTarget" and self.draft_tokens > self.max_draft_tokens:
+        if self.draft_tokens > self.max_draft_tokens:
             raise PlanError(
                 f"draft_tokens is {self.draft_tokens}, above max_draft_tokens "
                 f"{self.max_draft_tokens}: lower the first or build with more"
@@ -177,11 +153,6 @@ class RepositoryPlan:
             raise PlanError(
                 f"adaptive draft lengths are {self.adaptive.least} to {self.adaptive.most}, but "
                 f"max_draft_tokens is {self.max_draft_tokens}: lower them or build with more"
-            )
-        if self.choices and self.method not in ("Eagle", "Medusa"):
-            raise PlanError(
-                f"method is {self.method} and choices are set: a tree of draft tokens belongs to "
-                "Eagle and Medusa"
             )
 
     def _check_logits(self) -> None:

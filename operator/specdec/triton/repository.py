@@ -11,10 +11,9 @@ from importlib.resources.abc import Traversable
 from specdec.triton import contract, library, pbtxt
 from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
 from specdec.triton.pbtxt import Batching, ModelConfig
-from specdec.triton.plan import LookaheadPlan, ModelPlan, PlanError, RepositoryPlan
+from specdec.triton.plan import ModelPlan, PlanError, RepositoryPlan
 
 __all__ = [
-    "LookaheadPlan",
     "ModelPlan",
     "PlanError",
     "RepositoryPlan",

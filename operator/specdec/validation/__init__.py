@@ -1,40 +1,30 @@
-"""What the accept stage asks of a spec."""
+"""The rules that the accept stage applies to a spec."""
 
+from collections.abc import Iterator
+
+from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.validation import hardware, precision, runtime, sizes, speculation
-from specdec.validation.rule import Rule, version
+from specdec.backends.rule import Rule, version
+from specdec.validation import hardware, runtime, sizes, speculation
 
 __all__ = ["first_problem", "version"]
 
-# In this order: a later rule relies on what the earlier ones made sure of.
-_RULES: tuple[Rule, ...] = (
-    runtime.served,
-    runtime.known_version,
-    runtime.method,
-    runtime.image,
-    speculation.blocks,
-    speculation.lengths,
-    speculation.choices,
-    speculation.split,
-    speculation.converter,
-    runtime.dtypes,
-    runtime.parameters,
-    runtime.sources,
-    runtime.storage,
-    hardware.capability,
-    precision.lost,
-    hardware.claims,
-    hardware.paging,
-    precision.attention,
-    sizes.steps,
-    sizes.batch,
-    sizes.sink,
-    hardware.ranks,
-)
-
 
 def first_problem(model: SpeculativeModel, images: Images) -> Cause | None:
-    """The first rule that the resource breaks, in a reason and a sentence; None without one."""
-    return next((words for rule in _RULES if (words := rule(model, images))), None)
+    """The first rule that the resource breaks, as a reason and a sentence; None without one."""
+    return next((problem for rule in _rules(model) if (problem := rule(model, images))), None)
+
+
+def _rules(model: SpeculativeModel) -> Iterator[Rule]:
+    """In this order: a later rule relies on what the earlier ones made sure of.
+
+    So nothing asks a backend or a method before it is known that this release serves it.
+    """
+    yield from (runtime.served, runtime.known_version, runtime.method, runtime.image)
+    yield speculation.blocks
+    yield from backends.method(model).rules
+    yield from (runtime.dtypes, runtime.parameters, runtime.sources, runtime.storage)
+    yield from backends.of(model).rules
+    yield from (hardware.claims, sizes.sink, hardware.ranks)

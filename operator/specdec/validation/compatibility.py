@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec.api.model import Acceptance, Checks, Severity, SpeculativeModel
-from specdec.validation import heads
-from specdec.validation.finding import Facts, Finding
+from specdec import backends
+from specdec.api.model import Checks, Severity, SpeculativeModel
+from specdec.backends.finding import Facts, Finding
 
 __all__ = ["Facts", "Finding", "Verdict", "judge", "padded"]
 
@@ -35,7 +35,11 @@ class Verdict:
 
 def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Verdict:
     """Judge the facts, by role of `SpeculativeModel.sources`, with the severities of the spec."""
-    found = [*_pair(model, facts), *heads.judge(model, facts), *_context(model, facts)]
+    found = [
+        *_pair(model, facts),
+        *backends.method(model).findings(model, facts),
+        *_context(model, facts),
+    ]
     weighed = (replace(f, severity=_severity(f, model.spec.checks)) for f in found)
     return Verdict(tuple(f for f in weighed if f.severity != "Disabled"))
 
@@ -108,8 +112,7 @@ def _vocabulary(
     roles = model.models
     tensor = [roles[role].parallelism.tensor for role in ("target", "draft")]
     inner = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
-    block = model.spec.speculation.draft_target
-    if block is not None and block.acceptance is Acceptance.LOGITS and inner[0] != inner[1]:
+    if model.spec.speculation.block.compares_logits and inner[0] != inner[1]:
         yield Finding(
             "PaddedVocabMismatch",
             f"the draft's engine has {inner[1]} vocabulary entries (tensor parallelism "

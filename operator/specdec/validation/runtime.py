@@ -2,11 +2,11 @@
 
 from specdec import backends
 from specdec.api.cause import Cause
-from specdec.api.matrix import support
-from specdec.api.model import Backend, SpeculativeModel
+from specdec.api.matrix import matrix, support
+from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
+from specdec.backends.rule import invalid, version
 from specdec.triton import options
-from specdec.validation.rule import invalid, version
 
 
 def served(model: SpeculativeModel, _: Images) -> Cause | None:
@@ -14,7 +14,7 @@ def served(model: SpeculativeModel, _: Images) -> Cause | None:
     backend = model.spec.runtime.backend
     if support(backend).served:
         return None
-    able = " or ".join(name for name in Backend if support(name).served)
+    able = " or ".join(name for name, row in matrix().items() if row.served)
     return Cause(
         "UnsupportedBackend",
         f"spec.runtime.backend is {backend}, which this release does not serve yet: set it to "
@@ -53,7 +53,7 @@ def method(model: SpeculativeModel, _: Images) -> Cause | None:
 def image(model: SpeculativeModel, images: Images) -> Cause | None:
     """There is an image to serve with."""
     runtime = model.spec.runtime
-    default = backends.strategy(runtime.backend).default_image(images, version(model))
+    default = backends.of(model).default_image(images, version(model))
     if runtime.image or default:
         return None
     return Cause(

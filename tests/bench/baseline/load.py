@@ -71,7 +71,6 @@ def repository(
     files = render(
         RepositoryPlan(
             version="0.19.0",
-            method="DraftTarget",
             tokenizer_dir=str(pair.tokenizer),
             target=ModelPlan(str(pair.target), (0,), step_latency_ms=target_ms),
             draft=ModelPlan(str(pair.draft), (0,), step_latency_ms=draft_ms),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec.api.speculation import Placement, Topology
+from specdec.api.methods.draft_target import Placement, Topology
 from specdec.backends.footprint import Sizes, footprint
 from specdec.backends.memory_plan import MIB, Budget, MemoryPlan, plan
 from unit.triton.sizes import H100, LLAMA_1B, LLAMA_8B, LLAMA_70B, NONE, both, engine, on

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.api.speculation import Placement
+from specdec.api.methods.draft_target import Placement
 from specdec.backends.footprint import Engine, Sizes, footprint
 from specdec.backends.memory_plan import Budget, MemoryPlan, plan
 from unit.triton.sizes import H100, LLAMA_1B, LLAMA_70B, NONE, both, engine, on

@@ -1,4 +1,4 @@
-"""The TensorRT strategy: build plans, repositories and ranks of every method and topology."""
+"""The TensorRT backend: build plans, repositories and ranks of every method and topology."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ import pytest
 
 from golden.world import FACTS, IMAGES, source
 from specdec.api.matrix import support
-from specdec.api.model import Backend, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
-from unit.pipeline.tensorrt import STRATEGY, engines, facts, parameters, plans, put, tensorrt
+from specdec.backends.tensorrt import BACKEND
+from unit.pipeline.tensorrt import engines, facts, parameters, plans, put, tensorrt
 
 MODES = {
     "None": ("none", 0),
@@ -60,7 +61,7 @@ def test_a_draft_is_built_plainly_and_for_whole_sequences() -> None:
     assert plan["output"] == f"/models/engines/{plan['key']}"
 
 
-@pytest.mark.parametrize("version", support(Backend.TENSORRT).versions)
+@pytest.mark.parametrize("version", support("TensorRT").versions)
 def test_engines_of_every_release_are_built_for_logits_where_they_are_compared(
     version: str,
 ) -> None:
@@ -72,9 +73,9 @@ def test_engines_of_every_release_are_built_for_logits_where_they_are_compared(
     assert engines(cr)["draft"].plan["engine"]["gatherGenerationLogits"] is True
 
 
-@pytest.mark.parametrize("version", support(Backend.TENSORRT).versions)
+@pytest.mark.parametrize("version", support("TensorRT").versions)
 def test_every_version_has_an_image_and_its_conversion_scripts(version: str) -> None:
-    assert "-trtllm-python-py3" in STRATEGY.default_image(IMAGES, version)
+    assert "-trtllm-python-py3" in BACKEND.default_image(IMAGES, version)
     assert engines(tensorrt(version=version))["target"].plan["examples"] == "/app/examples"
 
 
@@ -218,7 +219,7 @@ def test_two_servers_each_have_a_plain_repository() -> None:
     assert sorted(found) == ["draft", "target"]
     for role, digest in (("target", "a"), ("draft", "b")):
         plan = found[role]
-        assert (plan.method, plan.draft, plan.draft_tokens) == ("None", None, 0)
+        assert (plan.target_parameters, plan.draft, plan.draft_tokens) == ((), None, 0)
         assert plan.tokenizer_dir == f"/models/checkpoints/{digest * 64}"
         assert parameters(plan, "tensorrt_llm_bls")["tensorrt_llm_draft_model_name"] == ""
     assert (found["target"].max_batch_size, found["draft"].max_batch_size) == (16, 4)

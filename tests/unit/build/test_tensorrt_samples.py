@@ -10,13 +10,12 @@ import yaml
 
 from specdec import backends
 from specdec.api.matrix import at_least, support
-from specdec.api.model import Backend, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
-from specdec.backends.lengths import max_draft_len
 from unit.build.image import Image
 
 SAMPLES = sorted((Path(__file__).parents[3] / "manifests/samples").glob("tensorrt-*.yaml"))
-TENSORRT = support(Backend.TENSORRT)
+TENSORRT = support("TensorRT")
 
 
 def model_of(path: Path) -> SpeculativeModel:
@@ -55,14 +54,15 @@ def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path
     if not at_least(version, TENSORRT.methods[model.spec.speculation.method]):
         pytest.skip("the release has no such method")
     facts = Facts(version=version, image="image", checkpoints=checkpoints(model))
-    strategy = backends.strategy(model.spec.runtime.backend)
+    engines = {engine.role: engine for engine in backends.of(model).artifacts(model, facts)}
+    length = backends.max_draft_len(model)
     for role, spec in model.models.items():
         image = Image(tmp_path / role, version)
-        plan = dict(strategy.engine(model, facts.checkpoints[role], facts).plan)
+        plan = dict(engines[role].plan)
         message, _ = image.build(inside(image, plan, facts))
         engine = message["engine"]
         assert engine["key"] == plan["key"]
         ranks = [name for name in image.made() if name.endswith(".engine")]
         assert len(ranks) == spec.parallelism.tensor * spec.parallelism.pipeline
-        if role == "target" and max_draft_len(model):
-            assert engine["maxDraftLen"] == max_draft_len(model)
+        if role == "target" and length:
+            assert engine["maxDraftLen"] == length

@@ -1,16 +1,16 @@
-"""Resources of the TensorRT backend for tests, and what a strategy makes of them."""
+"""Resources of the TensorRT backend for tests, and what the backend makes of them."""
 
 from copy import deepcopy
 from typing import Any
 
 from golden.world import FACTS, IMAGES, limits, resource, source
 from specdec import backends, validation
-from specdec.api.model import Backend, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Engine, Facts
+from specdec.backends.tensorrt import BACKEND
 from specdec.triton.repository import RepositoryPlan, render
 
 Json = dict[str, Any]
-STRATEGY = backends.strategy(Backend.TENSORRT)
 BLOCKS: dict[str, Json] = {
     "None": {},
     "DraftTarget": {
@@ -48,8 +48,7 @@ def put(cr: Json, path: str, value: Any) -> Json:
 def facts(model: SpeculativeModel, **known: Any) -> Facts:
     """What the stages before the engines would hand down."""
     version = validation.version(model)
-    strategy = backends.strategy(model.spec.runtime.backend)
-    image = model.spec.runtime.image or strategy.default_image(IMAGES, version)
+    image = model.spec.runtime.image or backends.of(model).default_image(IMAGES, version)
     checkpoints = {
         role: Checkpoint(role, letter * 64, "", 0, FACTS)
         for role, letter in zip(model.sources, "abcde", strict=False)
@@ -61,14 +60,14 @@ def engines(cr: Json, **known: Any) -> dict[str, Engine]:
     """The engine of each model by role."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, **known)
-    return {role: STRATEGY.engine(model, given.checkpoints[role], given) for role in model.models}
+    return {engine.role: engine for engine in BACKEND.artifacts(model, given)}
 
 
 def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:
     """The repository plan of each server by folder."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, engines=engines(cr), **known)
-    return dict(STRATEGY.repositories(model, given))
+    return dict(BACKEND.repositories(model, given))
 
 
 def parameters(plan: RepositoryPlan, model: str = "tensorrt_llm") -> dict[str, str]:

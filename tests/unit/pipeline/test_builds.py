@@ -8,8 +8,8 @@ import pytest
 from typing_extensions import override
 
 from golden.world import World, ended, fetched, resource
-from specdec import backends
-from specdec.api.model import Backend, SpeculativeModel
+from specdec.api.model import SpeculativeModel
+from specdec.backends import reference
 from specdec.backends.facts import Checkpoint, Engine, Facts
 from specdec.backends.reference import Reference
 from specdec.desired import engine as desired
@@ -120,7 +120,7 @@ class Prebuilt(Reference):
 
 
 def test_a_prebuilt_engine_gets_no_job() -> None:
-    with patch.dict(backends._STRATEGIES, {Backend.REFERENCE: Prebuilt()}):
+    with patch.object(reference, "BACKEND", Prebuilt()):
         world = building()
     (entry,) = world.cr["status"]["engines"]
     assert world.named("engine") == []

@@ -6,7 +6,7 @@ import pytest
 
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Footprint
-from specdec.pipeline.memory_inputs import footprints
+from specdec.backends.tensorrt.memory import footprints
 from unit.pipeline.public import alone, checkpoint, models, pair, spec
 
 GIB = 1 << 30

@@ -3,7 +3,7 @@
 from golden.world import FACTS, World, source
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
-from specdec.pipeline.memory_inputs import footprints
+from specdec.backends.tensorrt.memory import footprints
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
 ONE: Json = {"digest": "a" * 64, "revision": "", "bytes": 1000, "facts": FACTS}

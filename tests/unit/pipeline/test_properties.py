@@ -108,9 +108,10 @@ def nulls(value: Any) -> Any:
 
 def key(cr: dict[str, Any], role: str = "target", digest: str = "a" * 64) -> str:
     model = SpeculativeModel.parse(cr)
-    facts = Facts(version="0.19.0", image=IMAGES.reference)
-    checkpoint = Checkpoint(role, digest, "", 0, {})
-    return backends.strategy(model.spec.runtime.backend).engine(model, checkpoint, facts).key
+    checkpoints = {name: Checkpoint(name, digest, "", 0, {}) for name in model.sources}
+    facts = Facts(version="0.19.0", image=IMAGES.reference, checkpoints=checkpoints)
+    keys = {engine.role: engine.key for engine in backends.of(model).artifacts(model, facts)}
+    return keys[role]
 
 
 @given(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from specdec.api.speculation import Placement, Topology
+from specdec.api.methods.draft_target import Placement, Topology
 from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
 from specdec.backends.memory_plan import Budget
 from specdec.triton.layout import Layout, RankPlan, Split

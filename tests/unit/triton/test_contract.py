@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from specdec.api.matrix import matrix
+from specdec.backends.methods import lookahead
 from specdec.triton import contract
-from specdec.triton.repository import LookaheadPlan, ModelPlan, RepositoryPlan, render
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from unit.triton.published import VERSIONS, differences, parse
 
 PLAN = RepositoryPlan(
     version="1.2.1",
-    method="DraftTarget",
     tokenizer_dir="/models/checkpoints/abc",
     target=ModelPlan("/models/engines/target", (1, 2), (2, 3)),
     draft=ModelPlan("/models/engines/draft", (0,), (1,)),
@@ -23,9 +23,9 @@ PLAN = RepositoryPlan(
     max_draft_tokens=8,
 )
 LOOKAHEAD = replace(
-    PLAN, method="Lookahead", draft=None, draft_tokens=0, lookahead=LookaheadPlan(5, 4, 3)
+    PLAN, draft=None, draft_tokens=0, target_parameters=lookahead.parameters(5, 4, 3)
 )
-PLAIN = replace(PLAN, method="None", draft=None, draft_tokens=0)
+PLAIN = replace(PLAN, draft=None, draft_tokens=0)
 LLM, BLS = "tensorrt_llm", "tensorrt_llm_bls"
 
 

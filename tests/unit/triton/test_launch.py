@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from specdec.api.speculation import Placement, Topology
+from specdec.api.methods.draft_target import Placement, Topology
 from specdec.triton import launch, start
 from specdec.triton.launch import server_argv
 from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan

@@ -5,7 +5,7 @@ from itertools import permutations, product
 
 import pytest
 
-from specdec.api.speculation import Placement, Topology
+from specdec.api.methods.draft_target import Placement, Topology
 from specdec.triton.layout import (
     Launch,
     Layout,

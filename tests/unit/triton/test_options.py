@@ -15,7 +15,7 @@ HIDDEN = {"recv_poll_period_ms"}
 
 
 def plan(version: str, *parameters: tuple[str, str]) -> RepositoryPlan:
-    return RepositoryPlan(version, "None", "/t", ModelPlan("/e"), parameters=parameters)
+    return RepositoryPlan(version, "/t", ModelPlan("/e"), parameters=parameters)
 
 
 @pytest.mark.parametrize("version", contract.versions())

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
+from specdec.backends.methods import lookahead
 from specdec.triton import contract, library, pbtxt
 from specdec.triton.launch import server_argv
 from specdec.triton.pbtxt import Batching, ModelConfig
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import (
-    LookaheadPlan,
     ModelPlan,
     PlanError,
     RepositoryPlan,
@@ -29,7 +29,6 @@ from support.effort import examples
 
 PLAN = RepositoryPlan(
     version="0.19.0",
-    method="DraftTarget",
     tokenizer_dir="/models/checkpoints/abc",
     target=ModelPlan("/models/engines/target", (0, 1), kv_cache_fraction="0.40"),
     draft=ModelPlan("/models/engines/draft", (2,), max_tokens_in_paged_kv_cache=2560),
@@ -37,9 +36,9 @@ PLAN = RepositoryPlan(
     max_draft_tokens=8,
 )
 LOOKAHEAD = replace(
-    PLAN, method="Lookahead", draft=None, draft_tokens=0, lookahead=LookaheadPlan(5, 4, 3)
+    PLAN, draft=None, draft_tokens=0, target_parameters=lookahead.parameters(5, 4, 3)
 )
-PLAIN = replace(PLAN, version="0.18.0", method="None", draft=None, draft_tokens=0)
+PLAIN = replace(PLAN, version="0.18.0", draft=None, draft_tokens=0)
 
 
 def config(files: dict[str, str], model: str) -> Any:
@@ -240,21 +239,17 @@ def test_half_a_character_is_refused() -> None:
         ({"draft_tokens": 9}, "draft_tokens is 9, above max_draft_tokens 8"),
         ({"adaptive": DraftLengths(0, 9)}, "adaptive draft lengths are 0 to 9"),
         ({"adaptive": DraftLengths(3, 2)}, "adaptive draft lengths are 3 to 2"),
-        ({"lookahead": LookaheadPlan()}, "lookahead is set"),
-        (
-            {
-                "method": "Lookahead",
-                "draft": None,
-                "lookahead": LookaheadPlan(),
-                "version": "0.18.0",
-            },
-            "cannot pass lookahead sizes",
-        ),
     ],
 )
 def test_what_no_repository_can_express(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(PlanError, match=words.split("'")[0]):
         replace(PLAN, **changes)
+
+
+def test_a_key_of_the_method_that_the_release_does_not_read_is_refused() -> None:
+    words = "version is 0.18.0, which does not read lookahead_window_size"
+    with pytest.raises(PlanError, match=words):
+        render(replace(LOOKAHEAD, version="0.18.0"))
 
 
 def test_equal_plans_give_equal_bytes() -> None:

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from specdec.api.speculation import Placement, Topology
+from specdec.api.methods.draft_target import Placement, Topology
 from specdec.triton import launch
 from specdec.triton.layout import Layout, Mode, RankError, RankPlan, Server, Split, plan
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.validation.tree import Ceilings, problem
+from specdec.backends.methods.tree import Ceilings, problem
 
 SMALL = Ceilings(depth=3, nodes=6, non_leaves=2, exact=True)
 GOOD = ((0,), (1,), (0, 0), (1, 0), (0, 0, 0))

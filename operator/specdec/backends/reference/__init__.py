@@ -1,85 +1,83 @@
 """The CPU backend, for trying, testing and teaching."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from specdec.api import names
-from specdec.api.model import Backend, Lookahead, Placement, SpeculativeModel, Topology
+from specdec.api.model import SpeculativeModel
 from specdec.backends import programs
-from specdec.backends.building import DTYPES, keyed, limits, mode
+from specdec.backends.building import DTYPES, keyed, limits, speculation
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
-from specdec.backends.lengths import max_draft_len
-from specdec.backends.repositories import repositories
-from specdec.triton.layout import Layout, RankPlan, Split, plan
+from specdec.backends.footprint import Footprint
+from specdec.backends.protocol import Backend
+from specdec.backends.ranks import ranks
+from specdec.backends.repository import repositories
+from specdec.backends.rule import Rule
+from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
 
-@dataclass(frozen=True)
 class Reference:
-    """GPUs are only taken when ordinals are given, to try their assignment."""
+    """It takes GPUs only when ordinals are given, to try their assignment."""
+
+    rules: tuple[Rule, ...] = ()
 
     def default_image(self, images: Images, version: str) -> str:
         """The reference image of the release, which serves every version."""
         del version
         return images.reference
 
-    def scripts(self) -> Mapping[str, str]:
-        """The Python files of `payload/build`."""
-        return programs.payload("build")
-
     def ranks(self, model: SpeculativeModel) -> RankPlan:
         """One process on exactly the ordinals of the spec."""
-        splits = {
-            role: Split(spec.parallelism.tensor, spec.parallelism.pipeline, spec.gpu.device_ids)
-            for role, spec in model.models.items()
-        }
-        block = model.spec.speculation.draft_target
-        return plan(
-            Layout(
-                splits["target"],
-                splits.get("draft"),
-                topology=block.topology if block else Topology.SINGLE_SERVER,
-                placement=block.placement if block else Placement.SHARED,
-                fast_logits=block is not None and block.fast_logits,
-                one_process=True,
-                nodes=model.spec.serving.nodes_per_replica,
-            )
-        )
+        return ranks(model, one_process=True)
+
+    def memory(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]
+    ) -> Mapping[str, Footprint]:
+        """Nothing: it serves from the memory of the host."""
+        del model, checkpoints
+        return {}
+
+    def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
+        """An engine for each model."""
+        return tuple(self.engine(model, facts.checkpoints[role], facts) for role in model.models)
 
     def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
         """Key over the build plan, the image and the script; draft length defaults stay out."""
-        wanted = self._plan(model, checkpoint, facts.version)
+        plan = self._plan(model, checkpoint, facts.version)
         inputs = {
-            "plan": wanted,
+            "plan": plan,
             "image": facts.image,
             "scripts": names.digest(dict(self.scripts())),
             "gpuProduct": None,
         }
-        return keyed(checkpoint.role, wanted, inputs)
+        return keyed(checkpoint.role, plan, inputs)
+
+    def scripts(self) -> Mapping[str, str]:
+        """The Python files of `payload/build`."""
+        return programs.payload("build")
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
-        """The layout of the wanted version over the engines."""
+        """The layout of the version over the engines."""
         return repositories(model, facts, self.ranks(model))
 
     def _plan(
         self, model: SpeculativeModel, checkpoint: Checkpoint, version: str
     ) -> dict[str, Any]:
         spec = model.models[checkpoint.role]
-        target = checkpoint.role == "target"
-        speculative = mode(model, checkpoint.role)
-        sizes = model.spec.speculation.lookahead or Lookahead()
-        lookahead = speculative == "lookahead_decoding"
         return {
-            "backend": Backend.REFERENCE.value,
+            "backend": model.spec.runtime.backend.value,
             "role": checkpoint.role,
             "checkpoint": checkpoint.path,
             "dtype": DTYPES[spec.dtype],
             "limits": limits(model, checkpoint.role),
-            "maxDraftTokens": max_draft_len(model) if target else 0,
-            "speculativeDecodingMode": speculative,
-            "lookahead": sizes.model_dump(by_alias=True) if lookahead else None,
+            # Null without the sizes: keys of engines on volumes depend on it.
+            "lookahead": None,
+            **speculation(model, checkpoint.role),
             "tensorParallel": spec.parallelism.tensor,
             "pipelineParallel": spec.parallelism.pipeline,
             "version": version,
         }
+
+
+BACKEND: Backend = Reference()

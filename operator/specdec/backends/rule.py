@@ -1,4 +1,4 @@
-"""What a rule on a spec is: a reason and one sentence, or None when it is kept."""
+"""A rule on a spec: it returns a reason and one sentence, or None where the spec is valid."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Rule = Callable[[SpeculativeModel, Images], Cause | None]
 
 
 def invalid(message: str) -> Cause:
-    """A spec that contradicts itself or misses something; `message` names field and mend."""
+    """A spec that contradicts itself or lacks something; `message` names the field and the fix."""
     return Cause("InvalidSpec", message)
 
 

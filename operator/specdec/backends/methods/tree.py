@@ -78,3 +78,8 @@ def _widest(paths: Collection[tuple[int, ...]]) -> int:
     """The most nodes with children on one level; the root alone is one."""
     parents = {path[:-1] for path in paths}
     return max(Counter(len(parent) for parent in parents).values())
+
+
+def text(choices: Choices) -> str:
+    """Paths as `config.pbtxt` has them: `{0}, {0, 1}`."""
+    return ", ".join("{" + ", ".join(str(step) for step in path) + "}" for path in choices)

@@ -12,7 +12,7 @@ from specdec.api.gpus import gpu
 from specdec.api.matrix import at_least, support
 from specdec.api.model import ModelSpec, SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.validation.rule import invalid
+from specdec.backends.rule import invalid
 
 # Weight formats whose attention can compute in FP8.
 _FP8_ATTENTION = ("FP8", "W4A8AWQ", "NVFP4")
@@ -21,8 +21,6 @@ _OFF = "set it to Auto, or engine.pagedContextFmha and kvCache.reuse to false"
 
 def attention(model: SpeculativeModel, _: Images) -> Cause | None:
     """Paged context attention, cache format and FP8 attention go together."""
-    if support(model.spec.runtime.backend).compute_capability is None:
-        return None
     for role, spec in model.models.items():
         problem = _cache(role, spec) or _fp8(role, spec)
         if problem is not None:

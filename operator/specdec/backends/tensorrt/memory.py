@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specdec import backends
-from specdec.api.model import Acceptance, Method, ModelSpec, SpeculativeModel
+from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.backends import methods
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
 
@@ -47,12 +47,11 @@ def _engine(
     sizes: Sizes,
     checkpoints: Mapping[str, Checkpoint],
 ) -> Engine:
-    speculation, quantization = model.spec.speculation, spec.quantization
+    method, quantization = methods.of(model), spec.quantization
     is_target = role == "target"
     dtype = _DTYPE_BYTES.get(spec.dtype, _AUTO_BYTES)
     heads = checkpoints.get("heads") if is_target else None
     prebuilt = checkpoints.get(f"{role}-engine")
-    block = speculation.draft_target
     return Engine(
         sizes=sizes,
         tensor=spec.parallelism.tensor,
@@ -63,11 +62,10 @@ def _engine(
         max_batch_size=spec.limits.max_batch_size,
         max_seq_len=spec.limits.max_seq_len,
         max_num_tokens=spec.limits.max_num_tokens,
-        draft_len=backends.max_draft_len(model) if is_target else 0,
+        draft_len=method.max_draft_len(model) if is_target else 0,
         head_bytes=heads.bytes if heads else 0,
-        # EAGLE drafts with one decoder layer that has its own cache; other heads have none.
-        head_layers=1 if is_target and speculation.method is Method.EAGLE else 0,
-        gathers_logits=block is not None and block.acceptance is Acceptance.LOGITS,
+        head_layers=method.head_cache_layers if is_target else 0,
+        gathers_logits=model.spec.speculation.block.compares_logits,
         file_bytes=prebuilt.bytes if prebuilt and prebuilt.bytes else None,
     )
 

@@ -1,0 +1,1 @@
+"""The blocks of `spec.speculation`, one file for each method."""

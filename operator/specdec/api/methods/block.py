@@ -1,0 +1,36 @@
+"""What the rest of the API asks of a method's block, whichever method it is."""
+
+from typing import Literal
+
+from specdec.api.model_spec import ModelSpec
+from specdec.api.source import Source
+from specdec.api.value import Value
+
+# A tree of draft tokens as paths from its root; each step is the rank among the candidates.
+Choices = tuple[tuple[int, ...], ...]
+# Who runs the speculation loop: the target's engine, the BLS, or a loop in the client.
+Control = Literal["Engine", "Bls", "Loop"]
+
+
+class Block(Value):
+    """The block of a method; by default the target's engine drafts without other checkpoints."""
+
+    @property
+    def models(self) -> dict[str, ModelSpec]:
+        """Models that are served beside the target, by role."""
+        return {}
+
+    @property
+    def heads_source(self) -> Source | None:
+        """The checkpoint of heads that are built into the target's engine."""
+        return None
+
+    @property
+    def control(self) -> Control:
+        """Who runs the speculation loop."""
+        return "Engine"
+
+    @property
+    def compares_logits(self) -> bool:
+        """Whether draft tokens are accepted by the logits of both models."""
+        return False

@@ -1,0 +1,64 @@
+"""`spec.speculation.draftTarget`: a small model proposes, the target verifies."""
+
+from enum import StrEnum
+
+from typing_extensions import override
+
+from specdec.api.methods.block import Block, Control
+from specdec.api.model_spec import ModelSpec
+
+
+class Topology(StrEnum):
+    """Whether draft and target share a server, or each has one and the client runs the loop."""
+
+    SINGLE_SERVER = "SingleServer"
+    TWO_SERVERS = "TwoServers"
+
+
+class Placement(StrEnum):
+    """Whether draft and target share GPUs or each has its own."""
+
+    SHARED = "Shared"
+    DEDICATED = "Dedicated"
+
+
+class Acceptance(StrEnum):
+    """Whether draft tokens are compared as tokens, or by the ratio of both models' logits."""
+
+    TOKENS = "Tokens"
+    LOGITS = "Logits"
+
+
+class DraftTarget(Block):
+    """A small model proposes, the target verifies.
+
+    `draftLengthCeiling` is the longest draft (tokens) a request may ask for; it defaults to
+    `maxDraftTokens`, which is built in. `draftAhead` is the number of answers for which the draft
+    goes on while the target verifies.
+    """
+
+    draft: ModelSpec
+    topology: Topology = Topology.SINGLE_SERVER
+    placement: Placement = Placement.SHARED
+    acceptance: Acceptance = Acceptance.TOKENS
+    fast_logits: bool = False
+    draft_length_ceiling: int | None = None
+    draft_ahead: int | None = None
+
+    @property
+    @override
+    def models(self) -> dict[str, ModelSpec]:
+        """The draft."""
+        return {"draft": self.draft}
+
+    @property
+    @override
+    def control(self) -> Control:
+        """The BLS of the one server, or the client of two."""
+        return "Loop" if self.topology is Topology.TWO_SERVERS else "Bls"
+
+    @property
+    @override
+    def compares_logits(self) -> bool:
+        """As `acceptance` says."""
+        return self.acceptance is Acceptance.LOGITS

@@ -1,0 +1,24 @@
+"""A mismatch between fetched checkpoints, and the facts that it is judged from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specdec.api.model import Severity
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A CamelCase code and one sentence with the values and the fix.
+
+    `check` is the field of `spec.checks` that sets the severity, `role` the checkpoint that the
+    finding is about, and `severity` the highest that this finding can have.
+    """
+
+    code: str
+    message: str
+    check: str
+    role: str
+    severity: Severity = "Enforce"

@@ -1,0 +1,70 @@
+"""What the operator asks of a method; the defaults are those of a target that decodes alone."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from specdec.api.model import SpeculativeModel
+from specdec.backends.finding import Facts, Finding
+from specdec.backends.rule import Rule
+from specdec.triton.layout import Layout, Server, Split
+from specdec.triton.plan import ModelPlan, RepositoryPlan
+
+# How `trtllm-build` calls an engine without speculation.
+PLAIN = "none"
+
+
+class MethodDefinition:
+    """A method of speculative decoding.
+
+    Attributes:
+        rules: rules on a spec with this method, in the order they are checked.
+        needs_block: whether the method's block must be set.
+        build_mode: how `trtllm-build` calls what the target's engine is built for.
+        resends_sequence: every round sends the whole sequence so far as a new prompt.
+        head_cache_layers: layers of draft heads that keep keys and values on the target.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    needs_block: ClassVar[bool] = False
+    build_mode: ClassVar[str] = PLAIN
+    resends_sequence: ClassVar[bool] = False
+    head_cache_layers: ClassVar[int] = 0
+
+    def missing_block(self, block: str) -> str:
+        """What to set where the method's block is missing."""
+        return f"set the block {block}"
+
+    def max_draft_len(self, model: SpeculativeModel) -> int:
+        """The draft length (tokens) that the target's engine is built for."""
+        del model
+        return 0
+
+    def draft_tokens(self, model: SpeculativeModel) -> int:
+        """The server's default draft length (tokens); 0 where requests have no say."""
+        del model
+        return 0
+
+    def built_in(self, model: SpeculativeModel) -> dict[str, Any]:
+        """The block's sizes that change the engine's bytes, for the build plan of the target."""
+        del model
+        return {}
+
+    def layout(self, model: SpeculativeModel, splits: Mapping[str, Split]) -> Layout:
+        """Where the models run; `splits` is by role."""
+        return Layout(splits["target"], nodes=model.spec.serving.nodes_per_replica)
+
+    def configured(
+        self,
+        plan: RepositoryPlan,
+        model: SpeculativeModel,
+        server: Server,
+        engines: Mapping[str, ModelPlan],
+    ) -> RepositoryPlan:
+        """The repository plan of a target with what the method adds; `engines` is by role."""
+        del model, server, engines
+        return plan
+
+    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+        """What does not fit between the target and the method's own checkpoints."""
+        del model, facts
+        yield from ()

@@ -1,0 +1,136 @@
+"""Method DraftTarget: a draft model proposes tokens, and the target verifies them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from typing_extensions import override
+
+from specdec.api.cause import Cause
+from specdec.api.methods.draft_target import DraftTarget
+from specdec.api.model import SpeculativeModel
+from specdec.api.speculation import LengthPolicy
+from specdec.backends.facts import Images
+from specdec.backends.methods import lengths
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.rule import invalid
+from specdec.triton.layout import Layout, Server, Split
+from specdec.triton.plan import DraftLengths, ModelPlan, RepositoryPlan
+
+
+def ceiling(model: SpeculativeModel) -> int:
+    """The longest draft (tokens) that a request may ask for."""
+    own = block(model).draft_length_ceiling
+    return (model.spec.speculation.max_draft_tokens or 0) if own is None else own
+
+
+def default(model: SpeculativeModel) -> int:
+    """The server's default draft length: the spec's, else as long as a request may ask for."""
+    given = model.spec.speculation.draft_tokens
+    return ceiling(model) if given is None else given
+
+
+def adaptive(model: SpeculativeModel) -> DraftLengths | None:
+    """Bounds within which the server chooses draft lengths; None where they are fixed.
+
+    They never exceed what a request may ask for.
+    """
+    policy = model.spec.speculation.draft_length_policy
+    if policy is None or policy.type is not LengthPolicy.ADAPTIVE:
+        return None
+    longest = ceiling(model)
+    most = longest if policy.max_length is None else min(policy.max_length, longest)
+    return DraftLengths(min(policy.min_length, most), most)
+
+
+def block(model: SpeculativeModel) -> DraftTarget:
+    """The method's block, which validation requires."""
+    found = model.spec.speculation.draft_target
+    if found is None:
+        raise ValueError("spec.speculation.draftTarget is missing: validate the spec first")
+    return found
+
+
+def ordered(model: SpeculativeModel, _: Images) -> Cause | None:
+    """draftTokens <= draftLengthCeiling <= maxDraftTokens."""
+    most, longest, length = built_length(model), ceiling(model), default(model)
+    if longest > most:
+        return invalid(
+            f"spec.speculation.draftTarget.draftLengthCeiling is {longest}, above maxDraftTokens "
+            f"{most}: lower it or raise maxDraftTokens"
+        )
+    if length > longest:
+        name = "maxDraftTokens" if longest == most else "draftTarget.draftLengthCeiling"
+        return invalid(
+            f"spec.speculation.draftTokens is {length}, above {name} {longest}: lower "
+            f"draftTokens or raise {name}"
+        )
+    return None
+
+
+def built_length(model: SpeculativeModel) -> int:
+    """The draft length (tokens) that the target's engine is built for."""
+    return model.spec.speculation.max_draft_tokens or 0
+
+
+class DraftTargetMethod(MethodDefinition):
+    """The BLS or the client runs the loop; the target's engine takes draft tokens from outside."""
+
+    rules = (lengths.required, ordered)
+    needs_block = True
+    build_mode = "draft_tokens_external"
+    # Every round is a new request, whose input is the whole sequence so far.
+    resends_sequence = True
+
+    @override
+    def missing_block(self, block: str) -> str:
+        return f"set {block}.draft and maxDraftTokens"
+
+    @override
+    def max_draft_len(self, model: SpeculativeModel) -> int:
+        return built_length(model)
+
+    @override
+    def draft_tokens(self, model: SpeculativeModel) -> int:
+        return default(model)
+
+    @override
+    def layout(self, model: SpeculativeModel, splits: Mapping[str, Split]) -> Layout:
+        own = block(model)
+        return replace(
+            super().layout(model, splits),
+            draft=splits["draft"],
+            topology=own.topology,
+            placement=own.placement,
+            fast_logits=own.fast_logits,
+        )
+
+    @override
+    def configured(
+        self,
+        plan: RepositoryPlan,
+        model: SpeculativeModel,
+        server: Server,
+        engines: Mapping[str, ModelPlan],
+    ) -> RepositoryPlan:
+        own = block(model)
+        return replace(
+            plan,
+            draft=engines["draft"],
+            draft_tokens=default(model),
+            max_draft_tokens=ceiling(model),
+            adaptive=adaptive(model),
+            draft_ahead=_draft_ahead(own, server),
+            use_draft_logits=own.compares_logits,
+            fast_logits=own.fast_logits,
+        )
+
+
+def _draft_ahead(own: DraftTarget, server: Server) -> int:
+    """Answers with pipelined drafting: one where the draft takes no GPU from the target."""
+    if own.draft_ahead is not None:
+        return own.draft_ahead
+    target, draft = (set(server.gpu_device_ids.get(role, ())) for role in ("target", "draft"))
+    return int(bool(target and draft) and target.isdisjoint(draft))
+
+
+METHOD = DraftTargetMethod()

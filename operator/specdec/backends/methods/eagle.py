@@ -1,0 +1,100 @@
+"""Method Eagle: EAGLE-1 heads on the target draft a tree of tokens."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
+
+from specdec.api.cause import Cause
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Images
+from specdec.backends.finding import Facts, Finding
+from specdec.backends.methods import heads, lengths, tree
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.rule import invalid
+from specdec.triton.layout import Server
+from specdec.triton.plan import ModelPlan, RepositoryPlan
+
+# `trtllm-build` asserts it.
+_MOST_BATCH = 512
+_BUILT_IN = {"num_layers", "max_non_leaves_per_layer"}
+
+
+def choices(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The tree of draft tokens fits the heads."""
+    own, nodes = model.spec.speculation.eagle, model.spec.speculation.max_draft_tokens or 0
+    if own is None:
+        return None
+    built = tree.Ceilings(own.num_layers, nodes, own.max_non_leaves_per_layer, exact=True)
+    problem = tree.problem(own.choices, built)
+    return invalid(f"spec.speculation.eagle.choices {problem}") if problem else None
+
+
+def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The converter of these heads does not quantize."""
+    field = heads.quantized(model)
+    if not field:
+        return None
+    return invalid(
+        f"{field}, and the converter of Eagle quantizes nothing: remove quantization, or "
+        "choose another method"
+    )
+
+
+def batch(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The batch is one that the kernels take."""
+    size = model.spec.target.limits.max_batch_size
+    if size <= _MOST_BATCH:
+        return None
+    return invalid(
+        f"limits.maxBatchSize of the target is {size}, and Eagle is built for {_MOST_BATCH} at "
+        f"most: set it to {_MOST_BATCH} or less"
+    )
+
+
+class EagleMethod(MethodDefinition):
+    """The tree's paths are a key of `config.pbtxt`; the engine holds only its size."""
+
+    rules = (lengths.required, choices, heads.split, quantization, batch)
+    needs_block = True
+    build_mode = "eagle"
+    # The drafter is one decoder layer with a cache of its own.
+    head_cache_layers = 1
+
+    @override
+    def max_draft_len(self, model: SpeculativeModel) -> int:
+        return model.spec.speculation.max_draft_tokens or 0
+
+    @override
+    def built_in(self, model: SpeculativeModel) -> dict[str, Any]:
+        own = model.spec.speculation.eagle
+        return {"eagle": own.model_dump(by_alias=True, include=_BUILT_IN)} if own else {}
+
+    @override
+    def configured(
+        self,
+        plan: RepositoryPlan,
+        model: SpeculativeModel,
+        server: Server,
+        engines: Mapping[str, ModelPlan],
+    ) -> RepositoryPlan:
+        own = model.spec.speculation.eagle
+        paths = tree.text(own.choices if own else ())
+        keys = (("decoding_mode", "eagle"), ("eagle_choices", paths))
+        return replace(plan, target_parameters=keys)
+
+    @override
+    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+        fit = heads.fit(model, facts)
+        yield from fit.findings
+        layers = fit.facts.get("layers")
+        if layers not in (None, 1):
+            yield heads.finding(
+                "HeadsLayersMismatch",
+                f"the EAGLE heads have {layers} decoder layers and EAGLE-1 has one: choose "
+                "EAGLE-1 heads (eagle.numLayers is the number of draft steps, not of layers)",
+            )
+
+
+METHOD = EagleMethod()

@@ -1,0 +1,95 @@
+"""What the methods share that build trained heads into the target's engine."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from specdec.api.cause import Cause
+from specdec.api.matrix import support
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Images
+from specdec.backends.finding import Facts, Finding
+from specdec.backends.rule import invalid
+
+
+def split(model: SpeculativeModel, _: Images) -> Cause | None:
+    """An engine with heads is split by tensors only."""
+    pipeline, method = model.spec.target.parallelism.pipeline, model.spec.speculation.method
+    if pipeline == 1:
+        return None
+    return invalid(
+        f"parallelism.pipeline of the target is {pipeline}, and {method} splits by tensors only: "
+        "set pipeline to 1 and raise tensor"
+    )
+
+
+def quantized(model: SpeculativeModel) -> str:
+    """The target's quantization as the start of a sentence; empty without any."""
+    own = model.spec.target.quantization
+    if (own.method, own.kv_cache) == ("None", "Auto"):
+        return ""
+    return f"quantization of the target is {own.method} with cache {own.kv_cache}"
+
+
+def architectures(model: SpeculativeModel) -> tuple[str, ...]:
+    """The targets that the backend builds the method's heads on."""
+    row = support(model.spec.runtime.backend)
+    return row.method_architectures.get(model.spec.speculation.method, row.architectures)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether heads fit their target.
+
+    `facts` are those of the heads, empty where nothing more can be judged from them.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    facts: Facts = field(default_factory=dict)
+
+
+def fit(
+    model: SpeculativeModel, facts: Mapping[str, Facts], able: tuple[str, ...] | None = None
+) -> Fit:
+    """Judge target and heads; `able` are the targets that the heads can be built on."""
+    if not {"target", "heads"} <= facts.keys():
+        return Fit()
+    target, heads = facts["target"], facts["heads"]
+    found = list(_target(model, target, architectures(model) if able is None else able))
+    method, trained_for = model.spec.speculation.method, heads.get("method")
+    if trained_for is not None and trained_for != method:
+        other = finding(
+            "HeadsMethodMismatch",
+            f"the heads are made for {trained_for} and spec.speculation.method is {method}: "
+            f"choose heads made for {method}, or another method",
+        )
+        return Fit((*found, other))
+    return Fit((*found, *_sizes(target, heads)), heads)
+
+
+def finding(code: str, message: str) -> Finding:
+    """A finding about the heads."""
+    return Finding(code, message, "heads", "heads")
+
+
+def _target(model: SpeculativeModel, target: Facts, able: tuple[str, ...]) -> Iterator[Finding]:
+    architecture, method = target.get("architecture"), model.spec.speculation.method
+    if architecture is not None and architecture not in able:
+        yield finding(
+            "TargetArchitectureMismatch",
+            f"method {method} builds heads on {', '.join(able)} and the "
+            f"target is {architecture}: choose another target, or method DraftTarget",
+        )
+
+
+def _sizes(target: Facts, heads: Facts) -> Iterator[Finding]:
+    for code, name, key in (
+        ("HeadsHiddenSizeMismatch", "hidden size", "hiddenSize"),
+        ("HeadsVocabSizeMismatch", "vocabulary size", "vocabSize"),
+    ):
+        values = target.get(key), heads.get(key)
+        if None not in values and values[0] != values[1]:
+            yield finding(
+                code,
+                f"the heads have {name} {values[1]} and the target {values[0]}: choose heads "
+                "trained on this target",
+            )

@@ -1,0 +1,81 @@
+"""Method Medusa: independent heads on the target draft a tree of tokens."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
+
+from specdec.api.cause import Cause
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Images
+from specdec.backends.finding import Facts, Finding
+from specdec.backends.methods import heads, lengths, tree
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.rule import invalid
+from specdec.triton.layout import Server
+from specdec.triton.plan import ModelPlan, RepositoryPlan
+
+_BUILT_IN = {"num_heads", "num_layers"}
+
+
+def choices(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The tree of draft tokens fits the heads."""
+    own, nodes = model.spec.speculation.medusa, model.spec.speculation.max_draft_tokens or 0
+    if own is None:
+        return None
+    problem = tree.problem(own.choices, tree.Ceilings(own.num_heads, nodes))
+    return invalid(f"spec.speculation.medusa.choices {problem}") if problem else None
+
+
+class MedusaMethod(MethodDefinition):
+    """The tree's paths are a key of `config.pbtxt`; the engine holds only its size."""
+
+    rules = (lengths.required, choices)
+    needs_block = True
+    build_mode = "medusa"
+
+    @override
+    def max_draft_len(self, model: SpeculativeModel) -> int:
+        return model.spec.speculation.max_draft_tokens or 0
+
+    @override
+    def built_in(self, model: SpeculativeModel) -> dict[str, Any]:
+        own = model.spec.speculation.medusa
+        return {"medusa": own.model_dump(by_alias=True, include=_BUILT_IN)} if own else {}
+
+    @override
+    def configured(
+        self,
+        plan: RepositoryPlan,
+        model: SpeculativeModel,
+        server: Server,
+        engines: Mapping[str, ModelPlan],
+    ) -> RepositoryPlan:
+        own = model.spec.speculation.medusa
+        paths = tree.text(own.choices if own else ())
+        keys = (("decoding_mode", "medusa"), ("medusa_choices", paths))
+        return replace(plan, target_parameters=keys)
+
+    @override
+    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+        fit, own = heads.fit(model, facts), model.spec.speculation.medusa
+        yield from fit.findings
+        count, layers = fit.facts.get("numHeads"), fit.facts.get("layers")
+        if own is None:
+            return
+        if count is not None and own.num_heads > count:
+            yield heads.finding(
+                "HeadsCountMismatch",
+                f"medusa.numHeads is {own.num_heads} and the checkpoint has {count} heads: set "
+                f"medusa.numHeads to {count} or less",
+            )
+        if layers is not None and own.num_layers != layers:
+            yield heads.finding(
+                "HeadsLayersMismatch",
+                f"medusa.numLayers is {own.num_layers} and the heads have {layers} layers each: "
+                f"set medusa.numLayers to {layers}",
+            )
+
+
+METHOD = MedusaMethod()

@@ -1,0 +1,5 @@
+"""Method None: the target decodes alone."""
+
+from specdec.backends.methods.definition import MethodDefinition
+
+METHOD = MethodDefinition()

@@ -1,0 +1,17 @@
+"""GPUs and ranks of a resource's servers."""
+
+from dataclasses import replace
+
+from specdec.api.model import SpeculativeModel
+from specdec.backends import methods
+from specdec.triton.layout import RankPlan, Split, plan
+
+
+def ranks(model: SpeculativeModel, *, one_process: bool = False) -> RankPlan:
+    """Devices and ranks by the method's layout, or one process on the ordinals of the spec."""
+    splits = {
+        role: Split(spec.parallelism.tensor, spec.parallelism.pipeline, spec.gpu.device_ids)
+        for role, spec in model.models.items()
+    }
+    layout = methods.of(model).layout(model, splits)
+    return plan(replace(layout, one_process=one_process))

@@ -1,0 +1,75 @@
+"""The model repositories of a service, in the layout of TensorRT-LLM's Triton backend."""
+
+from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.backends import methods
+from specdec.backends.facts import Facts
+from specdec.triton import library
+from specdec.triton.layout import RankPlan, Server
+from specdec.triton.plan import SchedulerPolicy
+from specdec.triton.repository import ModelPlan, RepositoryPlan
+
+_POLICIES: dict[str, SchedulerPolicy] = {
+    "GuaranteedNoEvict": "guaranteed_no_evict",
+    "MaxUtilization": "max_utilization",
+}
+_MIB = 1024 * 1024
+
+
+def repositories(
+    model: SpeculativeModel, facts: Facts, ranks: RankPlan
+) -> dict[str, RepositoryPlan]:
+    """The repository of each server by folder; the only server of a service has no folder."""
+    engines = {
+        role: _engine(model.models[role], facts, server, role)
+        for server in ranks.servers
+        for role in server.gpu_device_ids
+    }
+    if len(ranks.servers) > 1:
+        # The client runs the loop: each server has one model, without speculation.
+        return {role: _plan(model, facts, role, engine) for role, engine in engines.items()}
+    (server,) = ranks.servers
+    batch = min(spec.limits.max_batch_size for spec in model.models.values())
+    plan = _plan(model, facts, "target", engines["target"], batch)
+    return {"": methods.of(model).configured(plan, model, server, engines)}
+
+
+def _plan(
+    model: SpeculativeModel, facts: Facts, role: str, engine: ModelPlan, batch: int | None = None
+) -> RepositoryPlan:
+    """One model without speculation; `batch` is by default the largest of its engine."""
+    spec, runtime = model.models[role], model.spec.runtime
+    return RepositoryPlan(
+        version=facts.version,
+        tokenizer_dir=facts.checkpoints[role].path,
+        target=engine,
+        max_batch_size=spec.limits.max_batch_size if batch is None else batch,
+        decoupled=model.spec.serving.streaming,
+        max_seq_len=spec.limits.max_seq_len,
+        enable_kv_cache_reuse=spec.kv_cache.reuse,
+        batch_scheduler_policy=_POLICIES[runtime.batch_scheduler_policy],
+        chunked_context=runtime.chunked_context,
+        parameters=tuple(sorted(runtime.parameters.items())),
+        max_queue_size=model.spec.serving.max_queue_size,
+        library=library.source(),
+    )
+
+
+def _engine(spec: ModelSpec, facts: Facts, server: Server, role: str) -> ModelPlan:
+    budget = spec.kv_cache
+    tokens, fraction = budget.max_tokens, None
+    if budget.memory_percent is not None:
+        fraction = f"{budget.memory_percent / 100:.2f}"
+    elif tokens is None:
+        # An explicit budget, so that two models in one server never race for free memory:
+        # the memory plan's, else room for a full batch of full sequences.
+        full = spec.limits.max_batch_size * spec.limits.max_seq_len
+        tokens = facts.kv_tokens.get(role, full)
+    host = budget.host_memory_mi_b
+    return ModelPlan(
+        engine_dir=facts.engines[role].path,
+        gpu_device_ids=server.named_ids(role),
+        participant_ids=server.participant_ids.get(role, ()),
+        max_tokens_in_paged_kv_cache=tokens,
+        kv_cache_fraction=fraction,
+        kv_cache_host_memory_bytes=None if host is None else host * _MIB,
+    )

@@ -1,0 +1,117 @@
+"""Rules on specs of the TensorRT backend: GPUs, attention and sizes of engines."""
+
+from collections.abc import Iterator
+
+from specdec.api.cause import Cause
+from specdec.api.gpus import gpu
+from specdec.api.matrix import at_least, support
+from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.backends import methods
+from specdec.backends.facts import Images
+from specdec.backends.rule import Rule, invalid
+from specdec.backends.tensorrt import precision
+
+
+def capability(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The GPU product is known as far as engines depend on it, and can what they ask."""
+    backend, wanted = model.spec.runtime.backend, model.spec.gpu
+    floor = support(backend).compute_capability
+    if floor is None:
+        return None
+    if wanted.product is None:
+        return invalid(
+            f"spec.gpu.product is empty, and engines of backend {backend} run only on the product "
+            "they were built on: set it to the nodes' label nvidia.com/gpu.product"
+        )
+    known = gpu(wanted.product)
+    has = wanted.compute_capability or (known.compute_capability if known else None)
+    for what, least in ((f"backend {backend}", floor), *_capabilities(model)):
+        if has is None and what.startswith("backend"):
+            # An unknown product is believed to be new enough until a quantization depends on it.
+            continue
+        if has is None:
+            return Cause(
+                "UnsupportedGpu",
+                f"spec.gpu.product {wanted.product} is not in this release's table, and {what} "
+                f"needs compute capability {least}: set spec.gpu.computeCapability",
+            )
+        if not at_least(has, least):
+            return Cause(
+                "UnsupportedGpu",
+                f"{what} needs compute capability {least}, and GPU {wanted.product} has "
+                f"{has}: choose another GPU product, or do without",
+            )
+    return None
+
+
+def _capabilities(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
+    """What each model needs of the GPU beyond its backend: the field's words, the capability."""
+    row = support(model.spec.runtime.backend)
+    for role, spec in model.models.items():
+        quantization = spec.quantization
+        if quantization.method in row.quantization:
+            least = row.quantization[quantization.method]
+            yield f"quantization.method {quantization.method} of the {role}", least
+        if quantization.kv_cache in row.kv_cache_quantization:
+            least = row.kv_cache_quantization[quantization.kv_cache]
+            yield f"quantization.kvCache {quantization.kv_cache} of the {role}", least
+        if spec.engine.fp8_context_fmha:
+            yield f"engine.fp8ContextFmha of the {role}", row.quantization["FP8"]
+
+
+def paging(model: SpeculativeModel, _: Images) -> Cause | None:
+    """Blocks are reused, and prompts cut into parts, only with paged context attention."""
+    chunked, resends = model.spec.runtime.chunked_context, methods.of(model).resends_sequence
+    for role, spec in model.models.items():
+        if resends and not spec.kv_cache.reuse:
+            return invalid(
+                f"kvCache.reuse of the {role} is false, and every round of "
+                f"{model.spec.speculation.method} sends the sequence so far once more: set it to "
+                "true"
+            )
+        user = _needs_paged(spec, chunked=chunked)
+        if user and not spec.engine.paged_context_fmha:
+            return invalid(
+                f"engine.pagedContextFmha of the {role} is false, and {user} needs it: set it to "
+                "true"
+            )
+    return None
+
+
+def _needs_paged(spec: ModelSpec, *, chunked: bool) -> str:
+    if chunked:
+        return "runtime.chunkedContext"
+    return "kvCache.reuse" if spec.kv_cache.reuse else ""
+
+
+def steps(model: SpeculativeModel, _: Images) -> Cause | None:
+    """A prompt that is not cut into parts goes through the engine in one step.
+
+    The server takes prompts up to min(maxSeqLen - 1, maxNumTokens) then, and max_input_len counts
+    no more; some methods send the sequence so far as the prompt of each round.
+    """
+    if model.spec.runtime.chunked_context:
+        return None
+    resends = methods.of(model).resends_sequence
+    for role, spec in model.models.items():
+        limits = spec.limits
+        name, longest = (
+            ("maxSeqLen", limits.max_seq_len) if resends else ("maxInputLen", limits.max_input_len)
+        )
+        if longest > limits.max_num_tokens:
+            return invalid(
+                f"limits.{name} of the {role} is {longest}, above maxNumTokens "
+                f"{limits.max_num_tokens}, and a longer prompt is not taken in one step: raise "
+                "maxNumTokens, or set runtime.chunkedContext to true"
+            )
+    return None
+
+
+# In this order: a later rule relies on what the earlier ones made sure of.
+RULES: tuple[Rule, ...] = (
+    capability,
+    precision.lost,
+    paging,
+    precision.attention,
+    steps,
+)
