@@ -1,0 +1,84 @@
+"""Only the packages of backends and methods name one; everything else asks for an attribute."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import specdec
+from specdec import backends
+from specdec.api.matrix import matrix
+from specdec.api.speculation import Method
+
+PACKAGE = Path(specdec.__file__).parent
+# Each name of a backend or method, but not what merely starts with it: TensorRT-LLM, Eagle3.
+NAMES = re.compile(rf"\b({'|'.join([*matrix(), *(m for m in Method if m.key != 'none')])})\b(?!-)")
+BLOCKS = {method.key for method in Method}
+# Their own packages; and programs that run elsewhere and have no attribute to ask for.
+OWN = ("api/methods/", "backends/", "payload/")
+REVIEWED = {
+    "api/speculation.py": "the enum of methods, and the union of their blocks",
+    "controller/settings.py": "the operator's own setting of one backend's default image",
+    "jobs/registry.py": "Reference is an OCI reference there",
+    "jobs/artifact_inspection.py": "reads from the files of heads which method they are made for",
+}
+
+
+def named(tree: ast.Module) -> Iterator[str]:
+    """Members of the enums, blocks of methods, and names in strings other than docstrings."""
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            enum = node.value.id if isinstance(node.value, ast.Name) else ""
+            if node.attr in BLOCKS or (enum in ("Backend", "Method") and node.attr.isupper()):
+                yield f"line {node.lineno}: {enum or '...'}.{node.attr}"
+        elif (
+            isinstance(node, ast.Constant)
+            and id(node) not in documents
+            and NAMES.search(str(node.value))
+        ):
+            yield f"line {node.lineno}: {node.value!r:.60}"
+
+
+def found() -> dict[str, list[str]]:
+    files = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
+    outside = {name: path for name, path in files.items() if not name.startswith(OWN)}
+    lines = {name: list(named(ast.parse(path.read_text()))) for name, path in outside.items()}
+    return {name: list_ for name, list_ in lines.items() if list_}
+
+
+def test_nothing_outside_their_packages_names_a_backend_or_a_method() -> None:
+    assert {name: lines for name, lines in found().items() if name not in REVIEWED} == {}
+
+
+def test_every_reviewed_exception_is_still_one() -> None:
+    assert REVIEWED.keys() == found().keys()
+
+
+@pytest.mark.parametrize(
+    "text", ["Backend.TENSORRT", "x.eagle", "x = 'Eagle'", "f'{x} of DraftTarget'"]
+)
+def test_the_search_finds_a_name(text: str) -> None:
+    assert list(named(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text", ["x = 'TensorRT-LLM'", "x = 'Eagle3'", "def f():\n    'As Eagle.'", "x.key"]
+)
+def test_the_search_passes_other_names(text: str) -> None:
+    assert not list(named(ast.parse(text)))
+
+
+def test_every_served_backend_is_a_package_and_every_method_a_module() -> None:
+    folder = Path(backends.__file__).parent
+    for name, row in matrix().items():
+        assert (folder / name.lower() / "__init__.py").exists() == row.served
+    for method in Method:
+        assert (folder / "methods" / f"{method.key}.py").exists()

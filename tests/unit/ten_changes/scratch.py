@@ -1,0 +1,113 @@
+"""A copy of the production tree to make a change in, and the files that the change touched."""
+
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+_PACKAGE = Path("operator/specdec")
+# Programs that run elsewhere, many megabytes with the model pair: linked, not copied.
+_LINKED = _PACKAGE / "payload"
+CRD = Path("crds/speculativemodels.yaml")
+
+
+class Scratch:
+    """The operator's package and the definition, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        ignore = shutil.ignore_patterns("__pycache__", "payload")
+        shutil.copytree(ROOT / _PACKAGE, folder / _PACKAGE, ignore=ignore)
+        (folder / _LINKED).symlink_to(ROOT / _LINKED)
+        shutil.copytree(ROOT / "crds", folder / "crds")
+
+    def copy(self, path: str, to: str, *renames: tuple[str, str]) -> None:
+        """A new file of the package, written like another one under other names."""
+        text = (self._folder / _PACKAGE / path).read_text()
+        self.write(to, _renamed(text, renames))
+
+    def write(self, path: str, text: str) -> None:
+        """A new file of the package."""
+        file = self._folder / _PACKAGE / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def edit(self, path: str, *changes: tuple[str, str]) -> None:
+        """Change lines of a file of the package; each must stand there exactly once."""
+        self._edit(_PACKAGE / path, changes)
+
+    def edit_definition(self, *changes: tuple[str, str]) -> None:
+        """Change the CustomResourceDefinition. `make chart` copies it, and is no edit."""
+        self._edit(CRD, changes)
+
+    def definition_block(self, name: str) -> str:
+        """The text of a block of `spec.speculation` in the definition."""
+        lines = (self._folder / CRD).read_text().splitlines(keepends=True)
+        start = max(i for i, line in enumerate(lines) if line.strip() == f"{name}:")
+        depth = len(lines[start]) - len(lines[start].lstrip())
+        inner = lines[start + 1 :]
+        end = next(i for i, line in enumerate(inner) if len(line) - len(line.lstrip()) <= depth)
+        return "".join(lines[start : start + 1 + end])
+
+    def touched(self) -> list[str]:
+        """Production files that differ from the tree's, or are new."""
+        files = (path for top in (_PACKAGE, CRD.parent) for path in self._files(top))
+        return sorted(str(path) for path in files if self._differs(path))
+
+    def run(self, program: str) -> str:
+        """Run a program with the changed package and the helpers of the tests."""
+        paths = [str(self._folder / "operator"), str(ROOT / "tests")]
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(self._folder / CRD)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _edit(self, path: Path, changes: tuple[tuple[str, str], ...]) -> None:
+        file = self._folder / path
+        text = file.read_text()
+        for old, new in changes:
+            assert text.count(old) == 1, f"{path} has {text.count(old)} times: {old}"
+            text = text.replace(old, new)
+        file.write_text(text)
+
+    def _files(self, top: Path) -> list[Path]:
+        own = (self._folder / top).rglob("*")
+        return [
+            path.relative_to(self._folder)
+            for path in own
+            if path.is_file() and "__pycache__" not in path.parts
+        ]
+
+    def _differs(self, path: Path) -> bool:
+        original = ROOT / path
+        return not original.exists() or not filecmp.cmp(original, self._folder / path, False)
+
+
+def _renamed(text: str, renames: tuple[tuple[str, str], ...]) -> str:
+    for old, new in renames:
+        text = text.replace(old, new)
+    return text
+
+
+# The typed model and the definition of the copy agree; both are read by the programs below.
+AGREE = """
+import sys
+from pathlib import Path
+import yaml
+import specdec
+from specdec.api import model
+from unit.test_crd_model import differences
+
+assert str(Path(sys.argv[1]).parents[1]) in specdec.__file__, specdec.__file__
+definition = yaml.safe_load(Path(sys.argv[1]).read_text())["spec"]["versions"][0]
+spec = definition["schema"]["openAPIV3Schema"]["properties"]["spec"]
+assert list(differences(model.Spec, spec, "spec")) == []
+"""
