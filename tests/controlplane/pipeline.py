@@ -5,7 +5,7 @@ from typing import Any
 
 from controlplane.operating import Lab, Object, until
 from specdec.api import names
-from specdec.dry_run.simulated_cluster import measured
+from specdec.dry_run.simulated_cluster import measurement_result
 
 LIMITS = {"maxBatchSize": 16, "maxInputLen": 256, "maxSeqLen": 512, "maxNumTokens": 4096}
 FACTS = {
@@ -111,7 +111,7 @@ def verified(lab: Lab, known: tuple[str, ...] = (), **members: Any) -> str:
     job = lab.job("verify", known)
     body = lab.get("job", job)
     assert body is not None
-    lab.finish(job, {"verification": {**measured(body)["verification"], **members}})
+    lab.finish(job, {"verification": {**measurement_result(body)["verification"], **members}})
     return job
 
 

@@ -16,7 +16,7 @@ from controlplane.pipeline import (
     unwritten,
     verified,
 )
-from specdec.dry_run.simulated_cluster import measured
+from specdec.dry_run.simulated_cluster import measurement_result
 
 pytestmark = pytest.mark.controlplane
 
@@ -111,7 +111,7 @@ def test_a_benchmark_follows_and_its_errors_fail_it(lab: Lab) -> None:
     first = lab.job("benchmark")
     body = lab.get("job", first)
     assert body is not None
-    lab.finish(first, measured(body))
+    lab.finish(first, measurement_result(body))
     done = lab.wait("pair", "BenchmarkCompleted", "True", "Completed")
     assert f"reports/pair-{lab.namespace}/" in done["message"]
     assert status(lab)["benchmark"]["levels"] == [{"concurrency": 1, "speedupPercent": 150}]
@@ -120,7 +120,7 @@ def test_a_benchmark_follows_and_its_errors_fail_it(lab: Lab) -> None:
     second = lab.job("benchmark", (first,))
     body = lab.get("job", second)
     assert body is not None
-    told = measured(body)["benchmark"]
+    told = measurement_result(body)["benchmark"]
     error = {"reason": "ErrorRateHigh", "message": "half of the requests failed"}
     message = {"benchmark": {**told, "message": error["message"]}, "error": error}
     lab.finish(second, message, exit_code=2)

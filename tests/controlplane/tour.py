@@ -21,7 +21,7 @@ from specdec.api import names
 from specdec.api.kinds import PLURALS
 from specdec.api.model import API_VERSION, PLURAL
 from specdec.cluster import path
-from specdec.dry_run.simulated_cluster import measured
+from specdec.dry_run.simulated_cluster import measurement_result
 
 # What has to come true, one after the other.
 Way = Iterator[Callable[[], bool]]
@@ -221,7 +221,7 @@ class Tour:
 
     def _end(self, job: Object, pod: str) -> None:
         component, owner = whose(job)
-        told, code = result(component, owner) or measured(job), 0
+        told, code = result(component, owner) or measurement_result(job), 0
         if owner == BROKEN:
             told = {"error": {"reason": "AuthFailed", "message": "the hub wants a token"}}
             code = 2

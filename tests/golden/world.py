@@ -12,7 +12,10 @@ from typing_extensions import override
 from specdec.api import names
 from specdec.backends.facts import Images
 from specdec.dry_run import simulated_cluster
-from specdec.dry_run.simulated_cluster import NOW, STAMP, Json, ended, measured, merge
+from specdec.dry_run.simulated_cluster import NOW, STAMP, Json
+from specdec.dry_run.simulated_cluster import ended_pod_status as ended
+from specdec.dry_run.simulated_cluster import measurement_result as measured
+from specdec.dry_run.simulated_cluster import merge_metadata as merge
 from specdec.pipeline.observed import Observed
 
 __all__ = [
@@ -89,7 +92,7 @@ def fetched(target: Json | None = None, draft: Json | None = None, **result: Any
     return {"models": models, "engines": [], **result}
 
 
-class World(simulated_cluster.World):
+class World(simulated_cluster.SimulatedCluster):
     """One resource and everything around it, with what only tests ask and do."""
 
     def __init__(self, cr: Json) -> None:

@@ -68,4 +68,4 @@ def test_command_checks_text_with_a_tokenizer_of_its_own(server: Server) -> None
     assert (right.exit_code, json.loads(right.stdout)) == (0, expected)
     wrong = CliRunner().invoke(app, [*arguments, "--expect", json.dumps([0, *expected[1:]])])
     assert wrong.exit_code == 1
-    assert "91.7 % of the places agree, the first difference at place 0" in wrong.stderr
+    assert "91.7 % of the positions are equal, the first difference at position 0" in wrong.stderr

@@ -1,4 +1,4 @@
-"""The list of commands: what it says is what the commands say, and it loads none of them."""
+"""The list of commands matches the commands, and imports none of them."""
 
 import inspect
 import subprocess
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from specdec.cli.app import COMMANDS, app
 
-# What only a command that runs may load.
+# Modules that only running commands may import.
 HEAVY = (
     "grpc",
     "tritonclient",
@@ -24,13 +24,13 @@ HEAVY = (
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_summary_is_the_first_line_of_the_commands_help(name: str) -> None:
-    module, _, attribute = COMMANDS[name].home.partition(":")
-    found = getattr(import_module(module), attribute)
-    if isinstance(found, typer.Typer):
-        assert COMMANDS[name].summary == found.info.help
+def test_summary_is_the_first_line_of_the_commands_help(name: str) -> None:
+    module, _, attribute = COMMANDS[name].location.partition(":")
+    command = getattr(import_module(module), attribute)
+    if isinstance(command, typer.Typer):
+        assert COMMANDS[name].summary == command.info.help
     else:
-        assert COMMANDS[name].summary == (inspect.getdoc(found) or "").splitlines()[0]
+        assert COMMANDS[name].summary == (inspect.getdoc(command) or "").splitlines()[0]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -47,7 +47,7 @@ def test_every_command_is_listed() -> None:
     assert all(f" {name} " in result.stdout for name in COMMANDS)
 
 
-def test_an_unknown_command_suggests_one() -> None:
+def test_unknown_command_gets_a_suggestion() -> None:
     result = CliRunner().invoke(app, ["verfy"])
     assert result.exit_code == 2
     assert "verify" in result.stderr
@@ -55,12 +55,12 @@ def test_an_unknown_command_suggests_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
-def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom specdec.cli.app import app\n"
         f"try:\n    app({[*arguments, '--help']!r})\n"
         "except SystemExit:\n"
         f"    sys.exit(', '.join(n for n in {HEAVY!r} if n in sys.modules) or None)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr

@@ -1,18 +1,21 @@
-"""The `specdec` command."""
+"""The `specdec` command line: one module per command, and shared options.
+
+The console script calls `main`. Commands import their heavy dependencies only when they run.
+"""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; 2 with one sentence where the extra it needs is not installed."""
+    """Run the command line; exits with 2 and one sentence if its extra is not installed."""
     try:
         from specdec.cli.app import app
 
         app()
-    except ModuleNotFoundError as missing:
-        # The operator's image carries the package without its clients.
+    except ModuleNotFoundError as error:
+        # The operator's image has the package without the extra `client`.
         sys.stderr.write(
-            f"specdec: {missing.name} is not installed; run: pip install 'specdec[client]'\n"
+            f"specdec: {error.name} is not installed; run: pip install 'specdec[client]'\n"
         )
         return 2
     return 0

@@ -1,4 +1,4 @@
-"""`python -m specdec.cli`."""
+"""Entry point of `python -m specdec.cli`."""
 
 import sys
 

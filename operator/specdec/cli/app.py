@@ -1,4 +1,7 @@
-"""The commands of `specdec`. A start pays for the one command that is asked for."""
+"""The list of `specdec` commands; only the module of the command that runs is imported.
+
+`specdec.cli.main` calls `app`. A test checks that summaries equal the help texts of the commands.
+"""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,30 +17,30 @@ class Command:
     """One command.
 
     Attributes:
-        home: `module:attribute` of its function, or of the `Typer` of its own commands.
-        summary: what the list of commands says: the first line of its help.
-        examples: what its help ends with.
+        location: `module:attribute` of its function, or of a `Typer` with subcommands.
+        summary: the first line of its help, for the list of commands.
+        examples: the end of its help.
     """
 
-    home: str
+    location: str
     summary: str
     examples: str = ""
 
     def load(self, name: str) -> Any:
-        """The command as the library runs it."""
-        module, _, attribute = self.home.partition(":")
-        found = getattr(import_module(module), attribute)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_command(found)
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name, epilog=self.examples)(found)
-        return typer.main.get_command(alone)
+        """Import the command."""
+        module, _, attribute = self.location.partition(":")
+        command = getattr(import_module(module), attribute)
+        if isinstance(command, typer.Typer):
+            return typer.main.get_command(command)
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(name, epilog=self.examples)(command)
+        return typer.main.get_command(single)
 
 
 COMMANDS = {
     "generate": Command(
         "specdec.cli.generate:generate",
-        "Ask a served model to continue prompts.",
+        "Generate text with a served model.",
         "Examples: specdec generate --url localhost:8001 --prompt 'def read_lines(path):' "
         "--max-tokens 64 --draft-tokens 4; "
         "specdec generate --protocol http --model ensemble --prompt-file - --stop-word 'def '; "
@@ -46,26 +49,26 @@ COMMANDS = {
     ),
     "speculate": Command(
         "specdec.cli.speculate:speculate",
-        "Run the draft/target loop here, against a server for each model or one for both.",
+        "Run the draft/target loop in this client, with one server per model or one for both.",
         "Examples: specdec speculate --target localhost:8001 --draft localhost:9001 "
         "--prompt 'def read_lines(path):'; "
         "specdec speculate --prompts-file prompts.jsonl --concurrency 16 --draft-tokens 6 --json",
     ),
     "infer": Command(
         "specdec.cli.infer:infer",
-        "Ask an engine alone, with token ids and no tokenizer on the server.",
+        "Send token ids to an engine directly, without the server's tokenizer.",
         "Examples: specdec infer --tokens 5,17,9 --draft 4,4 --max-tokens 3; "
         "specdec infer --format text --tokenizer ./target --tokens 'def f(' --stream; "
         "specdec infer --tokens-file in.csv --expect-file out.csv --threshold 0.9",
     ),
     "verify": Command(
         "specdec.cli.verify:verify",
-        "Compare answers with those of the target alone, token by token.",
+        "Compare outputs with those of the target alone, token by token.",
         "Examples: specdec verify --url localhost:8001; "
         "specdec verify --dataset prompts.jsonl --limit 20 --against bls --json; "
         "specdec verify --client-loop --url localhost:8001 --draft-url localhost:9001",
     ),
-    "dataset": Command("specdec.cli.dataset:app", "Files of prompts."),
+    "dataset": Command("specdec.cli.dataset:app", "Convert files of prompts."),
     "bench": Command(
         "specdec.cli.bench:bench",
         "Measure a served model with and without speculation.",
@@ -75,19 +78,19 @@ COMMANDS = {
     ),
     "status": Command(
         "specdec.cli.status:status",
-        "Say where every stage of a resource stands, what works on it and what was measured.",
+        "Show the stages of a resource, its Jobs and pods, and its measurements.",
         "Examples: specdec status; specdec status code-assistant -n models; "
         "specdec status code-assistant --context staging --json",
     ),
     "top": Command(
         "specdec.cli.top:top",
-        "Show what every serving pod does now, by its own metrics.",
+        "Show what every serving pod does now, from its metrics.",
         "Examples: specdec top; specdec top code-assistant --interval 10; "
         "specdec top -A --once --json",
     ),
     "plan": Command(
         "specdec.cli.plan:plan",
-        "Say what the operator would do with a resource, without a cluster.",
+        "Show what the operator would do with a resource, without a cluster.",
         "Examples: specdec plan -f model.yaml; "
         "specdec plan -f model.yaml --checkpoint target=./large --checkpoint draft=./small "
         "--json; "
@@ -95,14 +98,14 @@ COMMANDS = {
     ),
     "render": Command(
         "specdec.cli.render:render",
-        "Write every manifest and every file of the model repository, for review.",
+        "Write every manifest and every file of the model repository for review.",
         "Example: specdec render -f model.yaml -o rendered",
     ),
 }
 
 
-class _Lazy(TyperGroup):
-    """Lists commands by their summaries, and loads the one that is run or asked for its help."""
+class _LazyGroup(TyperGroup):
+    """Lists commands by their summaries, and imports a command when it or its help is run."""
 
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -112,7 +115,7 @@ class _Lazy(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Lazy,
+    cls=_LazyGroup,
     help="Speculative decoding services on Triton.",
     no_args_is_help=True,
     add_completion=False,
@@ -120,9 +123,9 @@ app = typer.Typer(
 )
 
 
-def _listed() -> None:
-    """Stands for a command in the list."""
+def _placeholder() -> None:
+    """Represents a command in the list until it is imported."""
 
 
 for _name, _command in COMMANDS.items():
-    app.command(_name, help=_command.summary)(_listed)
+    app.command(_name, help=_command.summary)(_placeholder)

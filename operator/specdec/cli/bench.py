@@ -1,4 +1,4 @@
-"""`specdec bench`. What speaks to a server is loaded when the command runs."""
+"""The command `specdec bench`; it imports the client only when it runs."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec.cli import options as a
+from specdec.cli import options as opt
 from specdec.client.errors import BadRequestError
 from specdec.triton.repository import BLS
 
@@ -21,91 +21,94 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _FAILED = 1
-# Drawing takes a millisecond that the clocks of running requests see.
-_DRAW_SECONDS = 0.5
+# Interval between refreshes; one takes a millisecond, which adds to measured latencies.
+_REFRESH_SECONDS = 0.5
 
 
 def bench(
     context: typer.Context,
-    prompt: a.Prompts = None,
-    prompt_file: a.PromptFile = None,
-    prompts_file: a.PromptsFile = None,
-    url: a.Url = None,
+    prompt: opt.Prompts = None,
+    prompt_file: opt.PromptFile = None,
+    prompts_file: opt.PromptsFile = None,
+    url: opt.Url = None,
     protocol: Annotated[
-        a.Protocol, typer.Option(help="What is spoken there; http times nearer to the server's.")
-    ] = a.Protocol.HTTP,
-    model: Annotated[str, typer.Option(help="Has the input num_draft_tokens.")] = BLS,
+        opt.Protocol, typer.Option(help="Protocol; http measures with less client overhead.")
+    ] = opt.Protocol.HTTP,
+    model: Annotated[str, typer.Option(help="Model with the input num_draft_tokens.")] = BLS,
     concurrency: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Clients at once, a level each.")
+        str, typer.Option(metavar="N,N,...", help="Concurrent clients; one level per number.")
     ] = "1",
     draft_tokens: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Lengths to compare; default: the server's own."),
+        typer.Option(metavar="N,N,...", help="Draft lengths to compare; default: the server's."),
     ] = None,
-    requests: Annotated[int, typer.Option(help="Of each arm at each level.")] = 24,
-    output_tokens: Annotated[int, typer.Option(help="Length of every answer.")] = 128,
+    requests: Annotated[int, typer.Option(help="Requests per decoding path and level.")] = 24,
+    output_tokens: Annotated[int, typer.Option(help="Tokens per response.")] = 128,
     warmup: Annotated[
-        int, typer.Option(help="Untimed requests of an arm before a level; 0: none.")
+        int, typer.Option(help="Untimed requests per decoding path before a level.")
     ] = 1,
-    seed: Annotated[int, typer.Option(help="Of requests and of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the requests and of the bootstrap.")] = 0,
     error_limit: Annotated[
-        float, typer.Option(help="Percent of requests that may fail; above, exit status 1.")
+        float, typer.Option(help="Percent of requests that may fail; more exit with 1.")
     ] = 1.0,
-    confidence: Annotated[float, typer.Option(help="Percent, of the intervals.")] = 95.0,
+    confidence: Annotated[
+        float, typer.Option(help="Level of the confidence intervals in percent.")
+    ] = 95.0,
     metrics: Annotated[
-        str | None, typer.Option(help="host:port of the server's metrics, for its energy.")
+        str | None, typer.Option(help="host:port of the server's metrics, to measure energy.")
     ] = None,
-    csv: Annotated[str | None, typer.Option(help="Write genai-perf's columns there.")] = None,
-    html: Annotated[str | None, typer.Option(help="Write a report with plots there.")] = None,
-    timeout: a.Timeout = 120.0,
-    tls: a.Tls = False,
-    root: a.Root = None,
-    key: a.Key = None,
-    chain: a.Chain = None,
-    header: a.Headers = None,
-    as_json: a.AsJson = False,
+    csv: Annotated[
+        str | None, typer.Option(help="File to write in the format of genai-perf.")
+    ] = None,
+    html: Annotated[str | None, typer.Option(help="File to write a report with plots to.")] = None,
+    timeout: opt.Timeout = 120.0,
+    tls: opt.Tls = False,
+    root: opt.Root = None,
+    key: opt.Key = None,
+    chain: opt.Chain = None,
+    header: opt.Headers = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Measure a served model with and without speculation.
 
-    Both arms take turns on the same connections, with the same prompts, seeds and lengths of
-    answers.
-    Interrupted by Ctrl-C or by a server that goes away, it reports what there is.
+    The two decoding paths alternate on the same connections, with the same prompts, seeds and
+    response lengths. After Ctrl-C or a lost server it reports what was measured so far.
 
-    Exit status: 0 measured, 1 too many requests failed, 2 bad input, 3 nobody answers,
-    130 interrupted.
+    Exit status: 0 measured, 1 too many requests failed, 2 bad input, 3 the server cannot be
+    reached, 130 interrupted.
     """
-    with a.explained():
+    with opt.report_errors():
         status = _run(context.params)
     if status:
         raise typer.Exit(status)
 
 
-def _run(given: Mapping[str, Any]) -> int:
+def _run(params: Mapping[str, Any]) -> int:
     from specdec.bench.run import Measurement
 
-    settings = _settings(given)
+    settings = _settings(params)
     for option in ("csv", "html"):
-        _writable(f"--{option}", given[option])
-    where = a.connection(given, a.address(given))
-    with _bar(shown=not given["as_json"]) as tell:
+        _require_writable(f"--{option}", params[option])
+    connection = opt.connection(params, opt.address(params))
+    with _progress_bar(shown=not params["as_json"]) as update:
         measurement = Measurement(
-            where,
+            connection,
             settings,
-            metrics_url=given["metrics"],
-            tell=tell,
-            protocol=given["protocol"].value,
+            metrics_url=params["metrics"],
+            tell=update,
+            protocol=params["protocol"].value,
         )
         _measure(measurement)
     report = measurement.report()
-    _print(report, as_json=given["as_json"])
-    if given["csv"]:
+    _print(report, as_json=params["as_json"])
+    if params["csv"]:
         from specdec.bench.export import as_csv
 
-        _write("--csv", given["csv"], as_csv(report))
-    if given["html"]:
+        _write("--csv", params["csv"], as_csv(report))
+    if params["html"]:
         from specdec.bench.html import as_html
 
-        _write("--html", given["html"], as_html(report))
+        _write("--html", params["html"], as_html(report))
     return _status(report)
 
 
@@ -113,7 +116,7 @@ def _measure(measurement: "Measurement") -> None:
     try:
         asyncio.run(measurement.run())
     except KeyboardInterrupt:
-        # The report says that the run was interrupted; it has everything up to here.
+        # The report covers the requests so far and shows that the run was interrupted.
         return
 
 
@@ -125,36 +128,36 @@ def _status(report: "Report") -> int:
     return _FAILED if report.failed else 0
 
 
-def _settings(given: Mapping[str, Any]) -> "Settings":
+def _settings(params: Mapping[str, Any]) -> "Settings":
     from specdec.bench.settings import PROMPTS, Settings
 
-    asked = any(given[name] for name in ("prompt", "prompt_file", "prompts_file"))
-    lengths = given["draft_tokens"]
+    own_prompts = any(params[name] for name in ("prompt", "prompt_file", "prompts_file"))
+    lengths = params["draft_tokens"]
     return Settings(
-        prompts=a.prompts(given) if asked else PROMPTS,
-        model=given["model"],
-        concurrency=_numbers("--concurrency", given["concurrency"]),
-        requests=given["requests"],
-        output_tokens=given["output_tokens"],
+        prompts=opt.prompts(params) if own_prompts else PROMPTS,
+        model=params["model"],
+        concurrency=_numbers("--concurrency", params["concurrency"]),
+        requests=params["requests"],
+        output_tokens=params["output_tokens"],
         draft_tokens=(None,) if lengths is None else _numbers("--draft-tokens", lengths),
-        warmup=given["warmup"],
-        seed=given["seed"],
-        error_limit_percent=given["error_limit"],
-        confidence_percent=given["confidence"],
+        warmup=params["warmup"],
+        seed=params["seed"],
+        error_limit_percent=params["error_limit"],
+        confidence_percent=params["confidence"],
     )
 
 
-def _numbers(option: str, given: str) -> tuple[int, ...]:
+def _numbers(option: str, value: str) -> tuple[int, ...]:
     try:
-        return tuple(int(word) for word in given.split(","))
+        return tuple(int(word) for word in value.split(","))
     except ValueError:
         raise BadRequestError(
-            f"{option} is {given!r}; write numbers with commas between, for example 1,4,16"
+            f"{option} is {value!r}; write numbers with commas, for example 1,4,16"
         ) from None
 
 
-def _writable(option: str, file: str | None) -> None:
-    """A file that cannot be written is told before hours of measuring, not after."""
+def _require_writable(option: str, file: str | None) -> None:
+    """Raise BadRequestError before the measurement, not hours later."""
     folder = Path(file).parent if file else Path()
     if file and (Path(file).is_dir() or not folder.is_dir()):
         raise BadRequestError(f"{option} {file} cannot be written; name a file in a folder")
@@ -181,7 +184,7 @@ def _print(report: "Report", *, as_json: bool) -> None:
 
 
 @contextmanager
-def _bar(*, shown: bool) -> "Iterator[Callable[[Progress], None]]":
+def _progress_bar(*, shown: bool) -> "Iterator[Callable[[Progress], None]]":
     from rich.console import Console
     from rich.progress import Progress as Bar
 
@@ -190,19 +193,19 @@ def _bar(*, shown: bool) -> "Iterator[Callable[[Progress], None]]":
         console=console, auto_refresh=False, disable=not (shown and console.is_terminal)
     ) as bar:
         task = bar.add_task("", total=None)
-        drawn = 0.0
+        refreshed = 0.0
 
-        def tell(progress: "Progress") -> None:
-            nonlocal drawn
+        def update(progress: "Progress") -> None:
+            nonlocal refreshed
             now = time.monotonic()
-            if now - drawn < _DRAW_SECONDS and progress.done < progress.total:
+            if now - refreshed < _REFRESH_SECONDS and progress.done < progress.total:
                 return
-            drawn = now
-            words = f"{progress.concurrency} at once, draft tokens {_length(progress)}"
-            bar.update(task, description=words, completed=progress.done, total=progress.total)
+            refreshed = now
+            text = f"concurrency {progress.concurrency}, draft tokens {_length(progress)}"
+            bar.update(task, description=text, completed=progress.done, total=progress.total)
             bar.refresh()
 
-        yield tell
+        yield update
 
 
 def _length(progress: "Progress") -> str:

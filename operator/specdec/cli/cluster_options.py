@@ -1,4 +1,4 @@
-"""Options that the commands about a running cluster share, and their checks."""
+"""Options of the commands about a running cluster, `status` and `top`, and their checks."""
 
 import re
 from collections.abc import Mapping
@@ -11,23 +11,28 @@ from specdec.client.errors import BadRequestError
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 KubeContext = Annotated[
-    str | None, typer.Option("--context", help="Of the kubeconfig; default: its current one.")
+    str | None,
+    typer.Option("--context", help="Context of the kubeconfig; default: its current one."),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Default: the context's own.")
+    str | None, typer.Option("-n", "--namespace", help="Default: that of the context.")
 ]
-Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Of every namespace.")]
+AllNamespaces = Annotated[
+    bool, typer.Option("-A", "--all-namespaces", help="Read all namespaces.")
+]
 
 
-def scope(given: Mapping[str, Any], place: str) -> str | None:
-    """The namespace to read, or None for every one."""
-    return None if given["all_namespaces"] else place
+def scope(options: Mapping[str, Any], namespace: str) -> str | None:
+    """The namespace to read, or None for all."""
+    return None if options["all_namespaces"] else namespace
 
 
-def checked(given: Mapping[str, Any]) -> None:
-    """What becomes part of an address has to be a name."""
-    for what, found in (("NAME", given["name"]), ("--namespace", given["namespace"])):
-        if found is not None and not _NAME.fullmatch(found):
-            raise BadRequestError(f"{what} is {found!r}; write a name as kubectl shows it")
-    if given["all_namespaces"] and (given["name"] or given["namespace"]):
-        raise BadRequestError("--all-namespaces goes without NAME and --namespace")
+def check_names(options: Mapping[str, Any]) -> None:
+    """Raise BadRequestError for invalid names, because they become part of a URL."""
+    for option, value in (("NAME", options["name"]), ("--namespace", options["namespace"])):
+        if value is not None and not _NAME.fullmatch(value):
+            raise BadRequestError(f"{option} is {value!r}; write a name as kubectl shows it")
+    if options["all_namespaces"] and (options["name"] or options["namespace"]):
+        raise BadRequestError(
+            "--all-namespaces excludes NAME and --namespace; leave one of them out"
+        )

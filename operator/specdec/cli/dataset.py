@@ -1,4 +1,4 @@
-"""`specdec dataset`: files of prompts."""
+"""The command `specdec dataset convert`, which converts files of prompts."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from specdec.cli import options as a
+from specdec.cli import options as opt
 from specdec.client.errors import BadRequestError
 
-# The generate endpoint has no default of its own.
+# The generate endpoint has no default.
 _DEFAULT_TOKENS = 64
 
 app = typer.Typer(
-    help="Files of prompts.",
+    help="Convert files of prompts.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -21,7 +21,7 @@ app = typer.Typer(
 
 
 class Source(StrEnum):
-    """What a file of prompts may be."""
+    """The formats of input files."""
 
     AUTO = "auto"
     HUMANEVAL = "humaneval"
@@ -32,8 +32,8 @@ class Source(StrEnum):
     JSONL = "jsonl"
 
 
-class Wanted(StrEnum):
-    """What is written."""
+class Target(StrEnum):
+    """The formats of output files."""
 
     JSONL = "jsonl"
     GENAI_PERF = "genai-perf"
@@ -42,7 +42,7 @@ class Wanted(StrEnum):
 
 @app.callback()
 def dataset() -> None:
-    """Files of prompts."""
+    """Convert files of prompts."""
 
 
 @app.command(
@@ -51,45 +51,47 @@ def dataset() -> None:
     "specdec dataset convert - --from text --max-tokens 32 -o prompts.jsonl"
 )
 def convert(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - is stdin.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", help="What to write; - is stdout.")
+        str, typer.Option("-o", "--output", help="File to write; - is stdout.")
     ] = "-",
     source: Annotated[
-        Source, typer.Option("--from", help="Format of FILE; auto finds out.")
+        Source, typer.Option("--from", help="Format of FILE; auto detects it.")
     ] = Source.AUTO,
-    wanted: Annotated[
-        Wanted,
+    target: Annotated[
+        Target,
         typer.Option(
             "--to",
             help="jsonl: prompt, max_tokens; genai-perf: the generate endpoint's inputs for "
             "perf_analyzer --input-data; genai-perf-lines: for genai-perf --input-file.",
         ),
-    ] = Wanted.JSONL,
-    limit: Annotated[int | None, typer.Option(help="The first so many prompts.")] = None,
+    ] = Target.JSONL,
+    limit: Annotated[
+        int | None, typer.Option(help="Number of prompts to convert, from the first.")
+    ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(help="In place of what the file says or its answers suggest.")
+        int | None, typer.Option(help="max_tokens of every prompt; default: from the file.")
     ] = None,
 ) -> None:
-    """Turn a data set into JSON lines of prompts, or into a load generator's input.
+    """Convert a data set to JSON lines of prompts, or to the input of a load generator.
 
     Reads HumanEval and EAGLE's question.jsonl, Alpaca and mini-CNN, ShareGPT, plain text with one
-    prompt a line, and our own. The output is written whole or not at all.
+    prompt per line, and its own format. The output file is written completely or not at all.
 
     Exit status: 0 written, 2 bad input.
     """
-    with a.explained():
+    with opt.report_errors():
         for option, value in (("--limit", limit), ("--max-tokens", max_tokens)):
             if value is not None and value < 1:
                 raise BadRequestError(f"{option} is {value}; set it to 1 or more, or leave it out")
-        _run(file, output, source, wanted, limit, max_tokens)
+        _run(file, output, source, target, limit, max_tokens)
 
 
 def _run(
     file: str,
     output: str,
     source: Source,
-    wanted: Wanted,
+    target: Target,
     limit: int | None,
     max_tokens: int | None,
 ) -> None:
@@ -98,11 +100,11 @@ def _run(
 
     kind = None if source is Source.AUTO else source.value
     name = "stdin" if file == "-" else file
-    found = c.convert(a.read(file, "FILE"), name, kind)
-    entries = c.limited(found.entries, limit, max_tokens)
-    if wanted is Wanted.GENAI_PERF:
+    dataset = c.convert(opt.read(file, "FILE"), name, kind)
+    entries = c.limited(dataset.entries, limit, max_tokens)
+    if target is Target.GENAI_PERF:
         text = c.genai_perf(entries, max_tokens or _DEFAULT_TOKENS)
-    elif wanted is Wanted.GENAI_PERF_LINES:
+    elif target is Target.GENAI_PERF_LINES:
         text = c.genai_perf_lines(entries)
     else:
         text = lines(entries)
@@ -111,7 +113,7 @@ def _run(
         output = "stdout"
     else:
         c.write(text, Path(output))
-    told = f"{len(entries)} prompts, read as {found.kind}, in {output}"
-    if found.without:
-        told += f"; {found.without} records have no prompt and were left out"
-    typer.echo(told, err=True)
+    summary = f"{len(entries)} prompts, read as {dataset.kind}, in {output}"
+    if dataset.without:
+        summary += f"; {dataset.without} records have no prompt and were left out"
+    typer.echo(summary, err=True)

@@ -1,4 +1,4 @@
-"""`specdec generate`. What speaks to a server is loaded when the command runs."""
+"""The command `specdec generate`; it imports the client only when it runs."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec.cli import options as a
+from specdec.cli import options as opt
 from specdec.client.errors import ClientError
 from specdec.client.names import BLS
 
@@ -18,108 +18,114 @@ if TYPE_CHECKING:
     from specdec.client.generate import Client
     from specdec.client.request import Request
 
-_AT_ONCE = 16
+_MAX_CONCURRENT = 16
 
 
 def generate(
     context: typer.Context,
-    prompt: a.Prompts = None,
-    prompt_file: a.PromptFile = None,
-    prompts_file: a.PromptsFile = None,
-    url: a.Url = None,
-    protocol: Annotated[a.Protocol, typer.Option(help="What is spoken there.")] = a.Protocol.GRPC,
-    model: Annotated[str, typer.Option(help=f"{BLS} speculates, ensemble does not.")] = BLS,
-    max_tokens: a.MaxTokens = 64,
+    prompt: opt.Prompts = None,
+    prompt_file: opt.PromptFile = None,
+    prompts_file: opt.PromptsFile = None,
+    url: opt.Url = None,
+    protocol: Annotated[opt.Protocol, typer.Option(help="Protocol.")] = opt.Protocol.GRPC,
+    model: Annotated[str, typer.Option(help=f"{BLS} with speculation, ensemble without.")] = BLS,
+    max_tokens: opt.MaxTokens = 64,
     draft_tokens: Annotated[
-        int | None, typer.Option(help="Draft tokens a round; default: the server's; 0: off.")
+        int | None, typer.Option(help="Draft tokens per round; default: the server's; 0: off.")
     ] = None,
     use_draft_logits: Annotated[
-        bool | None, typer.Option(help="Accept by logits; default: the server's way.")
+        bool | None, typer.Option(help="Accept by logits; default: as the server is set.")
     ] = None,
     stream: Annotated[bool, typer.Option(help="Print chunks as they arrive.")] = True,
-    temperature: a.Temperature = None,
-    top_k: a.TopK = None,
-    top_p: a.TopP = None,
-    seed: a.Seed = None,
-    min_tokens: a.MinTokens = None,
-    beam_width: Annotated[int | None, typer.Option(help="Beams; without speculation.")] = None,
-    repetition_penalty: a.RepetitionPenalty = None,
-    presence_penalty: a.PresencePenalty = None,
-    frequency_penalty: a.FrequencyPenalty = None,
-    length_penalty: a.LengthPenalty = None,
-    end_id: a.EndId = None,
-    pad_id: a.PadId = None,
-    stop_words: a.StopWords = None,
-    bad_words: a.BadWords = None,
-    bias: a.Bias = None,
-    log_probs: Annotated[bool, typer.Option("--log-probs", help="Return them.")] = False,
-    context_logits: Annotated[bool, typer.Option("--context-logits", help="Return them.")] = False,
+    temperature: opt.Temperature = None,
+    top_k: opt.TopK = None,
+    top_p: opt.TopP = None,
+    seed: opt.Seed = None,
+    min_tokens: opt.MinTokens = None,
+    beam_width: Annotated[
+        int | None, typer.Option(help="Number of beams; disables speculation.")
+    ] = None,
+    repetition_penalty: opt.RepetitionPenalty = None,
+    presence_penalty: opt.PresencePenalty = None,
+    frequency_penalty: opt.FrequencyPenalty = None,
+    length_penalty: opt.LengthPenalty = None,
+    end_id: opt.EndId = None,
+    pad_id: opt.PadId = None,
+    stop_words: opt.StopWords = None,
+    bad_words: opt.BadWords = None,
+    bias: opt.Bias = None,
+    log_probs: Annotated[
+        bool, typer.Option("--log-probs", help="Return log probabilities.")
+    ] = False,
+    context_logits: Annotated[
+        bool, typer.Option("--context-logits", help="Return logits of the prompt.")
+    ] = False,
     generation_logits: Annotated[
-        bool, typer.Option("--generation-logits", help="Return them.")
+        bool, typer.Option("--generation-logits", help="Return logits of the output.")
     ] = False,
     token_counts: Annotated[
         bool,
-        typer.Option("--token-counts", help="Return prompt's and answer's numbers of tokens."),
+        typer.Option("--token-counts", help="Return the numbers of input and output tokens."),
     ] = False,
-    timeout: a.Timeout = 120.0,
-    tls: a.Tls = False,
-    root: a.Root = None,
-    key: a.Key = None,
-    chain: a.Chain = None,
-    header: a.Headers = None,
-    as_json: a.AsJson = False,
+    timeout: opt.Timeout = 120.0,
+    tls: opt.Tls = False,
+    root: opt.Root = None,
+    key: opt.Key = None,
+    chain: opt.Chain = None,
+    header: opt.Headers = None,
+    as_json: opt.AsJson = False,
 ) -> None:
-    """Ask a served model to continue prompts.
+    """Generate text with a served model.
 
-    Several prompts are requests of their own, sent together; their answers come in order. With
-    --json every chunk is a line, and the last line of a prompt sums up.
+    Several prompts are sent as concurrent requests; their responses are printed in order. With
+    --json every chunk is a line, and the last line of a prompt is a summary.
 
-    Exit status: 0 answered, 1 refused by the server, 2 bad input, 3 nobody answers.
+    Exit status: 0 success, 1 refused by the server, 2 bad input, 3 the server cannot be reached.
     """
-    with a.explained():
+    with opt.report_errors():
         _run(context.params)
 
 
-def _run(given: Mapping[str, Any]) -> None:
+def _run(params: Mapping[str, Any]) -> None:
     from specdec.client.request import Request
 
-    prompts = a.prompts(given)
-    options = a.known(Request, {k: v for k, v in given.items() if k != "prompt"})
+    prompts = opt.prompts(params)
+    options = opt.fields_of(Request, {k: v for k, v in params.items() if k != "prompt"})
     requests = [Request(prompt, **options) for prompt in prompts]
     if len(requests) > 1:
-        _several(given, requests)
+        _several(params, requests)
         return
-    with _client(given) as client:
-        _print(client, requests[0], given["as_json"])
+    with _client(params) as client:
+        _print(client, requests[0], params["as_json"])
 
 
-def _client(given: Mapping[str, Any]) -> "Client":
+def _client(params: Mapping[str, Any]) -> "Client":
     from specdec.client.generate import Client
 
-    return Client(a.connection(given, a.address(given)), protocol=given["protocol"].value)
+    return Client(opt.connection(params, opt.address(params)), protocol=params["protocol"].value)
 
 
-def _several(given: Mapping[str, Any], requests: "list[Request]") -> None:
-    """Every request over a connection of its own: one that fails costs the others nothing."""
+def _several(params: Mapping[str, Any], requests: "list[Request]") -> None:
+    """Send every request on its own connection, so that a failure does not affect the others."""
 
     def ask(request: "Request") -> "Answer | ClientError":
         try:
-            with _client(given) as client:
+            with _client(params) as client:
                 return client.ask(request)
         except ClientError as error:
             return error
 
     failed: list[int] = []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for index, told in enumerate(pool.map(ask, requests)):
-            if isinstance(told, ClientError):
-                failed.append(told.exit_status)
-                typer.echo(f"specdec: prompt {index + 1}: {told}", err=True)
-            elif given["as_json"]:
-                typer.echo(json.dumps({"done": True, "index": index, **_plain(told)}))
+    with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+        for index, result in enumerate(pool.map(ask, requests)):
+            if isinstance(result, ClientError):
+                failed.append(result.exit_status)
+                typer.echo(f"specdec: prompt {index + 1}: {result}", err=True)
+            elif params["as_json"]:
+                typer.echo(json.dumps({"done": True, "index": index, **_as_json(result)}))
             else:
-                a.say(told.text)
-                for line in _lines(told):
+                opt.print_text(result.text)
+                for line in _lines(result):
                     typer.echo(line, err=True)
     if failed:
         raise typer.Exit(max(failed))
@@ -134,7 +140,7 @@ def _print(client: "Client", request: "Request", as_json: bool) -> None:
         answer = answer.add(chunk, time.monotonic() - started)
         _print_chunk(chunk, as_json)
     if as_json:
-        typer.echo(json.dumps({"done": True, **_plain(answer)}))
+        typer.echo(json.dumps({"done": True, **_as_json(answer)}))
         return
     typer.echo()
     for line in _lines(answer):
@@ -146,13 +152,13 @@ def _print_chunk(chunk: "Chunk", as_json: bool) -> None:
         extras = {name: array.tolist() for name, array in chunk.extras.items()}
         typer.echo(json.dumps({"text": chunk.text, **extras}))
     else:
-        a.say(chunk.text, nl=False)
+        opt.print_text(chunk.text, nl=False)
         sys.stdout.flush()
 
 
-def _plain(answer: "Answer") -> dict[str, Any]:
+def _as_json(answer: "Answer") -> dict[str, Any]:
     counts = answer.counts
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "text": answer.text,
         "chunks": answer.chunks,
         "counts": counts and {"drafted": counts.drafted, "accepted": counts.accepted},
@@ -160,13 +166,13 @@ def _plain(answer: "Answer") -> dict[str, Any]:
         "seconds": answer.seconds,
     }
     if answer.log_probs:
-        told["log_probs"] = answer.log_probs
+        fields["log_probs"] = answer.log_probs
     if len(answer.beams) > 1:
-        told["beams"] = answer.beams
+        fields["beams"] = answer.beams
     extras = {name: array.tolist() for name, array in answer.extras.items()}
-    # Those of the last chunk; `log_probs` has all of them.
+    # Only those of the last chunk; `log_probs` has all.
     extras.pop("output_log_probs", None)
-    return {**told, **extras}
+    return {**fields, **extras}
 
 
 def _lines(answer: "Answer") -> Iterator[str]:
@@ -183,10 +189,10 @@ def _lines(answer: "Answer") -> Iterator[str]:
 
 
 def summary(answer: "Answer") -> str:
-    """One line about what speculation did, in plain words."""
+    """One line about duration and acceptance."""
     took = f"{answer.chunks} chunks in {answer.seconds:.2f} s"
     if answer.counts is None:
-        return f"{took}; this model does not tell draft tokens"
+        return f"{took}; this model does not report draft tokens"
     if not answer.counts.drafted:
         return f"{took}; no draft tokens were used"
     rate = 100 * answer.counts.accepted / answer.counts.drafted

@@ -1,4 +1,7 @@
-"""Options that several commands share, and how they become a connection, words and prompts."""
+"""Options that several commands share, and functions that turn them into client objects.
+
+Commands annotate their parameters with these types, and pass `context.params` to the functions.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,7 @@ from specdec.client.errors import BadRequestError, ClientError
 
 
 class Protocol(StrEnum):
-    """What is spoken at an address."""
+    """The protocols of a server."""
 
     GRPC = "grpc"
     HTTP = "http"
@@ -30,45 +33,53 @@ PromptFile = Annotated[
     str | None, typer.Option(help="File with one text to continue; - is stdin.")
 ]
 PromptsFile = Annotated[str | None, typer.Option(help="JSON lines with a key prompt; - is stdin.")]
-MaxTokens = Annotated[int, typer.Option(help="New tokens at most.")]
+MaxTokens = Annotated[int, typer.Option(help="Maximum number of output tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="Sampling temperature.")]
-TopK = Annotated[int | None, typer.Option(help="Sample among so many tokens; 0: all.")]
-TopP = Annotated[float | None, typer.Option(help="Sample within this probability.")]
+TopK = Annotated[int | None, typer.Option(help="Number of tokens to sample from; 0: all.")]
+TopP = Annotated[float | None, typer.Option(help="Cumulative probability to sample from.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the sampler.")]
-MinTokens = Annotated[int | None, typer.Option(help="The answer does not end before.")]
-RepetitionPenalty = Annotated[float | None, typer.Option(help="Above 1 discourages repeats.")]
-PresencePenalty = Annotated[float | None, typer.Option(help="Taken off tokens seen before.")]
-FrequencyPenalty = Annotated[float | None, typer.Option(help="Taken off for every occurrence.")]
-LengthPenalty = Annotated[float | None, typer.Option(help="Of beam search.")]
-EndId = Annotated[int | None, typer.Option(help="Token that ends; default: the tokenizer's.")]
-PadId = Annotated[int | None, typer.Option(help="Token that pads; default: the tokenizer's.")]
+MinTokens = Annotated[int | None, typer.Option(help="Minimum number of output tokens.")]
+RepetitionPenalty = Annotated[
+    float | None, typer.Option(help="Values above 1 discourage repetition.")
+]
+PresencePenalty = Annotated[
+    float | None, typer.Option(help="Subtracted for tokens that occurred.")
+]
+FrequencyPenalty = Annotated[float | None, typer.Option(help="Subtracted per occurrence.")]
+LengthPenalty = Annotated[float | None, typer.Option(help="Length penalty of beam search.")]
+EndId = Annotated[int | None, typer.Option(help="End token; default: the tokenizer's.")]
+PadId = Annotated[int | None, typer.Option(help="Padding token; default: the tokenizer's.")]
 StopWords = Annotated[
-    list[str] | None, typer.Option("--stop-word", help="The answer ends with it; repeatable.")
+    list[str] | None, typer.Option("--stop-word", help="Text that ends the output; repeatable.")
 ]
 BadWords = Annotated[
-    list[str] | None, typer.Option("--bad-word", help="Never generated; repeatable.")
+    list[str] | None, typer.Option("--bad-word", help="Text that is never generated; repeatable.")
 ]
 Bias = Annotated[
     list[str] | None,
-    typer.Option(metavar="WORD=WEIGHT", help="Added to the word's logits; repeatable."),
+    typer.Option(metavar="WORD=WEIGHT", help="Added to the logits of a word; repeatable."),
 ]
-Timeout = Annotated[float, typer.Option(help="Seconds an answer may take.")]
-Tls = Annotated[bool, typer.Option("--tls", help="Encrypt the connection.")]
-Root = Annotated[str | None, typer.Option("--ca", help="PEM file of who signed the server.")]
-Key = Annotated[str | None, typer.Option("--key", help="PEM file of the client's key.")]
-Chain = Annotated[str | None, typer.Option("--cert", help="PEM file of the client's chain.")]
+Timeout = Annotated[float, typer.Option(help="Timeout of a request in seconds.")]
+Tls = Annotated[bool, typer.Option("--tls", help="Use TLS.")]
+Root = Annotated[
+    str | None, typer.Option("--ca", help="PEM file of the server's certificate authority.")
+]
+Key = Annotated[str | None, typer.Option("--key", help="PEM file of the client's private key.")]
+Chain = Annotated[
+    str | None, typer.Option("--cert", help="PEM file of the client's certificate chain.")
+]
 Headers = Annotated[
     list[str] | None,
     typer.Option("--header", metavar="NAME: VALUE", help="Sent with every request; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-# The two joiners belong to the spelling of Persian, of Indic scripts and of many emoji.
+# Persian, Indic scripts and many emoji need the two joiners.
 _KEPT = "\n\t\u200c\u200d"
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Ends the command with one sentence and the exit status of a client's error."""
+def report_errors() -> Iterator[None]:
+    """End the command with one sentence and the exit status of a client's error."""
     try:
         yield
     except ClientError as error:
@@ -76,39 +87,39 @@ def explained() -> Iterator[None]:
         raise typer.Exit(error.exit_status) from None
 
 
-def say(text: str, *, nl: bool = True) -> None:
-    """Print a model's text: as it is into a file, and on a terminal without commands to it."""
+def print_text(text: str, *, nl: bool = True) -> None:
+    """Print a model's text: unchanged to a file, with control characters escaped to a terminal."""
     typer.echo(plain(text, _KEPT) if sys.stdout.isatty() else text, nl=nl)
 
 
-def address(given: Mapping[str, Any]) -> str:
-    """`--url`, or where a server is forwarded to for `--protocol`."""
-    standard = "localhost:8000" if given["protocol"] is Protocol.HTTP else "localhost:8001"
-    return given["url"] or standard
+def address(params: Mapping[str, Any]) -> str:
+    """`--url`, or the default of `--protocol`, as `kubectl port-forward` provides it."""
+    default = "localhost:8000" if params["protocol"] is Protocol.HTTP else "localhost:8001"
+    return params["url"] or default
 
 
-def connection(given: Mapping[str, Any], url: str) -> Connection:
+def connection(params: Mapping[str, Any], url: str) -> Connection:
     """The connection that a command's options describe."""
     return Connection(
         url,
-        timeout=given["timeout"],
-        tls=given["tls"],
-        root_certificates=given["root"],
-        private_key=given["key"],
-        certificate_chain=given["chain"],
-        headers=headers(given["header"] or ()),
+        timeout=params["timeout"],
+        tls=params["tls"],
+        root_certificates=params["root"],
+        private_key=params["key"],
+        certificate_chain=params["chain"],
+        headers=headers(params["header"] or ()),
     )
 
 
-def known(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are fields of a dataclass, and the three word lists of `Sampling`."""
+def fields_of(kind: type, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are fields of a dataclass, with the word lists in its format."""
     names = {field.name for field in fields(kind)}
-    chosen = {name: value for name, value in given.items() if name in names}
-    weighted = [_weight(entry) for entry in given["bias"] or ()]
+    values = {name: value for name, value in params.items() if name in names}
+    weighted = [_weight(entry) for entry in params["bias"] or ()]
     return {
-        **chosen,
-        "stop_words": tuple(given["stop_words"] or ()),
-        "bad_words": tuple(given["bad_words"] or ()),
+        **values,
+        "stop_words": tuple(params["stop_words"] or ()),
+        "bad_words": tuple(params["bad_words"] or ()),
         "bias_words": tuple(word for word, _ in weighted),
         "bias_weights": tuple(weight for _, weight in weighted),
     }
@@ -124,20 +135,20 @@ def _weight(entry: str) -> tuple[str, float]:
         ) from error
 
 
-def prompts(given: Mapping[str, Any]) -> list[str]:
-    """The texts to continue, from exactly one of the options that carry them.
+def prompts(params: Mapping[str, Any]) -> list[str]:
+    """The prompts, from exactly one of the three options for them.
 
     Raises:
-        BadRequestError: none or several of them, a file that cannot be read, a line that is no
-            JSON object with a text under `prompt`.
+        BadRequestError: none or several options are given, a file cannot be read, or a line is
+            not a JSON object with a text under `prompt`.
     """
-    file, lines = given["prompt_file"], given["prompts_file"]
-    if sum(bool(one) for one in (given["prompt"], file, lines)) != 1:
+    file, lines = params["prompt_file"], params["prompts_file"]
+    if sum(map(bool, (params["prompt"], file, lines))) != 1:
         raise BadRequestError("give either --prompt, --prompt-file or --prompts-file")
     if file:
         return [read(file, "--prompt-file")]
     if not lines:
-        return list(given["prompt"])
+        return list(params["prompt"])
     from specdec.client import dataset
 
     entries = dataset.parse(read(lines, "--prompts-file"), f"--prompts-file {lines}")
@@ -145,7 +156,7 @@ def prompts(given: Mapping[str, Any]) -> list[str]:
 
 
 def read(file: str, option: str) -> str:
-    """A text file, or stdin for `-`."""
+    """Read a text file, or stdin for `-`."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""`specdec plan`. What decides is loaded when the command runs."""
+"""The command `specdec plan`; it imports the pipeline only when it runs."""
 
 import json
 from pathlib import Path
@@ -11,9 +11,9 @@ from specdec.cli.resource_options import (
     Resource,
     Version,
     checkpoint_folders,
-    end,
-    explained,
+    exit_if_refused,
     images,
+    report_errors,
 )
 
 if TYPE_CHECKING:
@@ -29,46 +29,47 @@ def plan(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="The resource as it is now: say what -f would rebuild, republish or restart.",
+            help="The current resource: show what -f would rebuild, republish or restart.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Say what the operator would do with a resource, without a cluster.
+    """Show what the operator would do with a resource, without a cluster.
 
-    Runs the operator's own decisions as if every Job and pod did well. What only a cluster or a
-    fetch tells is marked. SPECDEC_OPERATOR_IMAGE and SPECDEC_REFERENCE_IMAGE name the images, as
-    in the operator's Deployment.
+    Runs the operator's own decisions as if every Job and pod succeeded. Values that only a cluster
+    or a fetch Job knows are marked. SPECDEC_OPERATOR_IMAGE and SPECDEC_REFERENCE_IMAGE set the
+    images, as in the operator's Deployment.
 
     Exit status: 0 it would serve, 1 the operator would refuse it, 2 bad input.
     """
-    with explained():
+    with report_errors():
         from specdec.dry_run import difference, tables
-        from specdec.dry_run.plan import make, summary
+        from specdec.dry_run.plan import make
         from specdec.dry_run.resource import read
+        from specdec.dry_run.summary import summary
 
         body, folders = read(file, version), checkpoint_folders(checkpoint or [])
-        wanted = make(body, images(), folders)
-        told = summary(wanted)
+        planned = make(body, images(), folders)
+        result = summary(planned)
         if diff is not None:
-            compared = difference.compare(_before(read(diff), body, folders), wanted)
+            compared = difference.compare(_plan_before(read(diff), body, folders), planned)
             if as_json:
-                told = {**told, "diff": compared}
-            elif not wanted.refusal:
+                result = {**result, "diff": compared}
+            elif not planned.refusal:
                 for line in difference.sentences(compared):
                     typer.echo(line)
         if as_json:
-            typer.echo(json.dumps(told, indent=2))
-        elif diff is None and not wanted.refusal:
-            tables.show(told)
-        end(wanted)
+            typer.echo(json.dumps(result, indent=2))
+        elif diff is None and not planned.refusal:
+            tables.show(result)
+        exit_if_refused(planned)
 
 
-def _before(body: "Body", after: "Body", folders: dict[str, Path]) -> "Plan":
-    """The plan to compare with; a given checkpoint is meant for it too where sources agree."""
+def _plan_before(body: "Body", after: "Body", folders: dict[str, Path]) -> "Plan":
+    """The plan of the current resource; it uses the given checkpoints whose source is the same."""
     from specdec.api.model import SpeculativeModel
     from specdec.dry_run.plan import make
 
-    old, new = (SpeculativeModel.parse(one).sources for one in (body, after))
+    old, new = (SpeculativeModel.parse(item).sources for item in (body, after))
     same = {role for role in old.keys() & new.keys() if old[role] == new[role]}
     return make(body, images(), {r: p for r, p in folders.items() if r in same})

@@ -1,4 +1,4 @@
-"""`specdec render`. What decides is loaded when the command runs."""
+"""The command `specdec render`; it imports the pipeline only when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,35 +10,35 @@ from specdec.cli.resource_options import (
     Resource,
     Version,
     checkpoint_folders,
-    end,
-    explained,
+    exit_if_refused,
     images,
+    report_errors,
 )
 
 
 def render(
     file: Resource,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder to write; absent or empty.")
+        Path, typer.Option("-o", "--output", help="Folder to write; missing or empty.")
     ],
     version: Version = None,
     checkpoint: Checkpoints = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a folder that an earlier render wrote.")
+        bool, typer.Option("--force", help="Replace the result of an earlier render.")
     ] = False,
 ) -> None:
-    """Write every manifest and every file of the model repository, for review.
+    """Write every manifest and every file of the model repository for review.
 
-    Owner references are left out where the resource's uid is not known.
+    Owner references are left out if the resource has no uid.
 
     Exit status: 0 written, 1 the operator would refuse the resource, 2 bad input.
     """
-    with explained():
+    with report_errors():
         from specdec.dry_run import rendering
         from specdec.dry_run.plan import make
         from specdec.dry_run.resource import read
 
-        wanted = make(read(file, version), images(), checkpoint_folders(checkpoint or []))
-        end(wanted)
-        count = rendering.write(wanted, output, force=force)
+        plan = make(read(file, version), images(), checkpoint_folders(checkpoint or []))
+        exit_if_refused(plan)
+        count = rendering.write(plan, output, force=force)
     typer.echo(f"{count} files in {output}")

@@ -1,4 +1,4 @@
-"""Options that `specdec plan` and `specdec render` share, and how their errors end."""
+"""Options that `specdec plan` and `specdec render` share, and their exit statuses."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,21 +19,21 @@ ROLE_NAMES = ", ".join(ROLES)
 Resource = Annotated[
     str, typer.Option("-f", "--file", help="YAML file with one SpeculativeModel; - is stdin.")
 ]
-Version = Annotated[str | None, typer.Option(help="In place of spec.runtime.version.")]
+Version = Annotated[str | None, typer.Option(help="Replaces spec.runtime.version.")]
 Checkpoints = Annotated[
     list[str] | None,
     typer.Option(
         "--checkpoint",
         metavar="ROLE=DIR",
         help="Local folder of a source (target, draft, heads, target-engine, draft-engine): "
-        "looked at as the fetch Job would, so that compatibility and engine keys are real. A "
+        "inspected as by the fetch Job, so that compatibility and engine keys are real. A "
         "config.json in place of DIR is enough for the memory plan.",
     ),
 ]
 
 
 def images() -> "Images":
-    """The images that the environment names."""
+    """The images from the environment variables of the operator."""
     from pydantic import ValidationError
 
     from specdec.api.model import explain
@@ -48,28 +48,28 @@ def images() -> "Images":
 
 
 def checkpoint_folders(given: list[str]) -> dict[str, Path]:
-    """Local folders by role."""
+    """Parse the values of --checkpoint; returns local folders by role."""
     from specdec.dry_run.resource import InputError
 
     folders = {}
-    for one in given:
-        role, equals, folder = one.partition("=")
+    for value in given:
+        role, equals, folder = value.partition("=")
         if not equals or not folder or role not in ROLES:
-            raise InputError(f"--checkpoint {one}: give ROLE=DIR, with a role of {ROLE_NAMES}")
+            raise InputError(f"--checkpoint {value}: give ROLE=DIR, with a role of {ROLE_NAMES}")
         folders[role] = Path(folder)
     return folders
 
 
-def end(wanted: "Plan") -> None:
-    """Exit with 1 and one sentence where the operator would refuse the resource."""
-    if wanted.refusal:
-        typer.echo(f"specdec: {wanted.refusal}", err=True)
+def exit_if_refused(plan: "Plan") -> None:
+    """Exit with 1 and one sentence if the operator would refuse the resource."""
+    if plan.refusal:
+        typer.echo(f"specdec: {plan.refusal}", err=True)
         raise typer.Exit(REFUSED)
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Errors as one sentence and an exit status."""
+def report_errors() -> Iterator[None]:
+    """End the command with one sentence and an exit status."""
     from specdec.dry_run.resource import InputError
     from specdec.jobs.result import JobError
 

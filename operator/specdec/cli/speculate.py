@@ -1,4 +1,4 @@
-"""`specdec speculate`. What speaks to a server is loaded when the command runs."""
+"""The command `specdec speculate`; it imports the client only when it runs."""
 
 import json
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec.cli import options as a
+from specdec.cli import options as opt
 
 if TYPE_CHECKING:
     from specdec.client.speculate import Result, Step
@@ -14,90 +14,93 @@ if TYPE_CHECKING:
 
 def speculate(
     context: typer.Context,
-    prompt: a.Prompts = None,
-    prompt_file: a.PromptFile = None,
-    prompts_file: a.PromptsFile = None,
-    target: Annotated[str, typer.Option(help="gRPC of the target, host:port.")] = "localhost:8001",
+    prompt: opt.Prompts = None,
+    prompt_file: opt.PromptFile = None,
+    prompts_file: opt.PromptsFile = None,
+    target: Annotated[
+        str, typer.Option(help="gRPC endpoint of the target, host:port.")
+    ] = "localhost:8001",
     draft: Annotated[
-        str | None, typer.Option(help="gRPC of the draft, host:port; default: the target's.")
+        str | None, typer.Option(help="gRPC endpoint of the draft; default: the target's.")
     ] = None,
-    target_model: Annotated[str, typer.Option(help="Target's engine.")] = "tensorrt_llm",
+    target_model: Annotated[str, typer.Option(help="Engine of the target.")] = "tensorrt_llm",
     draft_model: Annotated[
-        str | None, typer.Option(help="Its engine; without --draft tensorrt_llm_draft.")
+        str | None, typer.Option(help="Engine of the draft; tensorrt_llm_draft without --draft.")
     ] = None,
-    max_tokens: a.MaxTokens = 64,
-    draft_tokens: Annotated[int, typer.Option(help="Draft tokens a round; 0: off.")] = 4,
-    concurrency: Annotated[int, typer.Option(help="Prompts at a time.")] = 16,
+    max_tokens: opt.MaxTokens = 64,
+    draft_tokens: Annotated[int, typer.Option(help="Draft tokens per round; 0: off.")] = 4,
+    concurrency: Annotated[int, typer.Option(help="Concurrent prompts.")] = 16,
     use_draft_logits: Annotated[
         bool, typer.Option("--use-draft-logits", help="Accept by logits, not by tokens.")
     ] = False,
     draft_logits: Annotated[
-        bool, typer.Option("--draft-logits", help="Give the draft's logits of every round.")
+        bool, typer.Option("--draft-logits", help="Print the draft's logits of every round.")
     ] = False,
     accepted_logits: Annotated[
-        bool, typer.Option("--accepted-logits", help="Give the target's logits of every round.")
+        bool, typer.Option("--accepted-logits", help="Print the target's logits of every round.")
     ] = False,
     check_vocabulary: Annotated[
         bool, typer.Option(help="Refuse prompts that the servers tokenize differently.")
     ] = True,
-    temperature: a.Temperature = None,
-    top_k: a.TopK = None,
-    top_p: a.TopP = None,
-    seed: a.Seed = None,
-    min_tokens: a.MinTokens = None,
-    repetition_penalty: a.RepetitionPenalty = None,
-    presence_penalty: a.PresencePenalty = None,
-    frequency_penalty: a.FrequencyPenalty = None,
-    end_id: a.EndId = None,
-    pad_id: a.PadId = None,
-    stop_words: a.StopWords = None,
-    bad_words: a.BadWords = None,
-    bias: a.Bias = None,
-    timeout: a.Timeout = 120.0,
-    tls: a.Tls = False,
-    root: a.Root = None,
-    key: a.Key = None,
-    chain: a.Chain = None,
-    header: a.Headers = None,
-    as_json: a.AsJson = False,
+    temperature: opt.Temperature = None,
+    top_k: opt.TopK = None,
+    top_p: opt.TopP = None,
+    seed: opt.Seed = None,
+    min_tokens: opt.MinTokens = None,
+    repetition_penalty: opt.RepetitionPenalty = None,
+    presence_penalty: opt.PresencePenalty = None,
+    frequency_penalty: opt.FrequencyPenalty = None,
+    end_id: opt.EndId = None,
+    pad_id: opt.PadId = None,
+    stop_words: opt.StopWords = None,
+    bad_words: opt.BadWords = None,
+    bias: opt.Bias = None,
+    timeout: opt.Timeout = 120.0,
+    tls: opt.Tls = False,
+    root: opt.Root = None,
+    key: opt.Key = None,
+    chain: opt.Chain = None,
+    header: opt.Headers = None,
+    as_json: opt.AsJson = False,
 ) -> None:
-    """Run the draft/target loop here, against a server for each model or one for both.
+    """Run the draft/target loop in this client, with one server per model or one for both.
 
-    Answers come as they are ready; what failed is said and the others go on.
+    Each response is printed when it is complete. A failed prompt is reported and does not affect
+    the others.
 
-    Exit status: 0 answered, 1 refused by a server, 2 bad input, 3 nobody answers.
+    Exit status: 0 success, 1 refused by a server, 2 bad input, 3 a server cannot be reached.
     """
-    with a.explained():
+    with opt.report_errors():
         _run(context.params)
 
 
-def _run(given: dict[str, Any]) -> None:
+def _run(params: dict[str, Any]) -> None:
     import asyncio
 
     from specdec.client.speculate import Options
     from specdec.client.speculate import speculate as run
 
-    prompts = a.prompts(given)
-    draft = given["draft"]
-    asked = run(
+    prompts = opt.prompts(params)
+    draft = params["draft"]
+    coroutine = run(
         prompts,
-        Options(**a.known(Options, given)),
-        a.connection(given, given["target"]),
-        a.connection(given, draft) if draft else None,
-        concurrency=given["concurrency"],
-        tell=_tell_json if given["as_json"] else _tell,
+        Options(**opt.fields_of(Options, params)),
+        opt.connection(params, params["target"]),
+        opt.connection(params, draft) if draft else None,
+        concurrency=params["concurrency"],
+        tell=_print_json if params["as_json"] else _print,
     )
-    results = asyncio.run(asked)
-    if len(results) > 1 and not given["as_json"]:
-        typer.echo(_sum(results), err=True)
+    results = asyncio.run(coroutine)
+    if len(results) > 1 and not params["as_json"]:
+        typer.echo(_summary(results), err=True)
     statuses = [result.error.exit_status for result in results if result.error]
     if statuses:
         raise typer.Exit(max(statuses))
 
 
-def _tell(result: "Result") -> None:
+def _print(result: "Result") -> None:
     if result.tokens:
-        a.say(result.text)
+        opt.print_text(result.text)
     for number, step in enumerate(result.steps, 1):
         for name in ("draft_logits", "accepted_logits"):
             logits = getattr(step, name)
@@ -107,11 +110,11 @@ def _tell(result: "Result") -> None:
     if result.error:
         typer.echo(f"specdec: prompt {result.index + 1}: {result.error}", err=True)
     else:
-        typer.echo(_sum([result]), err=True)
+        typer.echo(_summary([result]), err=True)
 
 
-def _sum(results: "list[Result]") -> str:
-    """One line about what speculation did, in plain words."""
+def _summary(results: "list[Result]") -> str:
+    """One line about rounds and acceptance."""
     count = sum(len(result.tokens) for result in results)
     rounds = sum(len(result.steps) for result in results)
     drafted = sum(result.drafted for result in results)
@@ -120,7 +123,7 @@ def _sum(results: "list[Result]") -> str:
     return f"{count} tokens in {rounds} rounds; {drafted} drafted, {accepted} accepted{share}"
 
 
-def _tell_json(result: "Result") -> None:
+def _print_json(result: "Result") -> None:
     typer.echo(
         json.dumps(
             {
@@ -139,9 +142,9 @@ def _tell_json(result: "Result") -> None:
 
 
 def _round(step: "Step") -> dict[str, Any]:
-    told = asdict(step.round)
+    fields = asdict(step.round)
     for name in ("draft_logits", "accepted_logits"):
         logits = getattr(step, name)
         if logits is not None:
-            told[name] = logits.tolist()
-    return told
+            fields[name] = logits.tolist()
+    return fields

@@ -1,4 +1,4 @@
-"""`specdec verify`. What speaks to a server is loaded when the command runs."""
+"""The command `specdec verify`; it imports the client only when it runs."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec.cli import options as a
+from specdec.cli import options as opt
 from specdec.client.errors import BadRequestError
 from specdec.client.names import BLS
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Against(StrEnum):
-    """What the target alone is asked through."""
+    """The baseline: how the target alone is called."""
 
     ENSEMBLE = "ensemble"
     BLS = "bls"
@@ -28,8 +28,8 @@ class Against(StrEnum):
 
 
 @dataclass
-class _Live:
-    """What the progress bar says beside its length."""
+class _Counts:
+    """The counts beside the progress bar."""
 
     compared: int = 0
     different: int = 0
@@ -43,92 +43,94 @@ class _Live:
 
 def verify(
     context: typer.Context,
-    url: Annotated[str, typer.Option(help="gRPC of what is verified.")] = "localhost:8001",
+    url: Annotated[str, typer.Option(help="gRPC endpoint to verify.")] = "localhost:8001",
     baseline_url: Annotated[
-        str | None, typer.Option(help="gRPC of the target alone; default: the same server.")
+        str | None, typer.Option(help="gRPC endpoint of the target alone; default: --url.")
     ] = None,
     draft_url: Annotated[
-        str | None, typer.Option(help="gRPC of the draft, for --client-loop with two servers.")
+        str | None, typer.Option(help="gRPC endpoint of the draft, for --client-loop.")
     ] = None,
     metrics_url: Annotated[
         str | None,
-        typer.Option(help="Metrics of what is verified, where answers tell no draft tokens."),
+        typer.Option(help="Metrics endpoint, if responses have no draft token counts."),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="What is verified; takes text as the BLS does.")
-    ] = BLS,
+    model: Annotated[str, typer.Option(help="Model to verify, with the inputs of the BLS.")] = BLS,
     dataset: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt, max_tokens; - is stdin."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="The first so many prompts.")] = None,
-    max_tokens: a.MaxTokens = 64,
+    limit: Annotated[
+        int | None, typer.Option(help="Number of prompts to use, from the first.")
+    ] = None,
+    max_tokens: opt.MaxTokens = 64,
     draft_tokens: Annotated[
-        int | None, typer.Option(help="Draft tokens a round; default: the server's.")
+        int | None, typer.Option(help="Draft tokens per round; default: the server's.")
     ] = None,
     against: Annotated[
         Against | None,
-        typer.Option(help="Baseline; default: ensemble, with --client-loop target."),
+        typer.Option(help="Baseline; default: ensemble; with --client-loop: target."),
     ] = None,
     client_loop: Annotated[
-        bool, typer.Option("--client-loop", help="Verify the loop of this client, not the BLS.")
+        bool, typer.Option("--client-loop", help="Verify this client's loop instead of the BLS.")
     ] = False,
-    concurrency: Annotated[int, typer.Option(help="Prompts at a time.")] = 8,
-    timeout: a.Timeout = 120.0,
-    tls: a.Tls = False,
-    root: a.Root = None,
-    key: a.Key = None,
-    chain: a.Chain = None,
-    header: a.Headers = None,
+    concurrency: Annotated[int, typer.Option(help="Concurrent prompts.")] = 8,
+    timeout: opt.Timeout = 120.0,
+    tls: opt.Tls = False,
+    root: opt.Root = None,
+    key: opt.Key = None,
+    chain: opt.Chain = None,
+    header: opt.Headers = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Compare answers with those of the target alone, token by token.
+    """Compare outputs with those of the target alone, token by token.
 
-    Asks every prompt twice, greedily: with speculation, and without. Without --dataset the prompts
-    are built in.
+    Sends every prompt twice with greedy sampling: with speculation and without. Without --dataset
+    it uses built-in prompts.
 
-    Exit status: 0 all equal, 1 a difference, 2 bad input or a prompt that is refused, 3 nobody
-    answers.
+    Exit status: 0 all equal, 1 a difference, 2 bad input or a refused prompt, 3 a server cannot
+    be reached.
     """
-    with a.explained():
+    with opt.report_errors():
         _run(context.params)
 
 
-def _run(given: Mapping[str, Any]) -> None:
+def _run(params: Mapping[str, Any]) -> None:
     import asyncio
 
     from specdec.client.verification import Options
     from specdec.client.verification import verify as run
 
-    entries = _entries(given["dataset"], given["limit"])
-    against = given["against"]
+    entries = _entries(params["dataset"], params["limit"])
+    against = params["against"]
     options = Options(
-        max_tokens=given["max_tokens"],
-        draft_tokens=given["draft_tokens"],
+        max_tokens=params["max_tokens"],
+        draft_tokens=params["draft_tokens"],
         against=None if against is None else against.value,
-        client_loop=given["client_loop"],
-        model=given["model"],
+        client_loop=params["client_loop"],
+        model=params["model"],
     )
-    others = {
-        name: None if given[f"{name}_url"] is None else a.connection(given, given[f"{name}_url"])
+    connections = {
+        name: None
+        if params[f"{name}_url"] is None
+        else opt.connection(params, params[f"{name}_url"])
         for name in ("baseline", "draft")
     }
-    with _progress(len(entries)) as tell:
-        told = asyncio.run(
+    with _progress_bar(len(entries)) as update:
+        result = asyncio.run(
             run(
                 entries,
                 options,
-                a.connection(given, given["url"]),
-                baseline=others["baseline"],
-                draft=others["draft"],
-                metrics=given["metrics_url"],
-                concurrency=given["concurrency"],
-                tell=tell,
+                opt.connection(params, params["url"]),
+                baseline=connections["baseline"],
+                draft=connections["draft"],
+                metrics=params["metrics_url"],
+                concurrency=params["concurrency"],
+                tell=update,
             )
         )
-    _tell(told, as_json=given["as_json"])
-    if told.exit_status:
-        raise typer.Exit(told.exit_status)
+    _print(result, as_json=params["as_json"])
+    if result.exit_status:
+        raise typer.Exit(result.exit_status)
 
 
 def _entries(file: str | None, limit: int | None) -> "list[Entry]":
@@ -138,16 +140,16 @@ def _entries(file: str | None, limit: int | None) -> "list[Entry]":
         raise BadRequestError(f"--limit is {limit}; set it to 1 or more, or leave it out")
     if file is None:
         return dataset.built_in()[:limit]
-    return dataset.parse(a.read(file, "--dataset"), f"--dataset {file}")[:limit]
+    return dataset.parse(opt.read(file, "--dataset"), f"--dataset {file}")[:limit]
 
 
 @contextmanager
-def _progress(total: int) -> "Iterator[Callable[[Comparison], None]]":
-    """A bar on stderr while prompts are compared; none where nobody watches."""
+def _progress_bar(total: int) -> "Iterator[Callable[[Comparison], None]]":
+    """A progress bar on stderr if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    live = _Live()
+    counts = _Counts()
     columns = (
         TextColumn("verify"),
         BarColumn(),
@@ -160,19 +162,24 @@ def _progress(total: int) -> "Iterator[Callable[[Comparison], None]]":
     ) as bar:
         task = bar.add_task("", total=total, different=0, failed=0)
 
-        def tell(comparison: "Comparison") -> None:
-            live.add(comparison)
-            bar.update(task, completed=live.compared, different=live.different, failed=live.failed)
+        def update(comparison: "Comparison") -> None:
+            counts.add(comparison)
+            bar.update(
+                task,
+                completed=counts.compared,
+                different=counts.different,
+                failed=counts.failed,
+            )
 
-        yield tell
+        yield update
 
 
-def _tell(told: "Verification", *, as_json: bool) -> None:
+def _print(result: "Verification", *, as_json: bool) -> None:
     from specdec.cli import verify_report
 
-    for line in verify_report.failures(told):
+    for line in verify_report.failures(result):
         typer.echo(f"specdec: {line}", err=True)
     if as_json:
-        typer.echo(json.dumps(told.to_json()))
+        typer.echo(json.dumps(result.to_json()))
     else:
-        verify_report.show(told)
+        verify_report.show(result)

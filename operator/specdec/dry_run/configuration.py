@@ -1,4 +1,7 @@
-"""A model's sizes from nothing but its `config.json`, before anything was downloaded."""
+"""Read a model's sizes from its `config.json`, without the checkpoint's weights.
+
+`plan` calls it for `--checkpoint ROLE=config.json`. The memory plan needs nothing else.
+"""
 
 import json
 from pathlib import Path
@@ -6,7 +9,7 @@ from typing import Any
 
 from specdec.dry_run.resource import InputError
 
-# Facts as the fetch Job names them, by the key of a Hugging Face configuration.
+# The fetch Job's names of facts, by the key of a Hugging Face configuration.
 _SIZES = {
     "vocab_size": "vocabSize",
     "hidden_size": "hiddenSize",
@@ -16,31 +19,33 @@ _SIZES = {
     "num_key_value_heads": "kvHeads",
     "head_dim": "headDim",
 }
-# Far above any real size, and far below what arithmetic on it would choke on.
-_MOST = 10**9
+# Far above any real size, and small enough for fast arithmetic.
+_MAX_SIZE = 10**9
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """The sizes that memory is planned with.
+    """The facts for the memory plan.
 
     Raises:
-        InputError: not a configuration.
+        InputError: the file is not a valid configuration.
     """
     try:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} is no config.json ({error})") from error
+        raise InputError(
+            f"{path} is not a valid config.json ({error}): name the file of a checkpoint"
+        ) from error
     if not isinstance(config, dict):
-        raise InputError(f"{path} is no config.json: it holds no JSON object")
-    found: dict[str, Any] = {}
+        raise InputError(f"{path} is not a valid config.json: it is not a JSON object")
+    result: dict[str, Any] = {}
     for key, name in _SIZES.items():
         value = config.get(key)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_SIZE:
             raise InputError(f"{path}: {key} is {str(value)[:40]!r}, not a positive number")
-        found[name] = value
+        result[name] = value
     architectures = config.get("architectures")
     if isinstance(architectures, list) and architectures:
-        found["architecture"] = str(architectures[0])[:80]
-    return {**found, "tieEmbeddings": config.get("tie_word_embeddings") is True}
+        result["architecture"] = str(architectures[0])[:80]
+    return {**result, "tieEmbeddings": config.get("tie_word_embeddings") is True}

@@ -1,4 +1,8 @@
-"""What a changed resource costs: what is fetched, built, published, restarted or only scaled."""
+"""Compare two plans, for `specdec plan --diff`: what is fetched, built, restarted or scaled.
+
+`compare` returns the JSON that the command prints, with stable keys; `sentences` renders it as
+text. Both are pure.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,17 +11,17 @@ from specdec.api import names
 from specdec.dry_run.plan import Json, Plan, pods
 
 Change = dict[str, Any]
-# Of the pod template, what follows from a new repository and says nothing of its own.
-_FOLLOWS = (names.REPOSITORY, "--model-repository=", f"{names.REPOSITORIES}/.manifest-")
+# Parts of a pod template that only change because the repository changes.
+_REPOSITORY_FIELDS = (names.REPOSITORY, "--model-repository=", f"{names.REPOSITORIES}/.manifest-")
 
 
 def compare(before: Plan, after: Plan) -> Json:
-    """What going from one plan to the other does.
+    """The effects of a change from one plan to the other.
 
     Returns:
         `fetch` (sources), `rebuild` (engines with the inputs that changed), `republish` (files),
         `restart` (fields of the pod template), `scale` (replicas) and `other` (claim and
-        Service); each empty where nothing happens. A change is `{"field", "from", "to"}`.
+        Service). Each is empty without a change. A change is `{"field", "from", "to"}`.
     """
     republish = _files(before, after)
     restart = _template(before, after)
@@ -32,25 +36,31 @@ def compare(before: Plan, after: Plan) -> Json:
 
 
 def sentences(difference: Json) -> list[str]:
-    """The comparison in words, one line each, most costly first."""
+    """The comparison as one sentence per effect, the most expensive first."""
     lines = [
         f"fetch {role} again: its source or its claim changed" for role in difference["fetch"]
     ]
-    lines += [f"rebuild {one['role']}: {_told(one['changed'])}" for one in difference["rebuild"]]
+    lines += [
+        f"rebuild {item['role']}: {_join(item['changed'])}" for item in difference["rebuild"]
+    ]
     files = difference["republish"]
     if files:
-        told = [f"{len(paths)} {how} ({_some(paths)})" for how, paths in files.items() if paths]
-        lines.append(f"republish the repository: {', '.join(told) or 'on another claim'}")
+        counts = [
+            f"{len(paths)} {change} ({_first(paths)})" for change, paths in files.items() if paths
+        ]
+        lines.append(f"republish the repository: {', '.join(counts) or 'on another claim'}")
     if difference["restart"]:
-        lines.append(f"restart the pods, new before old: {_told(difference['restart'])}")
-    lines += [f"change {_told([one])}" for one in difference["other"]]
+        lines.append(f"restart the pods, new before old: {_join(difference['restart'])}")
+    lines += [f"change {_join([change])}" for change in difference["other"]]
     if difference["scale"]:
-        lines.append(f"scale: {_told(difference['scale'])}")
-    quiet = [what for what in ("rebuild", "republish", "restart") if not difference[what]]
-    names_ = {"rebuild": "rebuilt", "republish": "republished", "restart": "restarted"}
+        lines.append(f"scale: {_join(difference['scale'])}")
     if not lines:
         return ["nothing changes"]
-    return [*lines, *([f"nothing is {' or '.join(names_[q] for q in quiet)}"] if quiet else [])]
+    participles = {"rebuild": "rebuilt", "republish": "republished", "restart": "restarted"}
+    absent = [word for effect, word in participles.items() if not difference[effect]]
+    if absent:
+        lines.append(f"nothing is {' or '.join(absent)}")
+    return lines
 
 
 def _fetch(before: Plan, after: Plan) -> list[str]:
@@ -59,16 +69,16 @@ def _fetch(before: Plan, after: Plan) -> list[str]:
 
 
 def _rebuild(before: Plan, after: Plan) -> Iterator[Json]:
-    """Engines that are not there yet. A Job's name holds the engine's key and its claim."""
+    """Engines to build: their Job, whose name has the engine's key and claim, does not exist."""
     old = {entry["role"]: (entry, build) for entry, build in before.engines()}
-    there = {entry["job"] for entry, build in old.values() if build}
+    existing = {entry["job"] for entry, build in old.values() if build}
     for entry, build in after.engines():
-        if not build or entry["job"] in there:
+        if not build or entry["job"] in existing:
             continue
-        last = old.get(entry["role"])
+        previous = old.get(entry["role"])
         changed = [{"field": "engine", "from": None, "to": entry["role"]}]
-        if last is not None and last[1]:
-            changed = _changes(_inputs(before, last[1]), _inputs(after, build))
+        if previous is not None and previous[1]:
+            changed = _changes(_inputs(before, previous[1]), _inputs(after, build))
         yield {"role": entry["role"], "changed": changed}
 
 
@@ -78,7 +88,7 @@ def _inputs(plan: Plan, build: Json) -> Json:
 
 
 def _files(before: Plan, after: Plan) -> dict[str, list[str]]:
-    """Files of the repository that change; empty when the very same one stays."""
+    """Changed files of the repository; empty if its hash is the same."""
     hashes = [plan.status.get("repository", {}).get("hash") for plan in (before, after)]
     if hashes[0] == hashes[1]:
         return {}
@@ -91,29 +101,29 @@ def _files(before: Plan, after: Plan) -> dict[str, list[str]]:
 
 
 def _template(before: Plan, after: Plan) -> list[Change]:
-    """Changes of the pod templates; a new repository comes first and as one."""
+    """Changes of the pod templates; a new repository is the first and counts once."""
     if not after.servers:
         return []
     old = {name: pods(server) for name, server in before.servers.items()}
     new = {name: pods(server) for name, server in after.servers.items()}
-    both = [name for name in new if name in old]
-    found = [
-        {**one, "field": f"{name}.{one['field']}" if len(new) > 1 else one["field"]}
-        for name in both
-        for one in _changes(old[name], new[name])
+    changes = [
+        {**change, "field": f"{name}.{change['field']}" if len(new) > 1 else change["field"]}
+        for name in new
+        if name in old
+        for change in _changes(old[name], new[name])
     ]
-    own = [one for one in found if not _following(one)]
-    if len(own) < len(found):
+    own = [change for change in changes if not _is_about_repository(change)]
+    if len(own) < len(changes):
         hashes = [p.status.get("repository", {}).get("hash", "") for p in (before, after)]
         own.insert(0, {"field": "repository", "from": hashes[0][:16], "to": hashes[1][:16]})
-    gone = [{"field": "server", "from": name, "to": None} for name in old if name not in new]
-    came = [{"field": "server", "from": None, "to": name} for name in new if name not in old]
-    return [*own, *gone, *came]
+    removed = [{"field": "server", "from": name, "to": None} for name in old if name not in new]
+    added = [{"field": "server", "from": None, "to": name} for name in new if name not in old]
+    return [*own, *removed, *added]
 
 
-def _following(change: Change) -> bool:
-    where = f"{change['field']} {change['to']}"
-    return any(mark in where for mark in _FOLLOWS)
+def _is_about_repository(change: Change) -> bool:
+    text = f"{change['field']} {change['to']}"
+    return any(part in text for part in _REPOSITORY_FIELDS)
 
 
 def _replicas(plan: Plan) -> int:
@@ -123,15 +133,17 @@ def _replicas(plan: Plan) -> int:
 def _other(before: Plan, after: Plan) -> Iterator[Change]:
     for component, kind in (("storage", "PersistentVolumeClaim"), ("network", "Service")):
         old, new = before.of(component, kind), after.of(component, kind)
-        yield from _changes({kind: [_own(one) for one in old]}, {kind: [_own(one) for one in new]})
+        yield from _changes(
+            {kind: [_name_and_spec(o) for o in old]}, {kind: [_name_and_spec(n) for n in new]}
+        )
 
 
-def _own(obj: Json) -> Json:
+def _name_and_spec(obj: Json) -> Json:
     return {"name": obj["metadata"]["name"], "spec": obj["spec"]}
 
 
 def _changes(old: Any, new: Any) -> list[Change]:
-    """The leaves that differ, by their path; a leaf that is not there is None."""
+    """The values that differ, by their path; a missing value is None."""
     before, after = dict(_leaves(old, "")), dict(_leaves(new, ""))
     paths = dict.fromkeys([*before, *after])
     return [
@@ -152,7 +164,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _told(changes: list[Change]) -> str:
+def _join(changes: list[Change]) -> str:
     return ", ".join(f"{c['field']} {_shown(c['from'])} -> {_shown(c['to'])}" for c in changes)
 
 
@@ -160,6 +172,6 @@ def _shown(value: Any) -> str:
     return "(none)" if value is None else str(value)[:100]
 
 
-def _some(paths: list[str], most: int = 6) -> str:
-    rest = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return ", ".join(paths[:most]) + rest
+def _first(paths: list[str], limit: int = 6) -> str:
+    rest = f" and {len(paths) - limit} more" if len(paths) > limit else ""
+    return ", ".join(paths[:limit]) + rest

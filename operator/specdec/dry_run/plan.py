@@ -1,11 +1,11 @@
-"""What the operator would make of a resource: its own decisions, on a cluster in memory.
+"""Plan a resource: run the operator's own decisions on a simulated cluster.
 
-What only a cluster knows stands as a placeholder and is said to be one: digests of checkpoints
-that nobody gave, and with them the keys of engines and the hash of the repository; the uid of the
-claim, and with it the names of Jobs.
+`specdec plan` and `specdec render` call `make`; `summary` turns the result into JSON. Values that
+only a cluster knows are placeholders. The digest of a checkpoint that is not given is one, and so
+are the engine keys and the repository's hash that depend on it. The claim's uid is another, with
+the names of Jobs.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,14 +19,12 @@ from specdec.api.source import Source
 from specdec.backends.facts import Images
 from specdec.desired import engine as engine_objects
 from specdec.desired.fetch import without_weights
-from specdec.desired.pod import GPU
 from specdec.dry_run import configuration
 from specdec.dry_run.resource import InputError
-from specdec.dry_run.simulated_cluster import World
+from specdec.dry_run.simulated_cluster import SimulatedCluster
 from specdec.jobs import inspection, volume
 from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
-from specdec.triton import start
 
 Json = dict[str, Any]
 LATER = "known after fetch"
@@ -34,22 +32,22 @@ ASSUMED = "assumed"
 CHECKED = "checked"
 PREBUILT = "prebuilt"
 _SERVERS = ("Deployment", "LeaderWorkerSet")
-# What a cluster alone can tell: nothing of it refuses a resource.
-_LAST = (*MEASURED, Type.READY)
+# Conditions that only a cluster can decide, so they never refuse a resource.
+_CLUSTER_CONDITIONS = (*MEASURED, Type.READY)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One resource thought through to its end.
+    """The result of all reconciles of one resource.
 
     Attributes:
         name, namespace: of the resource.
-        objects: everything applied on the way, in that order.
-        files: the model repository, path -> text; empty where it was not reached.
-        status: the resource's status at the end.
-        checkpoints: by role of `SpeculativeModel.sources` where its digest comes from: a folder
-            that was given, or LATER.
-        volume: the claim that everything lies on.
+        objects: all applied objects, in order.
+        files: the model repository, path -> text; empty if the pipeline stops before it.
+        status: the resource's final status.
+        checkpoints: the origin of each digest by role of `SpeculativeModel.sources`: a given
+            directory, or LATER.
+        volume: the name of the claim for all files.
     """
 
     name: str
@@ -70,20 +68,20 @@ class Plan:
 
     @property
     def servers(self) -> dict[str, Json]:
-        """What runs the serving pods, by name, where it was reached."""
-        found = [obj for obj in self.objects if obj["kind"] in _SERVERS]
-        return {obj["metadata"]["name"]: obj for obj in found}
+        """The objects that run the serving pods, by name."""
+        servers = [obj for obj in self.objects if obj["kind"] in _SERVERS]
+        return {obj["metadata"]["name"]: obj for obj in servers}
 
     @property
     def refusal(self) -> str:
-        """Why the operator would refuse the resource as it stands; empty when it would not."""
-        for one in self.status["conditions"]:
-            if one["status"] == "False" and one["type"] not in _LAST and _final(one):
-                return f"{one['type']} would be False ({one['reason']}): {one['message']}"
+        """Why the operator would refuse the resource; empty if it would not."""
+        for item in self.status["conditions"]:
+            if item["status"] == "False" and _depends_on_resource(item):
+                return f"{item['type']} would be False ({item['reason']}): {item['message']}"
         return ""
 
     def engines(self) -> list[tuple[Json, Json]]:
-        """Each engine's status entry with the plan its build is given; a prebuilt one has none."""
+        """Each engine's status entry with the plan of its build, which is empty if prebuilt."""
         plans = {
             obj["metadata"]["name"]: json.loads(obj["data"][engine_objects.PLAN])
             for obj in self.of("engine", "ConfigMap")
@@ -93,7 +91,7 @@ class Plan:
         ]
 
     def basis(self, condition: str) -> str:
-        """What a condition rests on: the resource, given checkpoints, or mere assumption."""
+        """What a condition is based on: the resource, given checkpoints, or an assumption."""
         if condition in (Type.ACCEPTED, Type.MEMORY_FITS):
             return CHECKED
         if condition in (Type.MODELS_FETCHED, Type.COMPATIBLE):
@@ -102,22 +100,22 @@ class Plan:
 
 
 def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = None) -> Plan:
-    """Decide until nothing is left to do, as if every Job and pod did well.
+    """Reconcile until nothing is left to do, as if every Job and pod succeeded.
 
     Args:
-        body: the resource as `resource.read` gives it.
-        images: the release's images, as the operator's Deployment names them.
-        checkpoints: local folders by role, to be looked at as the fetch Job would; or a
-            config.json, which tells sizes and nothing else.
+        body: the resource, as `resource.read` returns it.
+        images: the images of the release, as in the operator's Deployment.
+        checkpoints: local directories by role, which are inspected as by the fetch Job; or
+            config.json files, which only contain sizes.
 
     Raises:
-        InputError: a checkpoint is given for a model that the resource has not.
-        JobError: a checkpoint cannot be built by this release.
+        InputError: a checkpoint is given for a role that the resource lacks.
+        JobError: this release cannot build a checkpoint.
     """
     given = dict(checkpoints or {})
-    # A suspended resource is thought through as if it had served before.
+    # A suspended resource is planned as if it had served before.
     model = SpeculativeModel.parse(body)
-    world = World({**body, "spec": {**body["spec"], "suspend": False}}, images)
+    cluster = SimulatedCluster({**body, "spec": {**body["spec"], "suspend": False}}, images)
     sources = model.sources
     for role in given.keys() - sources.keys():
         raise InputError(
@@ -128,26 +126,26 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         role: _fetched(role, Kind.of(role, bare), source, given)
         for role, source in sources.items()
     }
-    told = {"models": fetched, "engines": []}
+    fetch_result = {"models": fetched, "engines": []}
     claim = names.claim_name(model)
-    world.bind(uid=claim, size=model.spec.storage.size or "?")
-    world.settle(lambda component: told if component == "fetch" else {})
+    cluster.bind(uid=claim, size=model.spec.storage.size or "?")
+    cluster.settle(lambda component: fetch_result if component == "fetch" else {})
     if model.spec.suspend:
-        world.spec["suspend"] = True
-        world.settle(lambda _: {})
+        cluster.spec["suspend"] = True
+        cluster.settle(lambda _: {})
     return Plan(
         name=model.metadata.name,
         namespace=model.metadata.namespace,
-        objects=tuple(world.ever_applied.values()),
-        files=repository(world.ever_applied),
-        status=world.cr["status"],
-        checkpoints={r: _basis(given.get(r)) for r in sources},
+        objects=tuple(cluster.ever_applied.values()),
+        files=repository(cluster.ever_applied),
+        status=cluster.cr["status"],
+        checkpoints={role: _digest_origin(given.get(role)) for role in sources},
         volume=claim,
     )
 
 
 def repository(objects: Mapping[tuple[str, str], Json]) -> dict[str, str]:
-    """The files as the publish Job's volume shows them; `objects` are by kind and name."""
+    """The files that the publish Job copies, path -> text; `objects` are by kind and name."""
     for (kind, name), job in objects.items():
         if kind == "Job" and job["metadata"]["labels"][names.COMPONENT] == "publish":
             volumes = job["spec"]["template"]["spec"]["volumes"]
@@ -157,18 +155,20 @@ def repository(objects: Mapping[tuple[str, str], Json]) -> dict[str, str]:
     return {}
 
 
-def _final(condition: Mapping[str, Any]) -> bool:
-    """Whether only a change of the resource mends it: with every Job well, all else does not."""
+def _depends_on_resource(condition: Mapping[str, Any]) -> bool:
+    """Whether only a change of the resource can make a condition True: here all Jobs succeed."""
+    if condition["type"] in _CLUSTER_CONDITIONS:
+        return False
     return condition["reason"] not in ("Suspended", "NotDeployed")
 
 
-def _basis(given: Path | None) -> str:
-    """A folder; nobody has a digest of what only a configuration tells of."""
+def _digest_origin(given: Path | None) -> str:
+    """The given directory; a configuration file alone has no digest."""
     return str(given) if given is not None and not given.is_file() else LATER
 
 
 def _fetched(role: str, kind: Kind, source: Source, given: Mapping[str, Path]) -> Json:
-    """What the fetch Job would say of a source: of its folder, or a placeholder."""
+    """The fetch Job's result for a source: of the given directory, or a placeholder."""
     folder = given.get(role)
     if folder is None or folder.is_file():
         # Equal sources give equal placeholders, so that two plans can be compared.
@@ -176,7 +176,7 @@ def _fetched(role: str, kind: Kind, source: Source, given: Mapping[str, Path]) -
         facts = configuration.facts(folder) if folder else {}
         return {"digest": digest, "revision": "", "bytes": 0, "facts": facts}
     if not folder.is_dir():
-        raise InputError(f"--checkpoint {role}={folder} is no folder: name a checkpoint's folder")
+        raise InputError(f"--checkpoint {role}={folder} is not a folder: name one")
     try:
         facts, digest = inspection.inspect(folder, kind), volume.digest(folder, kind)
         size = volume.size(folder, kind)
@@ -187,114 +187,7 @@ def _fetched(role: str, kind: Kind, source: Source, given: Mapping[str, Path]) -
     return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts}
 
 
-def summary(plan: Plan) -> Json:
-    """The plan as JSON, without the texts of files and manifests."""
-    return {
-        "resource": {"name": plan.name, "namespace": plan.namespace},
-        "refused": plan.refusal,
-        "stages": [_stage(plan, one) for one in plan.status["conditions"]],
-        "plan": plan.status.get("plan", {}),
-        "claim": plan.volume,
-        "checkpoints": [
-            {"role": model["role"], "digest": model["digest"], "basis": _source(plan, model)}
-            for model in plan.status.get("models", [])
-        ],
-        "engines": [_engine(plan, entry, build) for entry, build in plan.engines()],
-        "jobs": [_job(obj) for obj in plan.objects if obj["kind"] == "Job"],
-        "repository": {
-            "hash": plan.status.get("repository", {}).get("hash", ""),
-            "files": [
-                {
-                    "path": path,
-                    "bytes": len(text.encode()),
-                    "sha256": hashlib.sha256(text.encode()).hexdigest(),
-                }
-                for path, text in plan.files.items()
-            ],
-        },
-        "servers": [_server(name, obj) for name, obj in plan.servers.items()],
-        "service": [
-            {"name": obj["metadata"]["name"], "ports": obj["spec"]["ports"]}
-            for obj in plan.of("network", "Service")
-        ],
-        "url": plan.status.get("url", ""),
-        "endpoints": plan.status.get("endpoints", []),
-    }
-
-
-def _stage(plan: Plan, condition: Json) -> Json:
-    shown = {key: condition[key] for key in ("type", "status", "reason", "message")}
-    basis = plan.basis(condition["type"])
-    if basis == LATER and condition["status"] == "True":
-        shown |= {
-            "status": "Unknown",
-            "reason": "Waiting",
-            "message": "known after fetch; --checkpoint ROLE=DIR looks at a local folder",
-        }
-    if condition["type"] in MEASURED and _measured(condition):
-        # The world's own figures stand in for those of a service that nobody has asked.
-        shown |= {
-            "status": "Unknown",
-            "reason": "Waiting",
-            "message": "measured by a Job once pods serve",
-        }
-    if condition["type"] == Type.READY and condition["status"] == "True":
-        shown["message"] = "when every stage above is True"
-    return {**shown, "basis": basis}
-
-
-def _measured(condition: Json) -> bool:
-    """Whether it rests on a measurement, and not on the resource alone."""
-    return condition["reason"] not in ("MethodNone", "NotRun", "Suspended", "Waiting")
-
-
-def _source(plan: Plan, model: Json) -> str:
-    return plan.checkpoints[model["role"]]
-
-
-def _engine(plan: Plan, entry: Json, build: Json) -> Json:
-    inputs = {k: v for k, v in build.items() if k not in ("key", "output", "role")}
-    role = entry["role"]
-    if not build:
-        return {"role": role, "key": entry["key"], "basis": PREBUILT, "build": {}}
-    # Heads are built into the target's engine.
-    read = {role, "heads"} if build.get("heads") else {role}
-    basis = LATER if LATER in {plan.checkpoints[one] for one in read} else CHECKED
-    return {"role": role, "key": entry["key"], "basis": basis, "build": inputs}
-
-
-def _job(job: Json) -> Json:
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    return {
-        "name": job["metadata"]["name"],
-        "component": job["metadata"]["labels"][names.COMPONENT],
-        "image": container["image"],
-        "command": container["command"],
-        "gpus": _gpus(container),
-    }
-
-
 def pods(server: Json) -> Json:
-    """The pod templates of a Deployment, or of a group with its leader's and its workers'."""
-    found: Json = server["spec"].get("leaderWorkerTemplate") or server["spec"]["template"]
-    return found
-
-
-def _server(name: str, server: Json) -> Json:
-    group = pods(server)
-    template = group.get("leaderTemplate", group)
-    container = template["spec"]["containers"][0]  # what is beside it is no server
-    return {
-        "kind": server["kind"],
-        "name": name,
-        "replicas": server["spec"]["replicas"],
-        "podsPerReplica": group.get("size", 1),
-        "image": container["image"],
-        "command": start.server(container["command"]),
-        "env": {one["name"]: one["value"] for one in container.get("env", []) if "value" in one},
-        "gpusPerPod": _gpus(container),
-    }
-
-
-def _gpus(container: Json) -> int:
-    return int(container.get("resources", {}).get("limits", {}).get(GPU, 0))
+    """The pod template of a Deployment, or those of leader and workers in a LeaderWorkerSet."""
+    templates: Json = server["spec"].get("leaderWorkerTemplate") or server["spec"]["template"]
+    return templates

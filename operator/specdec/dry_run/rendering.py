@@ -1,4 +1,8 @@
-"""A plan as files: one YAML for each object, and the model repository as it lies on the volume."""
+"""Write a plan as files: one YAML file per object, and the model repository.
+
+`specdec render` calls `write`. A directory is written completely or not at all. Only an earlier
+result of the same command is replaced.
+"""
 
 import json
 import os
@@ -10,112 +14,117 @@ from typing import Any
 
 import yaml
 
-from specdec.dry_run.plan import Plan, summary
+from specdec.dry_run.plan import Plan
 from specdec.dry_run.resource import UNKNOWN_UID, InputError
+from specdec.dry_run.summary import summary
 
-# What `write` leaves in every folder, and what it must find in one before it replaces it.
-MARK = "specdec-plan.json"
+# The file that marks a directory as a result of `write`, which may replace it.
+MARKER = "specdec-plan.json"
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_DUMPER):  # type: ignore[misc]
-    """YAML for reviewers: no anchors, texts in blocks."""
+    """Writes YAML for reviewers: no anchors, and texts of several lines as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _text(dumper: Any, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: Any, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text.strip("\n") else None
     node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
     return node
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)
 
 
 def dump(value: Mapping[str, Any]) -> str:
-    """One object as YAML in the order of its fields."""
+    """An object as YAML, with its fields in order."""
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=98))
 
 
 def files(plan: Plan) -> dict[str, str]:
-    """Every file of the folder, path -> text."""
-    found = {f"{_name(obj)}.yaml": dump(_owned(obj)) for obj in plan.objects}
-    found |= {f"repository/{path}": text for path, text in plan.files.items()}
-    return {**found, MARK: json.dumps(summary(plan), indent=2) + "\n"}
+    """Every file of the directory, path -> text."""
+    result = {_file_name(obj): dump(_without_unknown_owner(obj)) for obj in plan.objects}
+    result |= {f"repository/{path}": text for path, text in plan.files.items()}
+    return {**result, MARKER: json.dumps(summary(plan), indent=2) + "\n"}
 
 
 def write(plan: Plan, folder: Path, *, force: bool = False) -> int:
-    """Write the folder whole or not at all; returns the number of files.
+    """Write the directory completely or not at all; returns the number of files.
 
     Args:
         plan: what to write.
-        folder: absent or empty, or with `force` one that an earlier call wrote.
-        force: replace what an earlier call wrote.
+        folder: a missing or empty directory, or with `force` an earlier result.
+        force: replace an earlier result.
 
     Raises:
-        InputError: the folder holds something else, or cannot be written.
+        InputError: the directory has other files, or cannot be written.
     """
     final = folder.resolve()
-    _require_room(final, force)
+    _require_replaceable(final, force)
     texts = files(plan)
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
+        temporary = Path(
+            tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
+        )
         try:
-            _fill(scratch, texts)
-            _settle(scratch, final)
+            _fill(temporary, texts)
+            _replace(temporary, final)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
-        raise InputError(f"-o {folder} cannot be written ({error}): name another") from error
+        raise InputError(
+            f"-o {folder} cannot be written ({error}): name another folder"
+        ) from error
     return len(texts)
 
 
-def _require_room(final: Path, force: bool) -> None:
+def _require_replaceable(final: Path, force: bool) -> None:
     if final.is_dir():
-        if not any(final.iterdir()) or (force and (final / MARK).is_file()):
+        if not any(final.iterdir()) or (force and (final / MARKER).is_file()):
             return
-        mend = "name another folder"
-        if (final / MARK).is_file():
-            mend = "give --force to replace what an earlier render wrote"
-        raise InputError(f"-o {final} is not empty: {mend}")
+        fix = "name another folder"
+        if (final / MARKER).is_file():
+            fix = "give --force to replace the result of an earlier render"
+        raise InputError(f"-o {final} is not empty: {fix}")
     if final.exists():
-        raise InputError(f"-o {final} is no folder: name a folder")
+        raise InputError(f"-o {final} is not a folder: name a folder")
 
 
-def _fill(scratch: Path, texts: Mapping[str, str]) -> None:
+def _fill(directory: Path, texts: Mapping[str, str]) -> None:
     for path, text in texts.items():
-        place = scratch / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-    scratch.chmod(0o755)
+        file = directory / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    directory.chmod(0o755)
 
 
-def _settle(scratch: Path, final: Path) -> None:
-    """Give the folder its name; one that is there steps aside first and goes last."""
+def _replace(temporary: Path, final: Path) -> None:
+    """Rename the directory to its final name; an existing one is moved first and deleted last."""
     if not final.exists():
-        scratch.rename(final)
+        temporary.rename(final)
         return
-    with tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent) as aside:
-        old = final.rename(Path(aside) / "old")
+    with tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent) as backup:
+        old = final.rename(Path(backup) / "old")
         try:
-            scratch.rename(final)
+            temporary.rename(final)
         except OSError:
             os.rename(old, final)
             raise
 
 
-def _name(obj: Mapping[str, Any]) -> str:
-    return f"{obj['kind'].lower()}-{obj['metadata']['name']}"
+def _file_name(obj: Mapping[str, Any]) -> str:
+    return f"{obj['kind'].lower()}-{obj['metadata']['name']}.yaml"
 
 
-def _owned(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without an owner that is only known in the cluster.
+def _without_unknown_owner(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without an owner reference whose uid only the cluster knows.
 
-    An object that was applied by hand with an owner that does not exist would be collected.
+    The garbage collector would delete a manually applied object whose owner does not exist.
     """
     metadata = dict(obj["metadata"])
-    owners = [one for one in metadata.pop("ownerReferences") if one["uid"] != UNKNOWN_UID]
+    owners = [item for item in metadata.pop("ownerReferences") if item["uid"] != UNKNOWN_UID]
     return {**obj, "metadata": metadata | ({"ownerReferences": owners} if owners else {})}

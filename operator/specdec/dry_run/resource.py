@@ -1,4 +1,8 @@
-"""Read a resource from a file the way the API server and the operator would."""
+"""Read a resource from a YAML file as the API server and the operator would.
+
+`specdec plan` and `specdec render` call `read`. Every error is one sentence with the field, its
+value and the fix.
+"""
 
 import difflib
 import json
@@ -15,53 +19,55 @@ from pydantic import BaseModel, ValidationError
 from specdec.api.model import API_VERSION, KIND, Spec, SpeculativeModel, explain
 
 UNKNOWN_UID = "known-in-the-cluster"
-# The API server's own rules; here the names also become those of files.
+# The API server's rules. Names also become names of files here.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 Body = dict[str, Any]
 
 
 class InputError(Exception):
-    """What was given cannot be read: one sentence with field, value and mend."""
+    """The input is invalid: one sentence with the field, its value and the fix."""
 
 
 def read(path: str, version: str | None = None) -> Body:
-    """The one SpeculativeModel of a YAML file (`-` is stdin), without its status.
+    """Read the SpeculativeModel in a YAML file (`-` is stdin), without its status.
 
     Args:
-        path: a file of one or several documents; objects of other kinds are passed over.
-        version: takes the place of spec.runtime.version.
+        path: a file with one or several documents; other kinds are ignored.
+        version: replaces spec.runtime.version.
 
     Raises:
-        InputError: there is no such resource in it, or one of its fields cannot be read.
+        InputError: the file does not have exactly one resource, or a field is invalid.
     """
-    found = [one for one in _documents(path) if one.get("kind") == KIND]
-    if len(found) != 1:
-        raise InputError(f"{path} holds {len(found)} objects of kind {KIND}: give a file with one")
-    body = found[0]
+    resources = [item for item in _documents(path) if item.get("kind") == KIND]
+    if len(resources) != 1:
+        raise InputError(
+            f"{path} holds {len(resources)} objects of kind {KIND}: give a file with one"
+        )
+    (body,) = resources
     if body.get("apiVersion") != API_VERSION:
         raise InputError(
             f"{path}: apiVersion is {body.get('apiVersion')!r}: this release reads {API_VERSION}"
         )
     spec, metadata = body.get("spec"), body.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
-        raise InputError(f"{path}: metadata and spec must be there, as objects")
-    for problem in _unknown(Spec, spec, "spec"):
+        raise InputError(f"{path}: metadata and spec are missing or not objects: write both")
+    for problem in _unknown_fields(Spec, spec, "spec"):
         raise InputError(f"{path}: {problem}")
     if version is not None and isinstance(spec.get("runtime"), dict):
         spec["runtime"]["version"] = version
-    known = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
-    complete = {**body, "metadata": known | metadata}
+    defaults = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
+    complete = {**body, "metadata": defaults | metadata}
     complete.pop("status", None)
     try:
         model = SpeculativeModel.parse(complete)
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from error
-    _require_names(path, model)
+    _require_valid_names(path, model)
     return complete
 
 
-def _require_names(path: str, model: SpeculativeModel) -> None:
+def _require_valid_names(path: str, model: SpeculativeModel) -> None:
     if not _NAME.fullmatch(model.metadata.name):
         raise InputError(
             f"{path}: metadata.name is {model.metadata.name!r:.100}: start with a letter and use "
@@ -77,36 +83,37 @@ def _require_names(path: str, model: SpeculativeModel) -> None:
 def _documents(path: str) -> list[Body]:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-        # As kubectl sends it: dates are texts and every key is one.
-        found = json.loads(json.dumps(list(yaml.load_all(text, Loader=_LOADER)), default=str))
+        # As kubectl does: dates and all keys become texts.
+        documents = json.loads(json.dumps(list(yaml.load_all(text, Loader=_LOADER)), default=str))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}): name a YAML file") from error
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         where = " ".join(str(error).split())[:300]
-        raise InputError(f"{path} is not YAML ({where}): correct it") from error
-    return [one for one in found if isinstance(one, dict)]
+        raise InputError(f"{path} is not valid YAML ({where}): correct it") from error
+    return [item for item in documents if isinstance(item, dict)]
 
 
-# The same safe reader in C where PyYAML was built with it.
+# The faster safe loader, where PyYAML has it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _unknown(kind: type[BaseModel], value: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Sentences about fields that the API has not: the API server would drop or refuse them."""
+def _unknown_fields(kind: type[BaseModel], value: Mapping[str, Any], path: str) -> Iterator[str]:
+    """One sentence per field that the API lacks; the API server would drop or refuse it."""
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     for name, inner in value.items():
         if name not in fields:
             near = difflib.get_close_matches(str(name), fields, n=1)
-            mend = f"did you mean {near[0]}?" if near else f"it knows {', '.join(sorted(fields))}"
-            yield f"{path} has no field {str(name)[:100]!r}: {mend}"
+            known = ", ".join(sorted(fields))
+            fix = f"did you mean {near[0]}?" if near else f"use one of {known}"
+            yield f"{path} has no field {str(name)[:100]!r}: {fix}"
             continue
-        part = _part(fields[name].annotation)
-        if part is not None and isinstance(inner, Mapping):
-            yield from _unknown(part, inner, f"{path}.{name}")
+        nested = _nested_model(fields[name].annotation)
+        if nested is not None and isinstance(inner, Mapping):
+            yield from _unknown_fields(nested, inner, f"{path}.{name}")
 
 
-def _part(annotation: Any) -> type[BaseModel] | None:
-    """The part of the spec that a field holds; None for plain values and pod-shaped ones."""
+def _nested_model(annotation: Any) -> type[BaseModel] | None:
+    """The model class of a field; None for plain values and for objects of Kubernetes."""
     for kind in (annotation, *typing.get_args(annotation)):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind

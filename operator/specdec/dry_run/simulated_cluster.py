@@ -1,7 +1,7 @@
-"""A cluster in memory: what was applied exists, and Jobs end as they are told.
+"""A cluster in memory, in which the pipeline can run to the end: applied objects exist.
 
-It does the API server's bookkeeping and nothing else, so that `decide` can be asked what it would
-do from the first look at a resource until nothing is left to do.
+`plan` and the tests of the pipeline use it. It does the API server's bookkeeping and nothing else;
+the caller decides when Jobs end and pods become ready.
 """
 
 import json
@@ -20,12 +20,12 @@ from specdec.pipeline.optional_objects import UNKNOWN_REQUEUE
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05Z"
-# More looks than a resource needs from nothing to served, with one to spare for each stage.
-LOOKS = 16
+# More reconciles than a resource needs until it serves.
+MAX_RECONCILES = 16
 Json = dict[str, Any]
 
 
-class World:
+class SimulatedCluster:
     """One resource and everything around it."""
 
     def __init__(self, cr: Json, images: Images) -> None:
@@ -39,14 +39,14 @@ class World:
         self.services: dict[str, Json] = {}
         self.group: Json | None = None
         self.extras: dict[tuple[str, str], Json] = {}
-        # The resource of a route's split does well, as everything here does.
-        self.peer: Json | None = other(ready=True)
+        # The other resource of a traffic split is ready, as everything is here.
+        self.peer: Json | None = other_resource(ready=True)
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
     @property
     def spec(self) -> Json:
-        """The resource's spec, to change it in place."""
+        """The resource's spec, which callers may change in place."""
         spec: Json = self.cr["spec"]
         return spec
 
@@ -56,11 +56,11 @@ class World:
         return self.deployments.get(self.cr["metadata"]["name"])
 
     def model(self) -> SpeculativeModel:
-        """The resource as the operator reads it."""
+        """The resource as the operator parses it."""
         return SpeculativeModel.parse(self.cr)
 
     def observed(self) -> Observed:
-        """The snapshot a reconcile would take."""
+        """The snapshot that a reconcile would read."""
         model = self.model()
         servers = {role: names.server_name(model, role) for role in names.SERVERS}
         return Observed(
@@ -77,7 +77,7 @@ class World:
         )
 
     def step(self) -> Decision:
-        """One reconcile: decide, then do it."""
+        """One reconcile: decide, then apply the decision."""
         decision = decide(self.model(), self.observed(), self.images)
         for obj in decision.apply:
             self._apply(copied(dict(obj)))
@@ -90,7 +90,7 @@ class World:
         return decision
 
     def delete(self, kind: str, name: str) -> None:
-        """Delete an object, a Job with its pods."""
+        """Delete an object; a Job together with its pods."""
         stores: Mapping[str, dict[str, Json]] = {
             "Job": self.jobs,
             "ConfigMap": self.config_maps,
@@ -109,7 +109,7 @@ class World:
             self.pods = [p for p in self.pods if p["metadata"]["labels"].get(label) != name]
 
     def bind(self, uid: str = "uid-claim", size: str = "1Gi") -> None:
-        """Give the claim a volume; `uid` is what tells it from others of its name."""
+        """Bind the claim to a volume; `uid` tells it apart from other claims of its name."""
         name = names.claim_name(self.model())
         spec = {
             "accessModes": [self.spec["storage"].get("accessMode", "ReadWriteMany")],
@@ -119,22 +119,22 @@ class World:
         self.claim = {"metadata": metadata, "spec": spec, "status": {"phase": "Bound"}}
 
     def pod(self, job: str, status: Json, **spec: Any) -> None:
-        """Give a Job its newest pod."""
+        """Create a Job's newest pod."""
         number = len(self.pods)
         template = self.jobs[job]["spec"]["template"]
         labels = {**template["metadata"]["labels"], "batch.kubernetes.io/job-name": job}
-        stamp = f"2026-01-02T03:04:{number:02d}Z"
-        metadata = {"name": f"{job}-{number}", "labels": labels, "creationTimestamp": stamp}
+        timestamp = f"2026-01-02T03:04:{number:02d}Z"
+        metadata = {"name": f"{job}-{number}", "labels": labels, "creationTimestamp": timestamp}
         pod = {"metadata": metadata, "spec": {**template["spec"], **spec}, "status": status}
         self.pods.append(pod)
 
     def finish(self, job: str, result: Json) -> None:
-        """End a Job well, with a result."""
-        self.pod(job, ended(json.dumps(result)))
+        """Complete a Job with a result."""
+        self.pod(job, ended_pod_status(json.dumps(result)))
         self._end(job, "Complete", "CompletionsReached")
 
     def serve(self) -> None:
-        """Let the Deployments' pods of the current revision become ready."""
+        """Make all pods of the current revision ready."""
         for deployment in self.deployments.values():
             count = deployment["spec"]["replicas"]
             counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), count)
@@ -147,21 +147,24 @@ class World:
             )
 
     def settle(self, result: Callable[[str], Json]) -> None:
-        """Let everything succeed until nothing is left to do; `result` answers by component.
+        """Reconcile and let everything succeed until nothing is left to do.
+
+        Args:
+            result: returns the result of a Job by its component.
 
         Raises:
-            RuntimeError: decisions do not come to rest, which is a bug of the operator.
+            RuntimeError: decisions never settle, which is a bug of the operator.
         """
-        for _ in range(LOOKS):
+        for _ in range(MAX_RECONCILES):
             self.step()
             if self.claim is None:
                 self.bind()
             for name, job in list(self.jobs.items()):
                 if "status" not in job:
                     component = job["metadata"]["labels"][names.COMPONENT]
-                    self.finish(name, measured(job) or result(component))
+                    self.finish(name, measurement_result(job) or result(component))
             self.serve()
-            # Controllers of others are played by nobody here.
+            # Other controllers are not simulated, so optional objects stay pending.
             if self.last is not None and self.last.requeue_after in (None, UNKNOWN_REQUEUE):
                 self.step()
                 return
@@ -187,17 +190,16 @@ class World:
             "Service": self.services,
         }
         if kind == "Job" and name in self.jobs:
-            merge(self.jobs[name]["metadata"], obj["metadata"])
+            merge_metadata(self.jobs[name]["metadata"], obj["metadata"])
         elif kind in stores:
             stores[kind][name] = copied(obj)
         elif kind in EXTRAS:
-            status = (
-                {"status": s} if (s := self.extras.get((kind, name), {}).get("status")) else {}
-            )
+            old = self.extras.get((kind, name), {})
+            status = {"status": old["status"]} if old.get("status") else {}
             self.extras[kind, name] = copied(obj) | status
 
     def _deploy(self, obj: Json) -> None:
-        """A new generation when the spec changes, and then its status is of the old one."""
+        """Store a Deployment; a changed spec gets a new generation and keeps the old status."""
         name = obj["metadata"]["name"]
         live = self.deployments.get(name)
         if live is not None and live["spec"] == obj["spec"]:
@@ -209,46 +211,50 @@ class World:
         self.deployments[name] = obj
 
 
-def other(*, ready: bool, pods: int = 1) -> Json:
-    """Another resource: whether it is Ready, and how many of its pods are."""
-    said = {"type": "Ready", "status": str(ready), "reason": "Serving" if ready else "Building"}
-    status = {"conditions": [{**said, "observedGeneration": 1}], "readyReplicas": pods}
+def other_resource(*, ready: bool, pods: int = 1) -> Json:
+    """Another resource, with its Ready condition and its number of ready pods."""
+    condition = {
+        "type": "Ready",
+        "status": str(ready),
+        "reason": "Serving" if ready else "Building",
+    }
+    status = {"conditions": [{**condition, "observedGeneration": 1}], "readyReplicas": pods}
     return {"metadata": {"name": "other", "generation": 1}, "spec": {}, "status": status}
 
 
-def merge(live: Json, intent: Json) -> None:
-    """Server-side apply of another manager: maps merge, owners are added by uid."""
+def merge_metadata(live: Json, intent: Json) -> None:
+    """Server-side apply by a second field manager: labels merge, owners are added by uid."""
     live["labels"] = live.get("labels", {}) | intent["labels"]
     known = {owner["uid"] for owner in live["ownerReferences"]}
     live["ownerReferences"] += [o for o in intent["ownerReferences"] if o["uid"] not in known]
 
 
-def measured(job: Json) -> Json:
-    """What a measuring Job would say of a service that does well; empty for any other Job."""
+def measurement_result(job: Json) -> Json:
+    """The result of a successful verification or benchmark Job; empty for any other Job."""
     component = job["metadata"]["labels"][names.COMPONENT]
     if component not in (measurement.VERIFY, measurement.BENCHMARK):
         return {}
     plan = json.loads(job["spec"]["template"]["spec"]["containers"][0]["command"][-1])
-    told: Json = {
+    result: Json = {
         "planHash": plan["planHash"],
         "draftTokens": plan["draftTokens"],
         "measuredAt": STAMP,
     }
     if component == measurement.BENCHMARK:
         levels = [{"concurrency": n, "speedupPercent": 150} for n in plan["concurrency"]]
-        return {"benchmark": {**told, "message": "1.50 times as fast", "levels": levels}}
+        return {"benchmark": {**result, "message": "1.50 times as fast", "levels": levels}}
     count = plan["maxPrompts"]
-    told |= {"prompts": count, "failed": 0, "active": True, "rounds": count}
-    told |= {"tokensPerRound": "2.00"}
+    result |= {"prompts": count, "failed": 0, "active": True, "rounds": count}
+    result |= {"tokensPerRound": "2.00"}
     if plan["way"] == "Engine":
-        del told["draftTokens"]
-        return {"verification": told}
+        del result["draftTokens"]
+        return {"verification": result}
     counts = {"draftedTokens": 2 * count, "acceptedTokens": count, "acceptancePercent": 50}
-    return {"verification": {**told, **counts, "matched": count, "speedupPercent": 150}}
+    return {"verification": {**result, **counts, "matched": count, "speedupPercent": 150}}
 
 
-def ended(message: str, code: int = 0, **terminated: Any) -> Json:
-    """Status of a pod whose container ended."""
+def ended_pod_status(message: str, code: int = 0, **terminated: Any) -> Json:
+    """The status of a pod whose container has ended."""
     state = {"exitCode": code, "message": message, **terminated}
     return {
         "phase": "Failed" if code else "Succeeded",

@@ -1,4 +1,4 @@
-"""A plan on a terminal."""
+"""Print the summary of a plan as tables, for `specdec plan` without `--json`."""
 
 import shlex
 from collections.abc import Iterator
@@ -11,27 +11,27 @@ from specdec.dry_run.plan import LATER, Json
 from specdec.terminal import grid, row, screen
 
 NOTES = (
-    "assumed: as if every Job and pod did well; nothing was asked of a cluster",
-    "names of Jobs and the hash of the repository hold the claim's uid, known in the cluster",
+    "assumed: if every Job and pod succeeds; no cluster was contacted",
+    "names of Jobs and the hash of the repository depend on the claim's uid in the cluster",
 )
 
-_CHOSEN = (
+_RUNTIME_FIELDS = (
     *("backend", "version", "image", "method", "draftTokens", "maxDraftTokens", "gpuProduct"),
     *("launch", "worldSize", "nodesPerReplica", "gpusPerPod"),
 )
-# A key or a path that is folded cannot be copied.
+# Columns that are not wrapped, so that keys and paths can be copied.
 _WHOLE = frozenset({"Key", "Name", "Repository file", "Stage"})
 
 
 def show(plan: Json) -> None:
-    """Print what `plan.summary` tells: as wide as the terminal, or as a file may be."""
+    """Print the result of `summary`."""
     console = screen()
     for part in _parts(plan):
         console.print(part)
         console.print()
-    later = any(one["basis"] == LATER for one in plan["checkpoints"])
+    placeholders = any(item["basis"] == LATER for item in plan["checkpoints"])
     notes = (*NOTES, f"digests and keys marked with * are placeholders, {LATER}")
-    for note in notes if later else NOTES:
+    for note in notes if placeholders else NOTES:
         console.print(Text(note, style="dim"))
 
 
@@ -39,46 +39,45 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
     resource = plan["resource"]
     yield Text(f"{resource['namespace']}/{resource['name']}", style="bold")
     stages = _table("Stage", "Status", "Basis", "Message")
-    for one in plan["stages"]:
-        row(
-            stages, one["type"], f"{one['status']} ({one['reason']})", one["basis"], one["message"]
-        )
+    for stage in plan["stages"]:
+        status = f"{stage['status']} ({stage['reason']})"
+        row(stages, stage["type"], status, stage["basis"], stage["message"])
     yield stages
     if plan["plan"]:
         yield _devices(plan)
     if "memory" in plan["plan"]:
         yield _memory(plan["plan"]["memory"])
-    yield from _work(plan)
+    yield from _builds(plan)
     for server in plan["servers"]:
         yield _server(server)
     if plan["service"]:
         yield _services(plan)
 
 
-def _work(plan: Json) -> Iterator[Table]:
-    """What is made before anything serves: engines, by which Jobs, and the files."""
+def _builds(plan: Json) -> Iterator[Table]:
+    """Tables of what is built before pods serve: engines, Jobs and files."""
     if plan["engines"]:
         yield _engines(plan)
     if plan["jobs"]:
         jobs = _table("Job", "Name", "GPUs", "Command")
-        for one in plan["jobs"]:
-            row(jobs, one["component"], one["name"], one["gpus"], _line(one["command"]))
+        for job in plan["jobs"]:
+            row(jobs, job["component"], job["name"], job["gpus"], _line(job["command"]))
         yield jobs
     if plan["repository"]["files"]:
         files = _table("Repository file", "Bytes", "SHA-256")
-        for one in plan["repository"]["files"]:
-            row(files, one["path"], one["bytes"], one["sha256"][:16])
+        for file in plan["repository"]["files"]:
+            row(files, file["path"], file["bytes"], file["sha256"][:16])
         yield files
 
 
 def _devices(plan: Json) -> Table:
-    chosen = plan["plan"]
+    runtime = plan["plan"]
     table = _table("Runtime", "")
-    for name in _CHOSEN:
-        if name in chosen:
-            row(table, name, chosen[name])
-    ranks = chosen.get("participantIds", {})
-    for role, ids in chosen["devices"].items():
+    for name in _RUNTIME_FIELDS:
+        if name in runtime:
+            row(table, name, runtime[name])
+    ranks = runtime.get("participantIds", {})
+    for role, ids in runtime["devices"].items():
         row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
         if ranks.get(role):
             row(table, f"MPI ranks of the {role}", ", ".join(map(str, ranks[role])))
@@ -87,10 +86,10 @@ def _devices(plan: Json) -> Table:
 
 def _memory(memory: Json) -> Table:
     table = _table("GPU", "Memory", "Used", "Taken by")
-    for one in memory["devices"]:
-        parts = ", ".join(f"{name} {size}" for name, size in one["parts"].items())
-        used = f"{one['usedMiB']} MiB ({one['percent']} %)"
-        row(table, one["device"], f"{one['gpuMiB']} MiB", used, parts)
+    for device in memory["devices"]:
+        parts = ", ".join(f"{name} {size}" for name, size in device["parts"].items())
+        used = f"{device['usedMiB']} MiB ({device['percent']} %)"
+        row(table, device["device"], f"{device['gpuMiB']} MiB", used, parts)
     for role, tokens in memory["kvTokens"].items():
         row(table, f"cache of the {role}", "", f"{tokens} tokens", "")
     return table
@@ -98,16 +97,16 @@ def _memory(memory: Json) -> Table:
 
 def _engines(plan: Json) -> Table:
     table = _table("Engine", "Key", "Mode", "max_draft_len", "dtype", "TP x PP", "Limits")
-    for one in plan["engines"]:
-        build = one["build"]
-        key = one["key"][:16] + ("*" if one["basis"] == LATER else "")
+    for engine in plan["engines"]:
+        build = engine["build"]
+        key = engine["key"][:16] + ("*" if engine["basis"] == LATER else "")
         if not build:
-            row(table, one["role"], key, one["basis"], "", "", "", "")
+            row(table, engine["role"], key, engine["basis"], "", "", "", "")
             continue
         limits = ", ".join(f"{name} {value}" for name, value in build["limits"].items())
         row(
             table,
-            one["role"],
+            engine["role"],
             key,
             build["speculativeDecodingMode"],
             build["maxDraftTokens"],
@@ -125,8 +124,8 @@ def _dtype(build: Json) -> str:
 
 def _server(server: Json) -> Table:
     table = _table("Server", server["name"])
-    each = f" of {server['podsPerReplica']} pods" if server["podsPerReplica"] > 1 else ""
-    row(table, "kind", f"{server['kind']}, {server['replicas']} replicas{each}")
+    pods = f" of {server['podsPerReplica']} pods" if server["podsPerReplica"] > 1 else ""
+    row(table, "kind", f"{server['kind']}, {server['replicas']} replicas{pods}")
     row(table, "GPUs per pod", server["gpusPerPod"])
     for name, value in server["env"].items():
         row(table, f"environment {name}", value)

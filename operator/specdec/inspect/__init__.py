@@ -1,1 +1,5 @@
-"""What a person asks of a running cluster (extra `client`): `specdec status`, `specdec top`."""
+"""Read resources in a running cluster, for `specdec status` and `specdec top` (extra `client`).
+
+Everything here only reads, with the rights of the caller's kubeconfig. Python programs may call it
+as well; docs/python-api.md lists what is stable.
+"""

@@ -1,4 +1,7 @@
-"""What a server does now: two readings of its metrics, and the figures between them."""
+"""Compute what a server does now from two readings of its Prometheus metrics.
+
+`top` calls it for each pod. It is pure: it parses pages that others have fetched.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -10,10 +13,10 @@ from prometheus_client.samples import Sample
 from specdec.client.errors import RefusedError
 from specdec.client.names import BLS
 
-# As the parser has it: with `_total` behind every counter.
+# The parser appends `_total` to the name of every counter.
 _REQUESTS = "nv_inference_request_success_total"
-# What clients ask for; the models behind these count the very same requests again.
-_ASKED = frozenset({BLS, "ensemble"})
+# The models that clients call. The models behind them count the same requests again.
+_ENTRY_MODELS = frozenset({BLS, "ensemble"})
 _COUNTERS = {
     "specdec_rounds_total": "rounds",
     "specdec_draft_tokens_total": "drafted",
@@ -29,9 +32,9 @@ class Reading:
     """The metrics of a server at one moment.
 
     Attributes:
-        at: seconds of a clock that only goes forward.
-        totals: counts since the server started, by short names; one that it lacks is absent.
-        levels: gauges likewise; `kv` is the fullest cache, 0 to 1.
+        at: time of the reading in seconds of a monotonic clock.
+        totals: counters since the server's start by short name, without those that it lacks.
+        levels: gauges by short name; `kv` is the use of the fullest cache, 0 to 1.
     """
 
     at: float
@@ -41,15 +44,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a server does; None where it does not tell, or nothing happened to measure.
+    """What a server does; None if it has no such metric or served no request in between.
 
     Attributes:
         acceptance_percent: share of the draft tokens that were accepted.
-        tokens_per_round: what one draft and one verification yielded: 1 and the accepted ones.
-        draft_length: draft tokens a round, as the server chooses now.
-        in_flight, waiting: requests that are being answered, and in front of the model.
-        requests_per_second, tokens_per_second: answers that ended, and their tokens.
-        fallbacks: answers that went on without speculation.
+        tokens_per_round: tokens per verification step: the accepted draft tokens plus one.
+        draft_length: draft tokens per round that the server uses now.
+        in_flight, waiting: requests in progress, and requests in the model's queue.
+        requests_per_second, tokens_per_second: rates of finished requests and their tokens.
+        fallbacks: requests that continued without speculation.
         kv_percent: use of the fullest key/value cache.
     """
 
@@ -64,16 +67,16 @@ class Figures:
     kv_percent: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The figures by their names."""
+        """The figures by name."""
         return asdict(self)
 
 
 def reading(text: str, at: float) -> Reading:
-    """What a page of Triton's metrics says; raises RefusedError if it is none."""
+    """Parse a page of Triton's metrics; raises RefusedError if it is not one."""
     try:
         samples = list(_samples(text))
     except ValueError as error:
-        raise RefusedError(f"what answers is no metrics endpoint ({error})") from error
+        raise RefusedError(f"the response is not a page of metrics ({error})") from error
     totals: dict[str, float] = {}
     levels: dict[str, float] = {}
     for sample in samples:
@@ -83,43 +86,44 @@ def reading(text: str, at: float) -> Reading:
         elif sample.name in _GAUGES:
             name = _GAUGES[sample.name]
             levels[name] = levels.get(name, 0.0) + sample.value
-    # A server on which nobody fell back yet has no such counter.
+    # The counter is absent until the first fallback.
     if "rounds" in totals:
         totals.setdefault("fallbacks", 0.0)
-    _of_triton(samples, totals, levels)
+    _add_triton_metrics(samples, totals, levels)
     return Reading(at, totals, levels)
 
 
 def figures(before: Reading | None, after: Reading) -> Figures:
-    """What happened between two readings; only what stands now without the first.
+    """The figures for the time between two readings; without the first only the gauges.
 
-    Counts that went down are those of another process: the server started again in between.
+    A counter that went down shows that the server restarted in between. Then the first reading is
+    ignored.
     """
     levels = after.levels
-    still = Figures(
+    gauges = Figures(
         draft_length=levels.get("draft_length"),
         in_flight=levels.get("in_flight"),
         waiting=levels.get("waiting"),
         kv_percent=100 * levels["kv"] if "kv" in levels else None,
     )
     if before is None:
-        return still
-    grown = {name: value - before.totals.get(name, 0.0) for name, value in after.totals.items()}
+        return gauges
+    growth = {name: value - before.totals.get(name, 0.0) for name, value in after.totals.items()}
     seconds = after.at - before.at
-    if seconds <= 0 or any(value < 0 for value in grown.values()):
-        return still
-    rounds, drafted = grown.get("rounds", 0.0), grown.get("drafted", 0.0)
-    accepted = grown.get("accepted", 0.0)
+    if seconds <= 0 or any(value < 0 for value in growth.values()):
+        return gauges
+    rounds, drafted = growth.get("rounds", 0.0), growth.get("drafted", 0.0)
+    accepted = growth.get("accepted", 0.0)
     return Figures(
         acceptance_percent=100 * accepted / drafted if drafted else None,
         tokens_per_round=1 + accepted / rounds if rounds else None,
-        draft_length=still.draft_length,
-        in_flight=still.in_flight,
-        waiting=still.waiting,
-        requests_per_second=_rate(grown.get("requests"), seconds),
-        tokens_per_second=_rate(grown.get("generated"), seconds),
-        fallbacks=grown.get("fallbacks"),
-        kv_percent=still.kv_percent,
+        draft_length=gauges.draft_length,
+        in_flight=gauges.in_flight,
+        waiting=gauges.waiting,
+        requests_per_second=_rate(growth.get("requests"), seconds),
+        tokens_per_second=_rate(growth.get("generated"), seconds),
+        fallbacks=growth.get("fallbacks"),
+        kv_percent=gauges.kv_percent,
     )
 
 
@@ -132,20 +136,22 @@ def _samples(text: str) -> Iterator[Sample]:
         yield from family.samples
 
 
-def _of_triton(samples: list[Sample], totals: dict[str, float], levels: dict[str, float]) -> None:
-    """What Triton counts of every model: of those that clients ask, else of the engine."""
+def _add_triton_metrics(
+    samples: list[Sample], totals: dict[str, float], levels: dict[str, float]
+) -> None:
+    """Add Triton's own metrics of the models that clients call, or else of the engine."""
     models = {sample.labels.get("model") for sample in samples if sample.name == _REQUESTS}
-    asked = _ASKED & models or {"tensorrt_llm"}
+    entry_models = _ENTRY_MODELS & models or {"tensorrt_llm"}
     for sample in samples:
         match sample.name, sample.labels:
-            case name, {"model": model} if name == _REQUESTS and model in asked:
+            case name, {"model": model} if name == _REQUESTS and model in entry_models:
                 totals["requests"] = totals.get("requests", 0.0) + sample.value
-            case "nv_inference_pending_request_count", {"model": model} if model in asked:
+            case "nv_inference_pending_request_count", {"model": model} if model in entry_models:
                 levels["waiting"] = levels.get("waiting", 0.0) + sample.value
             case "nv_trt_llm_kv_cache_block_metrics", {"kv_cache_block_type": "fraction"}:
                 levels["kv"] = max(levels.get("kv", 0.0), sample.value)
             case "nv_trt_llm_request_metrics", {"model": "tensorrt_llm", "request_type": "active"}:
-                # Of a server without a BLS: its engine knows what it works on.
+                # A server without a BLS; the engine counts its own requests.
                 levels.setdefault("in_flight", sample.value)
             case _:
                 pass

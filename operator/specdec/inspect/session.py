@@ -1,4 +1,7 @@
-"""A person's session with the cluster, and its errors in a client's words and exit statuses."""
+"""Log a person in to a cluster, and convert the cluster's errors to those of the client.
+
+The commands `status` and `top` call it. A `ClientError` has one sentence and an exit status.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +14,8 @@ from specdec.cluster.login import LoginError, Session, as_person
 from specdec.terminal import plain
 
 Json = dict[str, Any]
-# So many names help somebody who mistyped one.
-_NAMES = 8
+# Names to suggest when one does not exist.
+_MAX_SUGGESTIONS = 8
 
 
 @asynccontextmanager
@@ -20,49 +23,49 @@ async def logged_in(context: str | None = None) -> AsyncIterator[Session]:
     """The cluster of the caller's kubeconfig.
 
     Raises:
-        BadRequestError: no kubeconfig, no such context, no such resource.
-        RefusedError: the API server does not let this person do it.
-        UnreachableError: nobody answers, or not in time.
+        BadRequestError: there is no kubeconfig, no such context or no such resource.
+        RefusedError: the API server forbids it to this person.
+        UnreachableError: the connection failed or timed out.
     """
     try:
-        async with as_person(context) as found:
-            yield found
+        async with as_person(context) as session:
+            yield session
     except ClusterError as error:
         raise client_error(error) from error
 
 
 def client_error(error: ClusterError) -> ClientError:
-    """The error of a command for one of the cluster."""
-    words = plain(str(error))
+    """The error of a command for an error of the cluster."""
+    message = plain(str(error))
     if isinstance(error, LoginError | Missing):
-        return BadRequestError(words)
+        return BadRequestError(message)
     if getattr(error.__cause__, "status", None) == 401:
-        return RefusedError(f"{words}: log in again, or choose another --context")
+        return RefusedError(f"{message}: log in again, or select another --context")
     if isinstance(error, Transient):
-        return UnreachableError(words)
-    return RefusedError(words)
+        return UnreachableError(message)
+    return RefusedError(message)
 
 
 async def resources(cluster: Cluster, namespace: str | None) -> list[Json]:
-    """Every SpeculativeModel of a namespace, or of all; raises ClusterError, BadRequestError."""
+    """Every SpeculativeModel in a namespace, or in all; raises ClusterError, BadRequestError."""
     try:
-        found = await cluster.list(API_VERSION, KIND, namespace)
+        bodies = await cluster.list(API_VERSION, KIND, namespace)
     except Missing as error:
         raise BadRequestError(
-            f"the cluster does not know {KIND} {API_VERSION}: install the operator first"
+            f"the cluster has no kind {KIND} ({API_VERSION}): install the operator first"
         ) from error
-    return sorted(found, key=_place)
+    return sorted(bodies, key=_namespace_and_name)
 
 
 async def resource(cluster: Cluster, namespace: str, name: str) -> Json:
     """One SpeculativeModel; raises ClusterError, BadRequestError."""
-    found = await cluster.get(API_VERSION, KIND, namespace, name)
-    if found is not None:
-        return found
-    others = [one["metadata"]["name"] for one in await resources(cluster, namespace)]
-    known = f"it has {', '.join(others[:_NAMES])}" if others else "it has none"
-    raise BadRequestError(f"there is no {KIND} {name} in namespace {namespace}: {known}")
+    body = await cluster.get(API_VERSION, KIND, namespace, name)
+    if body is not None:
+        return body
+    others = [other["metadata"]["name"] for other in await resources(cluster, namespace)]
+    hint = f"it has {', '.join(others[:_MAX_SUGGESTIONS])}" if others else "it has none"
+    raise BadRequestError(f"there is no {KIND} {name} in namespace {namespace}: {hint}")
 
 
-def _place(body: Json) -> tuple[str, str]:
+def _namespace_and_name(body: Json) -> tuple[str, str]:
     return body["metadata"]["namespace"], body["metadata"]["name"]

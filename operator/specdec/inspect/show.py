@@ -1,4 +1,7 @@
-"""What `specdec top` shows: a table that changes in place, or one below the other."""
+"""Display the rows of `specdec top`: a live table, a table per interval, or JSON lines.
+
+The command creates one `Display` and passes it the rows of each read.
+"""
 
 import json
 import time
@@ -30,18 +33,18 @@ _FIGURES = (
 
 
 class Display:
-    """Where the rows go; a context manager.
+    """Where rows are displayed; a context manager.
 
-    A terminal has one table that changes, anything else a table or a line of JSON a look.
+    A terminal gets one table that changes. A file or a pipe gets a table or a JSON line per read.
     """
 
     def __init__(self, *, as_json: bool, once: bool) -> None:
         self._json = as_json
-        self._began = time.monotonic()
+        self._interval_start = time.monotonic()
         self._console = screen()
-        changes = self._console.is_terminal and not as_json and not once
-        # Drawn when there is something new, and by no thread of its own.
-        self._live = Live(console=self._console, auto_refresh=False) if changes else None
+        live = self._console.is_terminal and not as_json and not once
+        # Refreshed only with new rows, not by a thread.
+        self._live = Live(console=self._console, auto_refresh=False) if live else None
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -58,51 +61,51 @@ class Display:
             self._live.stop()
 
     def first(self, rows: Sequence[Row]) -> None:
-        """A first look, which knows nothing of the time before it."""
-        self._began = time.monotonic()
+        """Show the first rows, which have gauges only."""
+        self._interval_start = time.monotonic()
         if self._live is not None:
             self._live.update(table(rows), refresh=True)
 
-    def next(self, rows: Sequence[Row], missed: str | None) -> None:
-        """What happened since the last look, or why nothing is known of it."""
-        began, self._began = self._began, time.monotonic()
+    def next(self, rows: Sequence[Row], error: str | None) -> None:
+        """Show the rows of an interval, or the error that prevented the read."""
+        start, self._interval_start = self._interval_start, time.monotonic()
         if self._json:
-            if missed is None:
-                told = {
+            if error is None:
+                interval = {
                     "format": FORMAT,
                     "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                    "seconds": round(self._began - began, 3),
-                    "pods": [one.as_json() for one in rows],
+                    "seconds": round(self._interval_start - start, 3),
+                    "pods": [item.as_json() for item in rows],
                 }
-                typer.echo(json.dumps(told))
+                typer.echo(json.dumps(interval))
         elif self._live is not None:
-            words = [missed] if missed else [str(one.error) for one in rows if one.error]
-            notes = [Text(plain(note), "yellow") for note in words]
+            messages = [error] if error else [str(item.error) for item in rows if item.error]
+            notes = [Text(plain(message), "yellow") for message in messages]
             self._live.update(Group(table(rows), *notes), refresh=True)
-        elif missed is None:
+        elif error is None:
             self._console.print(table(rows))
-        if missed is not None and self._live is None:
-            typer.echo(f"specdec: {plain(missed)}", err=True)
+        if error is not None and self._live is None:
+            typer.echo(f"specdec: {plain(error)}", err=True)
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """One line a pod; `-` where there is nothing to measure."""
-    several = len({one.namespace for one in rows}) > 1
-    heads = (["namespace"] if several else []) + ["pod", "state"]
+    """One line per pod; `-` where there is no figure."""
+    several_namespaces = len({item.namespace for item in rows}) > 1
+    heads = (["namespace"] if several_namespaces else []) + ["pod", "state"]
     figures = [head for head, _, _ in _FIGURES]
-    # What does not fit folds the name of a pod, not a figure.
-    found = grid(*heads, *figures, whole={"state", *figures})
-    for column in found.columns[len(heads) :]:
+    # In a narrow terminal the names of pods are wrapped, never figures.
+    result = grid(*heads, *figures, whole={"state", *figures})
+    for column in result.columns[len(heads) :]:
         column.justify = "right"
-    for one in rows:
-        words = "no answer" if one.error else one.state
-        style = "red" if one.error else "green" if one.state == "Ready" else "yellow"
-        place = [one.namespace] if several else []
-        cells = (_cell(one, name, form) for _, name, form in _FIGURES)
-        row(found, *place, one.pod, Text(plain(words), style), *cells)
-    return found
+    for item in rows:
+        state = "no answer" if item.error else item.state
+        style = "red" if item.error else "green" if item.state == "Ready" else "yellow"
+        namespace = [item.namespace] if several_namespaces else []
+        cells = (_cell(item, name, template) for _, name, template in _FIGURES)
+        row(result, *namespace, item.pod, Text(plain(state), style), *cells)
+    return result
 
 
-def _cell(one: Row, name: str, form: str) -> str:
-    value = getattr(one.figures, name, None)
-    return "-" if value is None else form.format(value)
+def _cell(item: Row, name: str, template: str) -> str:
+    value = getattr(item.figures, name, None)
+    return "-" if value is None else template.format(value)

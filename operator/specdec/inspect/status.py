@@ -1,4 +1,8 @@
-"""What `specdec status` tells of a resource: its status, and what lives around it now."""
+"""Read a resource with its live Jobs and pods, for `specdec status`.
+
+The result is the JSON object that `specdec status --json` prints, with stable keys. Objects that
+the caller may not read become notes; only the resource itself is required.
+"""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,20 +16,20 @@ from specdec.pipeline.observed import POD_JOB, PROGRESS_LINES, job_state, pod_re
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/status/v1"
-# Of the status, as the API has them: docs/api.md explains every field.
-_KEPT = (
+# Fields that are copied from the status; docs/api.md explains them.
+_STATUS_FIELDS = (
     *("observedGeneration", "phase", "url", "replicas", "readyReplicas", "conditions", "models"),
     *("engines", "repository", "plan", "speculation", "benchmark", "serving", "endpoints"),
 )
 
 
 @dataclass
-class Around:
-    """Live Jobs and pods of a resource, the newest first.
+class Children:
+    """The live Jobs and pods of a resource, newest first.
 
     Attributes:
-        progress: what a running Job says of itself, by the name of the Job.
-        notes: one sentence for each thing that could not be read.
+        progress: the last progress in the log of each running Job, by the name of the Job.
+        notes: one sentence for each object that could not be read.
     """
 
     jobs: list[Json] = field(default_factory=list)
@@ -34,77 +38,82 @@ class Around:
     notes: list[str] = field(default_factory=list)
 
 
-async def around(cluster: Cluster, namespace: str, name: str) -> Around:
-    """What belongs to a resource; what its reader may not see is a note, not an error.
+async def read_children(cluster: Cluster, namespace: str, name: str) -> Children:
+    """Read the Jobs and pods of a resource; those that the caller may not read become notes.
 
     Raises:
-        ClusterError: the API server does not answer.
+        ClusterError: the API server does not respond.
     """
-    found = Around()
+    children = Children()
     own, shared = f"{names.MODEL}={name}", names.sharer(name)
 
-    async def some(kind: tuple[str, str], selector: str) -> list[Json]:
+    async def list_or_note(kind: tuple[str, str], selector: str) -> list[Json]:
         try:
             return await cluster.list(*kind, namespace, selector)
         except Rejected as error:
-            found.notes.append(str(error))
+            children.notes.append(str(error))
             return []
 
     job, pod = ("batch/v1", "Job"), ("v1", "Pod")
-    mine, theirs, pods = await asyncio.gather(some(job, own), some(job, shared), some(pod, own))
-    found.jobs = _newest(mine + theirs)
-    if theirs:
-        # Pods of a shared Job carry no resource's name.
-        wanted = ",".join(sorted(one["metadata"]["name"] for one in theirs))
-        pods += await some(pod, f"{POD_JOB} in ({wanted})")
-    found.pods = _newest(pods)
-    await asyncio.gather(*(_progress(cluster, found, one) for one in found.jobs))
-    found.notes = sorted(set(found.notes))
-    return found
+    own_jobs, shared_jobs, pods = await asyncio.gather(
+        list_or_note(job, own), list_or_note(job, shared), list_or_note(pod, own)
+    )
+    children.jobs = _newest_first(own_jobs + shared_jobs)
+    if shared_jobs:
+        # Pods of a shared Job have no label of a resource.
+        job_names = ",".join(sorted(item["metadata"]["name"] for item in shared_jobs))
+        pods += await list_or_note(pod, f"{POD_JOB} in ({job_names})")
+    children.pods = _newest_first(pods)
+    await asyncio.gather(*(_read_progress(cluster, children, item) for item in children.jobs))
+    children.notes = sorted(set(children.notes))
+    return children
 
 
-async def _progress(cluster: Cluster, found: Around, job: Json) -> None:
-    """What the newest running pod of an unfinished Job printed last about how far it is."""
+async def _read_progress(cluster: Cluster, children: Children, job: Json) -> None:
+    """Add the last progress that the newest pod of a running Job has logged."""
     name = job["metadata"]["name"]
-    pods = [p for p in found.pods if p["metadata"].get("labels", {}).get(POD_JOB) == name]
+    pods = [p for p in children.pods if p["metadata"].get("labels", {}).get(POD_JOB) == name]
     if job_state(job) != "Running" or not pods or pods[0]["status"].get("phase") != "Running":
         return
     meta = pods[0]["metadata"]
     try:
-        far = last_progress(await cluster.log(meta["namespace"], meta["name"], PROGRESS_LINES))
+        progress = last_progress(
+            await cluster.log(meta["namespace"], meta["name"], PROGRESS_LINES)
+        )
     except Missing:
-        return  # the pod went meanwhile
+        return  # the pod was deleted since
     except ClusterError as error:
-        found.notes.append(f"how far Job {name} is cannot be read: {error}")
+        children.notes.append(f"the progress of Job {name} cannot be read: {error}")
         return
-    if far is not None:
-        found.progress[name] = far
+    if progress is not None:
+        children.progress[name] = progress
 
 
 async def read(cluster: Cluster, namespace: str, name: str) -> Json:
     """Everything about one resource, as `specdec status NAME --json` prints it.
 
     Raises:
-        ClusterError: nobody answers, or the resource must not be read.
+        ClusterError: the API server does not respond, or the caller may not read the resource.
         BadRequestError: there is no such resource.
     """
     body = await session.resource(cluster, namespace, name)
-    found = await around(cluster, namespace, name)
+    children = await read_children(cluster, namespace, name)
+    progress = children.progress
     return {
         **summary(body),
-        "jobs": [_job(one, found.progress.get(one["metadata"]["name"])) for one in found.jobs],
-        "pods": [_pod(one) for one in found.pods if _last_progress(one)],
-        "notes": found.notes,
+        "jobs": [_job(item, progress.get(item["metadata"]["name"])) for item in children.jobs],
+        "pods": [_pod(item) for item in children.pods if not _has_ended(item)],
+        "notes": children.notes,
     }
 
 
 async def read_all(cluster: Cluster, namespace: str | None) -> list[Json]:
-    """A summary of every resource of a namespace, or of all; raises as `read`."""
-    return [summary(one) for one in await session.resources(cluster, namespace)]
+    """A summary of every resource in a namespace, or in all; raises as `read`."""
+    return [summary(body) for body in await session.resources(cluster, namespace)]
 
 
 def summary(body: Json) -> Json:
-    """A resource in the words of its own status."""
+    """A resource by its metadata, spec and status, without its children."""
     meta, spec, status = body["metadata"], body["spec"], body.get("status", {})
     serving, speculation = spec.get("serving", {}), spec.get("speculation", {})
     return {
@@ -117,14 +126,14 @@ def summary(body: Json) -> Json:
         "backend": spec.get("runtime", {}).get("backend", ""),
         "suspended": bool(spec.get("suspend")),
         "wantedReplicas": serving.get("replicas", 1),
-        **{key: status[key] for key in _KEPT if key in status},
+        **{key: status[key] for key in _STATUS_FIELDS if key in status},
     }
 
 
-def _job(job: Json, far: Progress | None) -> Json:
+def _job(job: Json, progress: Progress | None) -> Json:
     meta, status = job["metadata"], job.get("status", {})
     deleting = meta.get("deletionTimestamp")
-    shown: Json = {
+    entry: Json = {
         "name": meta["name"],
         "component": meta.get("labels", {}).get(names.COMPONENT, ""),
         "state": "Deleting" if deleting else job_state(job),
@@ -132,8 +141,10 @@ def _job(job: Json, far: Progress | None) -> Json:
         "failures": status.get("failed", 0),
     }
     if "completionTime" in status:
-        shown["completedAt"] = status["completionTime"]
-    return shown if far is None else {**shown, "phase": far.phase, "percent": far.percent}
+        entry["completedAt"] = status["completionTime"]
+    if progress is None:
+        return entry
+    return {**entry, "phase": progress.phase, "percent": progress.percent}
 
 
 def _pod(pod: Json) -> Json:
@@ -144,34 +155,34 @@ def _pod(pod: Json) -> Json:
         "component": meta.get("labels", {}).get(names.COMPONENT, ""),
         "phase": "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
         "ready": pod_ready(pod),
-        "restarts": sum(one.get("restartCount", 0) for one in statuses),
+        "restarts": sum(item.get("restartCount", 0) for item in statuses),
         "node": pod.get("spec", {}).get("nodeName", ""),
         "createdAt": meta["creationTimestamp"],
-        "trouble": trouble(pod),
+        "trouble": pod_problem(pod),
     }
 
 
-def trouble(pod: Json) -> str:
-    """Why a pod does not run, in the scheduler's or the kubelet's words; empty if it does."""
-    stuck = blocked(pod)
-    if stuck is not None:
-        return f"{stuck.reason}: {stuck.message}"
-    for one in pod.get("status", {}).get("containerStatuses", []):
-        waiting = one.get("state", {}).get("waiting", {})
+def pod_problem(pod: Json) -> str:
+    """Why a pod does not run, by the scheduler or the kubelet; empty if it runs."""
+    cause = blocked(pod)
+    if cause is not None:
+        return f"{cause.reason}: {cause.message}"
+    for status in pod.get("status", {}).get("containerStatuses", []):
+        waiting = status.get("state", {}).get("waiting", {})
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
             return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
     return ""
 
 
-def _last_progress(pod: Json) -> bool:
-    """Whether a pod is worth a line: one that ended is told by its Job."""
-    return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+def _has_ended(pod: Json) -> bool:
+    """Whether a pod has ended; its Job then shows the result."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _newest(found: list[Json]) -> list[Json]:
-    distinct = {one["metadata"]["uid"]: one for one in found}.values()
+def _newest_first(objects: list[Json]) -> list[Json]:
+    distinct = {item["metadata"]["uid"]: item for item in objects}.values()
     return sorted(
         distinct,
-        key=lambda one: (str(one["metadata"]["creationTimestamp"]), one["metadata"]["name"]),
+        key=lambda item: (str(item["metadata"]["creationTimestamp"]), item["metadata"]["name"]),
         reverse=True,
     )

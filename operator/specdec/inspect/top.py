@@ -1,4 +1,8 @@
-"""Looking at every serving pod, again and again."""
+"""Read the metrics of every serving pod at intervals, for `specdec top`.
+
+`Watch.read` returns one row per pod. A pod whose metrics cannot be read has an error in its row;
+the other rows are unaffected.
+"""
 
 import asyncio
 import time
@@ -11,27 +15,27 @@ from specdec.cluster import Cluster, ClusterError, Missing, Transient
 from specdec.desired.front import TRITON
 from specdec.inspect import session
 from specdec.inspect.figures import Figures, Reading, figures, reading
-from specdec.inspect.status import trouble
+from specdec.inspect.status import pod_problem
 from specdec.pipeline.observed import pod_ready
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/top/v1"
 # Every backend of this release answers behind Triton.
 METRICS_PORT = TRITON.ports[TRITON.metrics]
-_AT_ONCE = 16
+_MAX_CONCURRENT = 16
 _SERVERS = f"{names.COMPONENT} in ({', '.join(names.SERVERS.values())})"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One pod and what it does.
+    """One pod and its figures.
 
     Attributes:
         model: the SpeculativeModel that it serves.
-        server: component label: whether it is the server of the target or of the draft.
+        server: its component label: the server of the target or of the draft.
         state: `Ready`, or why it is not.
-        figures: None where the pod was not asked or did not answer.
-        error: why a ready pod did not answer.
+        figures: None if its metrics were not read.
+        error: why the metrics of a ready pod could not be read.
     """
 
     namespace: str
@@ -43,8 +47,8 @@ class Row:
     error: ClientError | None = None
 
     def as_json(self) -> Json:
-        """The row with its figures, null where there are none."""
-        told = {
+        """The row with its figures, which are null where there are none."""
+        fields = {
             "namespace": self.namespace,
             "model": self.model,
             "pod": self.pod,
@@ -52,85 +56,88 @@ class Row:
             "state": self.state,
             "error": None if self.error is None else str(self.error),
         }
-        return told | (self.figures or Figures()).as_json()
+        return fields | (self.figures or Figures()).as_json()
 
 
 class Watch:
-    """The serving pods of one SpeculativeModel, of a namespace or, with None, of all.
+    """The serving pods of one SpeculativeModel, of a namespace, or of all with None for both.
 
     Attributes:
-        missed: why the last look saw nothing new, in one sentence; None if it did.
+        last_error: why the last read returned old rows, in one sentence; None if they are new.
     """
 
     def __init__(self, cluster: Cluster, namespace: str | None, name: str | None) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._name = name
-        self._limit = asyncio.Semaphore(_AT_ONCE)
-        self._last: dict[str, Reading] = {}
+        self._limiter = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._readings: dict[str, Reading] = {}
         self._rows: list[Row] = []
-        self.missed: str | None = None
+        self.last_error: str | None = None
 
-    async def look(self, *, patient: bool = False) -> list[Row]:
-        """One row a pod, with figures of the time since the last look.
+    async def read(self, *, keep_last: bool = False) -> list[Row]:
+        """One row per pod, with the figures for the time since the last read.
+
+        Args:
+            keep_last: return the last rows again if an error may be temporary.
 
         Raises:
             BadRequestError: there is no such resource.
             UnreachableError: there is no serving pod.
-            ClusterError: the API server does not answer, or does not let these pods be read.
-                A `patient` look tells the last rows instead where an answer may come later.
+            ClusterError: the API server does not respond, or forbids reading these pods.
         """
         try:
             pods = await self._pods()
         except (Transient, UnreachableError) as error:
-            if not patient:
+            if not keep_last:
                 raise
-            self.missed = str(error)
+            self.last_error = str(error)
             return self._rows
-        self.missed = None
-        told = await asyncio.gather(*(self._row(pod) for pod in pods), return_exceptions=True)
-        for one in told:
-            if isinstance(one, BaseException):
-                raise one
-        self._rows = [one for one in told if isinstance(one, Row)]
-        known = {pod["metadata"]["uid"] for pod in pods}
-        self._last = {uid: last for uid, last in self._last.items() if uid in known}
+        self.last_error = None
+        rows = await asyncio.gather(*(self._row(pod) for pod in pods), return_exceptions=True)
+        for row in rows:
+            if isinstance(row, BaseException):
+                raise row
+        self._rows = [row for row in rows if isinstance(row, Row)]
+        live = {pod["metadata"]["uid"] for pod in pods}
+        self._readings = {uid: item for uid, item in self._readings.items() if uid in live}
         return self._rows
 
     async def _pods(self) -> list[Json]:
-        mine = f",{names.MODEL}={self._name}" if self._name else f",{names.MODEL}"
-        selector = f"{names.MANAGED_BY}={names.MANAGER},{_SERVERS}{mine}"
-        found = await self._cluster.list("v1", "Pod", self._namespace, selector)
-        if found:
-            return sorted(found, key=_place)
+        of_model = f",{names.MODEL}={self._name}" if self._name else f",{names.MODEL}"
+        selector = f"{names.MANAGED_BY}={names.MANAGER},{_SERVERS}{of_model}"
+        pods = await self._cluster.list("v1", "Pod", self._namespace, selector)
+        if pods:
+            return sorted(pods, key=_sort_key)
         if self._name and self._namespace:
             await session.resource(self._cluster, self._namespace, self._name)
-        of = f"SpeculativeModel {self._name}" if self._name else "any SpeculativeModel"
+        model = f"SpeculativeModel {self._name}" if self._name else "any SpeculativeModel"
         where = f"namespace {self._namespace}" if self._namespace else "any namespace"
-        raise UnreachableError(f"no pod serves {of} in {where}: specdec status tells why")
+        raise UnreachableError(f"no pod serves {model} in {where}: specdec status shows why")
 
     async def _row(self, pod: Json) -> Row:
-        """Ask one pod. Who may not read one may read none: that is raised, and told once."""
+        """Read one pod; raises an error that concerns all pods, such as a missing permission."""
         meta = pod["metadata"]
         labels = meta["labels"]
-        place = (meta["namespace"], labels.get(names.MODEL, ""), meta["name"])
+        namespace, name = meta["namespace"], meta["name"]
+        identity = (namespace, labels.get(names.MODEL, ""), name)
         server, state = labels[names.COMPONENT], _state(pod)
         if pod.get("status", {}).get("phase") != "Running":
-            return Row(*place, server, state)
-        before = self._last.pop(meta["uid"], None)
+            return Row(*identity, server, state)
+        before = self._readings.pop(meta["uid"], None)
         try:
-            async with self._limit:
-                page = await self._cluster.pod_metrics(place[0], place[2], METRICS_PORT)
-            now = reading(page, time.monotonic())
+            async with self._limiter:
+                page = await self._cluster.pod_metrics(namespace, name, METRICS_PORT)
+            current = reading(page, time.monotonic())
         except (Transient, Missing, RefusedError) as error:
-            # A server that still loads has no metrics yet, and its state says so.
-            told = _words(error, place[2]) if state == "Ready" else None
-            return Row(*place, server, state, error=told)
-        self._last[meta["uid"]] = now
-        return Row(*place, server, state, figures(before, now))
+            # A server that is still loading has no metrics yet, as its state shows.
+            shown = _metrics_error(error, name) if state == "Ready" else None
+            return Row(*identity, server, state, error=shown)
+        self._readings[meta["uid"]] = current
+        return Row(*identity, server, state, figures(before, current))
 
 
-def _words(error: ClusterError | RefusedError, pod: str) -> ClientError:
+def _metrics_error(error: ClusterError | RefusedError, pod: str) -> ClientError:
     if isinstance(error, RefusedError):
         return RefusedError(f"Pod {pod}: {error}")
     if isinstance(error, Missing):
@@ -146,9 +153,9 @@ def _state(pod: Json) -> str:
     if pod_ready(pod):
         return "Ready"
     phase = str(pod.get("status", {}).get("phase", "Pending"))
-    return trouble(pod).partition(":")[0] or ("Starting" if phase == "Running" else phase)
+    return pod_problem(pod).partition(":")[0] or ("Starting" if phase == "Running" else phase)
 
 
-def _place(pod: Json) -> tuple[str, str, str]:
+def _sort_key(pod: Json) -> tuple[str, str, str]:
     meta = pod["metadata"]
     return meta["namespace"], meta["labels"].get(names.MODEL, ""), meta["name"]

@@ -87,7 +87,7 @@ def test_time_ends_a_request_and_what_came_is_kept(pair: Pair, url: str) -> None
 def test_the_output_is_checked(url: str, expected: str, threshold: str, status: int) -> None:
     code, _, words = run(url, "--tokens", "97", "--expect", expected, "--threshold", threshold)
     assert code == status
-    assert "of the places agree" in words
+    assert "of the positions are equal" in words
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_agreement(expected: list[int], got: list[int], share: float, first: int
     [
         ((), "there is no input"),
         (("--tokens", ""), "no input tokens"),
-        (("--tokens", "1,x"), "holds no ids"),
+        (("--tokens", "1,x"), "is not a list of ids"),
         (("--tokens", "-4"), "token id -4"),
         (("--tokens", "1", "--tokens-file", "-"), "either --tokens or --tokens-file"),
-        (("--tokens", "1", "--format", "json"), "no list of ids"),
-        (("--tokens", "[true]", "--format", "json"), "no list of ids"),
-        (("--tokens", "[1", "--format", "json"), "no JSON"),
+        (("--tokens", "1", "--format", "json"), "not a list of ids"),
+        (("--tokens", "[true]", "--format", "json"), "not a list of ids"),
+        (("--tokens", "[1", "--format", "json"), "not valid JSON"),
         (("--tokens", "a", "--format", "text"), "needs a tokenizer"),
         (("--tokens", "a", "--format", "text", "--tokenizer", "/no"), "cannot be read"),
         (("--tokens", "1", "--threshold", "2"), "--threshold is 2"),

@@ -26,14 +26,14 @@ LLAMA_8B = {
 }
 
 
-def written(folder: Path, text: str) -> Path:
+def write_config(folder: Path, text: str) -> Path:
     path = folder / "config.json"
     path.write_text(text)
     return path
 
 
-def test_sizes_are_read_under_the_fetch_jobs_names(tmp_path: Path) -> None:
-    assert configuration.facts(written(tmp_path, json.dumps(LLAMA_8B))) == {
+def test_sizes_are_read_with_the_fetch_jobs_names(tmp_path: Path) -> None:
+    assert configuration.facts(write_config(tmp_path, json.dumps(LLAMA_8B))) == {
         "architecture": "LlamaForCausalLM",
         "vocabSize": 128256,
         "hiddenSize": 4096,
@@ -46,11 +46,11 @@ def test_sizes_are_read_under_the_fetch_jobs_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
-        ("", "no config.json"),
-        ("\xff", "no config.json"),
-        ("[]", "no JSON object"),
+        ("", "not a valid config.json"),
+        ("\xff", "not a valid config.json"),
+        ("[]", "not a JSON object"),
         ('{"hidden_size": 0}', "hidden_size is '0'"),
         ('{"hidden_size": true}', "hidden_size is 'True'"),
         ('{"hidden_size": "4096"}', "hidden_size is '4096'"),
@@ -58,36 +58,36 @@ def test_sizes_are_read_under_the_fetch_jobs_names(tmp_path: Path) -> None:
         ('{"vocab_size": 99999999999999999999}', "vocab_size"),
     ],
 )
-def test_anything_else_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_configuration_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=r"config\.json") as error:
-        configuration.facts(written(tmp_path, text))
-    assert words in str(error.value)
+        configuration.facts(write_config(tmp_path, text))
+    assert message in str(error.value)
 
 
-def test_a_config_json_compares_vocabularies_and_has_no_digest(tmp_path: Path) -> None:
+def test_config_json_compares_vocabularies_and_has_no_digest(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    target = written(tmp_path / "a", json.dumps(LLAMA_8B))
-    draft = written(tmp_path / "b", json.dumps(LLAMA_8B | {"vocab_size": 32000}))
+    target = write_config(tmp_path / "a", json.dumps(LLAMA_8B))
+    draft = write_config(tmp_path / "b", json.dumps(LLAMA_8B | {"vocab_size": 32000}))
     cr = tmp_path / "cr.yaml"
     cr.write_text(yaml.safe_dump(resource()))
     given = ["plan", "-f", str(cr), "--checkpoint", f"target={target}", "--json"]
 
-    alone = CliRunner().invoke(app, given)
-    other = CliRunner().invoke(app, [*given, "--checkpoint", f"draft={draft}"])
+    one_given = CliRunner().invoke(app, given)
+    both_given = CliRunner().invoke(app, [*given, "--checkpoint", f"draft={draft}"])
 
-    assert alone.exit_code == 0, alone.output
-    plan = json.loads(alone.stdout)
-    assert {one["basis"] for one in plan["checkpoints"]} == {"known after fetch"}
-    stages = {one["type"]: one for one in plan["stages"]}
+    assert one_given.exit_code == 0, one_given.output
+    plan = json.loads(one_given.stdout)
+    assert {item["basis"] for item in plan["checkpoints"]} == {"known after fetch"}
+    stages = {item["type"]: item for item in plan["stages"]}
     assert stages["MemoryFits"]["reason"] == "NotNeeded"
     assert stages["MemoryFits"]["basis"] == "checked"
-    assert other.exit_code == 1
-    assert "VocabSizeMismatch" in other.stderr
+    assert both_given.exit_code == 1
+    assert "VocabSizeMismatch" in both_given.stderr
 
 
-def test_the_table_has_every_gpu_and_cache(tmp_path: Path) -> None:
-    given = written(tmp_path, json.dumps(LLAMA_8B))
+def test_table_has_every_gpu_and_cache(tmp_path: Path) -> None:
+    given = write_config(tmp_path, json.dumps(LLAMA_8B))
     sizes = [part for role in ("target", "draft") for part in ("--checkpoint", f"{role}={given}")]
 
     shown = CliRunner().invoke(app, ["plan", "-f", str(SHARED), *sizes])
@@ -103,16 +103,16 @@ def test_the_table_has_every_gpu_and_cache(tmp_path: Path) -> None:
     ]
 
 
-def test_memory_is_not_known_without_sizes() -> None:
+def test_memory_is_unknown_without_sizes() -> None:
     shown = CliRunner().invoke(app, ["plan", "-f", str(SHARED), "--json"])
 
-    stages = {one["type"]: one for one in json.loads(shown.stdout)["stages"]}
+    stages = {item["type"]: item for item in json.loads(shown.stdout)["stages"]}
     assert stages["MemoryFits"]["reason"] == "UnknownSize"
     assert "target and draft" in stages["MemoryFits"]["message"]
 
 
-def test_a_plan_that_does_not_fit_is_refused_with_numbers(tmp_path: Path) -> None:
-    given = written(tmp_path, json.dumps(LLAMA_8B | {"num_hidden_layers": 800}))
+def test_plan_that_does_not_fit_is_refused_with_numbers(tmp_path: Path) -> None:
+    given = write_config(tmp_path, json.dumps(LLAMA_8B | {"num_hidden_layers": 800}))
 
     shown = CliRunner().invoke(
         app,

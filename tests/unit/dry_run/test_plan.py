@@ -1,4 +1,4 @@
-"""`specdec plan`: what the operator would do, what a change costs, what is wrong with input."""
+"""`specdec plan`: the plan itself, the cost of a change, and invalid input."""
 
 import datetime
 import json
@@ -30,7 +30,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
-def told(*arguments: object) -> Json:
+def plan_json(*arguments: object) -> Json:
     result = run("plan", *arguments, "--json")
     assert result.exit_code == 0, result.output
     value: Json = json.loads(result.stdout)
@@ -39,7 +39,7 @@ def told(*arguments: object) -> Json:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a resource; dotted paths of its spec get other values."""
+    """A function that writes a resource with some fields of its spec changed."""
 
     def writer(name: str = "cr", method: str = "DraftTarget", **changed: Any) -> Path:
         body = resource(method)
@@ -62,20 +62,20 @@ def test_there_are_samples() -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda p: p.stem)
 def test_every_sample_has_a_plan(sample: Path) -> None:
-    plan = told("-f", sample)
+    plan = plan_json("-f", sample)
     spec = yaml.safe_load(sample.read_text())["spec"]
-    refused = {one["reason"] for one in plan["stages"] if one["status"] == "False"}
+    refused = {item["reason"] for item in plan["stages"] if item["status"] == "False"}
     assert refused <= {"MethodNone"}
     assert plan["jobs"][0]["component"] == "fetch"
     assert len(plan["engines"]) == (2 if spec["speculation"]["method"] == "DraftTarget" else 1)
     (server,) = plan["servers"]
     assert server["command"][0] == "tritonserver"
     assert server["command"][1].endswith(plan["repository"]["hash"])
-    assert "tensorrt_llm/config.pbtxt" in {one["path"] for one in plan["repository"]["files"]}
+    assert "tensorrt_llm/config.pbtxt" in {item["path"] for item in plan["repository"]["files"]}
 
 
-def test_the_plan_of_draft_and_target_says_devices_and_modes() -> None:
-    plan = told("-f", DRAFT_TARGET)
+def test_plan_of_draft_and_target_has_devices_and_modes() -> None:
+    plan = plan_json("-f", DRAFT_TARGET)
     assert plan["plan"]["devices"] == {"target": [0], "draft": [1]}
     assert plan["servers"][0]["gpusPerPod"] == 2
     modes = {e["role"]: e["build"]["speculativeDecodingMode"] for e in plan["engines"]}
@@ -83,9 +83,9 @@ def test_the_plan_of_draft_and_target_says_devices_and_modes() -> None:
     assert [e["build"]["maxDraftTokens"] for e in plan["engines"]] == [8, 0]
 
 
-def test_what_only_a_service_shows_is_not_made_up() -> None:
-    plan = told("-f", DRAFT_TARGET)
-    stages = {one["type"]: one for one in plan["stages"]}
+def test_measurements_are_unknown() -> None:
+    plan = plan_json("-f", DRAFT_TARGET)
+    stages = {item["type"]: item for item in plan["stages"]}
     for kind in ("SpeculationActive", "OutputEquivalent", "SpeculationEffective"):
         assert (stages[kind]["status"], stages[kind]["reason"]) == ("Unknown", "Waiting")
         assert stages[kind]["message"] == "measured by a Job once pods serve"
@@ -93,11 +93,11 @@ def test_what_only_a_service_shows_is_not_made_up() -> None:
     assert plan["jobs"][-1]["component"] == "verify"
 
 
-def test_what_only_a_fetch_tells_is_said_to_be_unknown() -> None:
-    plan = told("-f", DRAFT_TARGET)
-    stages = {one["type"]: one for one in plan["stages"]}
+def test_values_known_after_fetch_are_marked() -> None:
+    plan = plan_json("-f", DRAFT_TARGET)
+    stages = {item["type"]: item for item in plan["stages"]}
     assert stages["Compatible"]["status"] == "Unknown"
-    assert {one["basis"] for one in plan["engines"]} == {"known after fetch"}
+    assert {item["basis"] for item in plan["engines"]} == {"known after fetch"}
     assert stages["Accepted"]["basis"] == "checked"
     assert stages["Available"]["basis"] == "assumed"
     shown = run("plan", "-f", DRAFT_TARGET).stdout
@@ -105,16 +105,16 @@ def test_what_only_a_fetch_tells_is_said_to_be_unknown() -> None:
     assert "placeholders, known after fetch" in shown
 
 
-def test_given_checkpoints_are_looked_at(write: Write, tmp_path: Path) -> None:
+def test_given_checkpoints_are_inspected(write: Write, tmp_path: Path) -> None:
     folders = {role: checkpoints.write(tmp_path / role) for role in ("target", "draft")}
     given = [part for r, f in folders.items() for part in ("--checkpoint", f"{r}={f}")]
-    plan = told("-f", write(), *given)
-    stages = {one["type"]: one for one in plan["stages"]}
+    plan = plan_json("-f", write(), *given)
+    stages = {item["type"]: item for item in plan["stages"]}
     assert (stages["Compatible"]["status"], stages["Compatible"]["basis"]) == ("True", "checked")
-    assert {one["basis"] for one in plan["engines"]} == {"checked"}
+    assert {item["basis"] for item in plan["engines"]} == {"checked"}
 
 
-def test_a_pair_that_does_not_fit_is_refused(write: Write, tmp_path: Path) -> None:
+def test_incompatible_pair_is_refused(write: Write, tmp_path: Path) -> None:
     target = checkpoints.write(tmp_path / "target")
     config = checkpoints.config(vocab_size=5)
     draft = checkpoints.write(tmp_path / "draft", **{"config.json": config})
@@ -125,8 +125,8 @@ def test_a_pair_that_does_not_fit_is_refused(write: Write, tmp_path: Path) -> No
     assert "vocab_size" in result.stderr
 
 
-def test_keys_are_those_of_the_operator(tmp_path: Path) -> None:
-    """What a reconcile makes of the same checkpoints, fetched, has the same engine keys."""
+def test_engine_keys_equal_those_of_the_operator(tmp_path: Path) -> None:
+    """A reconcile with the same checkpoints has the same engine keys."""
     folders = {role: checkpoints.write(tmp_path / role) for role in ("target", "draft")}
     models = {
         role: {"digest": digest(folder), "facts": inspect(folder)}
@@ -140,64 +140,64 @@ def test_keys_are_those_of_the_operator(tmp_path: Path) -> None:
     assert [entry["key"] for entry, _ in make(resource(), IMAGES).engines()] != keys
 
 
-def test_a_version_takes_the_place_of_the_specs() -> None:
-    assert told("-f", DRAFT_TARGET, "--version", "0.18.0")["plan"]["version"] == "0.18.0"
+def test_version_option_replaces_that_of_the_spec() -> None:
+    assert plan_json("-f", DRAFT_TARGET, "--version", "0.18.0")["plan"]["version"] == "0.18.0"
 
 
-def test_a_suspended_resource_has_no_pods(write: Write) -> None:
-    plan = told("-f", write(suspend=True))
+def test_suspended_resource_has_no_pods(write: Write) -> None:
+    plan = plan_json("-f", write(suspend=True))
     assert plan["servers"][0]["replicas"] == 0
     assert plan["refused"] == ""
     assert len(plan["engines"]) == 2
 
 
-def test_draft_tokens_republish_and_rebuild_nothing(write: Write) -> None:
+def test_changed_draft_tokens_republish_and_rebuild_nothing(write: Write) -> None:
     before, after = write("a"), write("b", speculation__draftTokens=2)
-    diff = told("-f", after, "--diff", before)["diff"]
+    diff = plan_json("-f", after, "--diff", before)["diff"]
     assert diff["rebuild"] == []
     assert diff["republish"]["changed"] == ["tensorrt_llm_bls/config.pbtxt"]
-    assert [one["field"] for one in diff["restart"]] == ["repository"]
+    assert [item["field"] for item in diff["restart"]] == ["repository"]
     shown = run("plan", "-f", after, "--diff", before).stdout
     assert "republish the repository: 1 changed" in shown
     assert "nothing is rebuilt" in shown
 
 
-def test_a_longer_sequence_rebuilds_the_target_alone(write: Write) -> None:
+def test_longer_sequence_rebuilds_only_the_target(write: Write) -> None:
     before, after = write("a"), write("b", target__limits__maxSeqLen=1024)
-    diff = told("-f", after, "--diff", before)["diff"]
+    diff = plan_json("-f", after, "--diff", before)["diff"]
     (rebuilt,) = diff["rebuild"]
     assert rebuilt["role"] == "target"
     changed = {"field": "limits.maxSeqLen", "from": 512, "to": 1024}
     assert changed in rebuilt["changed"]
 
 
-def test_replicas_only_scale(write: Write) -> None:
+def test_changed_replicas_only_scale(write: Write) -> None:
     before, after = write("a"), write("b", serving__replicas=3)
-    diff = told("-f", after, "--diff", before)["diff"]
+    diff = plan_json("-f", after, "--diff", before)["diff"]
     assert diff.pop("scale") == [{"field": "replicas", "from": 1, "to": 3}]
     assert not any(diff.values())
     shown = run("plan", "-f", after, "--diff", before).stdout
     assert shown.splitlines()[-1] == "nothing is rebuilt or republished or restarted"
 
 
-def test_a_pod_field_restarts_and_republishes_nothing(write: Write) -> None:
+def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> None:
     before, after = write("a"), write("b", serving__nodeSelector={"disk": "fast"})
-    diff = told("-f", after, "--diff", before)["diff"]
+    diff = plan_json("-f", after, "--diff", before)["diff"]
     assert not diff["rebuild"]
     assert not diff["republish"]
-    assert [one["field"] for one in diff["restart"]] == ["spec.nodeSelector.disk"]
+    assert [item["field"] for item in diff["restart"]] == ["spec.nodeSelector.disk"]
 
 
-def test_another_claim_builds_everything_again(write: Write) -> None:
+def test_another_claim_rebuilds_everything(write: Write) -> None:
     before = write("a", storage={"existingClaim": "one"})
     after = write("b", storage={"existingClaim": "two"})
-    diff = told("-f", after, "--diff", before)["diff"]
+    diff = plan_json("-f", after, "--diff", before)["diff"]
     assert diff["fetch"] == ["target", "draft"]
     claim = {"field": "claim", "from": "one", "to": "two"}
-    assert [one["changed"] for one in diff["rebuild"]] == [[claim], [claim]]
+    assert [item["changed"] for item in diff["rebuild"]] == [[claim], [claim]]
 
 
-def test_the_same_resource_changes_nothing(write: Write) -> None:
+def test_equal_resources_change_nothing(write: Write) -> None:
     assert run("plan", "-f", write("a"), "--diff", write("b")).stdout == "nothing changes\n"
 
 
@@ -214,7 +214,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changed", "status", "sentence"), BAD, ids=lambda v: str(v)[:40])
-def test_bad_input_is_one_sentence(
+def test_invalid_input_is_one_sentence(
     write: Write, changed: Json, status: int, sentence: str
 ) -> None:
     result = run("plan", "-f", write(**changed))
@@ -227,22 +227,22 @@ def test_bad_input_is_one_sentence(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a: [", "is not YAML"),
-        ("? [a, b]\n: c", "is not YAML"),
-        ("a: &x [*x]", "is not YAML"),
+        ("a: [", "is not valid YAML"),
+        ("? [a, b]\n: c", "is not valid YAML"),
+        ("a: &x [*x]", "is not valid YAML"),
         ("kind: Pod", "holds 0 objects of kind SpeculativeModel"),
         ("kind: SpeculativeModel\napiVersion: v1", "this release reads specdec.dev/v1alpha1"),
         ("kind: SpeculativeModel\napiVersion: specdec.dev/v1alpha1", "metadata and spec"),
     ],
 )
-def test_a_file_without_a_resource(tmp_path: Path, text: str, sentence: str) -> None:
+def test_file_without_a_resource(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text)
     result = run("plan", "-f", path)
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
 
 
-def test_strange_values_are_data(write: Write) -> None:
+def test_special_characters_are_data(write: Write) -> None:
     hostile = "'; $(id) `id` \x1b[2J [red]"
     path = write(target__source={"pvc": {"claimName": "c", "path": hostile}})
     shown = run("plan", "-f", path)
@@ -252,8 +252,8 @@ def test_strange_values_are_data(write: Write) -> None:
     assert "\x1b[2J" not in shown.stdout
 
 
-def test_a_date_is_a_text_as_kubectl_sends_it(write: Write) -> None:
-    plan = told("-f", write(serving__affinity={"x": datetime.date(2026, 1, 2)}))
+def test_date_is_a_text_as_in_kubectl(write: Write) -> None:
+    plan = plan_json("-f", write(serving__affinity={"x": datetime.date(2026, 1, 2)}))
     assert plan["refused"] == ""
 
 
@@ -261,7 +261,7 @@ def test_a_date_is_a_text_as_kubectl_sends_it(write: Write) -> None:
 @pytest.mark.parametrize(
     "value", ["../../x", "a/b", "A", "", "x" * 10_000, "a\nb", "$(id)", "a\0"]
 )
-def test_a_name_is_no_path(tmp_path: Path, field: str, value: str) -> None:
+def test_name_cannot_be_a_path(tmp_path: Path, field: str, value: str) -> None:
     body = resource()
     body["metadata"][field] = value
     (tmp_path / "cr.yaml").write_text(yaml.safe_dump(body))
@@ -272,7 +272,7 @@ def test_a_name_is_no_path(tmp_path: Path, field: str, value: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["cr.yaml"]
 
 
-def test_an_impossible_setting_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_setting_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECDEC_WORKERS", "many")
     result = run("plan", "-f", write())
     assert result.exit_code == 2
@@ -280,17 +280,17 @@ def test_an_impossible_setting_is_named(write: Write, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("given", ["target", "judge=/x", "target=/no/such/folder", "draft=/x"])
-def test_a_checkpoint_that_cannot_be_taken(write: Write, given: str) -> None:
+def test_invalid_checkpoint_is_named(write: Write, given: str) -> None:
     result = run("plan", "-f", write(method="None"), "--checkpoint", given)
     assert result.exit_code == 2
     assert f"--checkpoint {given.partition('=')[0]}" in result.stderr
 
 
-def test_a_plan_loads_neither_grpc_nor_a_cluster_client() -> None:
+def test_plan_imports_neither_grpc_nor_a_cluster_client() -> None:
     code = (
         "import sys; from specdec.cli.app import app; "
         f"app(['plan', '-f', {str(DRAFT_TARGET)!r}, '--json'], standalone_mode=False); "
         "sys.exit(any(n in sys.modules for n in ('tritonclient', 'grpc', 'kubernetes', 'kopf')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr

@@ -1,4 +1,4 @@
-"""`specdec render`: whole folders or none, and never over somebody else's files."""
+"""`specdec render` writes complete folders or none, and never replaces foreign files."""
 
 import hashlib
 import json
@@ -17,21 +17,23 @@ def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run("render", "-f", sample, "-o", out).exit_code == 0
     plan = json.loads((out / "specdec-plan.json").read_text())
-    for one in plan["repository"]["files"]:
-        text = (out / "repository" / one["path"]).read_bytes()
-        assert hashlib.sha256(text).hexdigest() == one["sha256"]
+    for file in plan["repository"]["files"]:
+        text = (out / "repository" / file["path"]).read_bytes()
+        assert hashlib.sha256(text).hexdigest() == file["sha256"]
     objects = [load(path.read_text()) for path in out.glob("*.yaml")]
     kinds = {obj["kind"] for obj in objects}
     assert kinds >= {"PersistentVolumeClaim", "Job", "ConfigMap", "Service"}
-    assert kinds & {"Deployment", "LeaderWorkerSet"} == {one["kind"] for one in plan["servers"]}
+    assert kinds & {"Deployment", "LeaderWorkerSet"} == {
+        server["kind"] for server in plan["servers"]
+    }
     jobs = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Job"}
     assert jobs == {job["name"] for job in plan["jobs"]}
-    # The owner's uid is not known: by hand they must not be collected at once.
+    # The owner's uid is unknown, and the garbage collector deletes objects of a missing owner.
     assert not any("ownerReferences" in obj["metadata"] for obj in objects)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_known_uid_keeps_the_owner(tmp_path: Path) -> None:
+def test_known_uid_keeps_the_owner(tmp_path: Path) -> None:
     body = load(DRAFT_TARGET.read_text())
     body["metadata"]["uid"] = "1234"
     (tmp_path / "cr.yaml").write_text(yaml.safe_dump(body))
@@ -41,26 +43,26 @@ def test_a_known_uid_keeps_the_owner(tmp_path: Path) -> None:
     assert owner["uid"] == "1234"
 
 
-def test_force_replaces_only_what_render_wrote(tmp_path: Path) -> None:
+def test_force_replaces_only_results_of_render(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run("render", "-f", DRAFT_TARGET, "-o", out).exit_code == 0
     (out / "old.yaml").write_text("")
-    again = run("render", "-f", DRAFT_TARGET, "-o", out)
-    assert (again.exit_code, "--force" in again.stderr) == (2, True)
+    second = run("render", "-f", DRAFT_TARGET, "-o", out)
+    assert (second.exit_code, "--force" in second.stderr) == (2, True)
     assert (out / "old.yaml").exists()
     assert run("render", "-f", DRAFT_TARGET, "-o", out, "--force").exit_code == 0
     assert not (out / "old.yaml").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_foreign_files_stay_even_with_force(tmp_path: Path) -> None:
+def test_foreign_files_are_kept_even_with_force(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     result = run("render", "-f", DRAFT_TARGET, "-o", tmp_path, "--force")
     assert result.exit_code == 2
     assert "name another folder" in result.stderr
     assert (tmp_path / "mine").read_text() == "x"
     result = run("render", "-f", DRAFT_TARGET, "-o", tmp_path / "mine", "--force")
-    assert (result.exit_code, "is no folder" in result.stderr) == (2, True)
+    assert (result.exit_code, "is not a folder" in result.stderr) == (2, True)
 
 
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "specdec-plan.json").exists()
 
 
-def test_a_refused_resource_leaves_nothing(tmp_path: Path) -> None:
+def test_refused_resource_writes_nothing(tmp_path: Path) -> None:
     text = DRAFT_TARGET.read_text().replace("draftTokens: 4", "draftTokens: 9")
     (tmp_path / "cr.yaml").write_text(text)
     result = run("render", "-f", tmp_path / "cr.yaml", "-o", tmp_path / "out")

@@ -1,4 +1,4 @@
-"""What `specdec plan` and `render` say of the samples, against values worked out by hand."""
+"""The plans of the samples, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from specdec.api.matrix import support
 from specdec.dry_run.plan import make
 from specdec.dry_run.resource import read
 from support.documents import load
-from unit.dry_run.test_plan import Json, run, told
+from unit.dry_run.test_plan import Json, plan_json, run
 from unit.triton.published import VERSIONS, differences, parse
 
 ENGINES = {name: path for name, path in SAMPLES.items() if name.startswith("tensorrt-")}
 
 
 class Expected(NamedTuple):
-    """Launch mode, ranks of the world, GPUs of a pod, ordinals and MPI ranks by role."""
+    """Launch mode, world size, GPUs per pod, and device ordinals and MPI ranks by role."""
 
     launch: str
     world: int
@@ -72,14 +72,14 @@ EXPECTED = {
         "Plain", 1, 1, {"target": [0]}, {}, {"target": "lookahead_decoding"}
     ),
 }
-# More than one server, or a server of more than one pod: tests of their own below.
-APART = {"tensorrt-two-servers", "tensorrt-405b-two-nodes"}
+# Several servers, or several pods per server; tested separately below.
+SEPARATE = {"tensorrt-two-servers", "tensorrt-405b-two-nodes"}
 
 
 @cache
 def planned(sample: str) -> Json:
     """The plan of a sample, which tests share and leave as it is."""
-    return told("-f", SAMPLES[sample])
+    return plan_json("-f", SAMPLES[sample])
 
 
 def contexts(command: list[str]) -> list[list[str]]:
@@ -89,66 +89,66 @@ def contexts(command: list[str]) -> list[list[str]]:
 
 
 def test_every_engine_sample_is_expected() -> None:
-    assert set(EXPECTED) | APART == set(ENGINES)
+    assert set(EXPECTED) | SEPARATE == set(ENGINES)
 
 
 @pytest.mark.parametrize("sample", EXPECTED)
 def test_devices_ranks_and_modes(sample: str) -> None:
-    wanted, plan = EXPECTED[sample], planned(sample)
+    expected, plan = EXPECTED[sample], planned(sample)
     chosen = plan["plan"]
-    assert (chosen["launch"], chosen["worldSize"]) == (wanted.launch, wanted.world)
-    assert chosen["devices"] == wanted.devices
-    assert chosen.get("participantIds", {}) == wanted.ranks
+    assert (chosen["launch"], chosen["worldSize"]) == (expected.launch, expected.world)
+    assert chosen["devices"] == expected.devices
+    assert chosen.get("participantIds", {}) == expected.ranks
     assert chosen["gpuProduct"] == "NVIDIA-H100-80GB-HBM3"
-    modes = {one["role"]: one["build"]["speculativeDecodingMode"] for one in plan["engines"]}
-    assert modes == wanted.modes
+    modes = {item["role"]: item["build"]["speculativeDecodingMode"] for item in plan["engines"]}
+    assert modes == expected.modes
     (server,) = plan["servers"]
-    assert server["gpusPerPod"] == wanted.gpus
+    assert server["gpusPerPod"] == expected.gpus
     shown = run("plan", "-f", SAMPLES[sample]).stdout
-    for words in (wanted.launch, "NVIDIA-H100-80GB-HBM3", *wanted.modes.values()):
-        assert words in shown
+    for text in (expected.launch, "NVIDIA-H100-80GB-HBM3", *expected.modes.values()):
+        assert text in shown
 
 
 @pytest.mark.parametrize("sample", EXPECTED)
-def test_the_command_line_is_the_published_shape(sample: str) -> None:
-    wanted, plan = EXPECTED[sample], planned(sample)
+def test_command_line_has_the_published_form(sample: str) -> None:
+    expected, plan = EXPECTED[sample], planned(sample)
     (server,) = plan["servers"]
     command, env = server["command"], server["env"]
-    found = contexts(command)
-    assert len(found) == wanted.world
-    assert (command[0] == "mpirun") == (wanted.world > 1)
-    marks = [one for one in command if one.startswith("--backend-config=python,shm-region")]
-    assert len(set(marks)) == wanted.world
+    ranks = contexts(command)
+    assert len(ranks) == expected.world
+    assert (command[0] == "mpirun") == (expected.world > 1)
+    shm_options = [a for a in command if a.startswith("--backend-config=python,shm-region")]
+    assert len(set(shm_options)) == expected.world
     loads = {"Leader": {"tensorrt_llm"}, "Orchestrator": {"tensorrt_llm", "tensorrt_llm_draft"}}
-    for rank, context in enumerate(found):
+    for rank, context in enumerate(ranks):
         assert "--disable-auto-complete-config" in context
-        named = {a.partition("=")[2] for a in context if a.startswith("--load-model=")}
-        assert named == (loads[wanted.launch] if rank else set())
+        loaded = {a.partition("=")[2] for a in context if a.startswith("--load-model=")}
+        assert loaded == (loads[expected.launch] if rank else set())
         assert ("--model-control-mode=explicit" in context) == (rank > 0)
         assert ("--allow-http=false" in context) == (rank > 0)
-    orchestrated = wanted.launch == "Orchestrator"
+    orchestrated = expected.launch == "Orchestrator"
     assert (env.get("TRTLLM_ORCHESTRATOR") == "1") == orchestrated
     assert (env.get("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES") == "0") == orchestrated
 
 
-def test_each_of_two_servers_has_its_own_command() -> None:
+def test_two_servers_have_a_command_each() -> None:
     plan = planned("tensorrt-two-servers")
     target, draft = plan["servers"]
     assert draft["name"] == f"{target['name']}-draft"
-    assert [len(contexts(one["command"])) for one in (target, draft)] == [4, 1]
-    assert [one["gpusPerPod"] for one in (target, draft)] == [4, 1]
-    assert [one["name"] for one in plan["service"]] == [target["name"], draft["name"]]
+    assert [len(contexts(item["command"])) for item in (target, draft)] == [4, 1]
+    assert [item["gpusPerPod"] for item in (target, draft)] == [4, 1]
+    assert [item["name"] for item in plan["service"]] == [target["name"], draft["name"]]
     repositories = [
-        next(a for a in one["command"] if a.startswith("--model-repository="))
-        for one in (target, draft)
+        next(a for a in item["command"] if a.startswith("--model-repository="))
+        for item in (target, draft)
     ]
     assert [path.rsplit("/", 1)[1] for path in repositories] == ["target", "draft"]
     assert plan["plan"]["devices"] == {"target": FOUR, "draft": [0]}
-    hosts = [one["grpc"].partition(".")[0] for one in plan["endpoints"]]
+    hosts = [item["grpc"].partition(".")[0] for item in plan["endpoints"]]
     assert hosts == [target["name"], draft["name"]]
 
 
-def test_a_group_spreads_its_ranks_over_two_pods() -> None:
+def test_group_spreads_its_ranks_over_two_pods() -> None:
     plan = planned("tensorrt-405b-two-nodes")
     (server,) = plan["servers"]
     assert (server["kind"], server["replicas"]) == ("LeaderWorkerSet", 1)
@@ -157,7 +157,7 @@ def test_a_group_spreads_its_ranks_over_two_pods() -> None:
     assert plan["plan"]["devices"] == {"target": list(range(8))}
     hosts = [context[context.index("--host") + 1] for context in contexts(server["command"])]
     assert len(hosts) == 16
-    # The first eight ranks are the leader's own, the others those of the one worker.
+    # The first eight ranks run in the leader, the others in its worker.
     assert [len(set(half)) for half in (hosts[:8], hosts[8:])] == [1, 1]
     assert hosts[0] != hosts[8]
     (build,) = [job for job in plan["jobs"] if job["component"] == "engine"]
@@ -165,7 +165,7 @@ def test_a_group_spreads_its_ranks_over_two_pods() -> None:
 
 
 @pytest.mark.parametrize("sample", ENGINES)
-def test_builds_are_planned_for_the_product(sample: str) -> None:
+def test_builds_are_planned_for_the_gpu_product(sample: str) -> None:
     plan = planned(sample)
     assert plan["refused"] == ""
     for engine in plan["engines"]:
@@ -178,7 +178,7 @@ def test_builds_are_planned_for_the_product(sample: str) -> None:
     assert all(job["gpus"] >= 1 and job["command"] for job in jobs)
 
 
-def test_a_table_names_the_quantization_where_there_is_one() -> None:
+def test_table_shows_the_quantization_if_there_is_one() -> None:
     shown = run("plan", "-f", SAMPLES["tensorrt-fp8-one-gpu"]).stdout
     assert shown.count("bfloat16, FP8") == 1
     assert "bfloat16, None" not in shown
@@ -187,11 +187,11 @@ def test_a_table_names_the_quantization_where_there_is_one() -> None:
 HEADED = {"eagle", "medusa", "redrafter"}
 
 
-def test_methods_reach_their_engines() -> None:
+def test_method_parameters_reach_the_engine_builds() -> None:
     def build(sample: str) -> Json:
         (engine,) = planned(f"tensorrt-{sample}")["engines"]
-        found: Json = engine["build"]
-        return found
+        inputs: Json = engine["build"]
+        return inputs
 
     eagle, medusa = build("eagle"), build("medusa")
     assert eagle["eagle"] == {"numLayers": 4, "maxNonLeavesPerLayer": 10}
@@ -206,21 +206,21 @@ def test_methods_reach_their_engines() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_every_release_of_every_sample_is_the_published_layout(sample: str, version: str) -> None:
+def test_every_release_of_every_sample_has_the_published_layout(sample: str, version: str) -> None:
     plan = make(read(str(SAMPLES[sample]), version), IMAGES)
     if plan.refusal:
         assert (sample, version) in UNSERVED
         return
     configs = [parse(text) for path, text in plan.files.items() if path.endswith(".pbtxt")]
     assert len(configs) >= 5
-    assert [one for config in configs for one in differences(config, version)] == []
+    assert [item for config in configs for item in differences(config, version)] == []
 
 
-# 0.18.0 has no way to tell an engine's server the three sizes.
+# 0.18.0 has no parameters for the three sizes.
 UNSERVED = {("tensorrt-lookahead", "0.18.0"), ("reference-lookahead", "0.18.0")}
 
 
-def test_typed_fields_reach_the_server_in_its_own_words() -> None:
+def test_typed_fields_reach_the_server_configuration() -> None:
     body = read(str(SAMPLES["tensorrt-eagle"]))
     spec = body["spec"]
     spec["runtime"] |= {
@@ -235,15 +235,15 @@ def test_typed_fields_reach_the_server_in_its_own_words() -> None:
     plan = make(body, IMAGES)
     assert plan.refusal == ""
     config = parse(plan.files["tensorrt_llm/config.pbtxt"])
-    found = {key: value.string_value for key, value in config.parameters.items()}
-    assert found["eagle_choices"].replace(" ", "") == "{0},{1},{0,0},{0,0,0}"
-    assert found["medusa_choices"] == ""
-    assert found["decoding_mode"] == "eagle"
-    assert found["batch_scheduler_policy"] == "max_utilization"
-    assert found["enable_chunked_context"] == "true"
-    assert found["kv_cache_host_memory_bytes"] == str(3 * 1024 * 1024)
-    assert found["max_tokens_in_paged_kv_cache"] == "4096"
-    assert found["cancellation_check_period_ms"] == "50"
+    parameters = {key: value.string_value for key, value in config.parameters.items()}
+    assert parameters["eagle_choices"].replace(" ", "") == "{0},{1},{0,0},{0,0,0}"
+    assert parameters["medusa_choices"] == ""
+    assert parameters["decoding_mode"] == "eagle"
+    assert parameters["batch_scheduler_policy"] == "max_utilization"
+    assert parameters["enable_chunked_context"] == "true"
+    assert parameters["kv_cache_host_memory_bytes"] == str(3 * 1024 * 1024)
+    assert parameters["max_tokens_in_paged_kv_cache"] == "4096"
+    assert parameters["cancellation_check_period_ms"] == "50"
     assert differences(config, support("TensorRT").default_version) == []
 
 
@@ -262,9 +262,9 @@ def test_modes_and_fast_logits_reach_the_server() -> None:
         ("tensorrt_llm", "0,1,2,3", "2,3,4,5"),
         ("tensorrt_llm_draft", "4", "1"),
     ):
-        found = parameters("draft-target-fast-logits", model)
-        assert found["speculative_decoding_fast_logits"] == "true"
-        assert (found["gpu_device_ids"], found["participant_ids"]) == (devices, ranks)
+        values = parameters("draft-target-fast-logits", model)
+        assert values["speculative_decoding_fast_logits"] == "true"
+        assert (values["gpu_device_ids"], values["participant_ids"]) == (devices, ranks)
         plain = parameters("draft-target-dedicated", model)
         assert plain["speculative_decoding_fast_logits"] == "false"
     bls = parameters("draft-target-fast-logits", "tensorrt_llm_bls")
@@ -283,13 +283,13 @@ FIELDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_strange_values_end_as_data_or_as_a_refusal(field: str, tmp_path: Path) -> None:
+def test_special_characters_are_data_or_refused(field: str, tmp_path: Path) -> None:
     body = load(SAMPLES["tensorrt-fp8-one-gpu"].read_text("utf-8"))
-    part = body["spec"]["target"]
+    parent = body["spec"]["target"]
     *parents, last = field.split(".")
     for name in parents:
-        part = part.setdefault(name, {})
-    part[last] = FIELDS[field]
+        parent = parent.setdefault(name, {})
+    parent[last] = FIELDS[field]
     (tmp_path / "cr.yaml").write_text(yaml.safe_dump(body))
     result = run("render", "-f", tmp_path / "cr.yaml", "-o", tmp_path / "out")
     assert result.exit_code in (0, 1, 2), result.output
@@ -302,7 +302,7 @@ def test_strange_values_end_as_data_or_as_a_refusal(field: str, tmp_path: Path) 
         template = obj.get("spec", {}).get("template", {}) if obj["kind"] != "Service" else {}
         for container in template.get("spec", {}).get("containers", []):
             assert container["command"][0] not in ("sh", "bash", "/bin/sh", "/bin/bash")
-            # The kubelet makes $ of $$; a $ alone it would take for a variable.
-            words = [argument.replace("$$", "") for argument in container["command"]]
-            assert not any("$" in word for word in words)
-            assert not any(word.startswith("--model-repository=/etc") for word in words)
+            # The kubelet replaces $$ by $, and expands variables after a single $.
+            arguments = [argument.replace("$$", "") for argument in container["command"]]
+            assert not any("$" in argument for argument in arguments)
+            assert not any(a.startswith("--model-repository=/etc") for a in arguments)

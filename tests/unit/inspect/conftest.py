@@ -1,4 +1,4 @@
-"""The recorded resource behind a fake API server, and a login to it."""
+"""A fake API server, and a kubeconfig for it."""
 
 from __future__ import annotations
 

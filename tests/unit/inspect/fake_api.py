@@ -1,4 +1,4 @@
-"""An API server that answers reads from a table, and a kubeconfig that leads to it."""
+"""An API server that serves reads from a table, and a kubeconfig for it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ MODELS = "/apis/specdec.dev/v1alpha1"
 
 @dataclass
 class Api:
-    """See the module.
+    """The table of responses, and the requests so far.
 
     Attributes:
-        objects: answers by path; a list is one of items, a text is text, a function is asked.
-        errors: status and the server's words by path.
+        objects: responses by path: an object, a list of items, a text, or a function of the label
+            selector that returns one of these.
+        errors: HTTP status and message by path.
         seen: path and label selector of every request.
     """
 
@@ -34,37 +35,37 @@ class Api:
     seen: list[tuple[str, str]] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
 
-    def answer(self, address: str) -> tuple[int, bytes]:
+    def respond(self, address: str) -> tuple[int, bytes]:
         parts = urlsplit(address)
         selector = parse_qs(parts.query).get("labelSelector", [""])[0]
         self.seen.append((parts.path, selector))
         if parts.path in self.errors:
-            code, words = self.errors[parts.path]
-            return code, json.dumps({"kind": "Status", "message": words}).encode()
-        found = self.objects.get(parts.path)
-        if callable(found):
-            found = found(selector)
-        if found is None:
+            code, message = self.errors[parts.path]
+            return code, json.dumps({"kind": "Status", "message": message}).encode()
+        value = self.objects.get(parts.path)
+        if callable(value):
+            value = value(selector)
+        if value is None:
             return 404, json.dumps({"kind": "Status", "message": "not found"}).encode()
-        if isinstance(found, str):
-            return 200, found.encode()
-        body = {"items": found, "metadata": {}} if isinstance(found, list) else found
+        if isinstance(value, str):
+            return 200, value.encode()
+        body = {"items": value, "metadata": {}} if isinstance(value, list) else value
         return 200, json.dumps(body).encode()
 
 
 @contextmanager
 def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
-    """The server's address."""
+    """Run a server for the table; yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             api.tokens.add(self.headers.get("Authorization", ""))
-            status, body = api.answer(self.path)
-            # Who has heard an error need not wait for the other answers.
+            status, body = api.respond(self.path)
+            # A client may close the connection after the first error.
             with suppress(ConnectionError):
-                self.tell(status, body)
+                self.send(status, body)
 
-        def tell(self, status: int, body: bytes) -> None:
+        def send(self, status: int, body: bytes) -> None:
             self.send_response(status)
             kind = "application/json" if body[:1] == b"{" else "text/plain"
             self.send_header("Content-Type", kind)
@@ -74,7 +75,7 @@ def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Tests say what they need."""
+            """Do not log requests."""
 
     server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
@@ -89,7 +90,7 @@ def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
 
 
 def kubeconfig(file: Path, server: str, namespace: str | None = "lab", **user: Any) -> Path:
-    """A file with the one context `here`; its user has a token unless said otherwise."""
+    """A file with the single context `here`; `user` replaces the token of its user."""
     context = {"cluster": "one", "user": "me"} | ({"namespace": namespace} if namespace else {})
     body = {
         "apiVersion": "v1",
@@ -126,11 +127,11 @@ def pod(name: str, component: str, phase: str = "Running", **changes: Any) -> Js
 
 
 def proxied(pod: str) -> str:
-    """The path by which the API server hands on a pod's metrics."""
+    """The path of the API server's proxy for a pod's metrics."""
     return f"/api/v1/namespaces/lab/pods/{pod}:8002/proxy/metrics"
 
 
 def pages(*texts: str) -> Callable[[str], str]:
-    """Answers that follow one another; the last one stays."""
-    left = list(texts)
-    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+    """Responses that follow one another; the last one repeats."""
+    remaining = list(texts)
+    return lambda _: remaining.pop(0) if len(remaining) > 1 else remaining[0]

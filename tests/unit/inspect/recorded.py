@@ -1,4 +1,4 @@
-"""A resource while it is built anew, its Jobs and its pods: as an API server has told them."""
+"""A recorded resource during a rebuild, with its Jobs and its pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 KEY = "3f" * 32
 JOBS, PODS = "/apis/batch/v1/namespaces/lab/jobs", "/api/v1/namespaces/lab/pods"
 RESOURCE = f"{MODELS}/namespaces/lab/speculativemodels/pair"
-# A shared Job's pod is found by its Job.
+# The pod of a shared Job is selected by the label of its Job.
 SHARED = "batch.kubernetes.io/job-name in (engine-3f3f-1)"
 
 
@@ -118,7 +118,7 @@ def job(name: str, component: str, **status: Any) -> Json:
 
 
 def record(api: Api) -> None:
-    """Let the server answer for the resource and all around it."""
+    """Add the resource and its children to the table."""
     complete = {"conditions": [{"type": "Complete", "status": "True"}]}
     building = pod(
         "engine-3f3f-1-x",
@@ -142,5 +142,5 @@ def record(api: Api) -> None:
         RESOURCE.rpartition("/")[0]: [BODY],
         JOBS: lambda selector: jobs[selector],
         PODS: lambda selector: pods[selector],
-        f"{PODS}/engine-3f3f-1-x/log": "words\nprogress phase=build percent=42\nmore words\n",
+        f"{PODS}/engine-3f3f-1-x/log": "a line\nprogress phase=build percent=42\nanother line\n",
     }

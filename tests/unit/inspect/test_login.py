@@ -129,7 +129,7 @@ def test_unreachable_server_exits_with_3(login: Path) -> None:
     [
         (["status", "a/b"], "NAME is 'a/b'"),
         (["status", "-n", "../kube-system"], "--namespace is '../kube-system'"),
-        (["status", "pair", "-A"], "--all-namespaces goes without"),
+        (["status", "pair", "-A"], "--all-namespaces excludes NAME"),
         (["top", "Pair?"], "NAME is 'Pair?'"),
         (["top", "--interval", "0.5"], "--interval is 0.5; set it to 1 to 3600 seconds"),
         (["top", "--interval", "nan"], "--interval is nan"),

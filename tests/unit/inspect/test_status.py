@@ -1,4 +1,4 @@
-"""`specdec status` of a recorded resource: the tree, the table, the object, what is missing."""
+"""`specdec status` of a recorded resource: tree, table, JSON object and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def status(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["status", *arguments])
 
 
-def told(*arguments: str) -> Any:
+def status_json(*arguments: str) -> Any:
     result = status("pair", "--json", *arguments)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -42,12 +42,12 @@ def with_status(api: Api, **changes: Any) -> None:
 
 
 def lines(result: Result) -> list[str]:
-    """The lines without what draws the tree."""
+    """The lines without the branches of the tree."""
     assert result.exit_code == 0, result.output
     return [re.sub(r"^[│├└─ ]+", "", line).rstrip() for line in result.stdout.splitlines()]
 
 
-def test_the_tree_has_all_that_kubectl_does_not_show() -> None:
+def test_tree_shows_stages_jobs_engines_and_measurements() -> None:
     shown = lines(status("pair"))
     text = "\n".join(shown)
     assert shown[0] == "lab/pair  Building  DraftTarget on TensorRTLLM, 1 of 1 pods ready"
@@ -71,7 +71,7 @@ def test_the_tree_has_all_that_kubectl_does_not_show() -> None:
     assert re.search(r"^pair-0 +server +Ready +0 ", text, re.MULTILINE)
 
 
-def test_each_of_two_servers_has_its_address(api: Api) -> None:
+def test_two_servers_have_an_address_each(api: Api) -> None:
     both = [
         {"role": role, "url": f"http://{host}:8000", "grpc": f"{host}:8001"}
         for role, host in (("target", "pair.lab.svc"), ("draft", "pair-draft.lab.svc"))
@@ -80,11 +80,11 @@ def test_each_of_two_servers_has_its_address(api: Api) -> None:
     text = "\n".join(lines(status("pair")))
     pattern = r"^draft +http://pair-draft.lab.svc:8000 +pair-draft.lab.svc:8001$"
     assert re.search(pattern, text, re.MULTILINE)
-    assert told()["endpoints"] == both
+    assert status_json()["endpoints"] == both
 
 
-def test_numbers_of_another_revision_are_called_stale(api: Api) -> None:
-    assert "measured of a revision that does not serve" in status("pair").stdout
+def test_measurements_of_another_revision_are_stale(api: Api) -> None:
+    assert "measured on a revision that no longer serves" in status("pair").stdout
     assert re.search(r"Completed.*, stale", status("pair").stdout)
     with_status(api, speculation=MEASURED, benchmark={**STATUS["benchmark"], "stale": False})
     fresh = status("pair").stdout
@@ -93,25 +93,25 @@ def test_numbers_of_another_revision_are_called_stale(api: Api) -> None:
     assert "61 %" in fresh
 
 
-def test_the_object_holds_the_status_as_it_is_and_what_lives() -> None:
-    found = told()
-    assert found["format"] == "specdec.dev/status/v1"
-    assert found["method"] == "DraftTarget"
+def test_json_has_the_status_and_the_live_children() -> None:
+    resource = status_json()
+    assert resource["format"] == "specdec.dev/status/v1"
+    assert resource["method"] == "DraftTarget"
     for key, value in STATUS.items():
         if key != "selector":
-            assert found[key] == value, key
-    running, done = found["jobs"]
+            assert resource[key] == value, key
+    running, done = resource["jobs"]
     assert (running["name"], running["state"]) == ("engine-3f3f-1", "Running")
     assert (running["phase"], running["percent"], running["failures"]) == ("build", 42, 1)
     assert (done["state"], done["completedAt"]) == ("Complete", "2026-01-02T03:00:30Z")
-    assert [(one["name"], one["ready"]) for one in found["pods"]] == [
+    assert [(pod["name"], pod["ready"]) for pod in resource["pods"]] == [
         ("pair-0", True),
         ("engine-3f3f-1-x", True),
     ]
-    assert found["notes"] == []
+    assert resource["notes"] == []
 
 
-def test_without_a_name_there_is_a_line_for_each(api: Api) -> None:
+def test_without_a_name_there_is_a_line_per_resource(api: Api) -> None:
     head, line = status().stdout.splitlines()
     cells = dict(zip(re.split(r"  +", head), re.split(r"  +", line.rstrip()), strict=True))
     assert cells["NAME"] == "pair"
@@ -124,21 +124,21 @@ def test_without_a_name_there_is_a_line_for_each(api: Api) -> None:
     assert json.loads(row)["speculation"] == MEASURED
 
 
-def test_a_resource_that_nobody_looked_at_is_shown(api: Api) -> None:
+def test_resource_without_a_status_is_shown(api: Api) -> None:
     body = copy.deepcopy(BODY)
     del body["status"]
     api.objects[RESOURCE] = body
     api.objects[RESOURCE.rpartition("/")[0]] = [body]
-    assert "not yet seen by the operator" in status("pair").stdout
-    assert "Unknown (not seen)" in status().stdout
+    assert "not yet reconciled by the operator" in status("pair").stdout
+    assert "Unknown (not reconciled)" in status().stdout
 
 
-def test_a_change_that_the_operator_has_not_seen_is_said(api: Api) -> None:
+def test_change_that_is_not_reconciled_is_shown(api: Api) -> None:
     with_status(api, observedGeneration=1)
-    assert "has not yet looked at the latest change" in status("pair").stdout
+    assert "has not yet reconciled the latest change" in status("pair").stdout
 
 
-def test_an_unknown_name_is_told_the_known_ones(api: Api) -> None:
+def test_unknown_name_lists_the_known_ones(api: Api) -> None:
     result = status("pear")
     assert result.exit_code == 2
     assert result.stderr == (
@@ -147,35 +147,35 @@ def test_an_unknown_name_is_told_the_known_ones(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "words", "kept"),
+    ("path", "message", "kept"),
     [
         (JOBS, 'cannot list resource "jobs"', "pair-0"),
         (PODS, 'cannot list resource "pods"', "pair-fetch-1"),
         (f"{PODS}/engine-3f3f-1-x/log", 'cannot get resource "pods/log"', "engine-3f3f-1"),
     ],
 )
-def test_what_must_not_be_read_is_said_and_the_rest_is_shown(
-    api: Api, path: str, words: str, kept: str
+def test_forbidden_reads_are_noted_and_the_rest_is_shown(
+    api: Api, path: str, message: str, kept: str
 ) -> None:
-    api.errors[path] = (403, f'User "me" {words}')
+    api.errors[path] = (403, f'User "me" {message}')
     result = status("pair")
     assert result.exit_code == 1
-    assert words in result.stderr
+    assert message in result.stderr
     assert "lab/pair" in result.stdout
     assert kept in result.stdout
-    lost = status("pair", "--json")
-    assert lost.exit_code == 1
-    assert any(words in note for note in json.loads(lost.stdout)["notes"])
+    as_json = status("pair", "--json")
+    assert as_json.exit_code == 1
+    assert any(message in note for note in json.loads(as_json.stdout)["notes"])
 
 
-def test_an_api_server_that_goes_away_is_3(api: Api) -> None:
+def test_unreachable_api_server_exits_with_3(api: Api) -> None:
     api.errors[PODS] = (503, "shutting down")
     result = status("pair")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "shutting down" in result.stderr
 
 
-def test_a_pod_that_cannot_run_says_why(api: Api) -> None:
+def test_pod_that_cannot_run_shows_why(api: Api) -> None:
     stuck = pod("pair-0", "server", "Pending")
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     stuck["status"]["conditions"] = [{**unschedulable, "message": "0/3 nodes have a GPU."}]
@@ -184,20 +184,20 @@ def test_a_pod_that_cannot_run_says_why(api: Api) -> None:
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 5m"}
     crashing["status"]["containerStatuses"] = [{"restartCount": 7, "state": {"waiting": waiting}}]
     api.objects[PODS] = lambda selector: [stuck, crashing] if "model" in selector else []
-    found = {one["name"]: one for one in told()["pods"]}
-    assert "0/3 nodes have a GPU" in found["pair-0"]["trouble"]
-    assert found["pair-1"]["trouble"] == "CrashLoopBackOff: back-off 5m"
-    assert (found["pair-1"]["restarts"], found["pair-1"]["ready"]) == (7, False)
+    pods = {item["name"]: item for item in status_json()["pods"]}
+    assert "0/3 nodes have a GPU" in pods["pair-0"]["trouble"]
+    assert pods["pair-1"]["trouble"] == "CrashLoopBackOff: back-off 5m"
+    assert (pods["pair-1"]["restarts"], pods["pair-1"]["ready"]) == (7, False)
 
 
-def test_words_of_a_resource_are_no_commands_to_the_terminal(api: Api) -> None:
+def test_control_characters_of_a_resource_are_escaped(api: Api) -> None:
     with_status(api, phase="\x1b[2J[bold]x", url="http://[red]\x07")
     shown = status("pair").stdout
     assert "\\x1b[2J[bold]x" in shown
     assert "http://[red]\\x07" in shown
 
 
-def test_every_problem_is_red_and_nothing_that_goes_on() -> None:
+def test_problems_are_red_and_progress_is_yellow() -> None:
     from specdec.inspect.tree import _style
 
     assert {_style({"status": "False", "reason": reason}) for reason in PROBLEMS} == {"red"}
@@ -205,7 +205,7 @@ def test_every_problem_is_red_and_nothing_that_goes_on() -> None:
     assert _style({"status": "True", "reason": "FitsWithWarnings"}) == "green"
 
 
-def test_nothing_is_written(api: Api, login: Path) -> None:
+def test_status_writes_nothing(api: Api, login: Path) -> None:
     before = login.read_bytes()
     assert status("pair").exit_code == 0
     assert login.read_bytes() == before

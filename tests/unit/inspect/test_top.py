@@ -1,4 +1,4 @@
-"""`specdec top`: figures between two readings of a server's metrics, and pods that fail."""
+"""`specdec top`: figures from two readings of metrics, and pods that fail."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from unit.inspect.recorded import PODS, record
 
 
 def page(**changes: float) -> str:
-    """A server's metrics; `changes` take the place of numbers."""
+    """A server's page of metrics with some numbers changed."""
     n = {
-        "asked": 10,
+        "requests": 10,
         "rounds": 100,
         "drafted": 400,
         "accepted": 200,
         "generated": 300,
-        "fell": 2,
-        "flying": 3,
+        "fallbacks": 2,
+        "in_flight": 3,
         "waiting": 1,
         "kv": 0.25,
     } | changes
     bls = 'model="tensorrt_llm_bls",version="1"'
     return f"""# HELP nv_inference_request_success Number of successful inference requests
 # TYPE nv_inference_request_success counter
-nv_inference_request_success{{{bls}}} {n["asked"]}
+nv_inference_request_success{{{bls}}} {n["requests"]}
 nv_inference_request_success{{model="ensemble",version="1"}} 5
 nv_inference_request_success{{model="tensorrt_llm",version="1"}} 70000
 # HELP nv_inference_pending_request_count Instantaneous number of pending requests
@@ -54,10 +54,10 @@ specdec_accepted_tokens_total{{{bls}}} {n["accepted"]}
 # TYPE specdec_generated_tokens_total counter
 specdec_generated_tokens_total{{{bls}}} {n["generated"]}
 # TYPE specdec_fallback_total counter
-specdec_fallback_total{{{bls},reason="draft_error"}} {n["fell"]}
+specdec_fallback_total{{{bls},reason="draft_error"}} {n["fallbacks"]}
 specdec_fallback_total{{{bls},reason="beam_width"}} 1
 # TYPE specdec_requests_in_flight gauge
-specdec_requests_in_flight{{{bls}}} {n["flying"]}
+specdec_requests_in_flight{{{bls}}} {n["in_flight"]}
 # TYPE specdec_draft_length gauge
 specdec_draft_length{{{bls}}} 4
 # TYPE nv_trt_llm_kv_cache_block_metrics gauge
@@ -67,7 +67,14 @@ nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="max",model="tensorrt_llm
 """
 
 
-LATER = {"asked": 30, "rounds": 120, "drafted": 480, "accepted": 260, "generated": 380, "fell": 3}
+LATER = {
+    "requests": 30,
+    "rounds": 120,
+    "drafted": 480,
+    "accepted": 260,
+    "generated": 380,
+    "fallbacks": 3,
+}
 DRAFT_SERVER = """# TYPE nv_inference_request_success counter
 nv_inference_request_success{model="tensorrt_llm",version="1"} 8
 # TYPE nv_trt_llm_request_metrics gauge
@@ -76,9 +83,9 @@ nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="waiting"} 1
 """
 
 
-def test_figures_are_of_the_time_between_two_readings() -> None:
-    found = figures(reading(page(), 100.0), reading(page(**LATER, flying=7, kv=0.5), 110.0))
-    assert found == Figures(
+def test_figures_cover_the_time_between_two_readings() -> None:
+    result = figures(reading(page(), 100.0), reading(page(**LATER, in_flight=7, kv=0.5), 110.0))
+    assert result == Figures(
         acceptance_percent=75.0,
         tokens_per_round=4.0,
         draft_length=4.0,
@@ -91,35 +98,35 @@ def test_figures_are_of_the_time_between_two_readings() -> None:
     )
 
 
-def test_nothing_happened_is_no_acceptance_of_zero() -> None:
-    found = figures(reading(page(), 1.0), reading(page(), 2.0))
-    assert (found.acceptance_percent, found.tokens_per_round) == (None, None)
-    assert (found.requests_per_second, found.tokens_per_second, found.fallbacks) == (0, 0, 0)
+def test_idle_server_has_no_acceptance() -> None:
+    result = figures(reading(page(), 1.0), reading(page(), 2.0))
+    assert (result.acceptance_percent, result.tokens_per_round) == (None, None)
+    assert (result.requests_per_second, result.tokens_per_second, result.fallbacks) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    "before", [None, reading(page(**LATER), 1.0)], ids=["first look", "started anew"]
+    "before", [None, reading(page(**LATER), 1.0)], ids=["first reading", "restarted server"]
 )
-def test_without_what_was_before_only_what_stands_now_is_told(before: Any) -> None:
-    found = figures(before, reading(page(), 2.0))
-    assert found == Figures(draft_length=4, in_flight=3, waiting=1, kv_percent=25)
+def test_without_a_first_reading_there_are_only_gauges(before: Any) -> None:
+    result = figures(before, reading(page(), 2.0))
+    assert result == Figures(draft_length=4, in_flight=3, waiting=1, kv_percent=25)
 
 
-def test_a_server_without_a_bls_tells_what_its_engine_does() -> None:
+def test_server_without_a_bls_has_figures_of_its_engine() -> None:
     later = DRAFT_SERVER.replace(" 8\n", " 28\n")
-    found = figures(reading(DRAFT_SERVER, 0.0), reading(later, 10.0))
-    assert found == Figures(in_flight=6, requests_per_second=2.0)
+    result = figures(reading(DRAFT_SERVER, 0.0), reading(later, 10.0))
+    assert result == Figures(in_flight=6, requests_per_second=2.0)
 
 
 @pytest.fixture
 def watched(api: Api, login: object, monkeypatch: pytest.MonkeyPatch) -> Api:
-    """Two ready pods, the first of which answers; time costs nothing."""
+    """Two ready pods, of which only the first serves requests; sleeping takes no time."""
     record(api)
 
-    async def no_time(seconds: float) -> None:
+    async def skip(seconds: float) -> None:
         assert seconds >= 1
 
-    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", no_time)
+    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", skip)
     api.objects[PODS] = [pod("pair-0", "server"), pod("pair-1", "server")]
     api.objects[proxied("pair-0")] = pages(page(), page(**LATER))
     api.objects[proxied("pair-1")] = pages(page(), page())
@@ -130,7 +137,7 @@ def top(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["top", *arguments])
 
 
-def test_every_serving_pod_is_a_line(watched: Api) -> None:
+def test_every_serving_pod_has_a_line(watched: Api) -> None:
     result = top("pair", "--once")
     assert result.exit_code == 0, result.output
     first, second = (line.split() for line in result.stdout.splitlines()[-2:])
@@ -143,19 +150,23 @@ def test_every_serving_pod_is_a_line(watched: Api) -> None:
     )
 
 
-def test_json_has_a_line_for_each_interval(watched: Api) -> None:
+def test_json_has_one_line_per_interval(watched: Api) -> None:
     result = top("--once", "--json")
     assert result.exit_code == 0, result.output
     [line] = result.stdout.splitlines()
-    told = json.loads(line)
-    assert told["format"] == "specdec.dev/top/v1"
-    one, two = told["pods"]
-    assert (one["pod"], one["model"], one["server"]) == ("pair-0", "pair", "server")
-    assert (one["acceptance_percent"], one["tokens_per_round"]) == (75.0, 4.0)
-    assert (two["acceptance_percent"], two["fallbacks"], two["error"]) == (None, 0.0, None)
+    interval = json.loads(line)
+    assert interval["format"] == "specdec.dev/top/v1"
+    first, second = interval["pods"]
+    assert (first["pod"], first["model"], first["server"]) == ("pair-0", "pair", "server")
+    assert (first["acceptance_percent"], first["tokens_per_round"]) == (75.0, 4.0)
+    assert (second["acceptance_percent"], second["fallbacks"], second["error"]) == (
+        None,
+        0.0,
+        None,
+    )
 
 
-def test_a_pod_that_does_not_answer_costs_the_others_nothing(watched: Api) -> None:
+def test_failing_pod_does_not_affect_the_others(watched: Api) -> None:
     watched.errors[proxied("pair-1")] = (503, "error trying to reach service: refused")
     result = top("--once")
     assert result.exit_code == 3
@@ -168,69 +179,71 @@ def test_a_pod_that_does_not_answer_costs_the_others_nothing(watched: Api) -> No
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "words"),
+    ("response", "status", "message"),
     [
-        ({"not": "metrics"}, 1, "Pod pair-1: what answers is no metrics endpoint"),
+        ({"not": "metrics"}, 1, "Pod pair-1: the response is not a page of metrics"),
         (None, 3, "Pod pair-1 has no metrics at port 8002: not found"),
     ],
 )
-def test_what_is_no_metrics_is_said(watched: Api, answer: Any, status: int, words: str) -> None:
-    watched.objects[proxied("pair-1")] = answer
+def test_invalid_metrics_are_reported(
+    watched: Api, response: Any, status: int, message: str
+) -> None:
+    watched.objects[proxied("pair-1")] = response
     result = top("--once")
     assert result.exit_code == status
-    assert words in result.stderr
+    assert message in result.stderr
 
 
-def test_without_the_right_there_is_one_sentence(watched: Api) -> None:
-    words = 'User "me" cannot get resource "pods/proxy"'
+def test_missing_permission_is_one_sentence(watched: Api) -> None:
+    message = 'User "me" cannot get resource "pods/proxy"'
     for name in ("pair-0", "pair-1"):
-        watched.errors[proxied(name)] = (403, words)
+        watched.errors[proxied(name)] = (403, message)
     result = top()
     assert (result.exit_code, result.stdout) == (1, "")
     assert len(result.stderr.splitlines()) == 1
-    assert words in result.stderr
+    assert message in result.stderr
 
 
-def test_pods_that_do_not_serve_yet_are_shown_and_not_blamed(watched: Api) -> None:
+def test_pods_that_do_not_serve_yet_are_shown_without_an_error(watched: Api) -> None:
     loading = pod("pair-1", "server")
     loading["status"]["conditions"] = []
-    going = pod("pair-2", "server")
-    going["metadata"]["deletionTimestamp"] = "2026-01-02T03:00:00Z"
-    watched.objects[PODS] = [loading, going, pod("pair-3", "draft-server", "Pending")]
+    deleting = pod("pair-2", "server")
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-02T03:00:00Z"
+    watched.objects[PODS] = [loading, deleting, pod("pair-3", "draft-server", "Pending")]
     result = top("--once", "--json")
     assert result.exit_code == 0, result.output
-    states = {one["pod"]: one["state"] for one in json.loads(result.stdout)["pods"]}
+    states = {item["pod"]: item["state"] for item in json.loads(result.stdout)["pods"]}
     assert states == {"pair-1": "Starting", "pair-2": "Terminating", "pair-3": "Pending"}
     assert not any("pair-3" in path for path, _ in watched.seen), "it has no address yet"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "status", "message"),
     [
         (["pear"], 2, "there is no SpeculativeModel pear in namespace lab: it has pair"),
         (["pair"], 3, "no pod serves SpeculativeModel pair in namespace lab"),
         ([], 3, "no pod serves any SpeculativeModel in namespace lab"),
     ],
 )
-def test_no_pods_are_explained(
-    watched: Api, arguments: list[str], status: int, words: str
+def test_missing_pods_are_explained(
+    watched: Api, arguments: list[str], status: int, message: str
 ) -> None:
     watched.objects[PODS] = []
     result = top("--once", *arguments)
     assert result.exit_code == status
-    assert words in result.stderr
+    assert message in result.stderr
 
 
-def test_ctrl_c_ends_it_well(watched: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
+def test_ctrl_c_exits_with_0(watched: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    intervals = 0
 
-    async def thrice(seconds: float) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 3:
+    async def interrupt_third(seconds: float) -> None:
+        nonlocal intervals
+        intervals += 1
+        if intervals == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", thrice)
+    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", interrupt_third)
     result = top("--json")
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 2
@@ -247,39 +260,39 @@ class OnePod(FakeCluster):
         return [pod("pair-0", "server")]
 
 
-def test_a_server_that_is_away_for_a_while_ends_no_watch() -> None:
+def test_temporary_error_keeps_the_last_rows() -> None:
     fake = OnePod()
     fake.pages = {"pair-0": page()}
 
     async def watch() -> None:
         watch = Watch(fake, "lab", None)
-        rows = await watch.look()
+        rows = await watch.read()
         fake.fail["list", "Pod"] = Transient("the API server did not answer")
-        assert await watch.look(patient=True) == rows
-        assert watch.missed == "the API server did not answer"
+        assert await watch.read(keep_last=True) == rows
+        assert watch.last_error == "the API server did not answer"
         with pytest.raises(Transient):
-            await watch.look()
+            await watch.read()
         del fake.fail["list", "Pod"]
         fake.pages = {"pair-0": page(**LATER)}
-        [row] = await watch.look(patient=True)
-        assert watch.missed is None
+        [row] = await watch.read(keep_last=True)
+        assert watch.last_error is None
         assert row.figures is not None
         assert row.figures.acceptance_percent == 75
 
     asyncio.run(watch())
 
 
-def test_the_table_fits_100_columns() -> None:
+def test_table_fits_100_columns() -> None:
     everything = Figures(99.9, 16.25, 16, 256, 1000, 1234.5, 123456, 1234, 100)
     row = Row("lab", "pair", "code-assistant-7c9f8d6b5d-x2x4z", "server", "Ready", everything)
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(table([row]))
-    line = next(one for one in console.export_text().splitlines() if "99.9" in one)
+    line = next(text for text in console.export_text().splitlines() if "99.9" in text)
     figures = "99.9 16.25 16 256 1000 1234.5 123456 1234 100"
     assert line.split()[-9:] == figures.split()
 
 
-def test_a_terminal_has_one_table_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_has_one_table_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(width=120, force_terminal=True, file=io.StringIO())
     monkeypatch.setattr("specdec.inspect.show.screen", lambda: console)
     row = Row("lab", "pair", "pair-0", "server", "Ready", Figures(50.0))
@@ -289,5 +302,5 @@ def test_a_terminal_has_one_table_that_changes(monkeypatch: pytest.MonkeyPatch) 
     output = console.file
     assert isinstance(output, io.StringIO)
     shown = output.getvalue()
-    assert "\x1b[1A" in shown, "the first table is written over"
+    assert "\x1b[1A" in shown, "the first table is overwritten"
     assert "the API server did not answer" in shown

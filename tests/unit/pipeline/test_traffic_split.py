@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from golden.world import World, resource
-from specdec.dry_run.simulated_cluster import other
+from specdec.dry_run.simulated_cluster import other_resource
 
 TAKEN = {"conditions": [{"type": "Accepted", "status": "True"}]}
 REFUSED = {"conditions": [{"type": "Accepted", "status": "False", "message": "no such listener"}]}
@@ -42,7 +42,7 @@ def told(world: World) -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
-SERVES, BUILDS = other(ready=True), other(ready=False)
+SERVES, BUILDS = other_resource(ready=True), other_resource(ready=False)
 CHANGED = {**SERVES, "metadata": {"name": "next", "generation": 2}}
 ALL, PARTS = {"pair": None}, {"pair": 90, "next": 10}
 
@@ -108,7 +108,7 @@ def test_a_share_stays_while_the_other_changes_and_pods_of_it_answer(peer: dict[
 
 
 @pytest.mark.parametrize(
-    "peer", [None, other(ready=False, pods=0), {**BUILDS, "spec": {"suspend": True}}]
+    "peer", [None, other_resource(ready=False, pods=0), {**BUILDS, "spec": {"suspend": True}}]
 )
 def test_a_share_ends_when_the_other_serves_no_more(peer: dict[str, Any] | None) -> None:
     world = routed(peer=SERVES)
