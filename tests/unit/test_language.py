@@ -79,6 +79,7 @@ CLEAN = (
     ("CHANGELOG.md", False),
     ("SECURITY.md", False),
     ("docs/*.md", False),
+    ("docs/adr/*.md", False),
     ("crds/*.yaml", False),
 )
 # (file, term): the reason why the word is right there.
