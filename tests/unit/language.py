@@ -1,0 +1,169 @@
+"""The terms that pages, descriptions and sources do not use, and where they are used anyway.
+
+`CLEAN` names the files that a test holds to `TERMS`; add a glob when its files are clean. A word
+that is right in its place is an exception: one file, one term, one reason.
+
+`python tests/unit/language.py operator/specdec/controller` lists the terms in a folder or file.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word that is not allowed, and what to write instead.
+
+    Attributes:
+        pattern: of the whole word; `_`, digits and a change of case end a word.
+        source_only: it is wrong only as an identifier, such as `one`.
+    """
+
+    name: str
+    pattern: str
+    instead: str
+    source_only: bool = False
+
+    @property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern between the borders of words."""
+        return re.compile(rf"(?<![A-Za-z])(?:{self.pattern})(?![a-z])", re.IGNORECASE)
+
+
+# Words with an ordinary sense are not listed alone: "stop words", "not found", "look up".
+TERMS = (
+    Term("mend", r"mend(?:s|ed|ing)?", "fix, resolution"),
+    Term(
+        "words",
+        r"(?<!stop.)(?<!bad.)(?<!bias.)(?<!list of )(?<!lists of )words",
+        "message",
+    ),
+    Term("told", r"told|tells?|telling", "report, result"),
+    Term("says", r"says?|said|saying", "report, result, output"),
+    Term("found", r"(?<!not.)found", "actual, live, result"),
+    Term("wanted", r"(?:un)?wanted", "desired"),
+    Term("gone", r"gone|(?:goes|went|go) away", "missing, deleted"),
+    Term("look", r"looks?(?!.up\b)|looked(?!.up\b)|looking", "check, requeue, troubleshooting"),
+    Term("nobody", r"nobody|no.one(?= answer)", "connection failed; or name the subject"),
+    Term(
+        "is none", r"(?<!there.)(?:is|are) none|(?:has|have) not (?:the|an?|its)", "invalid; lacks"
+    ),
+    Term("make way", r"ma(?:kes?|de|king).way", "is being replaced by"),
+    Term("late answers", r"late.answers?|(?:who )?comes?.late", "late requests"),
+    Term("party", r"part(?:y|ies)(?<!third.party)", "batch"),
+    Term("hurry", r"hurr(?:y|ies|ied)", "shorten"),
+    Term("ring", r"rings?|rang", "flush"),
+    Term("ahead", r"works?.ahead|draft(?:s|ed|ing)?.ahead(?=[ .,])", "pipelined drafting"),
+    Term("early round", r"early.rounds?(?=[ .,])", "pipelined round"),
+    Term("companion", r"companions?", "batchable"),
+    Term("trip", r"(?<!round.)trips?", "batch"),
+    Term("keeper", r"keepers?", "watchdog"),
+    Term("stretch", r"stretch(?:es|ed)?", "target-only run"),
+    Term("rest", r"rests|rested|resting", "idle"),
+    Term("visit", r"visit(?:s|ed|ing)?", "reconcile"),
+    Term("again_after", r"again_after|retry_after", "requeue_after"),
+    Term("one", r"for (?:one|some) in|lambda (?:one|some)", "the thing's name", source_only=True),
+)
+# Globs of what is clean, and whether it is source code: then identifiers count too.
+CLEAN = (
+    ("README.md", False),
+    ("CONTRIBUTING.md", False),
+    ("CHANGELOG.md", False),
+    ("SECURITY.md", False),
+    ("docs/*.md", False),
+    ("docs/adr/*.md", False),
+    ("crds/*.yaml", False),
+)
+# (file, term): the reason why the word is right there.
+_CLIENTS = "a validation message that the cases of the control plane compare"
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("crds/speculativemodels.yaml", "nobody"): _CLIENTS,
+    ("docs/api.md", "nobody"): _CLIENTS,
+}
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A word at its place."""
+
+    path: str
+    line: int
+    term: Term
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text.strip()!r}: write {self.term.instead}"
+
+
+def text_of(path: Path, source: bool) -> str:
+    """The text of a file; without code, comments and links' targets where only prose counts."""
+    text = path.read_text("utf-8")
+    if source:
+        return text
+    if path.suffix == ".yaml":
+        return "\n".join(descriptions(yaml.load(text, yaml.CSafeLoader)))
+    return "\n".join(prose(text))
+
+
+def descriptions(schema: object) -> Iterator[str]:
+    """What people read of a CustomResourceDefinition: descriptions and messages."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from descriptions(item)
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            if key in ("description", "message") and isinstance(value, str):
+                yield value
+            else:
+                yield from descriptions(value)
+
+
+def prose(text: str) -> Iterator[str]:
+    """The lines of a page without code, comments and the targets of links."""
+    fenced = False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            fenced = not fenced
+        if fenced or line.startswith(("```", "<!--")):
+            yield ""
+            continue
+        yield re.sub(r"`[^`]*`|\]\([^)]*\)", " X ", line)
+
+
+def hits(path: Path, source: bool) -> Iterator[Hit]:
+    """Every word of a file that is not allowed."""
+    name, text = str(path.relative_to(ROOT)), text_of(path, source)
+    lines = text.splitlines()
+    for term in TERMS:
+        if term.source_only and not source:
+            continue
+        for match in term.regex.finditer(text):
+            number = text.count("\n", 0, match.start()) + 1
+            yield Hit(name, number, term, lines[number - 1])
+
+
+def clean_files() -> list[tuple[Path, bool]]:
+    """The files of `CLEAN`, and whether each is source code."""
+    return [(path, source) for glob, source in CLEAN for path in sorted(ROOT.glob(glob))]
+
+
+def main(names: list[str]) -> None:
+    """Print the terms in the files and folders of these names."""
+    for name in names:
+        place = ROOT / name
+        files = [place] if place.is_file() else sorted(place.rglob("*.*"))
+        for path in files:
+            if path.suffix in (".py", ".rs", ".sh", ".tpl", ".toml", ".yaml", ".md"):
+                for hit in hits(path, source=path.suffix != ".md"):
+                    print(hit)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
