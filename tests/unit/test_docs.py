@@ -3,6 +3,7 @@
 import itertools
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from specdec.api import conditions
 from specdec.api.model import PLURAL
 from specdec.cli.app import app
+from specdec.pipeline.decide import CHAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -136,3 +138,20 @@ def test_names_in_the_documents_are_those_of_the_api() -> None:
     crd = text("crds/speculativemodels.yaml")
     assert f"plural: {PLURAL}" in crd
     assert "specm" in crd
+
+
+def test_the_page_of_the_architecture_names_modules_and_stages_that_exist() -> None:
+    page = text("docs/architecture.md")
+    modules = re.findall(r"`((?:controller|pipeline)/\w+\.py)`", page)
+    assert len(modules) > 8
+    assert [m for m in modules if not (ROOT / "operator/specdec" / m).is_file()] == []
+    stages = re.findall(r"^\| `(\w+)` \|", page.split("### 5. Decide")[1], re.MULTILINE)
+    assert stages == [stage.__name__ for stage in CHAIN]
+
+
+def test_layers_in_the_guide_are_those_of_the_contract() -> None:
+    guide = text("CONTRIBUTING.md").split("## Layers")[1].split("\n- ")[0]
+    shown = [set(re.findall(r"`([a-z_]+)`", layer)) for layer in guide.split(">")]
+    contracts = tomllib.loads(text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [c["layers"] for c in contracts if c["type"] == "layers"]
+    assert shown == [set(layer.split(" | ")) for layer in layers]
