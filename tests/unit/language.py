@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from typing_extensions import override
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,6 +99,7 @@ class Hit:
     term: Term
     text: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text.strip()!r}: write {self.term.instead}"
 
