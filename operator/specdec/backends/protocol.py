@@ -11,6 +11,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
 from specdec.backends.footprint import Footprint
 from specdec.backends.rule import Rule
+from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
@@ -42,6 +43,9 @@ class Backend(Protocol):
         An engine's key holds everything that changes its bytes. A prebuilt engine is the
         directory that was fetched for it.
         """
+
+    def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
+        """What the build of an engine takes from its node."""
 
     def scripts(self) -> Mapping[str, str]:
         """The program that builds engines: source text by file name."""

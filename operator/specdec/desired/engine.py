@@ -21,11 +21,6 @@ MOUNT = "/specdec/build"
 SCRIPT = "build_engine.py"
 PLAN = "plan.json"
 _GIB = 1 << 30
-# Converting reads the whole checkpoint and writes it split, a rank at a time; building takes one
-# rank and TensorRT's workspace. Half as much again as the weights has room for both.
-_COPIES = 1.5
-# Python, torch and a CUDA context, whatever the model.
-_BASE = 8 * _GIB
 # /tmp of the pod: caches of the hub and of kernels, calibration data. Weights stay on the volume.
 _SCRATCH = "8Gi"
 
@@ -36,26 +31,6 @@ class Needs:
 
     gpus: int
     memory: int | None = None
-
-
-def needs(plan: Mapping[str, Any], devices: int, weights: int) -> Needs:
-    """What the build of a plan takes.
-
-    One GPU builds the engines of all ranks, one after another, and `engine.workers` of them build
-    as many side by side. Only quantization needs a GPU for every rank: it runs the whole model to
-    calibrate it. A plan without engine options is converted on the CPU a layer at a time.
-
-    Args:
-        plan: the build plan.
-        devices: GPUs that the engine is served on.
-        weights: bytes of the checkpoints that the plan reads.
-    """
-    options = plan.get("engine")
-    if options is None:
-        return Needs(devices)
-    quantized = plan["quantization"]["method"] != "None"
-    gpus = devices if quantized else min(options.get("workers") or 1, devices)
-    return Needs(gpus, int(weights * _COPIES) + _BASE)
 
 
 def job_name(key: str, volume: Volume) -> str:

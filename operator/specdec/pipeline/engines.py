@@ -97,8 +97,10 @@ def _build(context: Context, engine: Engine) -> _Build:
 
 def _task(context: Context, engine: Engine) -> Task[Built]:
     model, volume, role = context.model, context.facts.volume, engine.role
+    backend = backends.of(model)
+    needs = backend.needs(model, engine, context.facts)
     manifest = job.with_spec_hash(
-        desired.job(model, engine.plan, volume, context.facts.image, _needs(context, engine))
+        desired.job(model, engine.plan, volume, context.facts.image, needs)
     )
     remembered = _remembered(context, engine, manifest["metadata"]["name"])
     return Task(
@@ -111,17 +113,9 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
         purpose=f"to build the engine of the {role}",
         suspended="the engine is not built while spec.suspend is true",
         remembered=remembered,
-        inputs=(desired.config_map(model, engine.plan, volume, backends.of(model).scripts()),),
+        inputs=(desired.config_map(model, engine.plan, volume, backend.scripts()),),
         membership=desired.joined(model, engine.key, volume),
     )
-
-
-def _needs(context: Context, engine: Engine) -> desired.Needs:
-    """GPUs and memory of a build, by its devices and the checkpoints that it reads."""
-    model, checkpoints = context.model, context.facts.checkpoints
-    devices = len(backends.of(model).ranks(model).devices[engine.role])
-    read = [engine.role, *(["heads"] if engine.plan.get("heads") else [])]
-    return desired.needs(engine.plan, devices, sum(checkpoints[role].bytes for role in read))
 
 
 def _built(live: LiveJob, remembered: Built | None) -> Built | None:

@@ -12,8 +12,9 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends import reference
 from specdec.backends.facts import Checkpoint, Engine, Facts
 from specdec.backends.reference import Reference
+from specdec.backends.tensorrt.needs import needs
 from specdec.desired import engine as desired
-from specdec.desired.engine import Needs, needs
+from specdec.desired.engine import Needs
 from specdec.desired.pod import Volume
 from specdec.pipeline import diagnosis
 
@@ -152,8 +153,12 @@ def test_one_gpu_builds_all_ranks_unless_the_model_has_to_run(
     assert needs(given, devices, 100 * GIB) == Needs(wanted, 158 * GIB)
 
 
-def test_a_plan_without_engine_options_takes_what_it_serves_on() -> None:
-    assert needs({"key": "k"}, 0, GIB) == Needs(0)
+def test_a_conversion_on_the_cpu_takes_the_gpus_that_it_serves_on() -> None:
+    for ids in ((), (0,)):
+        target = resource()["spec"]["target"] | {"gpu": {"deviceIds": list(ids)}}
+        model = SpeculativeModel.parse(resource(target=target))
+        needed = reference.BACKEND.needs(model, Engine("target", "k", {}), Facts())
+        assert needed == Needs(len(ids))
 
 
 @pytest.mark.parametrize(

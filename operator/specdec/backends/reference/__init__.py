@@ -13,6 +13,7 @@ from specdec.backends.protocol import Backend
 from specdec.backends.ranks import ranks
 from specdec.backends.repository import repositories
 from specdec.backends.rule import Rule
+from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
@@ -52,6 +53,11 @@ class Reference:
             "gpuProduct": None,
         }
         return keyed(checkpoint.role, plan, inputs)
+
+    def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
+        """The GPUs that it is served on: a checkpoint is converted on the CPU, layer by layer."""
+        del facts
+        return Needs(len(self.ranks(model).devices[engine.role]))
 
     def scripts(self) -> Mapping[str, str]:
         """The Python files of `payload/build`."""

@@ -14,6 +14,8 @@ from specdec.backends.protocol import Backend
 from specdec.backends.ranks import ranks
 from specdec.backends.repository import repositories
 from specdec.backends.tensorrt import memory, rules
+from specdec.backends.tensorrt.needs import needs
+from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
@@ -57,6 +59,12 @@ class TensorRT:
         digest = facts.checkpoints[f"{role}-engine"].digest
         key = names.digest({"prebuilt": digest})
         return Engine(role, key, {**plan, "key": key}, checkpoint=digest)
+
+    def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
+        """GPUs and memory, by the checkpoints that the build reads."""
+        read = [engine.role, *(["heads"] if engine.plan.get("heads") else [])]
+        weights = sum(facts.checkpoints[role].bytes for role in read)
+        return needs(engine.plan, len(self.ranks(model).devices[engine.role]), weights)
 
     def scripts(self) -> Mapping[str, str]:
         """The Python files of `payload/build`."""
