@@ -77,11 +77,11 @@ def _backend(row: Support) -> Iterator[str]:
         yield f"| `quantization.method` {name} | {least} |"
     for name, least in row.kv_cache_quantization.items():
         yield f"| `quantization.kvCache` {name} | {least} |"
-    if row.lost:
+    if row.removed:
         yield ""
         yield (
-            f"GPUs of compute capability {row.lost.since} to below {row.lost.until} do not "
-            f"support {', '.join(row.lost.formats)}, for weights or for caches."
+            f"GPUs of compute capability {row.removed.since} to below {row.removed.until} do not "
+            f"support {', '.join(row.removed.formats)}, for weights or for caches."
         )
     yield ""
     yield "| Version | Default image |"

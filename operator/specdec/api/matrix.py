@@ -30,8 +30,8 @@ else:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """Number formats that GPUs have no more, from one compute capability to below another."""
+class RemovedFormats:
+    """Number formats that GPUs lack, from one compute capability to below another."""
 
     since: str
     until: str
@@ -63,10 +63,11 @@ class Support:
         architectures: those it builds; `method_architectures` those of a method that takes fewer.
         on_gpus: whether weights and caches lie in the memory of GPUs, and have to fit there.
         compute_capability: the least a GPU needs, None without one; `quantization` and
-            `kv_cache_quantization` by what is asked for beyond it; `lost` is what newer GPUs lack.
+            `kv_cache_quantization` by the format that needs more; `removed` is what newer GPUs
+            lack.
         images, examples: server image and folder of the conversion scripts in it, by version.
         front: name of the front end that its servers run.
-        triton: release of every server of the backend, empty where an image's tag tells it.
+        triton: release of every server of the backend, empty where an image's tag names it.
         deprecation: why the backend has no future, empty when it has one; `replacements` are the
             methods of the backend that follows it.
     """
@@ -82,7 +83,7 @@ class Support:
     compute_capability: str | None
     quantization: Mapping[str, str]
     kv_cache_quantization: Mapping[str, str]
-    lost: Lost | None
+    removed: RemovedFormats | None
     images: Mapping[str, str]
     examples: Mapping[str, str]
     front: str
@@ -116,7 +117,7 @@ def matrix() -> dict[Backend, Support]:
             compute_capability=row.get("computeCapability"),
             quantization=row.get("quantization", {}),
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
-            lost=_lost(row.get("lostFormats")),
+            removed=_removed(row.get("removedFormats")),
             images=row.get("images", {}),
             examples=row.get("examples", {}),
             front=row.get("front", "Triton"),
@@ -128,8 +129,8 @@ def matrix() -> dict[Backend, Support]:
     }
 
 
-def _lost(row: Mapping[str, Any] | None) -> Lost | None:
-    return Lost(row["since"], row["until"], tuple(row["formats"])) if row else None
+def _removed(row: Mapping[str, Any] | None) -> RemovedFormats | None:
+    return RemovedFormats(row["since"], row["until"], tuple(row["formats"])) if row else None
 
 
 def support(backend: str) -> Support:
@@ -147,7 +148,7 @@ def advisories() -> tuple[Advisory, ...]:
 def exposed(backend: str, image: str) -> tuple[str, str] | None:
     """The release of Triton in an image, and the newer one that fixes what is publicly known.
 
-    None where it is new enough, and where neither the backend nor the image's tag tells.
+    None where it is new enough, and where neither the backend nor the image's tag names a release.
     """
     tag = _RELEASE.search(image.rpartition("/")[2])
     release = support(backend).triton or (tag[1] if tag else "")

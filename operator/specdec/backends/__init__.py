@@ -28,8 +28,8 @@ __all__ = [
 def of(model: SpeculativeModel) -> Backend:
     """The backend of a resource; it must be one that this release serves."""
     name = model.spec.runtime.backend.value.lower()
-    found: Backend = import_module(f"{__name__}.{name}").BACKEND
-    return found
+    backend: Backend = import_module(f"{__name__}.{name}").BACKEND
+    return backend
 
 
 def method(model: SpeculativeModel) -> MethodDefinition:

@@ -1,4 +1,4 @@
-"""What is known of a resource's models while its stages run: checkpoints, engines and images."""
+"""What the stages of a resource know of its models: checkpoints, engines and images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A fetched checkpoint: digest of its content (hex), where it lies, size, small facts."""
+    """A fetched checkpoint: content digest (hex), revision, size, and facts from its files."""
 
     role: str
     digest: str
@@ -39,7 +39,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine wanted or built: content key (hex), its build plan and where it lies.
+    """An engine, built or to be built: content key (hex), build plan and place on the volume.
 
     A prebuilt engine is fetched, not built: `checkpoint` is the digest of its directory.
     """
@@ -59,11 +59,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class Facts:
-    """What earlier stages found out, handed down the chain.
+    """The results of earlier stages, which each stage passes on.
 
     `checkpoints` is by role of `SpeculativeModel.sources`, `engines` and `kv_tokens` (the memory
     plan's KV budget in tokens, empty without a plan) by role of `SpeculativeModel.models`.
-    `available` says that the wanted revision answers, `verified` that its verification is over.
+    `available`: the desired revision serves. `verified`: its verification is over.
     """
 
     version: str = ""

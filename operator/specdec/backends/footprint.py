@@ -89,13 +89,13 @@ class Footprint:
         parts: what is taken before the cache, by name.
         kv_per_token: bytes a token takes in the cache.
         sequence: tokens of the longest sequence, in whole blocks.
-        wanted: tokens of a full batch of them; more is never used.
+        full_batch: tokens of a full batch of such sequences; more is never used.
     """
 
     parts: dict[str, int]
     kv_per_token: int
     sequence: int
-    wanted: int
+    full_batch: int
 
 
 def footprint(engine: Engine) -> Footprint:
@@ -112,7 +112,7 @@ def footprint(engine: Engine) -> Footprint:
         parts={name: size for name, size in parts.items() if size},
         kv_per_token=_kv_per_token(engine),
         sequence=sequence,
-        wanted=engine.max_batch_size * sequence,
+        full_batch=engine.max_batch_size * sequence,
     )
 
 

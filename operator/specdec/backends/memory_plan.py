@@ -1,4 +1,4 @@
-"""The GPU memory of a service: which model takes what of each GPU, and the tokens left for caches.
+"""The GPU memory of a service: what each model takes of each GPU, and the tokens left for caches.
 
 The caches' budgets are explicit, so that two models on one GPU never race for what is free.
 """
@@ -14,7 +14,7 @@ MIB = 1 << 20
 # CUDA context, loaded kernels and library workspaces of one process.
 _PROCESS = 1024 * MIB
 # CUDA context and memory pool (64 MiB by default) of a process that runs no kernel here.
-_VISITOR = 512 * MIB
+_GUEST_CONTEXT = 512 * MIB
 # What the driver keeps of a GPU's memory for itself.
 _DRIVER = 0.01
 # The runtime never gives more than this share of what is free to caches
@@ -116,7 +116,7 @@ def plan(
     drawn = {slot.name: sum(caches.get((slot.name, r), 0) for r in slot.roles) for slot in slots}
     rooms = {slot.name: int(slot.free * _SPENDABLE) - drawn[slot.name] for slot in slots}
     rates = {r: f.kv_per_token for r, f in footprints.items() if r not in tokens}
-    caps = {role: footprints[role].wanted for role in rates}
+    caps = {role: footprints[role].full_batch for role in rates}
     tokens |= _divided(rooms, slots, rates, caps)
     caches |= {
         (slot.name, role): tokens[role] * rates[role]
@@ -133,7 +133,7 @@ def plan(
         crowded=tuple(d for d in devices.values() if d.name in crowded),
         overdrawn=tuple(d for d in devices.values() if d.name in overdrawn),
         short=tuple(r for r, f in footprints.items() if tokens[r] < f.sequence),
-        tight=tuple(r for r, f in footprints.items() if tokens[r] < f.wanted),
+        tight=tuple(r for r, f in footprints.items() if tokens[r] < f.full_batch),
     )
 
 
@@ -161,8 +161,8 @@ def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
     if launch.mode is Mode.PLAIN:
         return int(total * _DRIVER) + _PROCESS
     inside = launch.slots[0] if launch.slots else launch.world_size
-    visitors = (inside - len(roles)) * _VISITOR
-    return int(total * _DRIVER) + len(roles) * _PROCESS + visitors
+    guests = (inside - len(roles)) * _GUEST_CONTEXT
+    return int(total * _DRIVER) + len(roles) * _PROCESS + guests
 
 
 def _fixed(
@@ -196,7 +196,7 @@ def _divided(
     rates: Mapping[str, int],
     caps: Mapping[str, int],
 ) -> dict[str, int]:
-    """Tokens by role: all rise together, and whoever meets a cap or a full GPU stays there."""
+    """Tokens by role: all rise together, until each reaches its cap or fills a GPU."""
     left, tokens, rising = dict(rooms), dict[str, int](), set(rates)
     while rising:
         tops = dict(caps)

@@ -119,7 +119,7 @@ def _message(model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, F
     need, tokens = needs[role], planned.kv_tokens[role]
     return (
         f"{text}; the cache of the {role} has room for {tokens // need.sequence} of "
-        f"{need.wanted // need.sequence} sequences of full length, more of them wait: "
+        f"{need.full_batch // need.sequence} sequences of full length, more of them wait: "
         "lower limits.maxSeqLen or limits.maxBatchSize, or set quantization.kvCache to FP8"
     )
 

@@ -3,8 +3,8 @@
 A server of one rank is the container's process itself; one of several is a list of mpirun's
 application contexts, separated by ":". Nothing here comes from a user but numbers.
 
-In a group of pods mpirun names the pods by their place in the group, the same in every group:
-the agent that starts a worker's share (`payload/serving/agent.py`) knows the pod behind the name.
+In a group of pods, mpirun names each pod by its index, which is the same in every group. The agent
+that starts the ranks of a worker (`payload/serving/agent.py`) resolves the name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,8 +25,8 @@ _LEADER, _WORKER = "localhost", "worker"
 # Listening ports by name, in the order of the container's and the Service's lists.
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
-# Seconds. A client that keeps a connection stays with its pod whatever the Service says: an age
-# moves it to another one, and spreads clients over pods that were added.
+# Seconds. A client that keeps a connection stays with its pod, whatever the Service routes to. The
+# age limit moves it to another pod, and spreads clients over pods that were added.
 CONNECTION_AGE = 30
 
 # Restricted endpoints ask for this header, which cannot be sent: the endpoints are closed, and
@@ -80,7 +80,7 @@ def server_argv(
         shm_region_prefix: names this server's regions in /dev/shm; must differ between servers
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
-        tls: of the gRPC endpoint. HTTP, which stays in the clear, then tells its health alone.
+        tls: files of the gRPC endpoint. HTTP, which stays unencrypted, then reports health alone.
         health_only: HTTP reports health alone without TLS too; a refused body is never parsed.
     """
     closed = f"{_RESTRICTED},{_ASKED}" if tls or health_only else _RESTRICTED
@@ -131,12 +131,12 @@ def command(
     """Arguments of a server's container, for one rank or for many.
 
     Args:
-        launch: of `ranks.plan`.
+        launch: from `layout.plan`.
         repository_dir: the model repository; rank 0 loads all of it.
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
         connection_age_seconds: that of `server_argv`.
         shm_region_prefix: what the names of all ranks' regions in /dev/shm start with.
-        tls, health_only: of rank 0, the only one with ports.
+        tls, health_only: of rank 0, the only rank with ports.
     """
     contexts = [
         server_argv(
@@ -176,7 +176,7 @@ def environment(launch: Launch) -> dict[str, str]:
     # The default store of PMIx maps files in shared memory, which fails in some containers.
     variables = {"PMIX_MCA_gds": "hash"}
     if launch.mode is Mode.ORCHESTRATOR:
-        # The ranks are there from the start: the orchestrator spawns nothing.
+        # mpirun has started all ranks: the orchestrator spawns none.
         variables |= {"TRTLLM_ORCHESTRATOR": "1", "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES": "0"}
     return variables
 
@@ -184,7 +184,7 @@ def environment(launch: Launch) -> dict[str, str]:
 def remote_shell(argv: Sequence[str]) -> dict[str, str]:
     """Variables by which mpirun, of Open MPI 4 or 5, reaches the other pods of its group.
 
-    It starts every pod's daemon itself, and stays in touch with it: a pod that is lost ends the
+    It starts the daemon of every pod itself and keeps a connection to it: losing a pod ends the
     job at once.
     """
     agent = " ".join(argv)
@@ -211,12 +211,12 @@ def pre_stop(
     """Arguments of the hook that runs before the container's first process gets SIGTERM.
 
     Args:
-        launch: of `ranks.plan`.
+        launch: from `layout.plan`.
         linger_seconds: how long to go on serving while endpoints are removed.
-        exit_timeout_seconds: how long running requests may take to finish after that.
-        moving_seconds: how long to wait between the two for clients to close their connections.
-        metrics_port: of the server; its metrics say when no answer is in flight.
-        client_ports: the listeners whose connections are waited for.
+        exit_timeout_seconds: how long running requests may take to finish, after all other waits.
+        moving_seconds: how long to wait after that for clients to close their connections.
+        metrics_port: of the server; its metrics show when no request is in flight.
+        client_ports: the ports whose connections must close first.
         shm_region_prefix: that of `command`.
     """
     numbers = (linger_seconds, moving_seconds, exit_timeout_seconds, metrics_port)
@@ -236,7 +236,7 @@ def alive(http_port: int = PORTS["http"]) -> list[str]:
 
 
 def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
-    """Arguments of a rank behind the first: only engines, and no port.
+    """Arguments of every rank but the first: it loads only engines, and opens no port.
 
     A rank stays inside the load of the model it works for until the server ends, so each of its
     models needs a thread of its own.

@@ -1,7 +1,7 @@
 """Which GPUs and which MPI ranks every model gets, and how a server is started on them.
 
-One pure function, `plan`, answers for all topologies; everything that needs a device, a rank or
-the size of a world asks its answer.
+One pure function, `plan`, covers all topologies. Its result has every device, every rank and the
+size of the MPI world.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from specdec.triton.spread import refusal
 
 
 class RankError(ValueError):
-    """One sentence: the field, its value and the mend."""
+    """One sentence: the field, its value and the fix."""
 
 
 class Mode(StrEnum):

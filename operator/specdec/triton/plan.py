@@ -14,7 +14,7 @@ MAX_QUEUE_SIZE = 1000
 
 
 class PlanError(ValueError):
-    """One sentence: the field, its value and the mend."""
+    """One sentence: the field, its value and the fix."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class DraftLengths:
-    """Bounds of adaptive draft lengths, in tokens; with `least` 0 the draft may rest."""
+    """Bounds of adaptive draft lengths, in tokens; with `least` 0 the server may stop drafting."""
 
     least: int
     most: int
@@ -73,7 +73,7 @@ class RepositoryPlan:
             2 x max_batch_size.
         max_queue_size: requests that may wait for the BLS; more are refused at once.
         library: digest of the sources of the BLS's library, of `library.source()`; empty where
-            nobody publishes the repository, and a library is put there by hand.
+            no publish Job runs, and a library is copied there by hand.
     """
 
     version: str
@@ -156,7 +156,7 @@ class RepositoryPlan:
             )
 
     def _check_logits(self) -> None:
-        """Without these the server itself turns fast logits off, and says so in its log only."""
+        """Without these the server turns fast logits off, and reports it in its log only."""
         if not self.fast_logits:
             return
         engines = (self.target, self.draft)

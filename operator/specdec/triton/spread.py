@@ -9,13 +9,13 @@ from specdec.api.methods.draft_target import Placement, Topology
 if TYPE_CHECKING:
     from specdec.triton.layout import Layout, Split
 
-# What an engine's configuration says of its nodes unless it was built for others: without given
+# GPUs of a node in an engine's configuration, unless it was built for other nodes: without given
 # ordinals, rank r of a model takes GPU r modulo this number of its own node.
 GPUS_PER_NODE = 8
 
 
 def refusal(layout: Layout) -> str | None:
-    """The reason against a group of pods, with the field, its value and the mend; None if fine."""
+    """Why a group of pods is impossible, with the field, its value and the fix; None if valid."""
     nodes = f"serving.nodesPerReplica is {layout.nodes}"
     if layout.nodes < 1:
         return f"{nodes}: set it to 1 or more"

@@ -7,7 +7,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.backends.rule import Rule, version
-from specdec.validation import hardware, runtime, sizes, speculation
+from specdec.validation import hardware, runtime, speculation
 
 __all__ = ["first_problem", "version"]
 
@@ -20,11 +20,11 @@ def first_problem(model: SpeculativeModel, images: Images) -> Cause | None:
 def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     """In this order: a later rule relies on what the earlier ones made sure of.
 
-    So nothing asks a backend or a method before it is known that this release serves it.
+    A backend or method is looked up only after a rule has checked that this release serves it.
     """
     yield from (runtime.served, runtime.known_version, runtime.method, runtime.image)
     yield speculation.blocks
     yield from backends.method(model).rules
     yield from (runtime.dtypes, runtime.parameters, runtime.sources, runtime.storage)
     yield from backends.of(model).rules
-    yield from (hardware.claims, sizes.sink, hardware.ranks)
+    yield from (hardware.claims, runtime.sink, hardware.ranks)

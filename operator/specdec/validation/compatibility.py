@@ -1,8 +1,8 @@
-"""Whether what was fetched fits together, judged from the small facts inspection leaves of each.
+"""Whether fetched checkpoints fit each other, judged by what inspection read from their files.
 
-Speculative decoding compares token ids of two models, so both must mean the same token by the
-same id. Facts that a side lacks, because its files or an older release did not tell them, are
-not compared. How severe a finding is, `spec.checks` says; the facts stay the same.
+Speculative decoding compares token ids of two models, so an id must be the same token in both.
+A fact that one side lacks is not compared: its files or an older release did not report it.
+`spec.checks` sets how severe a finding is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ __all__ = ["Facts", "Finding", "Verdict", "judge", "padded"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found; `refused` keeps the models from being built and served."""
+    """All findings; those of `refused` keep the models from being built and served."""
 
     findings: tuple[Finding, ...]
 
@@ -29,18 +29,18 @@ class Verdict:
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Findings that are said and served."""
+        """Findings that are reported while the models are served."""
         return tuple(f for f in self.findings if f.severity == "Warn")
 
 
 def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Verdict:
     """Judge the facts, by role of `SpeculativeModel.sources`, with the severities of the spec."""
-    found = [
+    findings = [
         *_pair(model, facts),
         *backends.method(model).findings(model, facts),
         *_context(model, facts),
     ]
-    weighed = (replace(f, severity=_severity(f, model.spec.checks)) for f in found)
+    weighed = (replace(f, severity=_severity(f, model.spec.checks)) for f in findings)
     return Verdict(tuple(f for f in weighed if f.severity != "Disabled"))
 
 
@@ -50,9 +50,9 @@ def padded(entries: int, tensor: int) -> int:
 
 
 def _severity(finding: Finding, checks: Checks) -> Severity:
-    """What the spec says, or less where the finding itself can be served."""
-    wanted: Severity = getattr(checks, finding.check)
-    return "Warn" if (wanted, finding.severity) == ("Enforce", "Warn") else wanted
+    """The severity that the spec sets, at most that of the finding itself."""
+    asked: Severity = getattr(checks, finding.check)
+    return "Warn" if (asked, finding.severity) == ("Enforce", "Warn") else asked
 
 
 def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
 
 
 def _same_tokenizer(target: Facts, draft: Facts) -> bool | None:
-    """Whether token ids mean the same; None when the files cannot be compared."""
+    """Whether token ids are the same in both; None when the files cannot be compared."""
     files = target.get("tokenizerFile"), draft.get("tokenizerFile")
     key = "tokenizer" if files[0] == files[1] or None in files else "sentencePiece"
     values = target.get(key), draft.get(key)
@@ -135,7 +135,7 @@ def _vocabulary(
 
 
 def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    """Rotary positions go on beyond what a model was trained on, but quality does not."""
+    """A model takes positions beyond those it was trained on, but its quality drops there."""
     for role, spec in model.models.items():
         positions = facts.get(role, {}).get("maxPosition")
         if isinstance(positions, int) and spec.limits.max_seq_len > positions:

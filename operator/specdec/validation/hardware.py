@@ -23,7 +23,7 @@ def claims(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def ranks(model: SpeculativeModel, _: Images) -> Cause | None:
-    """There are devices and ranks for it."""
+    """A server can be started on the devices and ranks of the spec."""
     try:
         backends.of(model).ranks(model)
     except RankError as error:

@@ -8,6 +8,8 @@ from specdec.backends.facts import Images
 from specdec.backends.rule import invalid, version
 from specdec.triton import options
 
+_SINK = "sink_token_length"
+
 
 def served(model: SpeculativeModel, _: Images) -> Cause | None:
     """The backend is one that this release serves."""
@@ -39,19 +41,19 @@ def method(model: SpeculativeModel, _: Images) -> Cause | None:
     """The backend serves the method in that version."""
     runtime, method = model.spec.runtime, model.spec.speculation.method
     row = support(runtime.backend)
-    wanted = version(model)
-    if row.serves(method, wanted):
+    release = version(model)
+    if row.serves(method, release):
         return None
-    able = sorted(name for name in row.methods if row.serves(name, wanted))
+    able = sorted(name for name in row.methods if row.serves(name, release))
     return Cause(
         "UnsupportedMethod",
-        f"spec.speculation.method is {method}, and backend {runtime.backend} {wanted} serves "
+        f"spec.speculation.method is {method}, and backend {runtime.backend} {release} serves "
         f"{', '.join(able)}: choose one of them, or another version",
     )
 
 
 def image(model: SpeculativeModel, images: Images) -> Cause | None:
-    """There is an image to serve with."""
+    """The spec or the release names a server image."""
     runtime = model.spec.runtime
     default = backends.of(model).default_image(images, version(model))
     if runtime.image or default:
@@ -78,18 +80,18 @@ def dtypes(model: SpeculativeModel, _: Images) -> Cause | None:
 
 def parameters(model: SpeculativeModel, _: Images) -> Cause | None:
     """Free parameters are known to the release, and no field sets them."""
-    wanted = version(model)
-    unknown = options.unknown(model.spec.runtime.parameters, wanted)
+    release = version(model)
+    unknown = options.unknown(model.spec.runtime.parameters, release)
     if not unknown:
         return None
     return invalid(
-        f"spec.runtime.parameters has {', '.join(unknown)[:200]}, which release {wanted} does not "
-        f"read or another field sets: use {', '.join(options.free(wanted))}"
+        f"spec.runtime.parameters has {', '.join(unknown)[:200]}, which release {release} does "
+        f"not read or another field sets: use {', '.join(options.free(release))}"
     )
 
 
 def sources(model: SpeculativeModel, _: Images) -> Cause | None:
-    """A source is of one kind and stays where it belongs."""
+    """Each source has exactly one kind, and a path stays inside its claim."""
     for role, source in model.sources.items():
         given = source.model_dump(by_alias=True, exclude_none=True)
         if len(given) != 1:
@@ -105,8 +107,21 @@ def sources(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def storage(model: SpeculativeModel, _: Images) -> Cause | None:
-    """There is one volume."""
+    """The spec names exactly one volume."""
     storage = model.spec.storage
     if (storage.existing_claim is None) != (storage.size is None):
         return None
     return invalid("spec.storage needs exactly one of existingClaim and size")
+
+
+def sink(model: SpeculativeModel, _: Images) -> Cause | None:
+    """Attention sinks need attention over a context that is not paged."""
+    if _SINK not in model.spec.runtime.parameters:
+        return None
+    paged = [role for role, spec in model.models.items() if spec.engine.paged_context_fmha]
+    if not paged:
+        return None
+    return invalid(
+        f"spec.runtime.parameters has {_SINK}, and paged context attention of the {paged[0]} "
+        "knows no sinks: remove it, or set engine.pagedContextFmha and kvCache.reuse to false"
+    )

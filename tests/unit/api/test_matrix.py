@@ -26,7 +26,7 @@ def test_a_served_backend_has_all_it_needs(backend: Backend) -> None:
     for models in row.method_architectures.values():
         assert set(models) <= set(row.architectures)
     known = {*row.quantization, *row.kv_cache_quantization}
-    assert row.lost is None or set(row.lost.formats) <= known
+    assert row.removed is None or set(row.removed.formats) <= known
     assert bool(row.deprecation) == (set(row.replacements) == set(row.methods))
 
 

@@ -78,7 +78,7 @@ def test_a_planned_cache_leaves_a_tenth_and_is_never_useless(
         free = device.total - device.used + cache
         assert cache <= max(0.9 * free, 0)
     for role, tokens in made.kv_tokens.items():
-        assert tokens <= sizes[role].wanted
+        assert tokens <= sizes[role].full_batch
         assert tokens % 64 == 0
 
 

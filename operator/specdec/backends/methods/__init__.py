@@ -15,5 +15,5 @@ __all__ = ["PLAIN", "MethodDefinition", "of"]
 def of(model: SpeculativeModel) -> MethodDefinition:
     """The definition of a resource's method."""
     key = model.spec.speculation.method.key
-    found: MethodDefinition = import_module(f"{__name__}.{key}").METHOD
-    return found
+    definition: MethodDefinition = import_module(f"{__name__}.{key}").METHOD
+    return definition

@@ -44,10 +44,10 @@ def adaptive(model: SpeculativeModel) -> DraftLengths | None:
 
 def block(model: SpeculativeModel) -> DraftTarget:
     """The method's block, which validation requires."""
-    found = model.spec.speculation.draft_target
-    if found is None:
+    own = model.spec.speculation.draft_target
+    if own is None:
         raise ValueError("spec.speculation.draftTarget is missing: validate the spec first")
-    return found
+    return own
 
 
 def ordered(model: SpeculativeModel, _: Images) -> Cause | None:

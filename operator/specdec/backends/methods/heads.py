@@ -54,7 +54,7 @@ def fit(
     if not {"target", "heads"} <= facts.keys():
         return Fit()
     target, heads = facts["target"], facts["heads"]
-    found = list(_target(model, target, architectures(model) if able is None else able))
+    findings = list(_target(model, target, architectures(model) if able is None else able))
     method, trained_for = model.spec.speculation.method, heads.get("method")
     if trained_for is not None and trained_for != method:
         other = finding(
@@ -62,8 +62,8 @@ def fit(
             f"the heads are made for {trained_for} and spec.speculation.method is {method}: "
             f"choose heads made for {method}, or another method",
         )
-        return Fit((*found, other))
-    return Fit((*found, *_sizes(target, heads)), heads)
+        return Fit((*findings, other))
+    return Fit((*findings, *_sizes(target, heads)), heads)
 
 
 def finding(code: str, message: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Whether a tree of draft tokens can be decoded: rules on `choices` that a schema cannot say."""
+"""Whether a tree of draft tokens can be decoded: rules on `choices` that no schema expresses."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -12,8 +12,8 @@ class Ceilings:
     """What the engine is built for.
 
     `depth` is the number of heads or layers, `nodes` of draft tokens, and `non_leaves` how many
-    nodes of one level may have children, None without such a ceiling. `exact` says that the
-    tree has to be as deep as `depth`.
+    nodes of one level may have children, None without such a limit. With `exact` the
+    tree must be as deep as `depth`.
     """
 
     depth: int
@@ -27,9 +27,9 @@ DEFAULT = Ceilings(depth=4, nodes=63, non_leaves=10)
 
 
 def problem(choices: Choices, built: Ceilings) -> str:
-    """What is wrong with a tree, in the words behind its field's name; empty when nothing is.
+    """What is wrong with a tree, to follow the field's name in a sentence; empty when it is valid.
 
-    The decoder wants every node named: the C++ runtime does not complete a path's beginnings.
+    Every node must be named: the C++ runtime does not add the beginnings of a path.
     """
     paths = set(choices)
     if not choices:

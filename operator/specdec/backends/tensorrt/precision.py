@@ -1,8 +1,8 @@
-"""Rules on number formats: what a build would take and turn off again with a warning in its log.
+"""Rules on number formats that a build accepts and then disables with a warning in its log.
 
 From `tensorrt_llm/builder.py` and the attention operator of TensorRT-LLM, 0.18 to 1.2: context
 attention over a paged cache reads neither an INT8 cache nor, outside the FP8 formats, an FP8 one.
-An engine without it cannot reuse blocks, whatever its server is told.
+An engine without it cannot reuse blocks, however its server is configured.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from specdec.api.cause import Cause
 from specdec.api.gpus import gpu
 from specdec.api.matrix import at_least, support
-from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.api.model import GpuClass, ModelSpec, SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid
 
@@ -28,21 +28,28 @@ def attention(model: SpeculativeModel, _: Images) -> Cause | None:
     return None
 
 
-def lost(model: SpeculativeModel, _: Images) -> Cause | None:
+def compute_capability(own: GpuClass) -> str | None:
+    """The capability that the spec gives, else that of the product; None for an unknown one."""
+    known = gpu(own.product) if own.product else None
+    return own.compute_capability or (known.compute_capability if known else None)
+
+
+def removed_formats(model: SpeculativeModel, _: Images) -> Cause | None:
     """The GPU's generation still has the integer formats."""
-    wanted = model.spec.gpu
-    known = gpu(wanted.product) if wanted.product else None
-    has = wanted.compute_capability or (known.compute_capability if known else None)
-    gone = support(model.spec.runtime.backend).lost
-    if has is None or gone is None or not at_least(has, gone.since) or at_least(has, gone.until):
+    actual = compute_capability(model.spec.gpu)
+    removed = support(model.spec.runtime.backend).removed
+    if actual is None or removed is None:
+        return None
+    if not at_least(actual, removed.since) or at_least(actual, removed.until):
         return None
     for what, format_ in _formats(model):
-        if format_ in gone.formats:
+        if format_ in removed.formats:
             return Cause(
                 "UnsupportedGpu",
-                f"{what} is {format_}, which engines for compute capability {gone.since} to "
-                f"below {gone.until} do not have, and GPU {wanted.product} has {has}: set it to "
-                "FP8 or another format, or choose another GPU product",
+                f"{what} is {format_}, which engines for compute capability {removed.since} to "
+                f"below {removed.until} do not have, and GPU "
+                f"{model.spec.gpu.product} has {actual}: set it to FP8 or "
+                "another format, or choose another GPU product",
             )
     return None
 

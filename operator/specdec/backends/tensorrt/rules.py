@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from specdec.api.cause import Cause
-from specdec.api.gpus import gpu
 from specdec.api.matrix import at_least, support
 from specdec.api.model import ModelSpec, SpeculativeModel
 from specdec.backends import methods
@@ -13,39 +12,38 @@ from specdec.backends.tensorrt import precision
 
 
 def capability(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The GPU product is known as far as engines depend on it, and can what they ask."""
-    backend, wanted = model.spec.runtime.backend, model.spec.gpu
+    """The GPU product is set, and has the compute capability that its engines need."""
+    backend, own = model.spec.runtime.backend, model.spec.gpu
     floor = support(backend).compute_capability
     if floor is None:
         return None
-    if wanted.product is None:
+    if own.product is None:
         return invalid(
             f"spec.gpu.product is empty, and engines of backend {backend} run only on the product "
             "they were built on: set it to the nodes' label nvidia.com/gpu.product"
         )
-    known = gpu(wanted.product)
-    has = wanted.compute_capability or (known.compute_capability if known else None)
+    actual = precision.compute_capability(own)
     for what, least in ((f"backend {backend}", floor), *_capabilities(model)):
-        if has is None and what.startswith("backend"):
-            # An unknown product is believed to be new enough until a quantization depends on it.
+        if actual is None and what.startswith("backend"):
+            # An unknown product passes as new enough until a quantization depends on it.
             continue
-        if has is None:
+        if actual is None:
             return Cause(
                 "UnsupportedGpu",
-                f"spec.gpu.product {wanted.product} is not in this release's table, and {what} "
+                f"spec.gpu.product {own.product} is not in this release's table, and {what} "
                 f"needs compute capability {least}: set spec.gpu.computeCapability",
             )
-        if not at_least(has, least):
+        if not at_least(actual, least):
             return Cause(
                 "UnsupportedGpu",
-                f"{what} needs compute capability {least}, and GPU {wanted.product} has "
-                f"{has}: choose another GPU product, or do without",
+                f"{what} needs compute capability {least}, and GPU {own.product} has "
+                f"{actual}: choose another GPU product, or do without",
             )
     return None
 
 
 def _capabilities(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
-    """What each model needs of the GPU beyond its backend: the field's words, the capability."""
+    """The fields that need more of the GPU than the backend does, each with its capability."""
     row = support(model.spec.runtime.backend)
     for role, spec in model.models.items():
         quantization = spec.quantization
@@ -110,7 +108,7 @@ def steps(model: SpeculativeModel, _: Images) -> Cause | None:
 # In this order: a later rule relies on what the earlier ones made sure of.
 RULES: tuple[Rule, ...] = (
     capability,
-    precision.lost,
+    precision.removed_formats,
     paging,
     precision.attention,
     steps,
