@@ -88,7 +88,8 @@ def served(layout: str) -> Iterator[Server]:
             draft = replace(draft, max_tokens_in_paged_kv_cache=16384)
             plan = replace(plan, draft=draft, draft_tokens=4, max_draft_tokens=8)
         if method == "Lookahead":
-            plan = replace(plan, target_parameters=lookahead.parameters(4, 3, 4))
+            own = lookahead.parameters(4, 3, 4)
+            plan = replace(plan, target=replace(plan.target, parameters=own))
         with Server(installed_server(), render(plan), folder / "server") as server:
             yield server
 

@@ -121,8 +121,11 @@ def lookahead_server(
     plan = replace(
         draft_target_plan,
         draft=None,
-        target_parameters=lookahead.parameters(4, 3, 4),
-        target=ModelPlan(str(engines.lookahead), max_tokens_in_paged_kv_cache=16384),
+        target=ModelPlan(
+            str(engines.lookahead),
+            max_tokens_in_paged_kv_cache=16384,
+            parameters=lookahead.parameters(4, 3, 4),
+        ),
         draft_tokens=0,
     )
     folder = tmp_path_factory.mktemp("lookahead")

@@ -1,14 +1,14 @@
 """The model repositories of a service, in the layout of TensorRT-LLM's Triton backend."""
 
-from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.backends import methods
 from specdec.backends.facts import Facts
 from specdec.triton import library
 from specdec.triton.layout import RankPlan, Server
-from specdec.triton.plan import SchedulerPolicy
+from specdec.triton.plan import Parameters
 from specdec.triton.repository import ModelPlan, RepositoryPlan
 
-_POLICIES: dict[str, SchedulerPolicy] = {
+_POLICIES = {
     "GuaranteedNoEvict": "guaranteed_no_evict",
     "MaxUtilization": "max_utilization",
 }
@@ -20,7 +20,7 @@ def repositories(
 ) -> dict[str, RepositoryPlan]:
     """The repository of each server by folder; the only server of a service has no folder."""
     engines = {
-        role: _engine(model.models[role], facts, server, role)
+        role: _engine(model, facts, server, role)
         for server in ranks.servers
         for role in server.gpu_device_ids
     }
@@ -46,15 +46,14 @@ def _plan(
         decoupled=model.spec.serving.streaming,
         max_seq_len=spec.limits.max_seq_len,
         enable_kv_cache_reuse=spec.kv_cache.reuse,
-        batch_scheduler_policy=_POLICIES[runtime.batch_scheduler_policy],
-        chunked_context=runtime.chunked_context,
         parameters=tuple(sorted(runtime.parameters.items())),
         max_queue_size=model.spec.serving.max_queue_size,
         library=library.source(),
     )
 
 
-def _engine(spec: ModelSpec, facts: Facts, server: Server, role: str) -> ModelPlan:
+def _engine(model: SpeculativeModel, facts: Facts, server: Server, role: str) -> ModelPlan:
+    spec = model.models[role]
     budget = spec.kv_cache
     tokens, fraction = budget.max_tokens, None
     if budget.memory_percent is not None:
@@ -65,6 +64,7 @@ def _engine(spec: ModelSpec, facts: Facts, server: Server, role: str) -> ModelPl
         full = spec.limits.max_batch_size * spec.limits.max_seq_len
         tokens = facts.kv_tokens.get(role, full)
     host = budget.host_memory_mi_b
+    own = methods.of(model).parameters(model) if role == "target" else ()
     return ModelPlan(
         engine_dir=facts.engines[role].path,
         gpu_device_ids=server.named_ids(role),
@@ -72,4 +72,15 @@ def _engine(spec: ModelSpec, facts: Facts, server: Server, role: str) -> ModelPl
         max_tokens_in_paged_kv_cache=tokens,
         kv_cache_fraction=fraction,
         kv_cache_host_memory_bytes=None if host is None else host * _MIB,
+        parameters=_fields(model) + own,
     )
+
+
+def _fields(model: SpeculativeModel) -> Parameters:
+    """Keys of `config.pbtxt` that fields of the spec set; an empty value leaves the key alone."""
+    runtime = model.spec.runtime
+    keys = {
+        "batch_scheduler_policy": _POLICIES[runtime.batch_scheduler_policy],
+        "enable_chunked_context": "true" if runtime.chunked_context else "",
+    }
+    return tuple((key, value) for key, value in keys.items() if value)

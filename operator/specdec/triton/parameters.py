@@ -4,7 +4,7 @@ An unset key is written with an empty value: the C++ backend then takes its defa
 and a reader of the file sees every knob there is.
 """
 
-from specdec.triton import contract
+from specdec.triton import contract, options
 from specdec.triton.plan import ModelPlan, Parameters, PlanError, RepositoryPlan
 
 _WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
@@ -38,19 +38,18 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
 def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
     """Parameters of `tensorrt_llm` (the target) or `tensorrt_llm_draft`.
 
-    What the plan sets by name replaces the empty values, or follows them. The method sets keys of
-    the target alone: a draft model decodes without speculation.
+    What the plan sets by name replaces the values of the table, or follows them.
 
     Raises:
-        PlanError: the release does not read a key that the method sets.
+        PlanError: the release does not read a key that the method or a field of the spec sets.
     """
     table = dict(_engine_parameters(engine, plan, is_target=is_target))
-    own = dict(plan.target_parameters) if is_target else {}
-    unknown = [name for name in own if name not in table]
+    own = dict(engine.parameters)
+    unknown = [name for name in own if name not in (*table, *options.free(plan.version))]
     if unknown:
         raise PlanError(
             f"version is {plan.version}, which does not read {', '.join(unknown)}: choose a newer "
-            "version, or another method"
+            "version, or leave out what sets it"
         )
     return tuple((table | own | dict(plan.parameters)).items())
 
@@ -61,7 +60,7 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
         ("gpt_model_path", engine.engine_dir),
         ("encoder_model_path", ""),
         *_cache_parameters(engine, plan),
-        ("batch_scheduler_policy", plan.batch_scheduler_policy),
+        ("batch_scheduler_policy", "guaranteed_no_evict"),
         # The BLS slices the answer behind the prefix it sent; without it text would be lost.
         ("exclude_input_in_output", "false"),
         ("normalize_log_probs", ""),
@@ -131,7 +130,7 @@ def _cache_parameters(engine: ModelPlan, plan: RepositoryPlan) -> Parameters:
         ("max_attention_window_size", ""),
         ("sink_token_length", ""),
         ("enable_kv_cache_reuse", _word(plan.enable_kv_cache_reuse)),
-        ("enable_chunked_context", "true" if plan.chunked_context else ""),
+        ("enable_chunked_context", ""),
     )
 
 

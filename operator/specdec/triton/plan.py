@@ -6,7 +6,6 @@ from typing import Literal
 from specdec.triton import contract, options
 
 LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
-SchedulerPolicy = Literal["guaranteed_no_evict", "max_utilization"]
 # Keys of a `config.pbtxt` and their values, in the order in which they are written.
 Parameters = tuple[tuple[str, str], ...]
 # Requests; the default of spec.serving.maxQueueSize as well.
@@ -28,6 +27,7 @@ class ModelPlan:
         max_tokens_in_paged_kv_cache: KV budget in tokens, or None.
         kv_cache_fraction: KV budget as a fraction of free GPU memory ("0.40"), or None.
         kv_cache_host_memory_bytes: host memory that blocks may be moved to, or None.
+        parameters: what the method and fields of the spec set, keys that the release reads.
         step_latency_ms: SIMULATION: sleep per step on the Reference backend, in milliseconds.
     """
 
@@ -37,6 +37,7 @@ class ModelPlan:
     max_tokens_in_paged_kv_cache: int | None = None
     kv_cache_fraction: str | None = None
     kv_cache_host_memory_bytes: int | None = None
+    parameters: Parameters = ()
     step_latency_ms: float | None = None
 
 
@@ -54,7 +55,6 @@ class RepositoryPlan:
 
     Attributes:
         version: TensorRT-LLM release whose layout is written, one of `contract.versions()`.
-        target_parameters: what the method sets in the target's model, keys that the release reads.
         max_batch_size: one value for all models, at most the engines' own.
         decoupled: LLM models and BLS stream (`serving.streaming`); false answers once.
         tokenizer_dir: a Hugging Face directory with `tokenizer.json`.
@@ -66,8 +66,6 @@ class RepositoryPlan:
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.
         fast_logits: the draft's logits go to the target from GPU to GPU.
-        batch_scheduler_policy: whether a running request may lose its KV blocks to another.
-        chunked_context: a long prompt is worked on in parts, between other requests' steps.
         parameters: further parameters of the engines' models, of `options.free`.
         bls_max_in_flight: sequences the BLS works on at once, more wait; None is
             2 x max_batch_size.
@@ -80,7 +78,6 @@ class RepositoryPlan:
     tokenizer_dir: str
     target: ModelPlan
     draft: ModelPlan | None = None
-    target_parameters: Parameters = ()
     max_batch_size: int = 8
     decoupled: bool = True
     draft_tokens: int = 0
@@ -92,8 +89,6 @@ class RepositoryPlan:
     fast_logits: bool = False
     logits_datatype: LogitsType = "TYPE_FP32"
     enable_kv_cache_reuse: bool = True
-    batch_scheduler_policy: SchedulerPolicy = "guaranteed_no_evict"
-    chunked_context: bool = False
     parameters: Parameters = ()
     bls_max_in_flight: int | None = None
     preprocessing_instances: int = 1

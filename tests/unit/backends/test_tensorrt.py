@@ -219,7 +219,8 @@ def test_two_servers_each_have_a_plain_repository() -> None:
     assert sorted(found) == ["draft", "target"]
     for role, digest in (("target", "a"), ("draft", "b")):
         plan = found[role]
-        assert (plan.target_parameters, plan.draft, plan.draft_tokens) == ((), None, 0)
+        assert (plan.draft, plan.draft_tokens) == (None, 0)
+        assert parameters(plan)["decoding_mode"] == ""
         assert plan.tokenizer_dir == f"/models/checkpoints/{digest * 64}"
         assert parameters(plan, "tensorrt_llm_bls")["tensorrt_llm_draft_model_name"] == ""
     assert (found["target"].max_batch_size, found["draft"].max_batch_size) == (16, 4)

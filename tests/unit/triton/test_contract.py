@@ -23,7 +23,10 @@ PLAN = RepositoryPlan(
     max_draft_tokens=8,
 )
 LOOKAHEAD = replace(
-    PLAN, draft=None, draft_tokens=0, target_parameters=lookahead.parameters(5, 4, 3)
+    PLAN,
+    target=replace(PLAN.target, parameters=lookahead.parameters(5, 4, 3)),
+    draft=None,
+    draft_tokens=0,
 )
 PLAIN = replace(PLAN, draft=None, draft_tokens=0)
 LLM, BLS = "tensorrt_llm", "tensorrt_llm_bls"

@@ -36,7 +36,10 @@ PLAN = RepositoryPlan(
     max_draft_tokens=8,
 )
 LOOKAHEAD = replace(
-    PLAN, draft=None, draft_tokens=0, target_parameters=lookahead.parameters(5, 4, 3)
+    PLAN,
+    target=replace(PLAN.target, parameters=lookahead.parameters(5, 4, 3)),
+    draft=None,
+    draft_tokens=0,
 )
 PLAIN = replace(PLAN, version="0.18.0", draft=None, draft_tokens=0)
 

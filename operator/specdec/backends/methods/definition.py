@@ -7,7 +7,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.finding import Facts, Finding
 from specdec.backends.rule import Rule
 from specdec.triton.layout import Layout, Server, Split
-from specdec.triton.plan import ModelPlan, RepositoryPlan
+from specdec.triton.plan import ModelPlan, Parameters, RepositoryPlan
 
 # How `trtllm-build` calls an engine without speculation.
 PLAIN = "none"
@@ -53,6 +53,11 @@ class MethodDefinition:
         """Where the models run; `splits` is by role."""
         return Layout(splits["target"], nodes=model.spec.serving.nodes_per_replica)
 
+    def parameters(self, model: SpeculativeModel) -> Parameters:
+        """Keys that the method sets in `config.pbtxt` of the target's engine."""
+        del model
+        return ()
+
     def configured(
         self,
         plan: RepositoryPlan,
@@ -60,7 +65,7 @@ class MethodDefinition:
         server: Server,
         engines: Mapping[str, ModelPlan],
     ) -> RepositoryPlan:
-        """The repository plan of a target with what the method adds; `engines` is by role."""
+        """The repository plan of a target with the other models; `engines` is by role."""
         del model, server, engines
         return plan
 

@@ -1,7 +1,6 @@
 """Method Eagle: EAGLE-1 heads on the target draft a tree of tokens."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -13,8 +12,7 @@ from specdec.backends.finding import Facts, Finding
 from specdec.backends.methods import heads, lengths, tree
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
-from specdec.triton.layout import Server
-from specdec.triton.plan import ModelPlan, RepositoryPlan
+from specdec.triton.plan import Parameters
 
 # `trtllm-build` asserts it.
 _MOST_BATCH = 512
@@ -72,17 +70,10 @@ class EagleMethod(MethodDefinition):
         return {"eagle": own.model_dump(by_alias=True, include=_BUILT_IN)} if own else {}
 
     @override
-    def configured(
-        self,
-        plan: RepositoryPlan,
-        model: SpeculativeModel,
-        server: Server,
-        engines: Mapping[str, ModelPlan],
-    ) -> RepositoryPlan:
+    def parameters(self, model: SpeculativeModel) -> Parameters:
         own = model.spec.speculation.eagle
         paths = tree.text(own.choices if own else ())
-        keys = (("decoding_mode", "eagle"), ("eagle_choices", paths))
-        return replace(plan, target_parameters=keys)
+        return (("decoding_mode", "eagle"), ("eagle_choices", paths))
 
     @override
     def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """Method Lookahead: the target drafts from n-grams that it generated itself (Fu et al., 2024)."""
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -9,8 +7,7 @@ from typing_extensions import override
 from specdec.api.methods.lookahead import Lookahead
 from specdec.api.model import SpeculativeModel
 from specdec.backends.methods.definition import MethodDefinition
-from specdec.triton.layout import Server
-from specdec.triton.plan import ModelPlan, Parameters, RepositoryPlan
+from specdec.triton.plan import Parameters
 
 
 def parameters(window_size: int, ngram_size: int, verification_set_size: int) -> Parameters:
@@ -44,16 +41,9 @@ class LookaheadMethod(MethodDefinition):
         return {"lookahead": _sizes(model).model_dump(by_alias=True)}
 
     @override
-    def configured(
-        self,
-        plan: RepositoryPlan,
-        model: SpeculativeModel,
-        server: Server,
-        engines: Mapping[str, ModelPlan],
-    ) -> RepositoryPlan:
+    def parameters(self, model: SpeculativeModel) -> Parameters:
         sizes = _sizes(model)
-        own = parameters(sizes.window_size, sizes.ngram_size, sizes.verification_set_size)
-        return replace(plan, target_parameters=own)
+        return parameters(sizes.window_size, sizes.ngram_size, sizes.verification_set_size)
 
 
 def _sizes(model: SpeculativeModel) -> Lookahead:

@@ -1,7 +1,6 @@
 """Method ReDrafter: a recurrent drafter on the target searches with beams."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -14,8 +13,7 @@ from specdec.backends.finding import Facts, Finding
 from specdec.backends.methods import heads
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid, version
-from specdec.triton.layout import Server
-from specdec.triton.plan import ModelPlan, RepositoryPlan
+from specdec.triton.plan import Parameters
 
 # Older converters read the base model themselves: in plain precision, and of this class only.
 _ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
@@ -52,14 +50,9 @@ class ReDrafterMethod(MethodDefinition):
         return {"reDrafter": own.model_dump(by_alias=True, include=_BUILT_IN)} if own else {}
 
     @override
-    def configured(
-        self,
-        plan: RepositoryPlan,
-        model: SpeculativeModel,
-        server: Server,
-        engines: Mapping[str, ModelPlan],
-    ) -> RepositoryPlan:
-        return replace(plan, target_parameters=(("decoding_mode", "redrafter"),))
+    def parameters(self, model: SpeculativeModel) -> Parameters:
+        del model
+        return (("decoding_mode", "redrafter"),)
 
     @override
     def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
