@@ -15,7 +15,7 @@ from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, Condition, Type
 from specdec.api.model import explain
 from specdec.controller.refusals import RefusedError
 from specdec.controller.status_writer import Body
-from specdec.pipeline import ready
+from specdec.pipeline import summary
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.stage import POLL
 
@@ -100,6 +100,6 @@ def _with_condition(decision: Decision, condition: Condition) -> Decision:
 
 def _with_ready(stages: Sequence[Condition]) -> tuple[Condition, ...]:
     """All conditions, with Ready=False for the reason of the first one that prevents it."""
-    complete = ready.complete(stages)
-    first = next(c for c in complete if ready.holds_back(c))
+    complete = summary.complete(stages)
+    first = next(c for c in complete if summary.holds_back(c))
     return (*complete, Condition(Type.READY, "False", first.reason, first.message))

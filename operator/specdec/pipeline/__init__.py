@@ -1,1 +1,1 @@
-"""One pure function per stage: observed state in, objects wanted and conditions out."""
+"""The stages of a resource, each a pure function of the actual state and of earlier stages."""

@@ -39,7 +39,7 @@ def benchmark(context: Context) -> Outcome:
     )
 
 
-def while_unavailable(context: Context) -> Outcome:
+def while_stopped(context: Context) -> Outcome:
     """What to report while an earlier stage is not done: the last result is stale."""
     if context.model.spec.benchmark.mode == "Disabled":
         return _disabled(context)

@@ -12,7 +12,7 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.pipeline import benchmark as benchmarking
-from specdec.pipeline import job, ready, workload
+from specdec.pipeline import job, summary, workload
 from specdec.pipeline import verification as verifying
 from specdec.pipeline.accept import accept
 from specdec.pipeline.benchmark import benchmark
@@ -77,7 +77,7 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
             break
     else:
         return _decision(context, outcomes)
-    stale = (verifying.while_unavailable(context), benchmarking.while_unavailable(context))
+    stale = (verifying.while_stopped(context), benchmarking.while_stopped(context))
     return _decision(context, [*outcomes, _previous_revision(context), *stale])
 
 
@@ -92,14 +92,14 @@ def _previous_revision(context: Context) -> Outcome:
         network_,
         conditions=(condition, *network_.conditions),
         proceed=False,
-        apply=workload.held(context) + network_.apply,
+        apply=workload.rescale(context) + network_.apply,
         requeue_after=None if settled else POLL,
     )
 
 
 def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
-    stages = ready.complete([c for outcome in outcomes for c in outcome.conditions])
-    summary = ready.summary(context.model, stages)
+    stages = summary.complete([c for outcome in outcomes for c in outcome.conditions])
+    ready = summary.ready(context.model, stages)
     refs = [ref for outcome in outcomes for ref in outcome.delete]
     if context.model.spec.suspend:
         refs += map(job.ref, job.unfinished(context.observed, context.model))
@@ -107,8 +107,8 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     return Decision(
         apply=tuple(obj for outcome in outcomes for obj in outcome.apply),
         delete=tuple(dict.fromkeys(refs)),
-        conditions=(*stages, summary),
-        status=_status(context, outcomes, ready.phase(context.model, stages, summary)),
+        conditions=(*stages, ready),
+        status=_status(context, outcomes, summary.phase(context.model, stages, ready)),
         requeue_after=min(waits, default=None),
     )
 

@@ -35,7 +35,7 @@ def serving(context: Context, revision: Revision) -> Outcome:
     )
 
 
-def held(context: Context) -> tuple[Object, ...]:
+def rescale(context: Context) -> tuple[Object, ...]:
     """The live groups with other replicas: scaling and suspending await no build."""
     live, replicas = context.observed.group, readiness.replicas(context.model)
     if live is None or live["spec"].get("replicas") == replicas:

@@ -250,5 +250,5 @@ def unfinished(
 
 def others(context: Context, component: str, current: str | None) -> tuple[Ref, ...]:
     """References to all of `own` of a component but the current one."""
-    found = own(context.observed, context.model, component)
-    return tuple(ref(name) for name in found if name != current)
+    jobs = own(context.observed, context.model, component)
+    return tuple(ref(name) for name in jobs if name != current)

@@ -57,7 +57,7 @@ class Server:
 
 def served(live: Object, template: Object) -> Served:
     """What a live object serves, by its annotation and its pod template."""
-    containers = {one["name"]: one for one in template["spec"]["containers"]}
+    containers = {item["name"]: item for item in template["spec"]["containers"]}
     return Served(
         live["metadata"].get("annotations", {}).get(names.REPOSITORY, ""),
         containers.get(CONTAINER, {}).get("image", ""),

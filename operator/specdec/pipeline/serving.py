@@ -43,7 +43,7 @@ def serving(context: Context) -> Outcome:
     )
 
 
-def held(context: Context) -> tuple[Object, ...]:
+def rescale(context: Context) -> tuple[Object, ...]:
     """Live Deployments with other replicas or a renewed certificate: neither awaits a build."""
     model, observed = context.model, context.observed
     replicas = readiness.replicas(model)

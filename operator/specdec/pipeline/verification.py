@@ -46,7 +46,7 @@ def verification(context: Context) -> Outcome:
     )
 
 
-def while_unavailable(context: Context) -> Outcome:
+def while_stopped(context: Context) -> Outcome:
     """What to report while an earlier stage is not done: the last result is stale."""
     if (disabled := _disabled(context)) is not None:
         return disabled

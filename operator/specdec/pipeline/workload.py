@@ -41,9 +41,9 @@ def available(context: Context) -> Condition:
     return serving.available(context, None)
 
 
-def held(context: Context) -> tuple[Object, ...]:
+def rescale(context: Context) -> tuple[Object, ...]:
     """The live workload with other replicas: scaling and suspending await no build."""
-    return serving.held(context) + group.held(context)
+    return serving.rescale(context) + group.rescale(context)
 
 
 def served(observed: Observed) -> list[Served]:
@@ -71,7 +71,7 @@ def _deployments(observed: Observed) -> tuple[Ref, ...]:
 
 
 def _group(context: Context) -> tuple[Ref, ...]:
-    """The LeaderWorkerSet, and once that is deleted the ConfigMap by which it was found."""
+    """The LeaderWorkerSet; once that is deleted its ConfigMap, which makes `observe` read it."""
     name = names.group_name(context.model)
     if context.observed.group is not None:
         return (Ref(names.GROUP_API, names.GROUP_KIND, name),)

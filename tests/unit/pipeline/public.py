@@ -1,4 +1,4 @@
-"""Public models for memory plans: checkpoints as a fetch Job tells of them, and resources."""
+"""Public models for memory plans: results of their fetch Jobs, and resources."""
 
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,8 @@ Json = dict[str, Any]
 @cache
 def models() -> dict[str, Json]:
     text = Path(__file__).with_name("public_models.yaml").read_text(encoding="utf-8")
-    found: dict[str, Json] = yaml.safe_load(text)
-    return found
+    models: dict[str, Json] = yaml.safe_load(text)
+    return models
 
 
 def checkpoint(role: str, name: str, *, counted: bool = True) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""What the accept stage refuses, each with one sentence that names field, value and mend."""
+"""Resources that the accept stage refuses, with a message that has field, value and remedy."""
 
 from typing import Any
 
@@ -62,15 +62,15 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "reason", "words"), BAD)
-def test_refuses(spec: dict[str, Any], reason: str, words: str) -> None:
+@pytest.mark.parametrize(("spec", "reason", "text"), BAD)
+def test_refuses(spec: dict[str, Any], reason: str, text: str) -> None:
     world = World(resource(**spec))
 
     decision = world.step()
 
     accepted = world.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", reason)
-    assert words in accepted["message"]
+    assert text in accepted["message"]
     assert decision.apply == ()
     assert decision.requeue_after is None
     assert world.condition("StorageReady")["message"] == "waits for Accepted"
@@ -79,7 +79,7 @@ def test_refuses(spec: dict[str, Any], reason: str, words: str) -> None:
     assert world.cr["status"]["phase"] == "Failed"
 
 
-def test_asks_for_an_image_where_the_release_has_none() -> None:
+def test_version_without_a_default_image_needs_an_image() -> None:
     model = SpeculativeModel.parse(resource())
 
     decision = decide(model, World(resource()).observed(), Images("operator", ""))
@@ -88,7 +88,7 @@ def test_asks_for_an_image_where_the_release_has_none() -> None:
     assert "set spec.runtime.image" in decision.conditions[0].message
 
 
-def test_the_spec_s_image_and_version_win() -> None:
+def test_image_and_version_of_the_spec_override_the_defaults() -> None:
     image = "example.com/other:2"
     runtime = {"backend": "Reference", "image": image, "version": "0.18.0"}
     world = World(resource(runtime=runtime))
@@ -100,7 +100,7 @@ def test_the_spec_s_image_and_version_win() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "serving", "reason", "said"),
+    ("runtime", "serving", "reason", "text"),
     [
         ({"backend": "Reference"}, {}, "BelowFixLevel", "set serving.http to HealthOnly"),
         ({"backend": "Reference"}, {"http": "HealthOnly"}, "BelowFixLevel", "trusted clients"),
@@ -122,13 +122,13 @@ def test_the_spec_s_image_and_version_win() -> None:
     ],
 )
 def test_a_server_below_the_fix_level_is_accepted_with_a_warning(
-    runtime: dict[str, Any], serving: dict[str, Any], reason: str, said: str
+    runtime: dict[str, Any], serving: dict[str, Any], reason: str, text: str
 ) -> None:
     world = World(resource(runtime=runtime, serving=serving, gpu={"product": "NVIDIA-A10"}))
     world.step()
     accepted = world.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("True", reason), accepted
-    assert said in accepted["message"]
+    assert text in accepted["message"]
     assert ("publicly known" in accepted["message"]) is (reason == "BelowFixLevel")
     assert world.condition("StorageReady")["message"] != "waits for Accepted"
     if serving:
@@ -256,9 +256,9 @@ TENSORRT_BAD = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "value", "reason", "words"), TENSORRT_BAD)
+@pytest.mark.parametrize(("method", "path", "value", "reason", "text"), TENSORRT_BAD)
 def test_refuses_what_tensorrt_cannot(
-    method: str, path: str, value: Any, reason: str, words: str
+    method: str, path: str, value: Any, reason: str, text: str
 ) -> None:
     world = World(put(tensorrt(method), path, value))
 
@@ -266,11 +266,11 @@ def test_refuses_what_tensorrt_cannot(
 
     accepted = world.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", reason)
-    assert words in accepted["message"]
+    assert text in accepted["message"]
 
 
 @pytest.mark.parametrize("quantization", ["None", "FP8"])
-def test_an_unknown_gpu_is_asked_for_what_a_quantization_needs(quantization: str) -> None:
+def test_quantization_on_an_unknown_gpu_is_refused(quantization: str) -> None:
     cr = put(tensorrt("None"), "gpu.product", "Nobody-Knows-It")
     world = World(put(cr, "target.quantization.method", quantization))
     world.step()
@@ -283,7 +283,7 @@ def test_an_unknown_gpu_is_asked_for_what_a_quantization_needs(quantization: str
         assert world.condition("Accepted")["status"] == "True"
 
 
-def test_a_deprecated_backend_is_said_to_be() -> None:
+def test_message_names_a_deprecated_backend() -> None:
     world = World(tensorrt("Medusa"))
     world.step()
     message = world.condition("Accepted")["message"]
@@ -291,7 +291,7 @@ def test_a_deprecated_backend_is_said_to_be() -> None:
     assert message.endswith("move to backend PyTorch, method Eagle3")
 
 
-def test_the_plan_says_how_the_servers_start() -> None:
+def test_plan_has_the_launch_of_the_servers() -> None:
     cr = put(tensorrt(), "target.parallelism.tensor", 4)
     world = World(put(cr, f"{DRAFT_BLOCK}.placement", "Dedicated"))
 

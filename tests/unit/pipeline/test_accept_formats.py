@@ -1,4 +1,4 @@
-"""What the accept stage makes of number formats, pipeline stages and long prompts."""
+"""The accept stage on number formats, pipeline stages and long prompts."""
 
 import pytest
 
@@ -25,11 +25,13 @@ def test_blackwell_has_no_integer_weights(has: str, method: str, accepted: bool)
 
     world.step()
 
-    found = world.condition("Accepted")
-    assert (found["status"] == "True") is accepted
+    condition = world.condition("Accepted")
+    assert (condition["status"] == "True") is accepted
     if not accepted:
-        assert found["reason"] == "UnsupportedGpu"
-        assert f"quantization.method of the target is {method}, which engines" in found["message"]
+        assert condition["reason"] == "UnsupportedGpu"
+        assert (
+            f"quantization.method of the target is {method}, which engines" in condition["message"]
+        )
 
 
 def test_a_later_release_quantizes_a_redrafter() -> None:
@@ -40,23 +42,25 @@ def test_a_later_release_quantizes_a_redrafter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "said"),
+    ("method", "path", "text"),
     [
         ("Lookahead", "target", "parallelism.pipeline of the target is 2, and releases are known"),
         ("DraftTarget", f"{DRAFT_BLOCK}.draft", "parallelism.pipeline of the draft is 2"),
         ("None", "target", ""),
     ],
 )
-def test_speculation_over_pipeline_stages_is_warned_of(method: str, path: str, said: str) -> None:
+def test_speculation_over_pipeline_stages_is_accepted_with_a_warning(
+    method: str, path: str, text: str
+) -> None:
     world = World(put(tensorrt(method), f"{path}.parallelism.pipeline", 2))
     world.step()
     accepted = world.condition("Accepted")
     assert accepted["status"] == "True"
-    assert ("warning: parallelism" in accepted["message"]) is bool(said)
-    assert said in accepted["message"]
+    assert ("warning: parallelism" in accepted["message"]) is bool(text)
+    assert text in accepted["message"]
 
 
-def test_long_prompts_are_taken_in_parts() -> None:
+def test_long_prompts_need_chunked_context() -> None:
     cr = put(tensorrt("None"), "target.limits", limits(maxNumTokens=16))
     world = World(put(cr, "runtime.chunkedContext", True))
     world.step()

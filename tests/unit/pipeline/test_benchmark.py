@@ -1,4 +1,4 @@
-"""What spec.benchmark makes of a resource: a Job after the verification, a summary, staleness."""
+"""spec.benchmark: a Job after the verification, its summary, and stale results."""
 
 import json
 from typing import Any
@@ -22,12 +22,12 @@ def plan(world: World) -> Json:
 
 
 def done(world: World, **changed: Any) -> None:
-    told = measured(world.jobs[world.job("benchmark")])["benchmark"]
-    world.finish(world.job("benchmark"), {"benchmark": {**told, **changed}})
+    result = measured(world.jobs[world.job("benchmark")])["benchmark"]
+    world.finish(world.job("benchmark"), {"benchmark": {**result, **changed}})
     world.step()
 
 
-def test_it_waits_for_the_verification_and_writes_to_the_volume() -> None:
+def test_benchmark_waits_for_the_verification_and_writes_to_the_volume() -> None:
     world = serving(concurrency=[1, 4], requests=20)
     assert world.named("benchmark") == []
     assert "waits for the verification" in world.condition("BenchmarkCompleted")["message"]
@@ -47,7 +47,7 @@ def test_it_waits_for_the_verification_and_writes_to_the_volume() -> None:
     }
 
 
-def test_its_summary_is_kept_and_nothing_is_done_twice() -> None:
+def test_summary_is_kept_and_the_benchmark_runs_once() -> None:
     world = serving()
     finish(world)
     assert world.condition("BenchmarkCompleted")["reason"] == "Queued"
@@ -66,13 +66,13 @@ def test_its_summary_is_kept_and_nothing_is_done_twice() -> None:
     assert json.dumps(world.cr["status"]) == status
 
 
-def test_too_many_errors_are_a_failure_with_what_was_measured() -> None:
+def test_failure_for_errors_keeps_the_measurements() -> None:
     world = serving()
     finish(world)
     name = world.job("benchmark")
-    told = measured(world.jobs[name])["benchmark"]
+    result = measured(world.jobs[name])["benchmark"]
     error = {"reason": "ErrorRateHigh", "message": "9 of 100 requests failed"}
-    message = {"benchmark": {**told, "message": "9 of 100 requests failed"}, "error": error}
+    message = {"benchmark": {**result, "message": "9 of 100 requests failed"}, "error": error}
     world.fail(name, json.dumps(message))
     world.step()
     condition = world.condition("BenchmarkCompleted")
@@ -83,7 +83,7 @@ def test_too_many_errors_are_a_failure_with_what_was_measured() -> None:
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_a_change_makes_it_stale_and_is_measured_again() -> None:
+def test_change_makes_the_benchmark_stale() -> None:
     world = serving()
     finish(world)
     done(world)
@@ -100,7 +100,7 @@ def test_a_change_makes_it_stale_and_is_measured_again() -> None:
     assert world.cr["status"]["benchmark"]["stale"] is False
 
 
-def test_it_runs_beside_a_verification_that_failed_or_is_switched_off() -> None:
+def test_benchmark_runs_after_a_failed_or_disabled_verification() -> None:
     world = serving()
     world.fail(world.job("verify"), "gone wrong")
     world.step()
@@ -110,7 +110,7 @@ def test_it_runs_beside_a_verification_that_failed_or_is_switched_off() -> None:
     assert off.named("benchmark")
 
 
-def test_a_failed_job_is_said_with_the_way_to_go_on() -> None:
+def test_failed_benchmark_reports_cause_and_remedy() -> None:
     world = serving(timeoutSeconds=60)
     finish(world)
     world.fail(world.job("benchmark"), "", reason="DeadlineExceeded")
@@ -120,7 +120,7 @@ def test_a_failed_job_is_said_with_the_way_to_go_on() -> None:
     assert "raise spec.benchmark.timeoutSeconds" in condition["message"]
 
 
-def test_suspended_and_switched_off_resources_have_no_job() -> None:
+def test_suspended_or_disabled_benchmark_has_no_job() -> None:
     world = serving()
     finish(world)
     world.spec["suspend"] = True

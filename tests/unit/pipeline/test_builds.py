@@ -1,4 +1,4 @@
-"""Engine builds as the operator sees them: their size, how far they are, and what needs none."""
+"""Engine builds: their resources, their progress, and engines that need none."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ def building(**spec: Any) -> World:
 
 
 @pytest.mark.parametrize(
-    ("log", "far"),
+    ("log", "expected"),
     [
         ("progress phase=convert percent=40 x\nnoise\n", ("convert", 40)),
         ("progress phase=a percent=1\nprogress phase=b percent=2\n", ("b", 2)),
@@ -42,9 +42,9 @@ def building(**spec: Any) -> World:
         ("", None),
     ],
 )
-def test_the_last_progress_line_counts(log: str, far: tuple[str, int] | None) -> None:
-    told = diagnosis.last_progress(log)
-    assert (told and (told.phase, told.percent)) == far
+def test_the_last_progress_line_counts(log: str, expected: tuple[str, int] | None) -> None:
+    progress = diagnosis.last_progress(log)
+    assert (progress and (progress.phase, progress.percent)) == expected
 
 
 def test_a_running_build_shows_phase_and_percent() -> None:
@@ -61,7 +61,7 @@ def test_a_running_build_shows_phase_and_percent() -> None:
     assert not {"phase", "percent", "progress"} & entry.keys()
 
 
-def test_a_running_fetch_shows_how_far_it_is() -> None:
+def test_running_fetch_shows_its_progress() -> None:
     world = World(resource())
     world.bind()
     world.step()
@@ -71,7 +71,7 @@ def test_a_running_fetch_shows_how_far_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "words"),
+    ("resources", "text"),
     [
         (
             {"limits": {"memory": "8Gi"}},
@@ -82,9 +82,7 @@ def test_a_running_fetch_shows_how_far_it_is() -> None:
         ({}, "request more memory in spec.build.resources.requests.memory"),
     ],
 )
-def test_a_build_killed_for_memory_names_the_next_number(
-    resources: dict[str, Any], words: str
-) -> None:
+def test_out_of_memory_message_has_twice_the_limit(resources: dict[str, Any], text: str) -> None:
     world = building(build={"resources": resources})
     job = world.job("engine")
     world.pod(job, ended("", code=137, reason="OOMKilled"))
@@ -92,19 +90,19 @@ def test_a_build_killed_for_memory_names_the_next_number(
     world.step()
     condition = world.condition("EnginesReady")
     assert condition["reason"] == "OutOfMemory"
-    assert words in condition["message"]
+    assert text in condition["message"]
 
 
-def test_a_build_that_finds_no_node_names_the_gpu() -> None:
+def test_unschedulable_build_names_the_gpu_product() -> None:
     gpus = {"gpu": {"product": "NVIDIA-L4"}}
     target = resource()["spec"]["target"] | {"gpu": {"deviceIds": [0]}}
     world = building(target=target, **gpus)
     job = world.job("engine")
     selector = world.jobs[job]["spec"]["template"]["spec"]["nodeSelector"]
     assert selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}
-    stuck = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    words = "0/3 nodes are available."
-    world.pod(job, {"phase": "Pending", "conditions": [{**stuck, "message": words}]})
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    text = "0/3 nodes are available."
+    world.pod(job, {"phase": "Pending", "conditions": [{**unscheduled, "message": text}]})
     world.step()
     condition = world.condition("EnginesReady")
     assert condition["reason"] == "Unschedulable"
@@ -137,7 +135,7 @@ def plan(method: str = "None", workers: int | None = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "devices", "wanted"),
+    ("given", "devices", "expected"),
     [
         (plan(), 8, 1),
         (plan(workers=4), 8, 4),
@@ -147,10 +145,10 @@ def plan(method: str = "None", workers: int | None = None) -> dict[str, Any]:
         (plan(), 1, 1),
     ],
 )
-def test_one_gpu_builds_all_ranks_unless_the_model_has_to_run(
-    given: dict[str, Any], devices: int, wanted: int
+def test_one_gpu_builds_all_ranks_unless_it_quantizes(
+    given: dict[str, Any], devices: int, expected: int
 ) -> None:
-    assert needs(given, devices, 100 * GIB) == Needs(wanted, 158 * GIB)
+    assert needs(given, devices, 100 * GIB) == Needs(expected, 158 * GIB)
 
 
 def test_a_conversion_on_the_cpu_takes_the_gpus_that_it_serves_on() -> None:
@@ -162,7 +160,7 @@ def test_a_conversion_on_the_cpu_takes_the_gpus_that_it_serves_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "requests"),
+    ("resources", "requests"),
     [
         ({}, {"memory": "24Gi", "ephemeral-storage": "8Gi"}),
         ({"requests": {"memory": "99Gi"}}, {"memory": "99Gi", "ephemeral-storage": "8Gi"}),
@@ -170,12 +168,12 @@ def test_a_conversion_on_the_cpu_takes_the_gpus_that_it_serves_on() -> None:
         ({"requests": {"cpu": "4", "ephemeral-storage": "1Gi"}}, None),
     ],
 )
-def test_memory_is_requested_by_the_checkpoint_unless_the_spec_says(
-    said: dict[str, Any], requests: dict[str, str] | None
+def test_memory_request_follows_the_checkpoint_unless_the_spec_sets_it(
+    resources: dict[str, Any], requests: dict[str, str] | None
 ) -> None:
-    model = SpeculativeModel.parse(resource(build={"resources": said}))
-    wanted = needs(plan(), 2, 10 * GIB + 1)
-    job = desired.job(model, plan(), Volume("c", "c", single_node=False), "image", wanted)
+    model = SpeculativeModel.parse(resource(build={"resources": resources}))
+    needed = needs(plan(), 2, 10 * GIB + 1)
+    job = desired.job(model, plan(), Volume("c", "c", single_node=False), "image", needed)
     resources = job["spec"]["template"]["spec"]["containers"][0]["resources"]
     assert resources["limits"]["nvidia.com/gpu"] == "1"
     expected = requests or {"cpu": "4", "ephemeral-storage": "1Gi", "memory": "24Gi"}

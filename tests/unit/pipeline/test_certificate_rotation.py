@@ -1,4 +1,4 @@
-"""Renewed certificates: what pods say of their files, and whether others take their place."""
+"""Renewed certificates: what pods report of their files, and whether they are replaced."""
 
 import json
 from typing import Any
@@ -40,18 +40,18 @@ def mark(world: World) -> str | None:
     world.step()
     assert world.deployment is not None
     annotations = world.deployment["spec"]["template"]["metadata"]["annotations"]
-    found: str | None = annotations.get(names.CERTIFICATE)
-    return found
+    after: str | None = annotations.get(names.CERTIFICATE)
+    return after
 
 
-def test_pods_that_read_what_is_there_stay(world: World) -> None:
+def test_pods_with_the_current_certificate_stay(world: World) -> None:
     before = json.dumps(world.deployment)
     say(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST))
     assert mark(world) is None
     assert json.dumps(world.deployment) == before
 
 
-def test_a_change_replaces_pods_once_and_the_newest_counts(world: World) -> None:
+def test_renewed_certificate_replaces_pods_once(world: World) -> None:
     say(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST) + line(FIRST, SECOND, 20.5))
     assert mark(world) == SECOND
     say(world, c=line(SECOND, SECOND, 30))
@@ -76,12 +76,12 @@ def test_a_change_replaces_pods_once_and_the_newest_counts(world: World) -> None
         line(FIRST, SECOND, 5) + "cut off {",
     ],
 )
-def test_other_words_change_nothing(world: World, log: str) -> None:
+def test_other_log_lines_change_nothing(world: World, log: str) -> None:
     say(world, a=log)
     assert mark(world) is None
 
 
-def test_it_does_not_wait_for_a_build(world: World) -> None:
+def test_certificate_is_renewed_during_a_build(world: World) -> None:
     """As scaling does not: the live revision goes on under the new certificate."""
     assert world.deployment is not None
     live = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
@@ -89,18 +89,18 @@ def test_it_does_not_wait_for_a_build(world: World) -> None:
     world.step()
     say(world, a=line(FIRST, SECOND))
     assert mark(world) == SECOND
-    found = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
-    assert found == live
+    after = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
+    assert after == live
 
 
-def test_a_service_in_the_clear_forgets_it(world: World) -> None:
+def test_service_without_tls_has_no_certificate_mark(world: World) -> None:
     say(world, a=line(FIRST, SECOND))
     assert mark(world) == SECOND
     world.spec["serving"] = {}
     assert mark(world) is None
 
 
-def test_of_a_group_the_leader_says_it() -> None:
+def test_certificate_of_a_group_is_read_from_its_leader() -> None:
     world = served(**TLS)
     assert world.group is not None
     leader = world.group["spec"]["leaderWorkerTemplate"]["leaderTemplate"]

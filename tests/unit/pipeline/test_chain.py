@@ -1,4 +1,4 @@
-"""The chain from an empty cluster to a serving one, and what changes build again."""
+"""The chain from an empty cluster to a serving one, and which changes build again."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def settled(**spec: Any) -> World:
     return world
 
 
-def test_the_order_of_things() -> None:
+def test_stages_run_in_order() -> None:
     world = World(resource())
 
     world.step()
@@ -62,7 +62,7 @@ def test_the_order_of_things() -> None:
     assert decision.delete == ()
 
 
-def test_all_conditions_are_always_there() -> None:
+def test_status_always_has_all_conditions() -> None:
     world = World(resource())
     always = [one for one in Type if one not in OPTIONAL]
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_another_max_seq_len_builds_while_the_old_pods_serve() -> None:
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_superseded_repositories_go_once_nothing_serves_them() -> None:
+def test_repositories_are_deleted_once_nothing_serves_them() -> None:
     world = settled()
     first = world.job("publish")
     world.spec["speculation"]["draftTokens"] = 2
@@ -153,7 +153,7 @@ def test_another_source_fetches_again_and_stops_the_old_fetch() -> None:
     assert len(world.named("fetch")) == 1
 
 
-def test_finished_fetches_of_other_sources_go_once_they_are_not_needed() -> None:
+def test_finished_fetches_of_other_sources_are_deleted() -> None:
     world = settled()
     old = world.job("fetch")
     world.spec["target"]["source"]["pvc"]["path"] = "elsewhere"
@@ -163,7 +163,7 @@ def test_finished_fetches_of_other_sources_go_once_they_are_not_needed() -> None
     assert old not in world.jobs
 
 
-def test_a_new_volume_under_the_same_name_forgets_all_results() -> None:
+def test_new_volume_of_the_same_name_forgets_all_results() -> None:
     world = settled()
     world.bind(uid="another-claim")
 
@@ -188,7 +188,7 @@ def test_an_engine_on_the_volume_needs_no_job() -> None:
     assert second.condition("Ready")["status"] == "True"
 
 
-def test_an_engine_gone_from_the_volume_is_built_again() -> None:
+def test_engine_missing_from_the_volume_is_built_again() -> None:
     world = settled()
     world.spec["speculation"]["draftTokens"] = 2
     world.step()
@@ -209,7 +209,7 @@ def test_an_engine_gone_from_the_volume_is_built_again() -> None:
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_a_result_lost_with_its_pod_is_asked_for_again() -> None:
+def test_job_whose_result_is_lost_runs_again() -> None:
     world = World(resource())
     world.bind()
     world.step()
@@ -222,7 +222,7 @@ def test_a_result_lost_with_its_pod_is_asked_for_again() -> None:
     assert "runs again" in world.condition("ModelsFetched")["message"]
 
 
-def test_a_result_nobody_can_read_is_a_failure_and_no_loop() -> None:
+def test_unreadable_result_is_a_failure() -> None:
     world = World(resource())
     world.bind()
     world.step()
@@ -235,7 +235,7 @@ def test_a_result_nobody_can_read_is_a_failure_and_no_loop() -> None:
     assert "kubectl delete job" in fetched_["message"]
 
 
-def test_every_reason_is_in_the_vocabulary() -> None:
+def test_reasons_of_the_chain_are_documented() -> None:
     known = conditions.PROBLEMS | conditions.PROGRESS
     world = World(resource())
     seen = set()
@@ -255,7 +255,7 @@ def test_the_status_lists_facts_without_nulls() -> None:
     assert facts == {k: v for k, v in FACTS.items() if v is not None}
 
 
-def test_sources_on_the_storage_s_own_claim_work() -> None:
+def test_sources_may_be_on_the_storage_claim() -> None:
     spec = {"source": {"pvc": {"claimName": "mine", "path": "t"}}, "limits": limits()}
     world = settled(target=spec, speculation={"method": "None"}, storage={"existingClaim": "mine"})
     volumes = world.jobs[world.job("fetch")]["spec"]["template"]["spec"]["volumes"]

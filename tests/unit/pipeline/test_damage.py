@@ -1,4 +1,4 @@
-"""A server that waits for damaged files has the volume checked, and what is damaged made again."""
+"""A server that waits for damaged files causes a check, and the files are made again."""
 
 import json
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ def world() -> World:
 def wait(
     world: World, *sentences: object, started: datetime = NOW, name: str = "pair-abc"
 ) -> None:
-    """A pod of the live revision waits for files; its log ends with what it found."""
+    """A pod of the live revision waits for files; its log ends with what it container."""
     assert world.deployment is not None
     world.deployment["status"].update(readyReplicas=0)
     template = world.deployment["spec"]["template"]
@@ -61,9 +61,9 @@ def check(world: World) -> list[str]:
 
 
 def container(job: Json) -> Json:
-    (found,) = job["spec"]["template"]["spec"]["containers"]
-    assert isinstance(found, dict)
-    return found
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
 
 
 def fail(world: World, reason: str, **more: Any) -> None:
@@ -72,7 +72,7 @@ def fail(world: World, reason: str, **more: Any) -> None:
     world.step()
 
 
-def test_a_waiting_server_is_named_where_its_state_is(world: World) -> None:
+def test_available_names_the_server_that_waits(world: World) -> None:
     wait(world, DAMAGE)
     world.step()
     condition = world.condition("Available")
@@ -81,13 +81,13 @@ def test_a_waiting_server_is_named_where_its_state_is(world: World) -> None:
     assert world.condition("Ready")["reason"] == "VolumeDamaged"
 
 
-def test_a_first_publication_reads_only_what_changed_and_a_check_everything(world: World) -> None:
+def test_check_reads_every_file_and_a_first_publication_only_changes(world: World) -> None:
     assert "--content" not in container(world.jobs[world.job("publish")])["command"]
     wait(world, DAMAGE)
     assert check(world)[-1] == "--content"
 
 
-def test_the_next_revision_is_published_like_the_first(world: World) -> None:
+def test_next_revision_is_published_without_a_full_check(world: World) -> None:
     wait(world, DAMAGE)
     check(world)
     world.finish(world.job("publish"), {})
@@ -101,7 +101,7 @@ def test_the_next_revision_is_published_like_the_first(world: World) -> None:
     assert "--content" not in container(world.jobs[new])["command"]
 
 
-def test_the_engine_that_is_damaged_is_built_again_and_no_other(world: World) -> None:
+def test_only_the_damaged_engine_is_built_again(world: World) -> None:
     roles = {e["role"]: e["job"] for e in world.cr["status"]["engines"]}
     wait(world, DAMAGE)
     check(world)
@@ -122,7 +122,7 @@ def test_the_engine_that_is_damaged_is_built_again_and_no_other(world: World) ->
     assert world.condition("RepositoryReady")["status"] == "True"
 
 
-def test_a_build_that_runs_already_goes_on(world: World) -> None:
+def test_running_build_of_a_damaged_engine_is_kept(world: World) -> None:
     """Another resource has lost the same engine, and its Job is shared."""
     jobs = {e["role"]: e["job"] for e in world.cr["status"]["engines"]}
     wait(world, DAMAGE)
@@ -151,7 +151,7 @@ def test_a_damaged_checkpoint_is_fetched_again_and_named(world: World) -> None:
     assert world.condition("EnginesReady")["status"] == "True"
 
 
-def test_a_server_that_started_before_the_last_check_is_not_asked_again_at_once(
+def test_server_that_started_before_the_last_check_causes_no_other_check(
     world: World,
 ) -> None:
     wait(world, DAMAGE, started=NOW - timedelta(seconds=30))
@@ -165,7 +165,7 @@ def test_a_server_that_started_before_the_last_check_is_not_asked_again_at_once(
     check(world)
 
 
-def test_a_server_that_started_after_the_last_check_is_new(world: World) -> None:
+def test_server_that_started_after_the_last_check_causes_another(world: World) -> None:
     wait(world, DAMAGE)
     check(world)
     world.finish(world.job("publish"), {})
@@ -190,7 +190,7 @@ def test_a_server_that_started_after_the_last_check_is_new(world: World) -> None
         report(DAMAGE) + "I0101 Started GRPCInferenceService",
     ],
 )
-def test_any_other_log_is_that_of_a_server_that_loads(line: str, world: World) -> None:
+def test_other_log_lines_report_no_damage(line: str, world: World) -> None:
     wait(world, DAMAGE)
     world.logs["pair-abc/server"] = line
     world.step()
@@ -198,7 +198,7 @@ def test_any_other_log_is_that_of_a_server_that_loads(line: str, world: World) -
     assert world.condition("Available")["reason"] == "Starting"
 
 
-def test_of_a_report_only_printable_text_of_some_length_is_taken(world: World) -> None:
+def test_damage_message_is_printable_and_short(world: World) -> None:
     wait(world, "a\x1b[31mb‮c" + "x" * 9000, {"more": 1})
     world.step()
     message = world.condition("Available")["message"]
@@ -207,7 +207,7 @@ def test_of_a_report_only_printable_text_of_some_length_is_taken(world: World) -
     assert message.isprintable()
 
 
-def test_the_leader_of_a_group_is_heard_too() -> None:
+def test_leader_of_a_group_reports_damage() -> None:
     world = served()
     assert world.group is not None
     world.group["status"]["readyReplicas"] = 0
@@ -222,7 +222,7 @@ def test_the_leader_of_a_group_is_heard_too() -> None:
     assert world.condition("RepositoryReady")["reason"] == "VolumeDamaged"
 
 
-def test_a_pod_that_starts_is_checked_although_enough_others_serve() -> None:
+def test_pod_that_starts_beside_ready_ones_may_report_damage() -> None:
     world = World(resource(serving={"replicas": 2, "scaling": BY_HPA}))
     world.settle()
     for scaler in world.extras.values():
@@ -245,7 +245,7 @@ def test_a_pod_that_starts_is_checked_although_enough_others_serve() -> None:
     assert world.step().requeue_after is None
 
 
-def test_who_is_suspended_repairs_nothing(world: World) -> None:
+def test_suspended_resource_repairs_nothing(world: World) -> None:
     wait(world, DAMAGE)
     world.spec["suspend"] = True
     world.step()

@@ -1,4 +1,4 @@
-"""Pods that are ready are of no use where their Service does not lead to them."""
+"""Available needs a Service that leads to the ready pods."""
 
 import dataclasses
 from datetime import timedelta
@@ -43,7 +43,7 @@ def served(seconds: float) -> World:
         ({}, 3600, "True", "PodsReady"),
     ],
 )
-def test_available_looks_at_the_endpoints(
+def test_available_needs_ready_endpoints(
     endpoints: dict[str, int], seconds: float, status: str, reason: str
 ) -> None:
     decision = decided(served(seconds), endpoints)

@@ -1,4 +1,4 @@
-"""What stops the chain early: a pair that does not fit, a claim that is not there."""
+"""Conditions that stop the chain early: models that do not fit, a claim that is missing."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from specdec.api.conditions import Condition, Type, transitions
 
 
 @pytest.mark.parametrize(
-    ("draft", "code", "words"),
+    ("draft", "code", "text"),
     [
         ({"tokenizer": "ffff"}, "TokenizerMismatch", "choose a draft trained with"),
         ({"vocabSize": 32000}, "VocabSizeMismatch", "32000 entries and the target's 1024"),
@@ -17,7 +17,7 @@ from specdec.api.conditions import Condition, Type, transitions
     ],
 )
 def test_an_unfit_draft_never_gets_an_engine_job(
-    draft: dict[str, Any], code: str, words: str
+    draft: dict[str, Any], code: str, text: str
 ) -> None:
     world = World(resource())
     world.bind()
@@ -30,7 +30,7 @@ def test_an_unfit_draft_never_gets_an_engine_job(
 
     compatible = world.condition("Compatible")
     assert (compatible["status"], compatible["reason"]) == ("False", code)
-    assert words in compatible["message"]
+    assert text in compatible["message"]
     assert world.named("engine") == []
     assert not any(kind == "ConfigMap" for kind, _ in world.ever_applied)
     assert world.condition("Ready")["reason"] == code
@@ -52,7 +52,7 @@ def findings(world: World, role: str) -> list[tuple[str, str]]:
     return [(f["code"], f["severity"]) for f in entry["facts"].get("findings", [])]
 
 
-def test_what_was_found_is_remembered_without_the_job() -> None:
+def test_facts_are_remembered_without_the_job() -> None:
     world = World(resource())
     judged(world, tokenizer="ffff")
     world.jobs.clear()
@@ -87,7 +87,7 @@ def test_a_changed_severity_needs_no_new_job() -> None:
     assert findings(world, "draft") == []
 
 
-def test_findings_of_an_older_release_are_judged_anew() -> None:
+def test_findings_of_an_older_release_are_checked_again() -> None:
     world = World(resource())
     judged(world)
     world.jobs.clear()
@@ -107,11 +107,11 @@ def test_a_warning_becomes_a_warning_event() -> None:
     assert (condition["status"], condition["reason"]) == ("True", "FitsWithWarnings")
     assert "the draft was trained on 100 positions" in condition["message"]
     assert "the target was trained" not in condition["message"]
-    (told,) = transitions([], [Condition(Type.COMPATIBLE, "True", condition["reason"])])
-    assert told.warning
+    (event,) = transitions([], [Condition(Type.COMPATIBLE, "True", condition["reason"])])
+    assert event.warning
 
 
-def test_a_claim_that_waits_for_its_first_consumer_gets_one() -> None:
+def test_pending_claim_gets_its_first_consumer() -> None:
     world = World(resource())
     world.bind()
     assert world.claim is not None
@@ -126,7 +126,7 @@ def test_a_claim_that_waits_for_its_first_consumer_gets_one() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Lost", None])
-def test_a_claim_that_is_gone_stops_everything(phase: str | None) -> None:
+def test_missing_claim_stops_the_chain(phase: str | None) -> None:
     storage = {"existingClaim": "mine"}
     world = World(resource(storage=storage))
     if phase:
@@ -152,11 +152,11 @@ def test_heads_of_another_size_never_get_an_engine_job() -> None:
     world = World(cr)
     world.bind()
     world.step()
-    told = fetched()
-    models = {"target": told["models"]["target"], "heads": {"digest": "c" * 64, "bytes": 9}}
+    event = fetched()
+    models = {"target": event["models"]["target"], "heads": {"digest": "c" * 64, "bytes": 9}}
     models["heads"]["facts"] = {"method": "Eagle", "hiddenSize": 5120, "vocabSize": 1024}
 
-    world.finish(world.job("fetch"), {**told, "models": models})
+    world.finish(world.job("fetch"), {**event, "models": models})
     world.step()
 
     condition = world.condition("Compatible")

@@ -1,4 +1,4 @@
-"""A service on several nodes: its group, what its pods say, and the way to it and back."""
+"""A service on several nodes: its LeaderWorkerSet, its pods, and the change from and to it."""
 
 from typing import Any
 
@@ -44,8 +44,8 @@ def served(nodes: int = 2, **serving: Any) -> World:
 
 
 def available(made: World) -> dict[str, Any]:
-    found = made.cr["status"]["conditions"]
-    return next(c for c in found if c["type"] == "Available")
+    conditions = made.cr["status"]["conditions"]
+    return next(c for c in conditions if c["type"] == "Available")
 
 
 def live(made: World) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def pod(made: World, part: str, name: str, status: Object, **labels: str) -> Non
     made.pods.append({"metadata": metadata, "spec": own["spec"], "status": status})
 
 
-def test_a_group_of_two_pods_takes_the_place_of_a_deployment() -> None:
+def test_two_nodes_are_served_by_a_group_of_two_pods() -> None:
     made = served()
     assert not made.deployments
     spec = live(made)["spec"]
@@ -90,7 +90,7 @@ def test_a_group_of_two_pods_takes_the_place_of_a_deployment() -> None:
         assert pod_spec["nodeSelector"] == {names.GPU_PRODUCT: "NVIDIA-H100-80GB-HBM3"}
 
 
-def test_the_key_is_nowhere_in_what_is_wanted() -> None:
+def test_no_desired_object_has_the_key() -> None:
     made = world()
     for _ in range(12):
         decision = made.step()
@@ -124,7 +124,7 @@ def test_scaling_and_suspending_keep_the_group() -> None:
         ("worker", {"phase": "Running"}, "Starting"),
     ],
 )
-def test_a_pod_of_a_group_says_why_it_is_not_ready(
+def test_available_reports_why_a_pod_of_a_group_is_not_ready(
     part: str, status: dict[str, Any], reason: str
 ) -> None:
     made = served()
@@ -135,14 +135,14 @@ def test_a_pod_of_a_group_says_why_it_is_not_ready(
     assert f"pair-group-0-{part}" in available(made)["message"]
 
 
-def test_a_pod_of_the_old_repository_gives_a_stale_count_away() -> None:
+def test_pod_of_another_repository_makes_counts_stale() -> None:
     made = served()
     pod(made, "leader", "pair-group-0", {"phase": "Running"}, **{names.REPOSITORY: "0" * 16})
     made.step()
     assert available(made)["status"] == "False"
 
 
-def test_a_missed_key_is_made_again() -> None:
+def test_missing_key_is_created_again() -> None:
     made = served()
     assert not any(o["kind"] == "Secret" for o in made.step().apply)
     # A volume's Secret that is not there shows in no status: the pod is merely never made.
@@ -153,7 +153,7 @@ def test_a_missed_key_is_made_again() -> None:
     assert any(o["kind"] == "Secret" for o in made.step().apply)
 
 
-def test_an_old_revision_keeps_to_its_own_gpus() -> None:
+def test_live_revision_keeps_its_gpu_product_during_a_build() -> None:
     """Engines run on the product they were built for, also while the next are built."""
     for made in (served(), served(1)):
         product = made.spec["gpu"]["product"]
@@ -166,7 +166,7 @@ def test_an_old_revision_keeps_to_its_own_gpus() -> None:
         assert spec["spec"]["nodeSelector"]["nvidia.com/gpu.product"] == product
 
 
-def test_a_replica_answers_as_group_or_as_server_while_one_replaces_the_other() -> None:
+def test_replicas_count_while_a_group_is_being_replaced_by_a_deployment() -> None:
     made = served()
     made.spec["serving"]["nodesPerReplica"] = 1
     made.spec["target"]["parallelism"]["pipeline"] = 1
@@ -180,7 +180,7 @@ def test_a_replica_answers_as_group_or_as_server_while_one_replaces_the_other() 
     assert made.cr["status"]["readyReplicas"] == 1
 
 
-def test_old_pods_serve_until_the_others_do_and_then_go() -> None:
+def test_old_workload_is_deleted_once_the_new_one_serves() -> None:
     made = served(1)
     assert made.group is None
     made.spec["serving"]["nodesPerReplica"] = 2
@@ -210,10 +210,10 @@ def test_the_served_repository_is_read_from_the_group() -> None:
     assert actual.image == made.cr["status"]["serving"]["image"]
 
 
-def test_a_shape_that_no_group_fits_is_not_accepted() -> None:
+def test_parallelism_that_fits_no_group_is_refused() -> None:
     made = world()
     made.spec["target"]["parallelism"] = {"tensor": 4, "pipeline": 2}
     made.step()
-    found = made.cr["status"]["conditions"][0]
-    assert (found["type"], found["reason"]) == ("Accepted", "InvalidDevices")
-    assert "set tensor x pipeline to 16" in found["message"]
+    conditions = made.cr["status"]["conditions"][0]
+    assert (conditions["type"], conditions["reason"]) == ("Accepted", "InvalidDevices")
+    assert "set tensor x pipeline to 16" in conditions["message"]

@@ -1,4 +1,4 @@
-"""What Jobs leave is not trusted: no termination message raises, or spoils the status."""
+"""Results of Jobs are not trusted: no termination message raises or spoils the status."""
 
 import copy
 import json
@@ -108,22 +108,22 @@ def test_no_message_raises_or_spoils_the_status(component: str, code: int) -> No
     assert job_state(job) == kind
     world.pod(name, {})
     status = world.cr["status"]
-    seen: list[Result] = []
+    results: list[Result] = []
     for _ in range(examples(MUTANTS)):
         text = mutant(value, rng)
         world.pods[-1]["status"] = ended(text, code)
         world.cr["status"] = status
         found = result(world.pods[-1:])
-        if found in seen or len(seen) == examples(DECIDED):
+        if found in results or len(results) == examples(DECIDED):
             continue
-        seen.append(found)
+        results.append(found)
         # The second time reads what the first one remembers.
         for _ in range(2):
             try:
                 world.cr["status"] = judged(world)
             except Exception as error:
                 raise AssertionError(f"{component} raised on {text!r}") from error
-    assert len(seen) > 5
+    assert len(results) > 5
 
 
 def judged(world: World) -> Json:
@@ -148,38 +148,38 @@ def decided(world: World) -> Decision:
         (
             "fetch",
             "ModelsFetched",
-            lambda told: told["models"]["draft"].update(bytes="many"),
+            lambda report: report["models"]["draft"].update(bytes="many"),
             "models.draft.bytes: ",
         ),
         (
             "fetch",
             "ModelsFetched",
-            lambda told: told["models"]["target"]["facts"].update(vocabSize=True),
+            lambda report: report["models"]["target"]["facts"].update(vocabSize=True),
             "models.target.facts.vocabSize: ",
         ),
-        ("engine", "EnginesReady", lambda told: told["engine"].update(seconds="1"), "seconds"),
+        ("engine", "EnginesReady", lambda report: report["engine"].update(seconds="1"), "seconds"),
         (
             "verify",
             "SpeculationActive",
-            lambda told: told["verification"].pop("acceptedTokens"),
+            lambda report: report["verification"].pop("acceptedTokens"),
             "verification",
         ),
         (
             "benchmark",
             "BenchmarkCompleted",
-            lambda told: told["benchmark"].update(measuredAt="today"),
+            lambda report: report["benchmark"].update(measuredAt="today"),
             "benchmark.measuredAt: ",
         ),
     ],
 )
-def test_a_result_that_cannot_be_read_is_a_reason(
+def test_unreadable_result_is_a_condition(
     component: str, kind: str, spoil: Callable[[Json], object], field: str
 ) -> None:
     world = before(component)
     name = world.named(component)[0]
-    told = good(world, name)
-    spoil(told)
-    world.finish(name, told)
+    report = good(world, name)
+    spoil(report)
+    world.finish(name, report)
     world.step()
     found = world.condition(kind)
     assert found["reason"] == "InvalidResult"
@@ -197,7 +197,7 @@ def test_a_result_that_cannot_be_read_is_a_reason(
     assert world.condition(kind)["reason"] != "InvalidResult"
 
 
-def test_a_reason_that_nobody_documented_is_not_passed_on() -> None:
+def test_undocumented_reason_of_a_job_is_replaced() -> None:
     world = before("engine")
     name = world.named("engine")[0]
     error = {"reason": "PodsReady", "message": "all is well"}
@@ -210,7 +210,7 @@ def test_a_reason_that_nobody_documented_is_not_passed_on() -> None:
     assert "all is well" in found["message"]
 
 
-def test_a_container_that_nobody_saw_end_has_no_times() -> None:
+def test_container_without_end_time_is_handled() -> None:
     world = World(resource())
     world.settle()
     unseen = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}

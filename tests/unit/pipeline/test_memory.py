@@ -1,4 +1,4 @@
-"""MemoryFits: what the plan of two models means to a resource."""
+"""MemoryFits: the memory plan of a resource's models."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,8 +16,8 @@ from unit.pipeline.public import alone, checkpoint, pair, spec
 
 
 def outcome(model: SpeculativeModel, **checkpoints: str) -> Outcome:
-    found = {role: checkpoint(role, name) for role, name in checkpoints.items()}
-    return memory(Context(model, Observed(NOW), IMAGES, Facts(checkpoints=found)))
+    result = {role: checkpoint(role, name) for role, name in checkpoints.items()}
+    return memory(Context(model, Observed(NOW), IMAGES, Facts(checkpoints=result)))
 
 
 def judged(model: SpeculativeModel, **checkpoints: str) -> tuple[str, str]:
@@ -100,90 +100,90 @@ def test_public_pairs_on_gpu_products(
     assert judged(model, target=target, draft=draft) == (status, expected)
 
 
-def test_eight_bits_make_room_for_a_draft() -> None:
+def test_eight_bit_weights_leave_room_for_a_draft() -> None:
     model = pair(A10, spec(1, "FP8"), spec())
 
-    found = outcome(model, target="llama-3.1-8b", draft="llama-3.2-1b")
+    result = outcome(model, target="llama-3.1-8b", draft="llama-3.2-1b")
 
-    assert found.conditions[0].reason == FITS
+    assert result.conditions[0].reason == FITS
     # A full batch of 2048 and ten draft tokens in blocks of 64, and of 2048.
-    assert found.facts.kv_tokens == {"target": 8 * 2112, "draft": 8 * 2048}
+    assert result.facts.kv_tokens == {"target": 8 * 2112, "draft": 8 * 2048}
 
 
-def test_the_plan_is_shown_with_its_sums() -> None:
-    found = outcome(
+def test_status_has_the_plan_with_its_sums() -> None:
+    result = outcome(
         pair(H100, spec(4), spec(), {"placement": "Dedicated"}),
         target="llama-3.1-70b",
         draft="llama-3.2-1b",
     )
 
-    shown = found.status["plan"]["memory"]
+    shown = result.status["plan"]["memory"]
     assert [d["device"] for d in shown["devices"]] == [
         *(f"target:{i}" for i in range(4)),
         "draft:4",
     ]
-    assert shown["kvTokens"] == found.facts.kv_tokens
-    assert shown["message"] == found.conditions[0].message
+    assert shown["kvTokens"] == result.facts.kv_tokens
+    assert shown["message"] == result.conditions[0].message
     for device in shown["devices"]:
         assert device["gpuMiB"] == 81559
         assert device["usedMiB"] == sum(device["parts"].values())
         assert device["percent"] == pytest.approx(100 * device["usedMiB"] / 81559, abs=1)
 
 
-def test_a_refusal_has_the_numbers_and_the_mend() -> None:
-    found = outcome(alone(L4, spec()), target="vicuna-13b")
+def test_refusal_has_the_numbers_and_the_remedy() -> None:
+    result = outcome(alone(L4, spec()), target="vicuna-13b")
 
-    assert not found.proceed
-    assert found.facts.kv_tokens == {}
-    message = found.conditions[0].message
+    assert not result.proceed
+    assert result.facts.kv_tokens == {}
+    message = result.conditions[0].message
     # 24.24 GiB are 24826 MiB.
     assert "GPU target:0 has 23034 MiB" in message
     assert "targetWeights 24826" in message
     assert "parallelism.tensor" in message
 
 
-def test_a_cache_too_small_says_how_small() -> None:
+def test_message_has_the_size_of_a_cache_that_is_too_small() -> None:
     limits = {"maxBatchSize": 1, "maxInputLen": 100_000, "maxSeqLen": 131_072}
-    found = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
+    result = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
 
-    assert found.conditions[0].reason == NOT
-    assert "longest sequence has 131072" in found.conditions[0].message
-    assert "lower limits.maxSeqLen" in found.conditions[0].message
-
-
-def test_fixed_budgets_too_large_are_named() -> None:
-    found = outcome(alone(A10, spec(kvCache={"maxTokens": 10**6})), target="llama-3.1-8b")
-
-    assert found.conditions[0].reason == NOT
-    assert "targetKvCache 125000" in found.conditions[0].message
-    assert "lower kvCache.maxTokens" in found.conditions[0].message
+    assert result.conditions[0].reason == NOT
+    assert "longest sequence has 131072" in result.conditions[0].message
+    assert "lower limits.maxSeqLen" in result.conditions[0].message
 
 
-def test_too_few_slots_are_said_with_numbers() -> None:
+def test_message_names_fixed_budgets_that_are_too_large() -> None:
+    result = outcome(alone(A10, spec(kvCache={"maxTokens": 10**6})), target="llama-3.1-8b")
+
+    assert result.conditions[0].reason == NOT
+    assert "targetKvCache 125000" in result.conditions[0].message
+    assert "lower kvCache.maxTokens" in result.conditions[0].message
+
+
+def test_message_has_the_number_of_sequences_a_cache_has_room_for() -> None:
     limits = {"maxBatchSize": 64, "maxInputLen": 1024, "maxSeqLen": 2048}
-    found = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
+    result = outcome(alone(A10, spec(limits=limits)), target="llama-3.1-8b")
 
-    (condition,) = found.conditions
+    (condition,) = result.conditions
     assert (condition.status, condition.reason) == ("True", TIGHT)
-    assert found.proceed
-    slots = found.facts.kv_tokens["target"] // 2048
+    assert result.proceed
+    slots = result.facts.kv_tokens["target"] // 2048
     assert 0 < slots < 64
     assert f"room for {slots} of 64 sequences" in condition.message
 
 
-def test_warn_serves_and_says_it() -> None:
+def test_severity_warn_serves_with_a_warning() -> None:
     model = alone(T4, spec(), checks={"memory": "Warn"})
 
-    found = outcome(model, target="llama-3.1-8b")
+    result = outcome(model, target="llama-3.1-8b")
 
-    (condition,) = found.conditions
+    (condition,) = result.conditions
     assert (condition.status, condition.reason) == ("True", NOT)
     assert condition.message.startswith("not enforced, because spec.checks.memory is Warn")
-    assert found.proceed
-    assert found.facts.kv_tokens == {"target": 2048}
+    assert result.proceed
+    assert result.facts.kv_tokens == {"target": 2048}
 
 
-def test_disabled_serves_and_says_little() -> None:
+def test_severity_disabled_serves_without_the_plan() -> None:
     model = alone(T4, spec(), checks={"memory": "Disabled"})
 
     assert judged(model, target="llama-3.1-8b") == ("True", "Unchecked")
@@ -191,18 +191,18 @@ def test_disabled_serves_and_says_little() -> None:
 
 
 @pytest.mark.parametrize("product", ["NVIDIA-Z1", "NVIDIA-A10-SHARED"])
-def test_an_unknown_gpu_is_said_and_passes(product: str) -> None:
-    found = outcome(alone(product, spec()), target="llama-3.1-8b")
+def test_unknown_gpu_is_reported_and_passes(product: str) -> None:
+    result = outcome(alone(product, spec()), target="llama-3.1-8b")
 
-    (condition,) = found.conditions
+    (condition,) = result.conditions
     assert (condition.status, condition.reason) == ("Unknown", "UnknownGpu")
     assert "spec.gpu.memoryMiB" in condition.message
     assert product in condition.message
-    assert found.proceed
-    assert found.facts.kv_tokens == {}
+    assert result.proceed
+    assert result.facts.kv_tokens == {}
 
 
-def test_the_specs_memory_counts_before_the_products() -> None:
+def test_memory_of_the_spec_overrides_that_of_the_product() -> None:
     other = {"gpu": {"product": "NVIDIA-Z1", "memoryMiB": 81559}}
     less = {"gpu": {"product": H100, "memoryMiB": 15000}}
 
@@ -210,7 +210,7 @@ def test_the_specs_memory_counts_before_the_products() -> None:
     assert judged(alone(None, spec(), **less), target="llama-3.1-8b") == ("False", NOT)
 
 
-def test_unknown_sizes_are_said_and_pass() -> None:
+def test_unknown_sizes_are_reported_and_pass() -> None:
     model = pair(H100, spec(), spec())
 
     assert judged(model, target="llama-3.1-8b") == ("Unknown", "UnknownSize")
@@ -225,18 +225,18 @@ def outcome_of(**facts: int) -> Outcome:
     return memory(Context(model, Observed(NOW), IMAGES, Facts(checkpoints={"target": damaged})))
 
 
-def test_absurd_configurations_are_not_calculated_with() -> None:
-    found = outcome_of(layers=10**4000)
+def test_absurd_configurations_have_no_footprint() -> None:
+    result = outcome_of(layers=10**4000)
 
-    assert found.conditions[0].reason == "UnknownSize"
+    assert result.conditions[0].reason == "UnknownSize"
 
 
-def test_large_nonsense_still_passes_the_status_schema() -> None:
+def test_plan_of_absurd_sizes_passes_the_status_schema() -> None:
     sizes = dict.fromkeys(("layers", "hiddenSize", "intermediateSize", "kvHeads"), 10**8)
 
-    found = outcome_of(**sizes)
+    result = outcome_of(**sizes)
 
-    assert found.conditions[0].reason == NOT
-    (device,) = found.status["plan"]["memory"]["devices"]
+    assert result.conditions[0].reason == NOT
+    (device,) = result.status["plan"]["memory"]["devices"]
     assert device["percent"] < 2**31
     assert device["usedMiB"] < 2**63

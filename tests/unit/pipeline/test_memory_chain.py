@@ -1,11 +1,11 @@
-"""MemoryFits among the other conditions: what waits for it, and what it does not hold back."""
+"""MemoryFits among the other conditions: what it holds back, and what it does not."""
 
 import json
 from typing import Any
 
 from golden.world import FACTS, World, fetched, resource, source
 from specdec.api.conditions import Condition, Type
-from specdec.pipeline import ready
+from specdec.pipeline import summary
 from unit.pipeline.public import alone, spec
 
 A10, H100 = "NVIDIA-A10", "NVIDIA-H100-80GB-HBM3"
@@ -38,7 +38,7 @@ def on_tensorrt(layers: int, **draft: Any) -> World:
     return world
 
 
-def test_no_gpu_is_taken_by_what_does_not_fit() -> None:
+def test_models_that_do_not_fit_get_no_gpu() -> None:
     # 2 x 200000 layers x 2 heads x 64 x 2 bytes: 97 MiB of cache a token.
     world = on_tensorrt(layers=200_000)
 
@@ -62,24 +62,26 @@ def test_budgets_reach_the_model_repository() -> None:
         assert f'max_tokens_in_paged_kv_cache\\"\\n  value {{ string_value: \\"{tokens}' in files
 
 
-def test_a_word_of_not_knowing_does_not_hold_ready_back() -> None:
+def test_unknown_condition_does_not_hold_ready_back() -> None:
     model = alone(H100, spec())
-    told = [Condition(t, "True", "Valid") for t in Type if t is not Type.READY]
+    stages = [Condition(t, "True", "Valid") for t in Type if t is not Type.READY]
     at = list(Type).index(Type.MEMORY_FITS)
-    told[at] = Condition(Type.MEMORY_FITS, "Unknown", "UnknownGpu")
+    stages[at] = Condition(Type.MEMORY_FITS, "Unknown", "UnknownGpu")
 
-    summary = ready.summary(model, told)
+    ready = summary.ready(model, stages)
 
-    assert summary.status == "True"
-    assert ready.phase(model, told, summary) == "Serving"
+    assert ready.status == "True"
+    assert summary.phase(model, stages, ready) == "Serving"
 
 
-def test_the_first_stage_that_really_waits_is_named() -> None:
-    told = ready.complete(
+def test_ready_names_the_first_stage_that_waits() -> None:
+    stages = summary.complete(
         [
             *(Condition(t, "True", "Valid") for t in list(Type)[:4]),
             Condition(Type.MEMORY_FITS, "Unknown", "UnknownGpu"),
         ]
     )
 
-    assert told[5] == Condition(Type.ENGINES_READY, "Unknown", "Waiting", "waits for EnginesReady")
+    assert stages[5] == Condition(
+        Type.ENGINES_READY, "Unknown", "Waiting", "waits for EnginesReady"
+    )

@@ -1,4 +1,4 @@
-"""What public models take of a GPU, against their published figures."""
+"""The footprints of public models, against their published figures."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ def of(name: str, target: dict[str, Any] | None = None, *, counted: bool = True)
 @pytest.mark.parametrize("counted", [True, False], ids=["parameters", "bytes"])
 @pytest.mark.parametrize("name", models())
 def test_weights_and_cache_of_a_public_model(name: str, counted: bool) -> None:
-    found = of(name, counted=counted)
+    need = of(name, counted=counted)
 
-    assert found.parts["Weights"] / GIB == pytest.approx(models()[name]["weightsGiB"], abs=0.01)
-    assert found.kv_per_token == models()[name]["kvKiB"] * 1024
+    assert need.parts["Weights"] / GIB == pytest.approx(models()[name]["weightsGiB"], abs=0.01)
+    assert need.kv_per_token == models()[name]["kvKiB"] * 1024
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def test_weights_and_cache_of_a_public_model(name: str, counted: bool) -> None:
         ("NVFP4", 39.77),
     ],
 )
-def test_quantization_leaves_both_ends_in_16_bits(method: str, gib: float) -> None:
-    found = of("llama-3.1-70b", spec(method=method))
+def test_quantization_leaves_embeddings_in_16_bits(method: str, gib: float) -> None:
+    need = of("llama-3.1-70b", spec(method=method))
 
-    assert found.parts["Weights"] / GIB == pytest.approx(gib, abs=0.02)
+    assert need.parts["Weights"] / GIB == pytest.approx(gib, abs=0.02)
 
 
 def test_tensor_parallelism_splits_all_but_the_embedding() -> None:
@@ -58,27 +58,27 @@ def test_a_rank_holds_at_least_one_key_value_head() -> None:
 
 
 def test_pipeline_parallelism_splits_layers() -> None:
-    found = of("llama-3.1-405b", spec(parallelism={"tensor": 8, "pipeline": 2}))
+    need = of("llama-3.1-405b", spec(parallelism={"tensor": 8, "pipeline": 2}))
 
     # 63 of 126 layers, one key/value head of eight, 128 wide, in two bytes.
-    assert found.kv_per_token == 2 * 63 * 128 * 2
+    assert need.kv_per_token == 2 * 63 * 128 * 2
 
 
 @pytest.mark.parametrize(("kind", "kib"), [("Auto", 128), ("FP8", 64), ("INT8", 64)])
 def test_a_quantized_cache_takes_half(kind: str, kib: int) -> None:
-    found = of("llama-3.1-8b", spec(quantization={"method": "FP8", "kvCache": kind}))
+    need = of("llama-3.1-8b", spec(quantization={"method": "FP8", "kvCache": kind}))
 
-    assert found.kv_per_token == kib * 1024
+    assert need.kv_per_token == kib * 1024
 
 
 def test_float32_takes_twice_of_everything() -> None:
-    found, half = of("tinyllama-1.1b", spec(dtype="Float32")), of("tinyllama-1.1b")
+    need, half = of("tinyllama-1.1b", spec(dtype="Float32")), of("tinyllama-1.1b")
 
-    assert found.parts["Weights"] == 2 * half.parts["Weights"]
-    assert found.kv_per_token == 2 * half.kv_per_token
+    assert need.parts["Weights"] == 2 * half.parts["Weights"]
+    assert need.kv_per_token == 2 * half.kv_per_token
 
 
-def test_a_prebuilt_engine_is_as_large_as_its_files() -> None:
+def test_prebuilt_engine_has_the_size_of_its_files() -> None:
     prebuilt = {"prebuilt": {"pvc": {"claimName": "engines", "path": "x"}}}
     model = alone("NVIDIA-A10", spec(tensor=2, engine=prebuilt))
     files = checkpoint("target-engine", "vicuna-7b")
@@ -87,36 +87,36 @@ def test_a_prebuilt_engine_is_as_large_as_its_files() -> None:
     assert footprints(model, given)["target"].parts["Weights"] == files.bytes // 2
 
 
-def test_draft_heads_come_on_top() -> None:
+def test_footprint_includes_draft_heads() -> None:
     block = {"method": "Eagle", "maxDraftTokens": 63, "eagle": {"checkpoint": {}}}
     model = alone("NVIDIA-L40S", spec(), speculation=block)
     heads = checkpoint("heads", "qwen2-0.5b")
     given = {"target": checkpoint("target", "vicuna-7b"), "heads": heads}
 
-    found = footprints(model, given)["target"]
+    need = footprints(model, given)["target"]
 
-    assert found.parts["Heads"] == heads.bytes
+    assert need.parts["Heads"] == heads.bytes
     # EAGLE's one decoder layer beside the 32 of the target.
-    assert found.kv_per_token == 512 * 1024 * 33 // 32
+    assert need.kv_per_token == 512 * 1024 * 33 // 32
 
 
 def test_only_the_target_verifies_drafts() -> None:
     model = pair("NVIDIA-L40S", spec(), spec())
     same = {role: checkpoint(role, "tinyllama-1.1b") for role in ("target", "draft")}
 
-    found = footprints(model, same)
+    need = footprints(model, same)
 
     # Ten draft tokens and the next one for each of eight sequences, or the next one alone.
-    assert found["target"].parts["Logits"] == 11 * found["draft"].parts["Logits"]
+    assert need["target"].parts["Logits"] == 11 * need["draft"].parts["Logits"]
     # 2048 and ten tokens in blocks of 64, and 2048.
-    assert (found["target"].sequence, found["draft"].sequence) == (2112, 2048)
+    assert (need["target"].sequence, need["draft"].sequence) == (2112, 2048)
 
 
 def test_a_step_holds_every_draft_of_a_batch() -> None:
     # 83 drafts and the next token for each of 128 sequences, more than maxNumTokens says.
     limits = {"maxBatchSize": 128, "maxSeqLen": 2048, "maxNumTokens": 8192}
     block = {"method": "Lookahead", "lookahead": {}}
-    found = [
+    need = [
         footprints(
             alone("NVIDIA-H200", spec(limits=limits), **more),
             {"target": checkpoint("target", "llama-3.1-8b")},
@@ -124,7 +124,7 @@ def test_a_step_holds_every_draft_of_a_batch() -> None:
         for more in ({}, {"speculation": block})
     ]
 
-    plain, looking = (one.parts["Activations"] for one in found)
+    plain, looking = (one.parts["Activations"] for one in need)
     assert looking * 8192 == plain * 128 * 84
 
 
@@ -139,7 +139,7 @@ def test_gathered_logits_take_room_of_both_models() -> None:
         assert gathered[role].parts["Logits"] > plain[role].parts["Logits"]
 
 
-def test_experts_all_count_and_two_work() -> None:
+def test_footprint_has_all_experts_and_the_work_of_two() -> None:
     dense, experts = of("mistral-7b"), of("mixtral-8x7b")
 
     assert experts.parts["Weights"] > 6 * dense.parts["Weights"]
@@ -152,12 +152,12 @@ def test_a_dense_model_without_files_is_computed(name: str) -> None:
     row = models()[name]
     bare = Checkpoint("target", "0" * 64, "", 0, row["config"])
 
-    found = footprints(alone("NVIDIA-H200", spec()), {"target": bare})["target"]
+    need = footprints(alone("NVIDIA-H200", spec()), {"target": bare})["target"]
 
-    assert found.parts["Weights"] / GIB == pytest.approx(row["weightsGiB"], abs=0.01)
+    assert need.parts["Weights"] / GIB == pytest.approx(row["weightsGiB"], abs=0.01)
 
 
-def test_a_mixture_without_files_is_not_guessed() -> None:
+def test_mixture_of_experts_without_files_has_no_footprint() -> None:
     bare = Checkpoint("target", "0" * 64, "", 0, models()["mixtral-8x7b"]["config"])
 
     assert footprints(alone("NVIDIA-H200", spec()), {"target": bare}) == {}

@@ -1,4 +1,4 @@
-"""What a resource has beside its servers: wanted, remembered, taken away, and told of."""
+"""Optional objects: applied, remembered, deleted and reported."""
 
 from typing import Any
 
@@ -27,13 +27,13 @@ def served(**serving: Any) -> World:
     return world
 
 
-def note(world: World) -> str:
+def remembered(world: World) -> str:
     """What the Service remembers."""
     annotations = world.services["pair"]["metadata"].get("annotations", {})
     return str(annotations.get(names.KINDS, ""))
 
 
-def told(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **scaling: Any) -> Any:
+def scaling_ready(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **scaling: Any) -> Any:
     """ScalingReady once the autoscaler says this of itself."""
     world = served(scaling={**(BY_HPA if kind == HPA else BY_KEDA), **scaling})
     world.extras[kind]["status"] = {"conditions": list(conditions)}
@@ -43,22 +43,26 @@ def told(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **scaling: An
     return world.condition("ScalingReady")
 
 
-def test_a_resource_without_extras_has_no_trace_of_them() -> None:
+def test_resource_without_optional_objects_has_no_annotation() -> None:
     world = served()
     assert world.extras == {}
-    assert note(world) == ""
+    assert remembered(world) == ""
     assert "ScalingReady" not in {c["type"] for c in world.cr["status"]["conditions"]}
 
 
 def test_an_autoscaler_points_at_the_resource_and_never_at_its_deployment() -> None:
     for scaling, key in ((BY_HPA, HPA), (BY_KEDA, KEDA)):
         spec = served(scaling=scaling).extras[key]["spec"]
-        wanted = {"apiVersion": "specdec.dev/v1alpha1", "kind": "SpeculativeModel", "name": "pair"}
-        assert spec["scaleTargetRef"] == wanted
+        expected = {
+            "apiVersion": "specdec.dev/v1alpha1",
+            "kind": "SpeculativeModel",
+            "name": "pair",
+        }
+        assert spec["scaleTargetRef"] == expected
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 3])
-def test_the_deployment_follows_whoever_changes_the_replicas(replicas: int) -> None:
+def test_deployment_follows_the_replicas_of_the_resource(replicas: int) -> None:
     world = served(scaling=BY_HPA)
     world.spec["serving"]["replicas"] = replicas
     world.step()
@@ -66,44 +70,44 @@ def test_the_deployment_follows_whoever_changes_the_replicas(replicas: int) -> N
     assert world.deployment["spec"]["replicas"] == replicas
 
 
-def test_the_first_service_that_is_made_remembers_the_kind() -> None:
+def test_service_remembers_the_kind_before_the_object_exists() -> None:
     world = World(resource(serving={"scaling": BY_HPA}))
-    seen: list[str] = []
+    kinds: list[str] = []
     while HPA not in world.extras:
         world.step()
-        seen += [body["kind"] for body in (world.last.apply if world.last else ())]
+        kinds += [body["kind"] for body in (world.last.apply if world.last else ())]
         if world.claim is None:
             world.bind()
         for name, job in list(world.jobs.items()):
             if "status" not in job:
                 component = job["metadata"]["labels"][names.COMPONENT]
                 world.finish(name, fetched() if component == "fetch" else {})
-    assert seen.index("Service") < seen.index("HorizontalPodAutoscaler")
-    assert note(world) == "HorizontalPodAutoscaler"
+    assert kinds.index("Service") < kinds.index("HorizontalPodAutoscaler")
+    assert remembered(world) == "HorizontalPodAutoscaler"
 
 
-def test_another_driver_takes_the_first_away_and_forgets_it_afterwards() -> None:
+def test_autoscaler_of_another_driver_replaces_the_first() -> None:
     world = served(scaling=BY_HPA)
     world.spec["serving"]["scaling"] = BY_KEDA
     world.step()
     assert set(world.extras) == {KEDA}
-    assert note(world) == "HorizontalPodAutoscaler,ScaledObject"
+    assert remembered(world) == "HorizontalPodAutoscaler,ScaledObject"
     world.step()
-    assert note(world) == "ScaledObject"
+    assert remembered(world) == "ScaledObject"
 
 
 @pytest.mark.parametrize("change", [{"serving": {}}, {"suspend": True}])
-def test_without_need_of_it_it_goes(change: dict[str, Any]) -> None:
+def test_autoscaler_is_deleted_when_the_spec_needs_none(change: dict[str, Any]) -> None:
     world = served(scaling=BY_HPA)
     world.spec.update(change)
     world.step()
     assert world.extras == {}
     assert "ScalingReady" not in {c["type"] for c in world.cr["status"]["conditions"]}
     world.step()
-    assert note(world) == ""
+    assert remembered(world) == ""
 
 
-def test_it_is_kept_while_another_revision_is_built() -> None:
+def test_autoscaler_stays_while_another_revision_is_built() -> None:
     world = served(scaling=BY_HPA)
     world.spec["target"]["limits"]["maxSeqLen"] = 768
     world.spec["serving"]["scaling"] = {**BY_HPA, "maxReplicas": 6}
@@ -119,7 +123,7 @@ BLIND = {"type": "ScalingActive", "status": "False", "reason": "Failed", "messag
 
 
 @pytest.mark.parametrize(
-    ("conditions", "status", "reason", "words"),
+    ("conditions", "status", "reason", "text"),
     [
         ((), "Unknown", "ScalerStarting", "HorizontalPodAutoscaler pair has no status yet"),
         ((ABLE,), "Unknown", "ScalerStarting", "has no status yet"),
@@ -129,21 +133,21 @@ BLIND = {"type": "ScalingActive", "status": "False", "reason": "Failed", "messag
         (({**BLIND, "reason": "ScalingDisabled"},), "False", "ScalerDisabled", "scale to 1"),
     ],
 )
-def test_what_an_autoscaler_says_is_told(
-    conditions: tuple[dict[str, str], ...], status: str, reason: str, words: str
+def test_scaling_ready_reports_the_autoscaler(
+    conditions: tuple[dict[str, str], ...], status: str, reason: str, text: str
 ) -> None:
-    found = told(*conditions)
-    assert (found["status"], found["reason"]) == (status, reason)
-    assert words in found["message"]
+    condition = scaling_ready(*conditions)
+    assert (condition["status"], condition["reason"]) == (status, reason)
+    assert text in condition["message"]
 
 
 @pytest.mark.parametrize(
-    ("status", "wanted"), [("True", "ScalerActive"), ("False", "ScalerFailed"), ("", "")]
+    ("status", "expected"), [("True", "ScalerActive"), ("False", "ScalerFailed"), ("", "")]
 )
-def test_what_keda_says_is_told(status: str, wanted: str) -> None:
-    said = {"type": "Ready", "status": status, "message": "as it is"}
-    found = told(*([said] if status else []), kind=KEDA)
-    assert found["reason"] == (wanted or "ScalerStarting")
+def test_scaling_ready_reports_the_scaled_object(status: str, expected: str) -> None:
+    ready = {"type": "Ready", "status": status, "message": "as it is"}
+    condition = scaling_ready(*([ready] if status else []), kind=KEDA)
+    assert condition["reason"] == (expected or "ScalerStarting")
 
 
 def parent(accepted: str, resolved: str = "True") -> dict[str, Any]:
@@ -157,7 +161,7 @@ def parent(accepted: str, resolved: str = "True") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("networking", "status", "wanted", "words"),
+    ("networking", "status", "expected", "text"),
     [
         (GATEWAYS, {}, "RoutePending", "0 of 2 Gateways"),
         (GATEWAYS, {"parents": [parent("True")]}, "RoutePending", "1 of 2 Gateways"),
@@ -168,21 +172,21 @@ def parent(accepted: str, resolved: str = "True") -> dict[str, Any]:
         (INGRESS, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, "RouteAccepted", "address"),
     ],
 )
-def test_what_is_said_of_a_route_is_told(
-    networking: dict[str, Any], status: dict[str, Any], wanted: str, words: str
+def test_route_ready_reports_the_route(
+    networking: dict[str, Any], status: dict[str, Any], expected: str, text: str
 ) -> None:
     world = World(resource(networking=networking))
     world.settle()
     (key,) = world.extras
     world.extras[key]["status"] = status
     world.step()
-    found = world.condition("RouteReady")
-    assert found["reason"] == wanted
-    assert words in found["message"]
+    condition = world.condition("RouteReady")
+    assert condition["reason"] == expected
+    assert text in condition["message"]
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_another_way_in_takes_the_first_away() -> None:
+def test_ingress_replaces_a_route() -> None:
     world = World(resource(networking=GATEWAYS))
     world.settle()
     world.spec["networking"] = INGRESS
@@ -201,9 +205,9 @@ def test_pods_that_an_autoscaler_adds_do_not_make_the_service_less_available(
     assert world.deployment is not None
     world.deployment["status"] |= {"readyReplicas": ready}
     world.step()
-    found = world.condition("Available")
-    assert found["status"] == status
-    assert "of 3 pods" in found["message"] or ready == 0
+    condition = world.condition("Available")
+    assert condition["status"] == status
+    assert "of 3 pods" in condition["message"] or ready == 0
 
 
 def test_without_an_autoscaler_all_pods_have_to_be_ready() -> None:

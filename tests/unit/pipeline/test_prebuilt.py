@@ -1,4 +1,4 @@
-"""Prebuilt engines: what is fetched beside them, how they are weighed, and when they are gone."""
+"""Prebuilt engines: their sources, their footprint, and what happens when they are missing."""
 
 from golden.world import FACTS, World, source
 from specdec.api.model import SpeculativeModel
@@ -9,15 +9,18 @@ from unit.pipeline.tensorrt import Json, put, tensorrt
 ONE: Json = {"digest": "a" * 64, "revision": "", "bytes": 1000, "facts": FACTS}
 
 
-def test_a_prebuilt_engine_gone_from_the_volume_is_fetched_again() -> None:
+def test_missing_prebuilt_engine_is_fetched_again() -> None:
     cr = tensorrt("None")
     put(cr, "target.engine.prebuilt", source("engine"))
     put(cr, "storage.accessMode", "ReadWriteMany")
     world = World(cr)
-    told: Json = {"models": {"target": ONE, "target-engine": {**ONE, "facts": {}}}, "engines": []}
+    result: Json = {
+        "models": {"target": ONE, "target-engine": {**ONE, "facts": {}}},
+        "engines": [],
+    }
 
     def ends(component: str) -> Json:
-        return told if component == "fetch" else {}
+        return result if component == "fetch" else {}
 
     world.settle(ends)
     assert world.named("engine") == []
@@ -34,7 +37,7 @@ def test_a_prebuilt_engine_gone_from_the_volume_is_fetched_again() -> None:
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_a_prebuilt_engine_is_weighed_by_its_files_and_not_by_a_tokenizer() -> None:
+def test_footprint_of_a_prebuilt_engine_is_the_size_of_its_files() -> None:
     """Whatever architecture: without weights there is nothing to count parameters from."""
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     mixture = {k: v for k, v in FACTS.items() if k != "parameters"}
@@ -42,12 +45,12 @@ def test_a_prebuilt_engine_is_weighed_by_its_files_and_not_by_a_tokenizer() -> N
     checkpoint = Checkpoint("target", "a" * 64, "", 9_000_000, mixture)
     engine = Checkpoint("target-engine", "e" * 64, "", 40_000_000_000, {})
 
-    found = footprints(model, {"target": checkpoint, "target-engine": engine})
+    needs = footprints(model, {"target": checkpoint, "target-engine": engine})
 
-    assert found["target"].parts["Weights"] == 40_000_000_000
+    assert needs["target"].parts["Weights"] == 40_000_000_000
 
 
-def test_before_the_engine_is_there_the_configuration_is_asked() -> None:
+def test_footprint_before_the_fetch_follows_the_configuration() -> None:
     """As `specdec plan` does: a folder without weights is no model of a few megabytes."""
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     facts = FACTS | {"intermediateSize": 512}
@@ -55,6 +58,6 @@ def test_before_the_engine_is_there_the_configuration_is_asked() -> None:
     sizes = set()
     for size in (0, 100_000):
         checkpoint = Checkpoint("target", "a" * 64, "", size, facts)
-        found = footprints(model, {"target": checkpoint, "target-engine": engine})
-        sizes.add(found["target"].parts["Weights"])
+        needs = footprints(model, {"target": checkpoint, "target-engine": engine})
+        sizes.add(needs["target"].parts["Weights"])
     assert len(sizes) == 1

@@ -1,4 +1,4 @@
-"""What holds for every resource and every course of events."""
+"""Properties of decisions for every resource and every order of events."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ def happen(world: World, event: str) -> None:
 
 @settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
-def test_whatever_happens_a_decision_is_sound(method: str, events: list[str]) -> None:
+def test_decisions_are_sound_after_any_events(method: str, events: list[str]) -> None:
     world = World(resource(method))
     for event in events:
         happen(world, event)
@@ -64,7 +64,7 @@ def test_whatever_happens_a_decision_is_sound(method: str, events: list[str]) ->
 
 @settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
-def test_after_any_course_of_events_it_ends_serving(method: str, events: list[str]) -> None:
+def test_resource_serves_in_the_end_after_any_events(method: str, events: list[str]) -> None:
     world = World(resource(method))
     for event in events:
         happen(world, event)
@@ -78,7 +78,7 @@ def test_after_any_course_of_events_it_ends_serving(method: str, events: list[st
 
 @settings(deadline=None)  # the first of a process reads payload and templates
 @given(METHODS, EVENTS)
-def test_without_events_it_comes_to_rest(method: str, events: list[str]) -> None:
+def test_decisions_are_stable_without_events(method: str, events: list[str]) -> None:
     world = World(resource(method))
     for event in events:
         happen(world, event)

@@ -1,4 +1,4 @@
-"""Why a server ended, out of logs that a real tritonserver 2.51 left as it crashed."""
+"""The errors in logs of a real tritonserver 2.51 that crashed."""
 
 import dataclasses
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from golden.world import World
 from specdec.pipeline.decide import decide
 from specdec.pipeline.server_log import summary
-from unit.pipeline.test_serving import crashed, deployed, looked_at, pod
+from unit.pipeline.test_serving import crashed, deployed, mark_checked, pod
 
 LOGS = Path(__file__).parent / "logs"
 END = "end of its log: error: creating server: Internal - failed to load all models"
@@ -31,11 +31,11 @@ def log(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_the_reason_is_the_sentence_of_the_model_that_failed(name: str) -> None:
+def test_summary_is_the_message_of_the_model_that_failed(name: str) -> None:
     assert summary(log(name)) == f"{REASONS[name]}; {END}"
 
 
-def test_errors_of_another_kind_come_in_their_order_and_harmless_ones_are_left_out() -> None:
+def test_summary_has_other_errors_in_order_without_harmless_ones() -> None:
     errors = "Assertion failed: out of memory (/src/cudaUtils.h:12); the backend ended"
     assert summary(RANK).startswith(f"{errors}; end of its log: ")
 
@@ -50,10 +50,10 @@ def test_a_summary_is_short() -> None:
     assert len(summary(f"{line}\n{line}y\n")) < 700
 
 
-def test_the_condition_of_a_crashing_server_carries_the_reason() -> None:
+def test_available_has_the_error_of_a_crashing_server() -> None:
     """The kubelet keeps the last two kilobytes of a log, in which the reason is not."""
     world: World = deployed()
-    looked_at(world)
+    mark_checked(world)
     end = log("engine")[-2048:]
     assert REASONS["engine"] not in end
     pod(world, crashed(5, message=end))

@@ -1,4 +1,4 @@
-"""What the Deployment and its pods say, and suspension."""
+"""Available, from the Deployment and its pods; suspension and scaling."""
 
 from typing import Any
 
@@ -45,13 +45,13 @@ def crashed(seconds: int, **end: Any) -> dict[str, Any]:
     return {"phase": "Running", "containerStatuses": [container]}
 
 
-def looked_at(world: World) -> None:
+def mark_checked(world: World) -> None:
     """The volume holds what pods need: the publish Job has just looked again."""
     world.cr["status"]["repository"]["checkedAt"] = NOW.isoformat()
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "words"),
+    ("status", "reason", "text"),
     [
         (waiting("ErrImageNeverPull", "absent"), "ImagePullFailed", "example.com/x:1"),
         (
@@ -66,23 +66,25 @@ def looked_at(world: World) -> None:
         ({"phase": "Running"}, "Starting", "pair-abc loads its models"),
     ],
 )
-def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], reason: str, words: str) -> None:
+def test_available_reports_why_a_pod_is_not_ready(
+    status: dict[str, Any], reason: str, text: str
+) -> None:
     world = deployed()
-    looked_at(world)
+    mark_checked(world)
     pod(world, status)
 
     decision = world.step()
 
     condition = world.condition("Available")
     assert (condition["status"], condition["reason"]) == ("False", reason)
-    assert words in condition["message"]
+    assert text in condition["message"]
     assert world.condition("Ready")["reason"] == reason
     assert decision.requeue_after == 5
 
 
-def test_a_crash_after_days_of_service_is_no_slow_start() -> None:
+def test_crash_after_long_service_is_no_startup_timeout() -> None:
     world = deployed()
-    looked_at(world)
+    mark_checked(world)
     status = crashed(1900)
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:31:40Z"}
     pod(world, {**status, "conditions": [ready]})
@@ -95,7 +97,7 @@ def test_a_crash_after_days_of_service_is_no_slow_start() -> None:
     assert world.condition("Available")["reason"] == "StartupTimeout"
 
 
-def test_a_pod_of_an_older_revision_is_not_blamed() -> None:
+def test_pod_of_another_revision_is_ignored() -> None:
     world = deployed()
     pod(world, crashed(5))
     world.pods[-1]["metadata"]["labels"] = {
@@ -125,7 +127,7 @@ REFUSED = 'pods "pair-7f-" is forbidden: no PriorityClass with name high was fou
         (("Progressing", "True", "ReplicaSetUpdated", "goes on"), ""),
     ],
 )
-def test_a_rollout_that_stands_still_says_why(
+def test_available_reports_why_a_rollout_is_stuck(
     condition: tuple[str, str, str, str], message: str
 ) -> None:
     world = deployed()
@@ -141,7 +143,7 @@ def test_a_rollout_that_stands_still_says_why(
     assert available["message"].endswith("1 of 1 pods answer meanwhile")
 
 
-def test_a_paused_rollout_says_how_it_goes_on() -> None:
+def test_message_of_a_paused_rollout_has_the_command_to_resume() -> None:
     world = deployed()
     assert world.deployment is not None
     world.deployment["spec"]["paused"] = True
@@ -153,7 +155,7 @@ def test_a_paused_rollout_says_how_it_goes_on() -> None:
     assert "is paused: kubectl rollout resume deployment pair" in available["message"]
 
 
-def test_an_old_status_of_the_deployment_does_not_count() -> None:
+def test_status_of_an_older_generation_is_ignored() -> None:
     world = World(resource())
     world.settle()
     assert world.deployment is not None
@@ -164,7 +166,7 @@ def test_an_old_status_of_the_deployment_does_not_count() -> None:
     assert world.condition("Available")["status"] == "False"
 
 
-def test_more_replicas_are_waited_for() -> None:
+def test_available_waits_for_all_replicas() -> None:
     world = World(resource())
     world.settle()
     world.spec["serving"] = {"replicas": 2}
@@ -176,13 +178,13 @@ def test_more_replicas_are_waited_for() -> None:
     assert world.cr["status"]["replicas"] == 2
 
 
-def test_no_replicas_is_no_service_and_no_alarm() -> None:
+def test_zero_replicas_are_not_deployed() -> None:
     world = World(resource(serving={"replicas": 0}))
     world.settle()
     assert world.condition("Ready")["reason"] == "NotDeployed"
 
 
-def test_suspension_frees_pods_and_keeps_what_was_built() -> None:
+def test_suspension_deletes_pods_and_keeps_engines() -> None:
     world = World(resource())
     world.settle()
     world.spec["suspend"] = True
@@ -219,7 +221,7 @@ def test_suspension_stops_unfinished_jobs_and_makes_none() -> None:
     assert world.condition("ModelsFetched")["reason"] == "Suspended"
 
 
-def test_suspension_during_a_rebuild_parks_the_old_pods() -> None:
+def test_suspension_during_a_build_deletes_the_live_pods() -> None:
     world = World(resource())
     world.settle()
     served = world.cr["status"]["serving"]["revision"]
@@ -234,7 +236,7 @@ def test_suspension_during_a_rebuild_parks_the_old_pods() -> None:
     assert len(world.named("engine")) == 2
 
 
-def test_scaling_does_not_wait_for_a_rebuild() -> None:
+def test_scaling_does_not_wait_for_a_build() -> None:
     target = {"source": source("target"), "limits": limits(), "gpu": {"deviceIds": [0]}}
     world = World(resource(target=target))
     world.settle()

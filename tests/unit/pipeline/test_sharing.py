@@ -1,4 +1,4 @@
-"""Two resources on one claim that want the same engines share one Job for each."""
+"""Two resources on one claim with the same engines share one Job for each engine."""
 
 from golden.world import World, fetched, merge, resource
 from specdec.api import names
@@ -22,7 +22,7 @@ def share(first: World, second: World) -> None:
         second.jobs[name] = first.jobs[name]
 
 
-def test_the_second_joins_and_changes_nothing_else() -> None:
+def test_second_resource_joins_the_job_and_changes_nothing_else() -> None:
     first, second = pair()
     first.step()
     share(first, second)
@@ -39,7 +39,7 @@ def test_the_second_joins_and_changes_nothing_else() -> None:
     assert [o for o in second.step().apply if o["kind"] == "Job"] == []
 
 
-def test_without_a_look_at_the_other_s_job_the_same_object_comes_out() -> None:
+def test_shared_objects_do_not_depend_on_the_resource() -> None:
     first, second = pair()
     one, two = first.step(), second.step()
     for mine, theirs in zip(one.apply, two.apply, strict=True):
@@ -48,7 +48,7 @@ def test_without_a_look_at_the_other_s_job_the_same_object_comes_out() -> None:
         assert mine.get("data") == theirs.get("data")
 
 
-def test_nobody_stops_a_job_that_another_needs() -> None:
+def test_job_that_another_resource_needs_is_not_deleted() -> None:
     first, second = pair()
     first.step()
     share(first, second)
@@ -65,7 +65,7 @@ def test_nobody_stops_a_job_that_another_needs() -> None:
     assert set(before) <= set(first.named("engine"))
 
 
-def test_other_limits_share_nothing() -> None:
+def test_engines_of_other_limits_are_not_shared() -> None:
     first, second = pair()
     second.spec["target"]["limits"]["maxSeqLen"] = 300
     first.step()
@@ -74,7 +74,7 @@ def test_other_limits_share_nothing() -> None:
     assert len(shared) == 1
 
 
-def test_shared_objects_carry_no_label_of_one_resource() -> None:
+def test_shared_objects_have_no_label_of_a_single_resource() -> None:
     first, _ = pair()
     decision = first.step()
     engines = [o for o in decision.apply if names.ENGINE in o["metadata"]["labels"]]
@@ -85,7 +85,7 @@ def test_shared_objects_carry_no_label_of_one_resource() -> None:
         assert names.sharer("pair") not in template.get("metadata", {}).get("labels", {})
 
 
-def test_merging_in_this_world_is_what_apply_does() -> None:
+def test_simulated_merge_is_server_side_apply() -> None:
     live = {"labels": {"a": "1"}, "ownerReferences": [{"uid": "x"}]}
     merge(live, {"labels": {"b": "2"}, "ownerReferences": [{"uid": "x"}, {"uid": "y"}]})
     assert live == {

@@ -1,4 +1,4 @@
-"""How much is asked of a claim that exists: never less than it has asked for, nor a shrink."""
+"""The size requested of an existing claim: never less than it requests already."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from golden.world import World, resource
         ("1Gi", "9Gi", "1Gi", "9Gi", True),
     ],
 )
-def test_a_claim_is_never_asked_to_shrink(
+def test_claim_request_never_shrinks(
     spec: str, asked: str, capacity: str | None, size: str, shrinks: bool
 ) -> None:
     world = World(resource(storage={"size": spec}))

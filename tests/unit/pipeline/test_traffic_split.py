@@ -1,4 +1,4 @@
-"""A route in parts: the other resource gets its share while it serves, and the route says so."""
+"""A split route: the other resource gets its share while it serves."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ def routed(percent: int = 10, peer: dict[str, Any] | None = None) -> World:
     world = World(resource(networking={"gateway": gateway}))
     world.peer = peer
     world.settle()
-    look(world, {"parents": [TAKEN]})
+    reconcile(world, {"parents": [TAKEN]})
     return world
 
 
-def look(world: World, said: dict[str, Any] | None = None) -> None:
-    """One more reconcile, the Gateway having said something."""
-    if said is not None:
-        world.extras[ROUTE]["status"] = said
+def reconcile(world: World, route_status: dict[str, Any] | None = None) -> None:
+    """One more reconcile, the Gateway having route_status something."""
+    if route_status is not None:
+        world.extras[ROUTE]["status"] = route_status
     world.step()
 
 
@@ -36,7 +36,7 @@ def shares(world: World) -> dict[str, int | None]:
     return {one["name"]: one.get("weight") for one in rule["backendRefs"]}
 
 
-def told(world: World) -> tuple[str, str, str]:
+def route_ready(world: World) -> tuple[str, str, str]:
     found = world.condition("RouteReady")
     assert world.condition("Ready")["status"] == "True", "a split held the service back"
     return found["status"], found["reason"], found["message"]
@@ -52,16 +52,16 @@ def serving(options: dict[str, Any]) -> dict[str, Any]:
     return {**SERVES, "spec": {**SERVES.get("spec", {}), "serving": options}}
 
 
-def test_who_is_ready_gets_its_share_and_the_route_says_so() -> None:
+def test_ready_resource_gets_its_share() -> None:
     world = routed(peer=SERVES)
     assert shares(world) == PARTS
-    status, reason, message = told(world)
+    status, reason, message = route_ready(world)
     assert (status, reason) == ("True", "RouteAccepted")
     assert message.endswith("10 % of the requests go to next")
 
 
 @pytest.mark.parametrize(
-    ("peer", "wanted", "words"),
+    ("peer", "expected", "text"),
     [
         (None, "SplitTargetMissing", "SpeculativeModel next of networking.gateway.split does not"),
         ({"metadata": {"name": "next"}}, "SplitWaits", "next is not Ready (no status yet)"),
@@ -79,62 +79,62 @@ def test_who_is_ready_gets_its_share_and_the_route_says_so() -> None:
         ),
     ],
 )
-def test_who_does_not_serve_gets_nothing(
-    peer: dict[str, Any] | None, wanted: str, words: str
+def test_resource_that_does_not_serve_gets_no_share(
+    peer: dict[str, Any] | None, expected: str, text: str
 ) -> None:
     world = routed(percent=100, peer=peer)
     assert shares(world) == ALL
-    status, reason, message = told(world)
-    assert (status, reason) == ("Unknown", wanted)
-    assert words in message
+    status, reason, message = route_ready(world)
+    assert (status, reason) == ("Unknown", expected)
+    assert text in message
     assert message.endswith("every request goes to pair")
 
 
 def test_a_share_begins_when_the_other_becomes_ready() -> None:
     world = routed(peer=BUILDS)
     world.peer = SERVES
-    look(world)
+    reconcile(world)
     assert shares(world) == PARTS
-    assert told(world)[1] == "RouteAccepted"
+    assert route_ready(world)[1] == "RouteAccepted"
 
 
 @pytest.mark.parametrize("peer", [BUILDS, CHANGED])
-def test_a_share_stays_while_the_other_changes_and_pods_of_it_answer(peer: dict[str, Any]) -> None:
+def test_share_stays_while_the_other_has_ready_pods(peer: dict[str, Any]) -> None:
     world = routed(peer=SERVES)
     world.peer = peer
-    look(world)
+    reconcile(world)
     assert shares(world) == PARTS
-    assert told(world)[1] == "RouteAccepted"
+    assert route_ready(world)[1] == "RouteAccepted"
 
 
 @pytest.mark.parametrize(
     "peer", [None, other_resource(ready=False, pods=0), {**BUILDS, "spec": {"suspend": True}}]
 )
-def test_a_share_ends_when_the_other_serves_no_more(peer: dict[str, Any] | None) -> None:
+def test_share_ends_when_the_other_stops_serving(peer: dict[str, Any] | None) -> None:
     world = routed(peer=SERVES)
     world.peer = peer
-    look(world)
+    reconcile(world)
     assert shares(world) == ALL
     # What builds when it comes back has to be ready once more.
     world.peer = BUILDS
-    look(world)
+    reconcile(world)
     assert shares(world) == ALL
 
 
-def test_a_refusal_of_the_gateway_is_the_first_thing_to_know() -> None:
+def test_refused_route_is_reported_before_the_split() -> None:
     world = routed(peer=None)
-    look(world, {"parents": [REFUSED]})
-    assert told(world)[1:] == ("RouteNotAccepted", "HTTPRoute pair: no such listener")
+    reconcile(world, {"parents": [REFUSED]})
+    assert route_ready(world)[1:] == ("RouteNotAccepted", "HTTPRoute pair: no such listener")
 
 
-def test_a_split_of_nothing_waits_for_nobody() -> None:
+def test_split_of_zero_percent_waits_for_nothing() -> None:
     world = routed(percent=0, peer=None)
     assert shares(world) == ALL
-    assert told(world)[1] == "RouteAccepted"
+    assert route_ready(world)[1] == "RouteAccepted"
 
 
-def test_a_suspended_resource_still_sends_on_to_the_other() -> None:
+def test_suspended_resource_still_routes_to_the_other() -> None:
     world = routed(percent=100, peer=SERVES)
     world.spec["suspend"] = True
-    look(world)
+    reconcile(world)
     assert shares(world) == {"pair": 0, "next": 100}

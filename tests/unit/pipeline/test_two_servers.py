@@ -48,10 +48,10 @@ def test_each_server_has_its_part_of_one_repository(world: World) -> None:
 
 def test_services_reach_their_own_pods_only(world: World) -> None:
     for name, other in (("pair", "pair-draft"), ("pair-draft", "pair")):
-        wanted = world.services[name]["spec"]["selector"].items()
+        selector = world.services[name]["spec"]["selector"].items()
         pods = {n: d["spec"]["template"]["metadata"] for n, d in world.deployments.items()}
-        assert wanted <= pods[name]["labels"].items()
-        assert not wanted <= pods[other]["labels"].items()
+        assert selector <= pods[name]["labels"].items()
+        assert not selector <= pods[other]["labels"].items()
 
 
 def test_the_status_has_the_address_of_each_server(world: World) -> None:
@@ -77,7 +77,7 @@ def test_available_waits_for_both(world: World) -> None:
     assert "Deployment pair-draft" in world.condition("Available")["message"]
 
 
-def test_the_trouble_of_the_draft_s_pod_is_told(world: World) -> None:
+def test_available_reports_the_failing_pod_of_the_draft(world: World) -> None:
     world.deployments["pair-draft"]["status"]["readyReplicas"] = 0
     live = world.deployments["pair-draft"]
     labels = live["spec"]["template"]["metadata"]["labels"]
@@ -112,7 +112,7 @@ def test_both_are_scaled_while_another_revision_is_built(world: World) -> None:
     assert {name: command(world, name) for name in world.deployments} == before
 
 
-def test_the_draft_s_server_goes_when_one_server_serves(world: World) -> None:
+def test_draft_server_is_deleted_when_one_server_serves(world: World) -> None:
     put(put(world.cr, f"{DRAFT}.topology", "SingleServer"), f"{DRAFT}.placement", "Shared")
     world.step()
     assert set(world.deployments) == {"pair", "pair-draft"}
@@ -126,7 +126,7 @@ def test_the_draft_s_server_goes_when_one_server_serves(world: World) -> None:
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_a_server_of_its_own_appears_with_the_new_revision() -> None:
+def test_draft_server_is_created_with_the_new_revision() -> None:
     world = World(tensorrt())
     world.settle()
     served = command(world, "pair")

@@ -1,20 +1,20 @@
-"""What a verification makes of a resource: one Job for what serves, its result, and staleness."""
+"""spec.verification: one Job for each served revision, its result, and stale results."""
 
 import json
 
 import pytest
 
 from specdec.api.conditions import PROBLEMS, PROGRESS
-from unit.pipeline.verifying import Json, finish, found, plan, serve, serving, told
+from unit.pipeline.verifying import Json, finish, plan, reasons, result_of, serve, serving
 
 
-def test_ready_does_not_wait_and_a_good_result_is_said() -> None:
+def test_ready_does_not_wait_and_conditions_have_the_result() -> None:
     world = serving()
     assert world.condition("Ready")["status"] == "True"
-    assert told(world)["SpeculationActive"] == ("Unknown", "Queued")
+    assert reasons(world)["SpeculationActive"] == ("Unknown", "Queued")
     assert "speculation" not in world.cr["status"]
     finish(world, matched=16, speedupPercent=180, acceptancePercent=71)
-    assert told(world) == {
+    assert reasons(world) == {
         "SpeculationActive": ("True", "DraftTokensObserved"),
         "OutputEquivalent": ("True", "Equivalent"),
         "SpeculationEffective": ("True", "Effective"),
@@ -27,7 +27,7 @@ def test_ready_does_not_wait_and_a_good_result_is_said() -> None:
     assert world.last.requeue_after is None
 
 
-def test_nothing_is_done_twice() -> None:
+def test_revision_is_verified_once() -> None:
     world = serving()
     finish(world)
     status = json.dumps(world.cr["status"])
@@ -79,7 +79,7 @@ def test_prompts_of_a_config_map_are_one_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "kind", "reason", "words"),
+    ("changed", "kind", "reason", "text"),
     [
         ({"active": False, "draftedTokens": 0}, "SpeculationActive", "NoDraftTokensObserved", ""),
         ({"matched": 13, "divergence": "prompt 3 differs"}, "OutputEquivalent", "Diverged",
@@ -88,14 +88,14 @@ def test_prompts_of_a_config_map_are_one_file() -> None:
         ({"acceptancePercent": 12}, "SpeculationEffective", "LowAcceptance", "12 %"),
     ],
 )  # fmt: skip
-def test_what_is_bad_is_said_and_holds_nothing_back(
-    changed: Json, kind: str, reason: str, words: str
+def test_bad_results_are_reported_and_do_not_hold_ready_back(
+    changed: Json, kind: str, reason: str, text: str
 ) -> None:
     world = serving(verification={"minAcceptancePercent": 20})
     finish(world, **changed)
-    assert told(world)[kind] == ("False", reason)
-    assert words in world.condition(kind)["message"]
-    assert [v for k, v in told(world).items() if k != kind and v[0] != "True"] == []
+    assert reasons(world)[kind] == ("False", reason)
+    assert text in world.condition(kind)["message"]
+    assert [v for k, v in reasons(world).items() if k != kind and v[0] != "True"] == []
     assert world.condition("Ready")["status"] == "True"
     assert world.cr["status"]["phase"] == "Serving"
     assert reason in PROBLEMS
@@ -107,15 +107,15 @@ def test_draft_tokens_forced_to_zero_are_named_as_the_cause() -> None:
     world.spec["speculation"]["draftTokens"] = 0
     serve(world)
     finish(world, active=False, draftedTokens=0, acceptedTokens=0)
-    assert told(world)["SpeculationActive"] == ("False", "NoDraftTokensObserved")
+    assert reasons(world)["SpeculationActive"] == ("False", "NoDraftTokensObserved")
     assert "draftTokens is 0: raise it" in world.condition("SpeculationActive")["message"]
 
 
-def test_prompts_without_an_answer_are_counted_and_said() -> None:
+def test_prompts_without_an_answer_are_counted() -> None:
     world = serving()
     finish(world, prompts=14, matched=14, failed=2, failure="it is too long")
     message = world.condition("OutputEquivalent")["message"]
-    assert told(world)["OutputEquivalent"] == ("True", "Equivalent")
+    assert reasons(world)["OutputEquivalent"] == ("True", "Equivalent")
     assert "2 prompts have no answer: it is too long" in message
 
 
@@ -125,7 +125,7 @@ def test_a_change_makes_the_result_stale_until_it_is_measured_again() -> None:
     first = world.job("verify")
     world.spec["speculation"]["draftTokens"] = 2
     world.step()
-    assert set(told(world).values()) == {("Unknown", "Stale")}
+    assert set(reasons(world).values()) == {("Unknown", "Stale")}
     status = world.cr["status"]["speculation"]
     assert status["stale"] is True
     assert status["previous"]["speedupPercent"] == 180
@@ -133,14 +133,14 @@ def test_a_change_makes_the_result_stale_until_it_is_measured_again() -> None:
 
     serve(world)
     assert world.job("verify") != first, "the old Job goes, another is made"
-    assert told(world)["OutputEquivalent"] == ("Unknown", "Queued")
+    assert reasons(world)["OutputEquivalent"] == ("Unknown", "Queued")
     assert world.cr["status"]["speculation"]["stale"] is True
     finish(world, speedupPercent=120)
     assert world.cr["status"]["speculation"]["speedupPercent"] == 120
     assert "previous" not in world.cr["status"]["speculation"]
 
 
-def test_what_comes_back_to_what_was_measured_is_not_measured_again() -> None:
+def test_revision_that_returns_is_not_measured_again() -> None:
     world = serving()
     finish(world, speedupPercent=180)
     before = world.cr["status"]["speculation"]
@@ -151,16 +151,16 @@ def test_what_comes_back_to_what_was_measured_is_not_measured_again() -> None:
     assert world.cr["status"]["speculation"] == before
 
 
-def test_a_result_of_another_plan_is_none() -> None:
+def test_result_of_another_plan_is_ignored() -> None:
     world = serving()
     finish(world, planHash="0" * 16)
-    assert told(world)["OutputEquivalent"] == ("Unknown", "VerificationFailed")
+    assert reasons(world)["OutputEquivalent"] == ("Unknown", "VerificationFailed")
     assert "speculation" not in world.cr["status"]
     assert world.last is not None
     assert world.last.requeue_after is None
 
 
-def test_what_a_request_for_another_run_and_other_prompts_do() -> None:
+def test_other_run_and_other_prompts_measure_again() -> None:
     world = serving()
     finish(world)
     for change in ({"run": "2"}, {"maxPrompts": 3}, {"promptsConfigMapRef": {"name": "mine"}}):
@@ -174,43 +174,43 @@ def test_what_a_request_for_another_run_and_other_prompts_do() -> None:
     world.spec["verification"] = {**change, "minSpeedupPercent": 900}
     world.step()
     assert world.job("verify") == last, "a threshold judges what was measured"
-    assert told(world)["SpeculationEffective"] == ("False", "SlowerThanBaseline")
+    assert reasons(world)["SpeculationEffective"] == ("False", "SlowerThanBaseline")
 
 
-def test_pods_that_are_away_for_a_while_make_nothing_stale() -> None:
+def test_unready_pods_do_not_make_the_result_stale() -> None:
     world = serving()
     finish(world)
-    before = told(world)
+    before = reasons(world)
     assert world.deployment is not None
     world.deployment["status"]["readyReplicas"] = 0
     world.step()
     assert world.condition("Ready")["status"] == "False"
-    assert told(world) == before
+    assert reasons(world) == before
 
 
 @pytest.mark.parametrize("mode", ["Report", "Disabled"])
 def test_the_target_alone_has_nothing_to_verify(mode: str) -> None:
     world = serving("None", verification={"mode": mode})
     assert world.named("verify") == []
-    wanted = ("False", "MethodNone") if mode == "Report" else ("Unknown", "NotRun")
-    assert told(world)["SpeculationActive"] == wanted
+    expected = ("False", "MethodNone") if mode == "Report" else ("Unknown", "NotRun")
+    assert reasons(world)["SpeculationActive"] == expected
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_switched_off_it_forgets_and_ends_its_job() -> None:
+def test_disabled_verification_deletes_its_job_and_result() -> None:
     world = serving()
     world.spec["verification"] = {"mode": "Disabled"}
     world.step()
     world.step()
     assert world.named("verify") == []
-    assert set(told(world).values()) == {("Unknown", "NotRun")}
+    assert set(reasons(world).values()) == {("Unknown", "NotRun")}
 
 
-def test_methods_inside_the_engine_are_seen_by_their_steps_alone() -> None:
+def test_methods_inside_the_engine_are_measured_by_their_steps() -> None:
     world = serving("Lookahead")
     assert plan(world)["way"] == "Engine"
     finish(world, tokensPerRound="2.40")
-    assert told(world) == {
+    assert reasons(world) == {
         "SpeculationActive": ("True", "DraftTokensObserved"),
         "OutputEquivalent": ("Unknown", "NotComparable"),
         "SpeculationEffective": ("Unknown", "NotComparable"),
@@ -218,33 +218,33 @@ def test_methods_inside_the_engine_are_seen_by_their_steps_alone() -> None:
     assert "2.40 tokens a step" in world.condition("SpeculationActive")["message"]
 
 
-def test_steps_that_cannot_be_seen_are_not_judged() -> None:
+def test_steps_without_counts_are_not_comparable() -> None:
     world = serving("Lookahead")
-    name, result = world.job("verify"), found(world, active=False)
+    name, result = world.job("verify"), result_of(world, active=False)
     del result["verification"]["rounds"]
     world.finish(name, result)
     world.step()
-    assert told(world)["SpeculationActive"] == ("Unknown", "NotComparable")
+    assert reasons(world)["SpeculationActive"] == ("Unknown", "NotComparable")
     assert "spec.serving.streaming" in world.condition("SpeculationActive")["message"]
 
 
-def test_counters_are_read_where_answers_tell_no_drafts_and_one_pod_serves() -> None:
+def test_server_counters_are_read_where_answers_lack_counts_and_one_pod_serves() -> None:
     older: Json = {"runtime": {"backend": "Reference", "version": "0.18.0"}}
     assert plan(serving(**older))["metrics"] == "pair.demo.svc:8002"
     assert "metrics" not in plan(serving(**older, serving={"replicas": 2}))
     world = serving(**older, serving={"replicas": 2})
-    name, result = world.job("verify"), found(world, active=False)
+    name, result = world.job("verify"), result_of(world, active=False)
     for untold in ("rounds", "draftedTokens", "acceptedTokens"):
         del result["verification"][untold]
     world.finish(name, result)
     world.step()
-    assert told(world)["SpeculationActive"] == ("Unknown", "NotComparable")
+    assert reasons(world)["SpeculationActive"] == ("Unknown", "NotComparable")
     assert "0.19.0 or later" in world.condition("SpeculationActive")["message"]
 
 
-def test_every_reason_is_known() -> None:
+def test_every_reason_is_documented() -> None:
     world = serving()
-    seen = {reason for _, reason in told(world).values()}
+    reported = {reason for _, reason in reasons(world).values()}
     finish(world)
-    seen |= {reason for _, reason in told(world).values()}
-    assert seen <= PROBLEMS | PROGRESS
+    reported |= {reason for _, reason in reasons(world).values()}
+    assert reported <= PROBLEMS | PROGRESS

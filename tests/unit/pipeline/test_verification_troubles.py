@@ -1,14 +1,14 @@
-"""A verification that cannot run, fails, or holds Ready behind a gate."""
+"""A verification that cannot run, fails, or holds Ready back by its gate."""
 
 import json
 
 import pytest
 
 from golden.world import World, fetched, resource, waiting
-from unit.pipeline.verifying import Json, finish, found, serving, told
+from unit.pipeline.verifying import Json, finish, reasons, result_of, serving
 
 
-def test_no_job_before_pods_answer() -> None:
+def test_verification_waits_for_available() -> None:
     world = World(resource())
     world.bind()
     for _ in range(5):
@@ -18,15 +18,15 @@ def test_no_job_before_pods_answer() -> None:
                 world.finish(name, fetched() if "-fetch-" in name else {})
     assert world.condition("Available")["status"] == "False"
     assert world.named("verify") == []
-    assert told(world)["SpeculationActive"] == ("Unknown", "Waiting")
+    assert reasons(world)["SpeculationActive"] == ("Unknown", "Waiting")
 
 
-def test_a_failed_job_is_said_with_its_last_words_and_not_made_again() -> None:
+def test_failed_verification_is_reported_and_not_repeated() -> None:
     world = serving()
     error = {"reason": "ServerUnreachable", "message": "nobody answers at pair.demo.svc:8001"}
     world.fail(world.job("verify"), json.dumps({"error": error}))
     decision = world.step()
-    assert told(world)["SpeculationActive"] == ("Unknown", "ServerUnreachable")
+    assert reasons(world)["SpeculationActive"] == ("Unknown", "ServerUnreachable")
     message = world.condition("SpeculationActive")["message"]
     assert "nobody answers" in message
     assert f"kubectl delete job {world.job('verify')}" in message
@@ -37,7 +37,7 @@ def test_a_failed_job_is_said_with_its_last_words_and_not_made_again() -> None:
     assert len(world.named("verify")) == 1, "without it the next look makes another"
 
 
-def test_what_takes_too_long_names_its_own_field() -> None:
+def test_deadline_message_has_the_verification_field() -> None:
     world = serving()
     world.fail(world.job("verify"), "", reason="DeadlineExceeded")
     world.step()
@@ -45,18 +45,18 @@ def test_what_takes_too_long_names_its_own_field() -> None:
     assert "raise spec.verification.timeoutSeconds" in message
 
 
-def test_a_pod_that_cannot_start_is_looked_at_again() -> None:
+def test_verification_pod_that_cannot_start_is_requeued() -> None:
     world = serving()
     world.pod(world.job("verify"), waiting("ImagePullBackOff", "no such image"))
     decision = world.step()
-    assert told(world)["SpeculationActive"] == ("Unknown", "ImagePullFailed")
+    assert reasons(world)["SpeculationActive"] == ("Unknown", "ImagePullFailed")
     assert decision.requeue_after is not None
 
 
-def test_a_result_lost_with_its_pod_is_measured_again() -> None:
+def test_verification_whose_result_is_lost_runs_again() -> None:
     world = serving()
     name = world.job("verify")
-    world.finish(name, found(world))
+    world.finish(name, result_of(world))
     world.pods.clear()
     world.step()
     assert name not in world.jobs
@@ -64,17 +64,17 @@ def test_a_result_lost_with_its_pod_is_measured_again() -> None:
     assert name in world.jobs
 
 
-def test_suspended_resources_are_not_asked() -> None:
+def test_suspended_resource_is_not_verified() -> None:
     world = serving()
     world.spec["suspend"] = True
     world.step()
     world.step()
     assert world.named("verify") == []
-    assert told(world)["SpeculationActive"] == ("Unknown", "Suspended")
+    assert reasons(world)["SpeculationActive"] == ("Unknown", "Suspended")
 
 
 class TestGate:
-    def test_holds_ready_until_it_went_well(self) -> None:
+    def test_gate_holds_ready_until_the_verification_succeeds(self) -> None:
         world = serving(verification={"mode": "Gate"})
         ready = world.condition("Ready")
         assert (ready["status"], ready["reason"]) == ("False", "Queued")
@@ -91,7 +91,7 @@ class TestGate:
             ({"speedupPercent": 99}, "SlowerThanBaseline"),
         ],
     )
-    def test_stays_closed_when_it_did_not(self, changed: Json, reason: str) -> None:
+    def test_gate_stays_closed_after_a_bad_result(self, changed: Json, reason: str) -> None:
         world = serving(verification={"mode": "Gate"})
         finish(world, **changed)
         assert world.condition("Ready")["reason"] == reason
@@ -100,12 +100,12 @@ class TestGate:
         world.step()
         assert world.condition("Ready")["status"] == "True"
 
-    def test_opens_for_what_no_client_can_see(self) -> None:
+    def test_gate_opens_where_methods_are_not_comparable(self) -> None:
         world = serving("Lookahead", verification={"mode": "Gate"})
         finish(world)
         assert world.condition("Ready")["status"] == "True"
 
-    def test_stays_closed_when_the_job_failed(self) -> None:
+    def test_gate_stays_closed_after_a_failed_job(self) -> None:
         world = serving(verification={"mode": "Gate"})
         world.fail(world.job("verify"), "gone wrong")
         world.step()

@@ -1,4 +1,4 @@
-"""What somebody deleted from the volume is noticed by a pod that ends while it loads."""
+"""Files deleted from the volume are noticed by a pod that ends while it loads them."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -63,7 +63,7 @@ def look(world: World) -> None:
     assert len(world.named("publish")) == 1
 
 
-def test_a_volume_that_holds_everything_is_looked_at_once(world: World) -> None:
+def test_complete_volume_is_checked_once(world: World) -> None:
     crash(world)
     look(world)
     finish(world, "publish", {})
@@ -74,12 +74,12 @@ def test_a_volume_that_holds_everything_is_looked_at_once(world: World) -> None:
     crash(world, NOW + timedelta(seconds=30))
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
-    told = world.cr["status"]["repository"]
-    told["checkedAt"] = (NOW - timedelta(hours=1)).isoformat()
+    status = world.cr["status"]["repository"]
+    status["checkedAt"] = (NOW - timedelta(hours=1)).isoformat()
     look(world)
 
 
-def test_a_server_that_ran_out_of_time_says_nothing_of_the_volume(world: World) -> None:
+def test_startup_timeout_causes_no_check(world: World) -> None:
     crash(world, startedAt=(NOW - timedelta(days=1)).isoformat())
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
@@ -87,7 +87,7 @@ def test_a_server_that_ran_out_of_time_says_nothing_of_the_volume(world: World) 
 
 
 @pytest.mark.parametrize("end", [{"reason": "OOMKilled"}, {"startedAt": "2026-01-02T02:00:00Z"}])
-def test_only_what_ends_while_it_loads_is_a_reason_to_look(world: World, end: Json) -> None:
+def test_only_an_end_while_loading_causes_a_check(world: World, end: Json) -> None:
     crash(world, **end)
     # It was ready long after that start.
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:00:00Z"}
@@ -136,7 +136,7 @@ def heal(world: World) -> None:
     assert world.condition("Ready")["status"] == "True"
 
 
-def test_who_is_suspended_looks_at_nothing(world: World) -> None:
+def test_suspended_resource_checks_nothing(world: World) -> None:
     crash(world)
     world.spec["suspend"] = True
     world.step()

@@ -1,4 +1,4 @@
-"""Why a Job or a pod does not get on, in the words of whoever knows."""
+"""Conditions of Jobs and pods that wait or failed: cause and remedy."""
 
 import json
 from typing import Any
@@ -22,12 +22,12 @@ def building() -> World:
     return world
 
 
-def unschedulable(words: str) -> dict[str, Any]:
+def unschedulable(text: str) -> dict[str, Any]:
     condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": words,
+        "message": text,
     }
     return {"phase": "Pending", "conditions": [condition]}
 
@@ -57,8 +57,10 @@ STUCK = [
 ]
 
 
-@pytest.mark.parametrize(("status", "reason", "words"), STUCK)
-def test_a_fetch_that_waits_says_why(status: dict[str, Any], reason: str, words: str) -> None:
+@pytest.mark.parametrize(("status", "reason", "text"), STUCK)
+def test_condition_reports_why_a_fetch_waits(
+    status: dict[str, Any], reason: str, text: str
+) -> None:
     world = fetching()
     job = world.job("fetch")
     world.pod(job, status, nodeName="node-7")
@@ -67,20 +69,20 @@ def test_a_fetch_that_waits_says_why(status: dict[str, Any], reason: str, words:
 
     condition = world.condition("ModelsFetched")
     assert (condition["status"], condition["reason"]) == ("False", reason)
-    assert words in condition["message"]
+    assert text in condition["message"]
     assert job in condition["message"]
     assert decision.requeue_after == 5
     assert decision.apply[1:] == ()
 
 
-def test_a_running_job_names_its_node() -> None:
+def test_message_of_a_running_job_has_its_node() -> None:
     world = fetching()
     world.pod(world.job("fetch"), {"phase": "Running"}, nodeName="node-7")
     world.step()
     assert world.condition("ModelsFetched")["message"].endswith("target and draft on node node-7")
 
 
-def test_a_job_between_attempts_tells_the_last_one_s_error() -> None:
+def test_job_between_attempts_reports_the_last_error() -> None:
     world = fetching()
     error = {"error": {"reason": "NetworkError", "message": "the hub does not answer"}}
     world.pod(world.job("fetch"), ended(json.dumps(error), code=1))
@@ -94,7 +96,7 @@ def test_a_job_between_attempts_tells_the_last_one_s_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "reason", "words"),
+    ("message", "reason", "text"),
     [
         (
             '{"error": {"reason": "AuthFailed", "message": "bad token."}}',
@@ -108,9 +110,7 @@ def test_a_job_between_attempts_tells_the_last_one_s_error() -> None:
         ('{"error": {"reason": "not a reason!"}}', "FetchFailed", "not a reason!"),
     ],
 )
-def test_a_failed_job_tells_why_and_how_to_try_again(
-    message: str, reason: str, words: str
-) -> None:
+def test_failed_job_reports_cause_and_remedy(message: str, reason: str, text: str) -> None:
     world = fetching()
     job = world.job("fetch")
     world.fail(job, message)
@@ -119,7 +119,7 @@ def test_a_failed_job_tells_why_and_how_to_try_again(
 
     condition = world.condition("ModelsFetched")
     assert condition["reason"] == reason
-    assert words in condition["message"]
+    assert text in condition["message"]
     assert condition["message"].endswith(f"; to try again: kubectl delete job {job}")
     assert decision.requeue_after is None
     assert world.cr["status"]["phase"] == "Failed"
@@ -128,7 +128,7 @@ def test_a_failed_job_tells_why_and_how_to_try_again(
     assert world.named("fetch") == [job]
 
 
-def test_long_last_words_are_cut_to_their_end() -> None:
+def test_long_termination_messages_are_cut_to_their_end() -> None:
     world = building()
     job = world.named("engine")[0]
     world.fail(job, "x" * 3000 + " the end")
@@ -141,7 +141,7 @@ def test_long_last_words_are_cut_to_their_end() -> None:
     assert message.startswith("0 of 2 engines built; target: Job")
 
 
-def test_out_of_memory_names_the_limit() -> None:
+def test_out_of_memory_message_has_the_limit() -> None:
     world = building()
     job = world.named("engine")[0]
     container = {"name": "build", "resources": {"limits": {"memory": "1Gi"}}}
@@ -155,7 +155,7 @@ def test_out_of_memory_names_the_limit() -> None:
     assert world.cr["status"]["engines"][0]["state"] == "Failed"
 
 
-def test_a_deadline_names_the_field() -> None:
+def test_deadline_message_has_the_field() -> None:
     world = building()
     job = world.named("engine")[0]
     world.fail(job, "", reason="DeadlineExceeded")
@@ -174,7 +174,7 @@ def test_a_deadline_names_the_field() -> None:
         ("publish", "RepositoryReady", "21600 seconds: check the volume"),
     ],
 )
-def test_a_fetch_or_publish_job_that_hangs_ends_and_names_the_fix(
+def test_deadline_of_fetch_and_publish_has_the_remedy(
     component: str, condition: str, message: str
 ) -> None:
     world = fetching() if component == "fetch" else building()
@@ -186,12 +186,12 @@ def test_a_fetch_or_publish_job_that_hangs_ends_and_names_the_fix(
 
     world.step()
 
-    found = world.condition(condition)
-    assert found["reason"] == "DeadlineExceeded"
-    assert message in found["message"]
+    reported = world.condition(condition)
+    assert reported["reason"] == "DeadlineExceeded"
+    assert message in reported["message"]
 
 
-def test_one_failed_engine_does_not_hide_behind_a_running_one() -> None:
+def test_failed_engine_is_reported_before_a_running_one() -> None:
     world = building()
     first, second = world.named("engine")
     world.pod(first, {"phase": "Running"})
@@ -235,7 +235,7 @@ def test_another_node_selector_replaces_a_job_that_cannot_be_scheduled() -> None
     assert selector == {"gpu": "yes"}
 
 
-def test_a_job_on_its_way_out_is_waited_for() -> None:
+def test_stage_waits_for_a_job_that_is_being_deleted() -> None:
     world = fetching()
     job = world.job("fetch")
     world.jobs[job]["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
@@ -247,7 +247,7 @@ def test_a_job_on_its_way_out_is_waited_for() -> None:
     assert decision.requeue_after == 5
 
 
-def test_a_pod_whose_error_stays_is_the_end_of_its_job_at_once() -> None:
+def test_permanent_exit_code_fails_the_job_at_once() -> None:
     """The Job's own condition comes moments later; the one event must tell how to go on."""
     world = fetching()
     job = world.job("fetch")

@@ -1,4 +1,4 @@
-"""A resource whose pods serve, and a verification that ends as a test says."""
+"""A serving resource, and a verification with the result that a test chooses."""
 
 import json
 from typing import Any
@@ -29,18 +29,18 @@ def serve(world: World) -> None:
     world.step()
 
 
-def found(world: World, **changed: Any) -> Json:
+def result_of(world: World, **changed: Any) -> Json:
     """The result of the verification Job, of a service that does well but for what is changed."""
-    told: Json = measured(world.jobs[world.job("verify")])["verification"]
-    return {"verification": {**told, **changed}}
+    reasons: Json = measured(world.jobs[world.job("verify")])["verification"]
+    return {"verification": {**reasons, **changed}}
 
 
 def finish(world: World, **changed: Any) -> None:
-    world.finish(world.job("verify"), found(world, **changed))
+    world.finish(world.job("verify"), result_of(world, **changed))
     world.step()
 
 
-def told(world: World) -> dict[str, tuple[str, str]]:
+def reasons(world: World) -> dict[str, tuple[str, str]]:
     return {
         kind: (world.condition(kind)["status"], world.condition(kind)["reason"])
         for kind in map(str, VERIFIED)

@@ -1,4 +1,4 @@
-"""Ready and the phase: the resource's state in one line."""
+"""The summary of all conditions: the condition Ready and the phase."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ def holds_back(condition: Condition) -> bool:
     return condition.status != "True" and not informs and condition.type not in OPTIONAL
 
 
-def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
+def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     """Ready: True when every stage is, else with reason and message of the first that is not."""
     if model.spec.suspend:
         message = "spec.suspend is true: the pods are freed, engines and claim are kept"
@@ -58,11 +58,11 @@ def summary(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     return Condition(Type.READY, "False", first.reason, message)
 
 
-def phase(model: SpeculativeModel, stages: Sequence[Condition], ready: Condition) -> str:
+def phase(model: SpeculativeModel, stages: Sequence[Condition], ready_: Condition) -> str:
     """The value of `status.phase`, for people and printer columns."""
-    if ready.status == "True":
+    if ready_.status == "True":
         return "Serving"
-    if ready.reason == "Suspended":
+    if ready_.reason == "Suspended":
         return "Suspended"
     first = _first(model, stages)
     if first is None or first.reason in FAILED:
