@@ -97,7 +97,7 @@ def _judge(name: str, claim: Object | None) -> Condition:
         return Condition(Type.STORAGE_READY, "False", "ClaimLost", message)
     kind = spec.get("storageClassName") or "the default"
     message = (
-        f"claim {name} waits for a volume ({size}, {modes}, storage class {kind}): "
-        f"for the reason: kubectl describe pvc {name}"
+        f"claim {name} waits for a volume ({size}, {modes}, storage class {kind}); "
+        f"its events have the reason: kubectl describe pvc {name}"
     )
     return Condition(Type.STORAGE_READY, "False", "ClaimPending", message)
