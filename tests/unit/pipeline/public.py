@@ -21,7 +21,7 @@ def models() -> dict[str, Json]:
 
 
 def checkpoint(role: str, name: str, *, counted: bool = True) -> Checkpoint:
-    """A checkpoint in 16 bits; not counted, only the size of its files is known."""
+    """A checkpoint in 16 bits; without `counted`, only the size of its files is known."""
     row = models()[name]
     facts = {"dtype": "bfloat16", **row["config"]}
     if counted:

@@ -46,7 +46,7 @@ def put(cr: Json, path: str, value: Any) -> Json:
 
 
 def facts(model: SpeculativeModel, **known: Any) -> Facts:
-    """What the stages before the engines would hand down."""
+    """The facts that the stages before `engines` return."""
     version = validation.version(model)
     image = model.spec.runtime.image or backends.of(model).default_image(IMAGES, version)
     checkpoints = {

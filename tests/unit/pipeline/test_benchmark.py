@@ -93,7 +93,7 @@ def test_change_makes_the_benchmark_stale() -> None:
     assert world.condition("BenchmarkCompleted")["reason"] == "Stale"
     assert world.cr["status"]["benchmark"]["stale"] is True
     serve(world)
-    assert world.named("benchmark") == [], "not before the verification of what serves now"
+    assert world.named("benchmark") == [], "the served revision has to be verified first"
     finish(world)
     assert world.job("benchmark") != first
     done(world)

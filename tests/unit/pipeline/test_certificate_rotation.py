@@ -26,7 +26,7 @@ def world() -> World:
 
 
 def say(world: World, **logs: str) -> None:
-    """Pods of the server, with what the containers beside the servers have printed."""
+    """Pods of the server, with the logs of their certificate watchers."""
     assert world.deployment is not None
     labels = world.deployment["spec"]["template"]["metadata"]["labels"]
     for name, log in logs.items():
@@ -36,7 +36,7 @@ def say(world: World, **logs: str) -> None:
 
 
 def mark(world: World) -> str | None:
-    """The mark of the template, after another look."""
+    """The mark in the pod template, after another reconcile."""
     world.step()
     assert world.deployment is not None
     annotations = world.deployment["spec"]["template"]["metadata"]["annotations"]
@@ -55,11 +55,11 @@ def test_renewed_certificate_replaces_pods_once(world: World) -> None:
     say(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST) + line(FIRST, SECOND, 20.5))
     assert mark(world) == SECOND
     say(world, c=line(SECOND, SECOND, 30))
-    assert mark(world) == SECOND, "the new pod is of it, an old one is still there"
+    assert mark(world) == SECOND, "the new pod reads it, an old one still exists"
     say(world, d=line(SECOND, THIRD, 40))
     assert mark(world) == THIRD
     world.pods.clear()
-    assert mark(world) == THIRD, "with nobody to ask, it stays"
+    assert mark(world) == THIRD, "without pods the mark stays"
     say(world, e=line(THIRD, THIRD, 50))
     assert mark(world) == THIRD
 
@@ -82,7 +82,7 @@ def test_other_log_lines_change_nothing(world: World, log: str) -> None:
 
 
 def test_certificate_is_renewed_during_a_build(world: World) -> None:
-    """As scaling does not: the live revision goes on under the new certificate."""
+    """As with scaling, the live revision gets the new certificate."""
     assert world.deployment is not None
     live = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
     world.spec["speculation"]["maxDraftTokens"] = 6

@@ -24,7 +24,7 @@ def world() -> World:
 def wait(
     world: World, *sentences: object, started: datetime = NOW, name: str = "pair-abc"
 ) -> None:
-    """A pod of the live revision waits for files; its log ends with what it container."""
+    """A pod of the live revision waits for files; its log ends with its report."""
     assert world.deployment is not None
     world.deployment["status"].update(readyReplicas=0)
     template = world.deployment["spec"]["template"]
@@ -49,7 +49,7 @@ def report(*sentences: object) -> str:
 
 
 def check(world: World) -> list[str]:
-    """From the report to the publish Job that reads everything; its command."""
+    """The command of the publish Job that reads every file, created after the report."""
     world.step()
     condition = world.condition("RepositoryReady")
     assert (condition["status"], condition["reason"]) == ("False", "VolumeDamaged")
@@ -117,13 +117,13 @@ def test_only_the_damaged_engine_is_built_again(world: World) -> None:
     assert "status" in world.jobs[roles["target"]]
     world.step()
     assert "status" not in world.jobs[roles["draft"]]
-    assert "status" in world.jobs[roles["target"]], "an engine that is whole is not built again"
+    assert "status" in world.jobs[roles["target"]], "an intact engine is not built again"
     world.settle()
     assert world.condition("RepositoryReady")["status"] == "True"
 
 
 def test_running_build_of_a_damaged_engine_is_kept(world: World) -> None:
-    """Another resource has lost the same engine, and its Job is shared."""
+    """Another resource lost the same engine, whose Job is shared."""
     jobs = {e["role"]: e["job"] for e in world.cr["status"]["engines"]}
     wait(world, DAMAGE)
     check(world)
@@ -158,7 +158,7 @@ def test_server_that_started_before_the_last_check_causes_no_other_check(
     check(world)
     world.finish(world.job("publish"), {})
     world.step()
-    # Its log is still the same for a moment.
+    # Its log is the same for a moment.
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
     world.cr["status"]["repository"]["checkedAt"] = (NOW - timedelta(minutes=6)).isoformat()
@@ -231,7 +231,7 @@ def test_pod_that_starts_beside_ready_ones_may_report_damage() -> None:
     wait(world, DAMAGE)
     assert world.deployment is not None
     world.deployment["status"]["readyReplicas"] = 1
-    # Its log is not there yet, and nothing else will happen.
+    # Its log has no line yet, and no watch event will come.
     (log,) = world.logs.values()
     world.logs.clear()
     assert world.step().requeue_after == 30

@@ -15,7 +15,7 @@ def decided(world: World, endpoints: dict[str, int]) -> Decision:
 
 
 def served(seconds: float) -> World:
-    """A world that serves, by a pod that has been ready for so long."""
+    """A world that serves, with a pod that has been ready for so many seconds."""
     world = World(resource())
     world.settle()
     assert world.deployment is not None

@@ -47,7 +47,7 @@ def judged(world: World, **draft: Any) -> dict[str, Any]:
 
 
 def findings(world: World, role: str) -> list[tuple[str, str]]:
-    """Code and severity of what the status remembers of a role."""
+    """Code and severity of a role's findings in the status."""
     (entry,) = (e for e in world.cr["status"]["models"] if e["role"] == role)
     return [(f["code"], f["severity"]) for f in entry["facts"].get("findings", [])]
 

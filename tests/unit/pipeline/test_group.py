@@ -145,7 +145,7 @@ def test_pod_of_another_repository_makes_counts_stale() -> None:
 def test_missing_key_is_created_again() -> None:
     made = served()
     assert not any(o["kind"] == "Secret" for o in made.step().apply)
-    # A volume's Secret that is not there shows in no status: the pod is merely never made.
+    # A volume's missing Secret shows in no status: the container stays in creation.
     missing = waiting("ContainerCreating", "") | {"startTime": "2026-01-02T03:03:30Z"}
     pod(made, "worker", "pair-group-0-1", missing)
     assert not any(o["kind"] == "Secret" for o in made.step().apply)

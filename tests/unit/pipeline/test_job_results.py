@@ -18,7 +18,7 @@ from unit.status_schema import refusals
 
 Json = dict[str, Any]
 MUTANTS = 4000
-# So many different results of them are decided on; a decision takes milliseconds.
+# A decision takes milliseconds: so many distinct results are decided on.
 DECIDED = 1000
 JUNK: list[Any] = [
     *(None, True, False, 0, -1, 1.5, 1e308, float("nan"), float("inf")),
@@ -48,14 +48,14 @@ def before(component: str) -> World:
 
 
 def good(world: World, job: str) -> Json:
-    """What a Job that does well leaves."""
+    """The result of a Job that succeeds."""
     if "-fetch-" in job:
         return fetched(target={"quantization": "FP8", "parameters": 7 * 10**9}, engines=["0" * 16])
     return measured(world.jobs[job]) or copy.deepcopy(BUILT)
 
 
 def nodes(value: Any) -> list[tuple[Any, Any]]:
-    """Every place of a JSON value, as its container and key."""
+    """Every member of a JSON value, as its container and key."""
     items = list(value.items() if isinstance(value, dict) else enumerate(value))
     found = [(value, key) for key, _ in items]
     for _, inner in items:
@@ -65,7 +65,7 @@ def nodes(value: Any) -> list[tuple[Any, Any]]:
 
 
 def mutant(value: Json, rng: random.Random) -> str:
-    """A message that is almost a good one, or has nothing of it."""
+    """A message that is almost valid, or not at all."""
     spoiled = copy.deepcopy(value)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         places = nodes(spoiled)
@@ -117,7 +117,7 @@ def test_no_message_raises_or_spoils_the_status(component: str, code: int) -> No
         if found in results or len(results) == examples(DECIDED):
             continue
         results.append(found)
-        # The second time reads what the first one remembers.
+        # The second decision reads what the first one remembers.
         for _ in range(2):
             try:
                 world.cr["status"] = judged(world)
@@ -127,7 +127,7 @@ def test_no_message_raises_or_spoils_the_status(component: str, code: int) -> No
 
 
 def judged(world: World) -> Json:
-    """The status of the next decision, after it was held to the definition."""
+    """The status of the next decision, validated against the definition."""
     decision = decided(world)
     old = world.cr["status"]["conditions"]
     merged = conditions.merge(old, decision.conditions, 1, "2026-01-02T03:04:05Z")
@@ -188,7 +188,7 @@ def test_unreadable_result_is_a_condition(
     assert name in found["message"]
     assert f"kubectl delete job {name}" in found["message"]
     assert "many" not in found["message"]
-    # Deleted, it runs again, and its good result counts.
+    # After its deletion it runs again, and its valid result counts.
     world.delete("Job", name)
     for _ in range(3):
         world.step()

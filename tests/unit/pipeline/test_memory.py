@@ -37,7 +37,7 @@ NOT = "InsufficientGpuMemory"
 @pytest.mark.parametrize(
     ("name", "gpu", "tensor", "method", "expected"),
     [
-        # What is known to run where, with limits of 8 x 2048.
+        # Models known to run on a product, with limits of 8 x 2048.
         ("llama-3.1-8b", T4, 1, "None", NOT),
         ("llama-3.1-8b", A10, 1, "None", FITS),
         ("llama-3.1-8b", SLICE, 1, "FP8", FITS),
@@ -81,7 +81,7 @@ def test_public_models_on_gpu_products(
 @pytest.mark.parametrize(
     ("target", "draft", "gpu", "tensor", "block", "expected"),
     [
-        # 17.8 GiB of weights and 2.9 of the rest in 22.5: 1.6 for both caches, 2.5 wanted.
+        # 17.8 GiB of weights and 2.9 of the rest in 22.5: 1.6 for both caches, 2.5 needed.
         ("llama-3.1-8b", "llama-3.2-1b", A10, 1, {}, TIGHT),
         ("vicuna-7b", "tinyllama-1.1b", T4, 1, {}, NOT),
         ("llama-3.1-8b", "llama-3.2-1b", L40S, 1, {}, FITS),

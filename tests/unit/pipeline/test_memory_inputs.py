@@ -113,7 +113,7 @@ def test_only_the_target_verifies_drafts() -> None:
 
 
 def test_a_step_holds_every_draft_of_a_batch() -> None:
-    # 83 drafts and the next token for each of 128 sequences, more than maxNumTokens says.
+    # 83 drafts and the next token for each of 128 sequences, more than maxNumTokens.
     limits = {"maxBatchSize": 128, "maxSeqLen": 2048, "maxNumTokens": 8192}
     block = {"method": "Lookahead", "lookahead": {}}
     need = [

@@ -28,13 +28,13 @@ def served(**serving: Any) -> World:
 
 
 def remembered(world: World) -> str:
-    """What the Service remembers."""
+    """The kinds in the Service's annotation."""
     annotations = world.services["pair"]["metadata"].get("annotations", {})
     return str(annotations.get(names.KINDS, ""))
 
 
 def scaling_ready(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **scaling: Any) -> Any:
-    """ScalingReady once the autoscaler says this of itself."""
+    """ScalingReady for an autoscaler with these conditions."""
     world = served(scaling={**(BY_HPA if kind == HPA else BY_KEDA), **scaling})
     world.extras[kind]["status"] = {"conditions": list(conditions)}
     world.step()
@@ -151,7 +151,7 @@ def test_scaling_ready_reports_the_scaled_object(status: str, expected: str) -> 
 
 
 def parent(accepted: str, resolved: str = "True") -> dict[str, Any]:
-    """What one Gateway says of a route."""
+    """The status that one Gateway sets on a route."""
     return {
         "conditions": [
             {"type": "Accepted", "status": accepted, "message": "so it is."},

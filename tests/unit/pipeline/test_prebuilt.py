@@ -32,13 +32,13 @@ def test_missing_prebuilt_engine_is_fetched_again() -> None:
     assert world.condition("EnginesReady")["status"] == "False"
     assert {m["role"] for m in world.cr["status"]["models"]} == {"target"}
     world.step()
-    assert len(world.named("fetch")) == 1, "what is gone was not fetched again"
+    assert len(world.named("fetch")) == 1, "the missing engine was not fetched again"
     world.settle(ends)
     assert world.condition("Ready")["status"] == "True"
 
 
 def test_footprint_of_a_prebuilt_engine_is_the_size_of_its_files() -> None:
-    """Whatever architecture: without weights there is nothing to count parameters from."""
+    """For every architecture: without weights no parameters can be counted."""
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     mixture = {k: v for k, v in FACTS.items() if k != "parameters"}
     mixture |= {"architecture": "MixtralForCausalLM", "expertsPerToken": 2}
@@ -51,7 +51,7 @@ def test_footprint_of_a_prebuilt_engine_is_the_size_of_its_files() -> None:
 
 
 def test_footprint_before_the_fetch_follows_the_configuration() -> None:
-    """As `specdec plan` does: a folder without weights is no model of a few megabytes."""
+    """As in `specdec plan`: a folder without weights is no model of a few megabytes."""
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     facts = FACTS | {"intermediateSize": 512}
     engine = Checkpoint("target-engine", "e" * 64, "", 0, {})

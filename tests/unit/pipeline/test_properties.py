@@ -95,7 +95,7 @@ def is_failed(job: dict[str, Any]) -> bool:
 
 
 def nulls(value: Any) -> Any:
-    """Everything that is None, deep down."""
+    """Every nested value that is None."""
     if value is None:
         yield value
     elif isinstance(value, dict):

@@ -46,7 +46,7 @@ def crashed(seconds: int, **end: Any) -> dict[str, Any]:
 
 
 def mark_checked(world: World) -> None:
-    """The volume holds what pods need: the publish Job has just looked again."""
+    """The publish Job has just checked the volume, which is complete."""
     world.cr["status"]["repository"]["checkedAt"] = NOW.isoformat()
 
 

@@ -17,7 +17,7 @@ def pair() -> tuple[World, World]:
 
 
 def share(first: World, second: World) -> None:
-    """What a list of the claim's engine Jobs shows to the second resource."""
+    """Let the second resource observe the first one's engine Jobs."""
     for name in first.named("engine"):
         second.jobs[name] = first.jobs[name]
 

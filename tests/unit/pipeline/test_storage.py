@@ -13,7 +13,7 @@ from golden.world import World, resource
         ("2Gi", "1Gi", "1Gi", "2Gi", False),
         ("1Gi", "2Gi", "2Gi", "2Gi", True),
         ("1Gi", "2Gi", None, "2Gi", True),
-        # An expansion that failed can be taken back to anything above what there is.
+        # After a failed expansion any size above the capacity may be requested.
         ("2Gi", "9Gi", "1Gi", "2Gi", False),
         ("1Gi", "9Gi", "1Gi", "9Gi", True),
     ],

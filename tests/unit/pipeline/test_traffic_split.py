@@ -24,7 +24,7 @@ def routed(percent: int = 10, peer: dict[str, Any] | None = None) -> World:
 
 
 def reconcile(world: World, route_status: dict[str, Any] | None = None) -> None:
-    """One more reconcile, the Gateway having route_status something."""
+    """One more reconcile, with a status from the Gateway where given."""
     if route_status is not None:
         world.extras[ROUTE]["status"] = route_status
     world.step()
@@ -65,9 +65,9 @@ def test_ready_resource_gets_its_share() -> None:
     [
         (None, "SplitTargetMissing", "SpeculativeModel next of networking.gateway.split does not"),
         ({"metadata": {"name": "next"}}, "SplitWaits", "next is not Ready (no status yet)"),
-        # It answers, but its Gate is not passed: nobody is sent there to begin with.
+        # Its pods are ready but its Gate is closed: it gets no first requests.
         (BUILDS, "SplitWaits", "next is not Ready (Building)"),
-        # Nor while what it says is of the spec that it had before.
+        # Its condition Ready is of an earlier spec.
         (CHANGED, "SplitWaits", "next is not Ready"),
         # A route leads to the HTTP port, which their Services lack.
         (serving({"http": "HealthOnly"}), "SplitWaits", "next serves no HTTP"),
@@ -115,7 +115,7 @@ def test_share_ends_when_the_other_stops_serving(peer: dict[str, Any] | None) ->
     world.peer = peer
     reconcile(world)
     assert shares(world) == ALL
-    # What builds when it comes back has to be ready once more.
+    # After that it has to become Ready again.
     world.peer = BUILDS
     reconcile(world)
     assert shares(world) == ALL

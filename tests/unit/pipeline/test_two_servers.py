@@ -116,7 +116,7 @@ def test_draft_server_is_deleted_when_one_server_serves(world: World) -> None:
     put(put(world.cr, f"{DRAFT}.topology", "SingleServer"), f"{DRAFT}.placement", "Shared")
     world.step()
     assert set(world.deployments) == {"pair", "pair-draft"}
-    # The old servers answer while the new revision is made.
+    # The old servers serve while the new revision is built.
     assert len(world.cr["status"]["endpoints"]) == 2
 
     world.settle()

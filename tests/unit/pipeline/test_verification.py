@@ -132,7 +132,7 @@ def test_a_change_makes_the_result_stale_until_it_is_measured_again() -> None:
     assert not {"acceptancePercent", "speedupPercent", "active", "tokensPerRound"} & set(status)
 
     serve(world)
-    assert world.job("verify") != first, "the old Job goes, another is made"
+    assert world.job("verify") != first, "another Job replaces the old one"
     assert reasons(world)["OutputEquivalent"] == ("Unknown", "Queued")
     assert world.cr["status"]["speculation"]["stale"] is True
     finish(world, speedupPercent=120)
@@ -173,7 +173,7 @@ def test_other_run_and_other_prompts_measure_again() -> None:
     last = world.job("verify")
     world.spec["verification"] = {**change, "minSpeedupPercent": 900}
     world.step()
-    assert world.job("verify") == last, "a threshold judges what was measured"
+    assert world.job("verify") == last, "another threshold needs no other measurement"
     assert reasons(world)["SpeculationEffective"] == ("False", "SlowerThanBaseline")
 
 

@@ -34,7 +34,9 @@ def test_failed_verification_is_reported_and_not_repeated() -> None:
     assert world.condition("Ready")["status"] == "True"
     world.delete("Job", world.job("verify"))
     world.step()
-    assert len(world.named("verify")) == 1, "without it the next look makes another"
+    assert len(world.named("verify")) == 1, (
+        "after its deletion the next reconcile creates it again"
+    )
 
 
 def test_deadline_message_has_the_verification_field() -> None:

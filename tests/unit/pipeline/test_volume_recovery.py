@@ -40,7 +40,7 @@ def crash(world: World, at: datetime = NOW, **end: Any) -> None:
 
 
 def fail(world: World, reason: str) -> None:
-    """The look at the volume finds something missing."""
+    """The check of the volume reports a missing file."""
     error = f'{{"error": {{"reason": "{reason}", "message": "gone"}}}}'
     world.fail(world.job("publish"), error)
 
@@ -52,7 +52,7 @@ def finish(world: World, component: str, result: Json) -> None:
 
 
 def look(world: World) -> None:
-    """From the crash to the publish Job that looks again."""
+    """The publish Job that checks the volume after the crash."""
     world.step()
     condition = world.condition("RepositoryReady")
     assert (condition["status"], condition["reason"]) == ("False", "Publishing")
@@ -70,7 +70,7 @@ def test_complete_volume_is_checked_once(world: World) -> None:
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
     assert world.condition("Available")["reason"] == "CrashLoop"
-    # The kubelet goes on trying.
+    # The kubelet restarts it again.
     crash(world, NOW + timedelta(seconds=30))
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
@@ -123,7 +123,7 @@ def test_a_lost_checkpoint_is_fetched_again(world: World) -> None:
     assert len(world.named("fetch")) == 1
     finish(world, "fetch", fetched())
     world.step()
-    # Engines that are there are not built again.
+    # Engines on the volume are not built again.
     assert world.condition("EnginesReady")["status"] == "True"
     heal(world)
 

@@ -248,7 +248,7 @@ def test_stage_waits_for_a_job_that_is_being_deleted() -> None:
 
 
 def test_permanent_exit_code_fails_the_job_at_once() -> None:
-    """The Job's own condition comes moments later; the one event must tell how to go on."""
+    """The Job's own condition follows later; the only event must have the remedy."""
     world = fetching()
     job = world.job("fetch")
     error = '{"error": {"reason": "AuthFailed", "message": "no access"}}'

@@ -17,7 +17,7 @@ def serving(method: str = "DraftTarget", **spec: Any) -> World:
 
 
 def serve(world: World) -> None:
-    """Let everything but measuring Jobs do well."""
+    """Let every Job but the measuring ones succeed."""
     for _ in range(8):
         world.step()
         if world.claim is None:
@@ -30,7 +30,7 @@ def serve(world: World) -> None:
 
 
 def result_of(world: World, **changed: Any) -> Json:
-    """The result of the verification Job, of a service that does well but for what is changed."""
+    """A good result of the verification Job, with some fields changed."""
     reasons: Json = measured(world.jobs[world.job("verify")])["verification"]
     return {"verification": {**reasons, **changed}}
 
