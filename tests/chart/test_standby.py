@@ -97,7 +97,7 @@ def test_the_standby_takes_over_from_a_killed_and_from_a_stopped_holder(
         plane.kubectl("patch", "lease", RELEASE, *HERE, "--type=merge", "-p", change)
         assert first.wait() == 1
         told = first.log.read_text()
-        assert "it lost Lease specdec-system/specdec-operator: somebody has it" in told
+        assert "it lost Lease specdec-system/specdec-operator: somebody holds it" in told
         assert "Traceback" not in told
 
 

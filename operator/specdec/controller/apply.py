@@ -40,7 +40,7 @@ class Applied:
     Attributes:
         refusals: refusals that did not stop the objects after them: those of optional objects,
             and those of a change to a child that exists.
-        replaced_pods: the children that replace their pods from now on, as `Deployment pair`.
+        replaced_pods: the children that replace their pods from now on, such as `Deployment pair`.
     """
 
     refusals: tuple[RefusedError, ...] = ()
@@ -76,7 +76,7 @@ async def apply_decision(
 async def _apply_or_refuse(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, intent: Object
 ) -> bool:
-    """As `apply_child`, with the server's rejections as a RefusedError."""
+    """Call `apply_child`; a rejection by the API server becomes a RefusedError."""
     try:
         return await apply_child(cluster, model, observed, intent)
     except Missing as error:
@@ -107,12 +107,13 @@ async def apply_child(
     if live is not None:
         require_ownership(model, live, intent)
         if kind == "Job":
-            # A Job's spec is immutable, so only labels and owners are applied. A field manager of
-            # their own keeps this apply from removing the spec.
+            # A Job's spec is immutable, so only labels and owners are applied. They need another
+            # field manager: under the usual one, an apply without the spec would remove it.
             desired, manager = labels_and_owners(intent), f"{manager}-membership"
         if covers(live, desired):
             return False
     elif "spec" not in intent and kind == "Job":
+        # Without a spec, the intent only adds this resource to the owners of a shared Job.
         raise Conflict(f"shared Job {meta['name']} was deleted since it was read")
     applied = await apply_or_replace_spec(cluster, live, desired, manager)
     verb = "created" if live is None else "changed"

@@ -1,6 +1,6 @@
-"""Identify and describe the children of a resource: what `apply` and `orphans` share.
+"""Functions about the children of a resource that `apply` and `orphans` share.
 
-All functions are pure, except for the log line.
+All are pure, except for the one that writes a log line.
 """
 
 import logging
@@ -43,7 +43,11 @@ def labels_and_owners(intent: Object) -> dict[str, Any]:
 
 
 def field_manager(model: SpeculativeModel, intent: Object) -> str:
-    """The field manager; shared objects have one per resource, so that their fields add up."""
+    """The field manager for an intent.
+
+    Each resource that shares an object has its own. Server-side apply then merges their labels and
+    owners.
+    """
     return f"{names.MANAGER}-{model.metadata.name}" if shared(intent) else names.MANAGER
 
 

@@ -1,8 +1,7 @@
-"""Adjust a decision to what happened when it was applied; pure functions.
+"""Build the decision to report when a reconcile does not go as the pipeline decided.
 
-`Reconciler` calls them before it writes the status. The pipeline decides on what it has read.
-These functions report what it could not know: an invalid spec, an exception, refused children, and
-pods that are being replaced.
+`Reconciler` calls these pure functions before it writes the status. They report what the pipeline
+cannot know: an invalid spec, an exception, refused children, and pods that are being replaced.
 """
 
 from collections.abc import Sequence
@@ -99,7 +98,7 @@ def _with_condition(decision: Decision, condition: Condition) -> Decision:
 
 
 def _with_ready(stages: Sequence[Condition]) -> tuple[Condition, ...]:
-    """All conditions, with Ready=False for the reason of the first one that prevents it."""
+    """All conditions and Ready=False, with the reason of the first one that is not satisfied."""
     complete = summary.complete(stages)
     first = next(c for c in complete if summary.holds_back(c))
     return (*complete, Condition(Type.READY, "False", first.reason, first.message))

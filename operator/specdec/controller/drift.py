@@ -1,10 +1,10 @@
 """Compare a live object with its desired state: a pure comparison without requests.
 
-`apply` calls it to skip writes that would change nothing. An object has drifted if a field of the
-desired state has another value in the live object, or if the desired state has lost a field since
-the last apply. A hash of the last desired state in an annotation shows the latter. Fields that the
-API server or other clients add do not count, except in selectors, where a further key changes the
-selection.
+`apply` calls it to skip writes that would change nothing. The desired state is the intent, as in
+server-side apply: a manifest with only the operator's fields. An object has drifted if a field of
+the intent has another live value. It has also drifted if the intent has lost a field since the
+last apply, which a hash in an annotation shows. Fields of the API server or of other clients do
+not count, except in selectors, where a further key changes the selection.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ def shared(intent: Mapping[str, Any]) -> bool:
 
 
 def with_hash(intent: Mapping[str, Any]) -> dict[str, Any]:
-    """The desired state with its own hash as an annotation.
+    """The intent with its own hash as an annotation.
 
-    Shared objects have no hash because the resources that share them desire different owners.
-    Jobs have none because their spec is immutable.
+    Shared objects have no hash, because each resource that shares one has another intent. Jobs
+    have none, because their spec is immutable.
     """
     if shared(intent) or intent["kind"] == "Job":
         return dict(intent)

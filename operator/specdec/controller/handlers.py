@@ -57,8 +57,8 @@ def one_line(error: Exception) -> str:
 
 def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     """Set what differs from kopf's defaults."""
-    # kopf removes the finalizer of this name from objects without stateful handlers. Its default
-    # name is that of every other kopf operator.
+    # kopf removes the finalizer with this name from objects that have no stateful handlers. Under
+    # the default name it would remove those of all other kopf operators.
     settings.persistence.finalizer = f"{GROUP}/unused"
     settings.peering.standalone = True
     settings.posting.enabled = False  # the status writer records events, on transitions only

@@ -29,7 +29,7 @@ RENEW_DEADLINE, RENEW_PERIOD = 2 / 3, 2 / 15
 # Twice per renewal period: a standby takes a released Lease within a second and a half.
 RETRY_PERIOD = 1 / 15
 JITTER = 1.2
-# Without a release the next holder only has to wait longer, so do not wait long for it.
+# Short, because without a release the next holder only waits until the Lease expires.
 RELEASE_TIMEOUT = 5.0
 
 
@@ -39,7 +39,7 @@ class LeaseLostError(Exception):
 
 @dataclass
 class _Record:
-    """The spec of the Lease as last read, and when it was first seen so (event loop's clock)."""
+    """The last spec of the Lease, and when it was first seen by the event loop's clock."""
 
     spec: Mapping[str, Any]
     first_seen: float

@@ -85,9 +85,9 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
 
 
 def belongs_to(live: Object, model: SpeculativeModel) -> bool:
-    """Whether an object was created for this resource and does not only have the expected name.
+    """Whether an object belongs to this resource, and does not merely have the expected name.
 
-    The owner reference decides where somebody has removed the labels.
+    If somebody has removed its labels, the owner reference decides.
     """
     labels = live["metadata"].get("labels", {})
     if labels.get(names.MANAGED_BY) == names.MANAGER:
@@ -171,8 +171,9 @@ async def _read_logs(cluster: Cluster, pods: list[Json]) -> tuple[dict[str, str]
 
 
 def _containers_to_read(pod: Object) -> Iterator[tuple[str, str]]:
-    """The key in `Observed.logs` and the container (empty for the only one) of each log to read.
+    """Yield the key in `Observed.logs` and the container of each log to read.
 
+    An empty name selects the only container of a pod.
     Jobs log their progress, the container beside a server logs its certificate, and a server that
     is not ready yet logs which files it waits for.
     """

@@ -36,7 +36,7 @@ class Result:
 class Backoff:
     """Exponential back-off in seconds: `first * 2**(failures - 1)`, at most `ceiling`.
 
-    `jitter` is a share of the delay, so that keys that failed together do not retry together.
+    The delay varies by the share `jitter`, so that keys that failed together retry separately.
     """
 
     first: float = 1.0

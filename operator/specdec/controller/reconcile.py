@@ -1,8 +1,8 @@
 """One reconcile of one resource: read, decide, apply, and write the status.
 
 The work queue calls `Reconciler.reconcile` with the key of a resource. It never raises an
-exception: every error is counted and logged, and the result says when to try again. `decide` is
-pure, so each reconcile starts from live reads and can be repeated at any time.
+exception: every error is counted and logged, and the result determines the next try. A reconcile
+starts from live reads and keeps no intermediate state, so it can be repeated at any time.
 """
 
 import logging
@@ -42,7 +42,7 @@ Version = tuple[str, int]
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 # A refusal lasts until somebody changes a quota, a role or the cluster, which causes no event.
 REFUSED_REQUEUE_AFTER = 60.0
-# A fixed delay: with a growing one the resource would wait long after the definition is known.
+# Fixed, because exponential back-off would wait on after the definition is known.
 NOT_READY_REQUEUE_AFTER = 3.0
 _PACKAGE = Path(__file__).parents[1]
 
@@ -51,8 +51,8 @@ _PACKAGE = Path(__file__).parents[1]
 class Reconciler:
     """Brings one resource at a time closer to its spec.
 
-    It keeps no state of resources, except the version that its last status write produced and the
-    location of the last internal error.
+    Per resource it remembers only the version of its last status write and the location of the
+    last internal error.
     """
 
     cluster: Cluster
@@ -64,8 +64,9 @@ class Reconciler:
     def is_own_write(self, key: Key, version: Version) -> bool:
         """Whether a watch event only shows our own status write.
 
-        The generation must be that of the reconcile. A spec may change between our read and our
-        write, and a restarted watch shows both changes under our resource version.
+        The resource version alone does not show that. If the spec changes between our read and our
+        write, a restarted watch delivers both in one event. It has the version of our write, but a
+        newer generation than the one we reconciled.
         """
         return self._written.get(key) == version
 
@@ -169,7 +170,7 @@ class Reconciler:
         """Log the traceback once per resource and location, and one line for repetitions."""
         location = _location(error)
         if self._logged_errors.get(key) == location:
-            logger.error("%s/%s: again %s", *key, location)
+            logger.error("%s/%s: the same bug again: %s", *key, location)
             return
         self._logged_errors[key] = location
         logger.error("%s/%s: a bug in the operator", *key, exc_info=error)

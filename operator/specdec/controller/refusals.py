@@ -64,7 +64,8 @@ class RefusedError(Exception):
     Attributes:
         condition_type: the condition that reports it.
         reason: that condition's reason.
-        child_exists: the child still exists as it was, so objects that follow can be applied.
+        child_exists: only a change was refused. The child exists unchanged, so the objects after
+            it can be applied.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ def rejection(intent: Object, live: Object | None, error: Rejected) -> Exception
     """The error to raise when the API server rejects a child; `live` is the child as observed."""
     if _UNKNOWN_OWNER_KIND in error.message:
         return DefinitionNotReadyError(str(error))
-    # Objects that follow a ConfigMap read it, so an old one does not serve them.
+    # The Job after a ConfigMap reads it, and must not run with the old one.
     child_exists = live is not None and intent["kind"] != "ConfigMap"
     return RefusedError(condition_type_of(intent), str(error), child_exists=child_exists)
 

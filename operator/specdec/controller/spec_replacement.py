@@ -14,7 +14,7 @@ from specdec.cluster import Cluster, Rejected
 Object = Mapping[str, Any]
 
 INVALID = 422
-# Kinds whose whole spec belongs to the operator. A claim's does not: it names its volume.
+# Kinds whose whole spec belongs to the operator. A claim is not one: its spec names its volume.
 _REPLACEABLE_KINDS = frozenset({"Service", "Deployment", names.GROUP_KIND, *EXTRAS})
 
 
@@ -51,7 +51,7 @@ async def _replace_spec(
     replacement = {"op": "replace", "path": "/spec", "value": intent["spec"]}
     await cluster.patch(live, [replacement], temporary_manager)
     applied = await cluster.apply(intent, manager)
-    # A field with two managers stays when one of them drops it, so remove the temporary one.
+    # A field stays as long as any manager owns it, so remove the temporary manager.
     managers = [entry["manager"] for entry in applied["metadata"].get("managedFields", [])]
     if temporary_manager in managers:
         entry = f"/metadata/managedFields/{managers.index(temporary_manager)}"

@@ -32,9 +32,10 @@ def exit_process() -> None:
 
 
 def write_fence(lease: Lease, exit_now: Callable[[], None] = exit_process) -> Callable[[], None]:
-    """A check for before each write, which exits if another operator may hold the Lease.
+    """Return a check to call before each write.
 
-    The event loop of a process that was frozen runs overdue tasks before it notices the time.
+    It exits the process if another operator may hold the Lease. The renewal task alone would be
+    too late: when a frozen process resumes, its event loop may run a reconcile first.
     """
 
     def check() -> None:

@@ -103,8 +103,8 @@ def _transitions_to_record(
 ) -> list[Transition]:
     """The transitions that deserve an event.
 
-    Of Ready these are the changes to and from True, and internal errors. All its other changes
-    repeat the transition of another condition.
+    Ready gets an event only when it changes to or from True, and for an internal error. Its other
+    changes repeat the transition of another condition.
     """
     was_ready = any(c["type"] == Type.READY and c["status"] == "True" for c in old)
     return [

@@ -66,7 +66,7 @@ class WatchMonitor:
         return overdue
 
     def retain(self, uids: Iterable[str], requested: float) -> None:
-        """Drop objects that a full list does not have: the event of their deletion may be lost.
+        """Drop objects that are missing from a full list, in case their deletion event was lost.
 
         An object that an event has shown since the list was requested is newer and stays.
         """

@@ -25,7 +25,7 @@ _FIGURES = (
     ("draft\nlen", "draft_length", "{:.0f}"),
     ("in\nflight", "in_flight", "{:.0f}"),
     ("wait-\ning", "waiting", "{:.0f}"),
-    ("asked\n/s", "requests_per_second", "{:.1f}"),
+    ("reqs\n/s", "requests_per_second", "{:.1f}"),
     ("tokens\n/s", "tokens_per_second", "{:.0f}"),
     ("fall-\nback", "fallbacks", "{:.0f}"),
     ("KV\n%", "kv_percent", "{:.0f}"),
