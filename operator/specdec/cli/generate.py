@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
 _MAX_CONCURRENT = 16
 
+LogProbs = Annotated[bool, typer.Option("--log-probs", help="Return log probabilities.")]
+ContextLogits = Annotated[
+    bool, typer.Option("--context-logits", help="Return logits of the prompt.")
+]
+GenerationLogits = Annotated[
+    bool, typer.Option("--generation-logits", help="Return logits of the output.")
+]
+TokenCounts = Annotated[
+    bool, typer.Option("--token-counts", help="Return the numbers of input and output tokens.")
+]
+
 
 def generate(
     context: typer.Context,
@@ -54,19 +65,10 @@ def generate(
     stop_words: opt.StopWords = None,
     bad_words: opt.BadWords = None,
     bias: opt.Bias = None,
-    log_probs: Annotated[
-        bool, typer.Option("--log-probs", help="Return log probabilities.")
-    ] = False,
-    context_logits: Annotated[
-        bool, typer.Option("--context-logits", help="Return logits of the prompt.")
-    ] = False,
-    generation_logits: Annotated[
-        bool, typer.Option("--generation-logits", help="Return logits of the output.")
-    ] = False,
-    token_counts: Annotated[
-        bool,
-        typer.Option("--token-counts", help="Return the numbers of input and output tokens."),
-    ] = False,
+    log_probs: LogProbs = False,
+    context_logits: ContextLogits = False,
+    generation_logits: GenerationLogits = False,
+    token_counts: TokenCounts = False,
     timeout: opt.Timeout = 120.0,
     tls: opt.Tls = False,
     root: opt.Root = None,
