@@ -81,6 +81,10 @@ CLEAN = (
     ("docs/*.md", False),
     ("docs/adr/*.md", False),
     ("crds/*.yaml", False),
+    ("charts/*/README.md", False),
+    ("charts/*/values.yaml", True),
+    ("charts/*/templates/**/*.*", True),
+    ("manifests/**/*.yaml", True),
 )
 # (file, term): the reason why the word is right there.
 _CLIENTS = "a validation message that the cases of the control plane compare"

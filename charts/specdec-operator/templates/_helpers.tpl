@@ -16,7 +16,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What tells this release's pods from all others; part of the Deployment and so unchangeable. */}}
+{{/* The labels that identify the pods of this release; immutable as the Deployment's selector. */}}
 {{- define "specdec-operator.selector" -}}
 app.kubernetes.io/name: specdec-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
