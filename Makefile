@@ -1,4 +1,4 @@
-# One verb each; the same on a laptop and in CI. `make help` lists them.
+# One verb each, the same on a laptop and in CI. `make help` lists them.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,7 +19,7 @@ QUICK := -n 2 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make the Python environment in .venv, and the library of the BLS
+setup: $(STAMP) ## create the Python environment in .venv, and the library of the BLS
 	@$(BIN)/python -m support.bls
 
 $(STAMP): pyproject.toml constraints.txt
@@ -31,12 +31,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
 
-fmt: setup ## format and mend what can be mended
+fmt: setup ## format, and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	@$(BIN)/python -m support.bls fmt
 
-lint: setup ## formatting, rules, types and layers, without changing anything
+lint: setup ## check formatting, rules, types and layers; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -44,41 +44,42 @@ lint: setup ## formatting, rules, types and layers, without changing anything
 	@$(BIN)/python -m support.bls lint
 	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
-test: setup ## every layer: unit, golden, triton, controlplane, and e2e when root on Linux
+test: setup ## run every test layer; e2e only as root on Linux
 	$(BIN)/python -m pytest
 
-unit: setup ## the quick tests only, within a minute
+unit: setup ## run only the quick tests, within a minute
 	$(BIN)/python -m pytest $(QUICK) tests/unit tests/golden tests/cluster
 
-golden: setup ## write the golden files anew; read the diff before committing
+golden: setup ## write the golden files; read the diff before you commit
 	$(BIN)/python tests/golden/update.py
 
-generate: setup ## write what is generated: references in docs, the health check of Argo CD, an alert
+generate: setup ## write the generated files: pages, the health check of Argo CD, an alert
 	$(BIN)/python tests/unit/api_reference.py
 	$(BIN)/python tests/unit/support_reference.py
+	$(BIN)/python tests/unit/methods_reference.py
 	$(BIN)/python -m support.reason_tables
 	@$(MAKE) --no-print-directory chart
 
-chart: ## copy definition, rules and dashboard into the chart, which takes no files from outside
+chart: ## copy CRD, rules and dashboard into the chart, which cannot include files from outside
 	cp crds/speculativemodels.yaml charts/specdec-operator/files/crd.yaml
 	cp manifests/monitoring/rules.yaml manifests/monitoring/dashboard.json charts/specdec-operator/files/
 
-docs: setup ## the documentation as a site, in site/; a broken link is an error
+docs: setup ## build the documentation site in site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-demo: setup ## the whole product on this machine; CLUSTER=kind where Docker is
+demo: setup ## run the whole pipeline on this machine; CLUSTER=kind with Docker
 	@$(BIN)/python -m demo --cluster $(CLUSTER)
 
-demo-down: setup ## remove what `make demo` made
+demo-down: setup ## remove everything that `make demo` created
 	@$(BIN)/python -m demo --cluster $(CLUSTER) --down
 
-cluster-up: setup ## a real node (root), or CLUSTER=control-plane without root; NAME=demo
+cluster-up: setup ## start a real node (root), or CLUSTER=control-plane without root; NAME=demo
 	@$(BIN)/python -m cluster up --name $(NAME) --$(CLUSTER)
 
-cluster-down: setup ## stop that cluster
+cluster-down: setup ## stop the cluster of cluster-up
 	@$(BIN)/python -m cluster down --name $(NAME)
 
-e2e: setup ## only the tests on the real node (Linux, root)
+e2e: setup ## run only the tests on the real node (Linux, root)
 	$(BIN)/python -m pytest tests/e2e
 
 bench: setup ## measure against the goals: NAME=reference, bls, client, loop, operator, plan or command
@@ -87,18 +88,18 @@ bench: setup ## measure against the goals: NAME=reference, bls, client, loop, op
 	       "$(basename $(notdir $(filter-out %/report.py,$(wildcard tests/bench/*.py))))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
 
-campaign: setup ## prove correctness at length: NAME=sampling, equivalence, serving, battery, rights, rollout, renewal or scale (root)
+campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serving, battery, rights, rollout, renewal or scale (root)
 	@test -f tests/campaigns/$(NAME).py || { \
 	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, rights, rollout, renewal or scale" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)
 
-lock: setup ## write the digests of the images' packages, in the versions of constraints.txt
+lock: setup ## write the digests of the images' packages, for the versions of constraints.txt
 	$(BIN)/python -m release.locks
 
-pin: setup ## write the digests of the Dockerfile's base images, as their registry has them now (docker)
+pin: setup ## write the current digests of the Dockerfile's base images (needs docker)
 	@$(BIN)/python -m release.pins
 
-release-check: setup ## whether this tree can be released; TAG=v1.2.3 for a tag that exists
+release-check: setup ## check whether this tree can be released; TAG=v1.2.3 for an existing tag
 	@$(BIN)/python -m release $(TAG)
 
 # The tests start hundreds of Python processes, which would each compile every module anew.
