@@ -145,8 +145,13 @@ def test_the_page_of_the_architecture_names_modules_and_stages_that_exist() -> N
     modules = re.findall(r"`((?:controller|pipeline)/\w+\.py)`", page)
     assert len(modules) > 8
     assert [m for m in modules if not (ROOT / "operator/specdec" / m).is_file()] == []
-    stages = re.findall(r"^\| `(\w+)` \|", page.split("### 5. Decide")[1], re.MULTILINE)
+    decide, bls = page.split("### 5. Decide")[1].split("## A request through the BLS")
+    stages = re.findall(r"^\| `(\w+)` \|", decide, re.MULTILINE)
     assert stages == [stage.__name__ for stage in CHAIN]
+    sources = re.findall(r"`(\w+\.rs)`", bls)
+    folder = ROOT / "operator/bls/specdec-bls/src"
+    assert len(sources) > 8
+    assert [name for name in sources if not (folder / name).is_file()] == []
 
 
 def test_layers_in_the_guide_are_those_of_the_contract() -> None:
