@@ -11,10 +11,12 @@ STAMP := $(VENV)/.set-up-$(shell cat pyproject.toml constraints.txt | cksum | cu
 
 CLUSTER ?= node
 NAME ?= demo
+# Node, control planes and servers are waited for most of the time: three share two processors.
+LANES := -n 3 --dist loadgroup
 # Two processes, few random examples, nothing that starts other programs for long.
 QUICK := -n 2 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 
-.PHONY: help setup fmt lint test unit golden generate chart docs demo demo-down cluster-up cluster-down e2e lock pin bench campaign release-check
+.PHONY: help setup fmt lint test nightly unit golden generate chart docs demo demo-down cluster-up cluster-down e2e lock pin bench campaign release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,8 +46,11 @@ lint: setup ## check formatting, rules, types and layers; changes nothing
 	@$(BIN)/python -m support.bls lint
 	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
-test: setup ## run every test layer; e2e only as root on Linux
-	$(BIN)/python -m pytest
+test: setup ## run every test layer, side by side; e2e only as root on Linux
+	$(BIN)/python -m pytest $(LANES) --skip-unchanged
+
+nightly: setup ## run every test layer, with the tests that "make test" skips as unchanged
+	$(BIN)/python -m pytest $(LANES)
 
 unit: setup ## run only the quick tests, within a minute
 	$(BIN)/python -m pytest $(QUICK) tests/unit tests/golden tests/cluster

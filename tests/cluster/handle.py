@@ -17,30 +17,20 @@ from cluster.state import Options, State, User
 class Cluster:
     """A cluster that is up between enter and exit.
 
-    With keep it stays up, and one that is up already with the same options is used as it is; so
-    is one that somebody has begun for this process, its owner.
+    With keep it stays up, and one that is up already with the same options is used as it is.
     """
 
-    def __init__(
-        self,
-        name: str,
-        options: Options,
-        *,
-        keep: bool = False,
-        owner: processes.Process | None = None,
-    ) -> None:
+    def __init__(self, name: str, options: Options, *, keep: bool = False) -> None:
         self.name = name
         self.options = options
         self.keep = keep
-        self._owner = owner
         self._state: State | None = None
 
     def __enter__(self) -> Self:
         lifecycle.sweep(report)
         found = state.load(self.name)
-        owner = None if self.keep else self._owner or processes.this()
-        ours = self.keep or (found is not None and found.owner == owner)
-        if found and not (ours and found.options == self.options):
+        owner = None if self.keep else processes.this()
+        if found and not (self.keep and found.options == self.options):
             lifecycle.down(self.name, report)
         self._state = lifecycle.up(self.name, self.options, report, owner=owner)
         return self
@@ -154,15 +144,8 @@ class ControlPlane(Cluster):
 class Node(Cluster):
     """A control plane with one real node, as root on Linux."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        keep: bool = False,
-        owner: processes.Process | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(name, Options(kind="node", **options), keep=keep, owner=owner)
+    def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
+        super().__init__(name, Options(kind="node", **options), keep=keep)
 
     def load(self, target: str, tag: str | None = None) -> str:
         """Build the Dockerfile's target if need be, load it, and return its name in pods."""

@@ -13,7 +13,11 @@ import pytest
 from cluster import ControlPlane, lifecycle, processes, state, users
 from cluster.errors import ClusterError
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.controlplane,
+    pytest.mark.slow,
+    pytest.mark.when_changed("cluster"),
+]
 
 
 @pytest.fixture(scope="module")

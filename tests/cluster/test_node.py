@@ -20,6 +20,7 @@ from cluster.objects import gpus_offered
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
+    pytest.mark.when_changed("cluster"),
     pytest.mark.skipif(
         platform.system() != "Linux" or os.geteuid() != 0, reason="a node needs Linux and root"
     ),

@@ -12,13 +12,11 @@ from cluster.handle import Node
 from cluster.progress import report
 from demo.kubectl import Kubectl
 from e2e.checkpoints import Copies, copying
-from e2e.early import AHEAD, Early
 from e2e.record import Record, recording
 from e2e.world import World, model, up
 
 NAME = "specdec-e2e"
 KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
-PLUGIN = "specdec-e2e-early"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,17 +29,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ours[0].add_marker(pytest.mark.skip(reason=why))
         config.hook.pytest_deselected(items=ours[1:])
         items[:] = [item for item in items if item not in ours[1:]]
-    elif ours and not (KEEP or config.option.collectonly or config.option.setupplan):
-        trigger = items[max(0, items.index(ours[0]) - AHEAD)]
-        config.pluginmanager.register(Early(NAME, trigger), PLUGIN)
 
 
 @pytest.fixture(scope="session")
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world() -> Iterator[World]:
     """The node with the operator; SPECDEC_E2E_KEEP=1 leaves it up for the next run."""
-    early = request.config.pluginmanager.get_plugin(PLUGIN)
-    if early is not None:
-        early.wait()
     with up(NAME, install, keep=KEEP) as made:
         yield made
 

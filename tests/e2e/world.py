@@ -11,12 +11,13 @@ from typing import Any
 
 from cluster import ClusterError, binaries
 from cluster.handle import Node
+from controlplane.operating import ACCOUNT
 from controlplane.reading import Reader
 from demo import story
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
+from demo.machine import IMAGES
 from demo.progress import why_not
-from e2e.early import load, machine
 from e2e.looking import listens, repeating, whole
 from specdec.client import Client, ClientError, Request
 
@@ -258,8 +259,11 @@ def up(
     name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
 ) -> Iterator[World]:
     """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it."""
-    with machine(name, keep=keep) as node:
-        load(node)
+    # The node's audit log shows what the operator asks the API server.
+    account = f"system:serviceaccount:{':'.join(ACCOUNT)}"
+    with Node(name, keep=keep, audited=account) as node:
+        for target, tag in IMAGES.items():
+            node.load(target, tag)
         environment = {
             "KUBECONFIG": str(node.kubeconfig),
             "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),

@@ -30,7 +30,7 @@ def steps(path: Path) -> Iterator[Any]:
 
 
 def test_there_are_workflows() -> None:
-    assert {path.stem for path in FILES} == {"release", "scan", "test"}
+    assert {path.stem for path in FILES} == {"nightly", "release", "scan", "test"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

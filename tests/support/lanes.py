@@ -1,0 +1,48 @@
+"""Which tests run side by side: what is started once for many tests is a lane, in one process.
+
+A lane waits for programs most of its time, so that several share two processors. Files that start
+nothing are handed out one by one, to whichever process is free.
+"""
+
+from collections import OrderedDict
+
+from typing_extensions import override
+from xdist.scheduler import LoadScopeScheduling
+
+# By the start of a test's id; the longest lane first, so that none is left for the end.
+_NODE = ("tests/e2e/", "tests/cluster/test_node.py")
+_OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
+_SERVERS = ("tests/triton/",)
+_RELEASE = ("tests/chart/",)
+LANES = (_NODE, _OPERATOR, _SERVERS, _RELEASE)
+
+
+def lane(nodeid: str) -> str:
+    """The name of what runs in one process and in order with this test."""
+    file = nodeid.partition("::")[0]
+    return next((own[0] for own in LANES if file.startswith(own)), file)
+
+
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # its package has no types
+    """Gives each process a lane, and then what is left, file by file."""
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        return lane(nodeid)
+
+    @override
+    def schedule(self) -> None:
+        first = self.collection is None
+        if first:
+            self.workqueue = Work()
+        super().schedule()
+
+
+class Work(OrderedDict[str, dict[str, bool]]):
+    """Work of which the lanes are taken first, in their order, and then the largest files."""
+
+    @override
+    def popitem(self, last: bool = True) -> tuple[str, dict[str, bool]]:
+        names = [own[0] for own in LANES if own[0] in self]
+        name = names[0] if names else next(iter(self))
+        return name, self.pop(name)

@@ -1,0 +1,97 @@
+"""Tests that need to run only when what they test has changed: `--skip-unchanged`.
+
+The cache folder keeps a digest of those files as of the last whole run in which all tests of the
+group passed. A digest depends on the files alone, not on commits.
+"""
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from cluster import folders
+
+# The files that decide over the result of a group's tests.
+GROUPS: dict[str, tuple[str, ...]] = {"cluster": ("tests/cluster",)}
+OPTION = "--skip-unchanged"
+MARK = "when_changed"
+_ROOT = Path(__file__).parents[2]
+
+
+def digest(places: tuple[str, ...], root: Path = _ROOT) -> str:
+    """sha256 (hex) over names and content of the files below `places`.
+
+    Raises:
+        FileNotFoundError: one of the places does not exist.
+    """
+    total = hashlib.sha256()
+    for place in places:
+        if not (root / place).exists():
+            raise FileNotFoundError(f"{place} does not exist: correct GROUPS in {__file__}")
+        for path in sorted((root / place, *(root / place).rglob("*"))):
+            if path.is_file() and "__pycache__" not in path.parts:
+                total.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode())
+                total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+class Unchanged:
+    """A plugin of one run: leaves out what is unchanged, and records what passed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._digests = {name: digest(places) for name, places in GROUPS.items()}
+        skip = config.getoption(OPTION)
+        self.left_out = {name for name in GROUPS if skip and self._recorded(name)}
+        self._passed: Counter[str] = Counter()
+        self._totals: Counter[str] = Counter()
+        self._records = self._whole(config)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        groups = {item: mark.args[0] for item in items for mark in item.iter_markers(MARK)}
+        totals = Counter(groups.values())
+        for item, group in groups.items():
+            item.user_properties.append((MARK, (group, totals[group])))
+        out = [item for item, group in groups.items() if group in self.left_out]
+        if out:
+            config.hook.pytest_deselected(items=out)
+            items[:] = [item for item in items if item not in out]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        values = [value for name, value in report.user_properties if name == MARK]
+        if values and report.when == "call":
+            (group, total), *_ = cast("list[tuple[str, int]]", values)
+            self._totals[group] = total
+            self._passed[group] += report.passed
+
+    def pytest_sessionfinish(self) -> None:
+        for group, total in self._totals.items():
+            if self._records and self._passed[group] == total:
+                self._file(group).parent.mkdir(parents=True, exist_ok=True)
+                folders.write(self._file(group), self._digests[group])
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.left_out:
+            names = ", ".join(sorted(self.left_out))
+            terminalreporter.write_line(
+                f"not run, because unchanged since they passed: {names} (`make nightly` runs all)"
+            )
+
+    def _recorded(self, group: str) -> bool:
+        file = self._file(group)
+        return file.is_file() and file.read_text() == self._digests[group]
+
+    @staticmethod
+    def _whole(config: pytest.Config) -> bool:
+        """Whether this process sees the results of a run of everything."""
+        # A worker of pytest-xdist reports to the process that started it.
+        worker = hasattr(config, "workerinput")
+        return not worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+    @staticmethod
+    def _file(group: str) -> Path:
+        return folders.cache() / "passed" / group

@@ -1,0 +1,96 @@
+"""How the suite is run: which tests share a process, and which are left out."""
+
+from pathlib import Path
+
+import pytest
+
+from support import lanes, unchanged
+from support.lanes import lane
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_lane_holds_whole_folders_and_any_other_file_is_its_own() -> None:
+    assert lane("tests/e2e/test_scale.py::test_a") == lane("tests/cluster/test_node.py::test_b[c]")
+    assert lane("tests/controlplane/test_crd.py::test_a") != lane(
+        "tests/chart/test_lua.py::test_a"
+    )
+    assert lane("tests/unit/test_suite.py::test_a[x::y]") == "tests/unit/test_suite.py"
+
+
+def test_every_lane_names_tests_that_exist() -> None:
+    for place in (place for own in lanes.LANES for place in own):
+        path = ROOT / place
+        assert list(path.glob("test_*.py")) if place.endswith("/") else path.is_file(), place
+
+
+def test_lanes_are_taken_before_files() -> None:
+    names = ["tests/unit/test_a.py", *(own[0] for own in reversed(lanes.LANES))]
+    work = lanes.Work((name, {}) for name in names)
+    taken = [work.popitem(last=False)[0] for _ in names]
+    assert taken == [*(own[0] for own in lanes.LANES), "tests/unit/test_a.py"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "tool" / "inner").mkdir(parents=True)
+    (tmp_path / "tool" / "inner" / "a.py").write_text("a")
+    return tmp_path
+
+
+def test_a_digest_follows_names_and_content_alone(tree: Path) -> None:
+    def now() -> str:
+        return unchanged.digest(("tool",), tree)
+
+    before, file = now(), tree / "tool" / "inner" / "a.py"
+    (tree / "tool" / "__pycache__").mkdir()
+    (tree / "tool" / "__pycache__" / "a.pyc").write_text("x")
+    file.touch()
+    assert now() == before
+    file.write_text("b")
+    changed = now()
+    assert changed != before
+    file.rename(file.with_name("b.py"))
+    assert now() not in (before, changed)
+
+
+def test_a_place_that_does_not_exist_is_an_error(tree: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="correct GROUPS"):
+        unchanged.digest(("tool", "moved"), tree)
+
+
+@pytest.mark.parametrize("group", unchanged.GROUPS)
+def test_every_group_has_files(group: str) -> None:
+    assert len(unchanged.digest(unchanged.GROUPS[group])) == 64
+
+
+def test_a_group_counts_as_passed_when_all_of_its_tests_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path))
+    monkeypatch.setattr(unchanged.Unchanged, "_whole", staticmethod(lambda _: True))
+    monkeypatch.setattr(pytestconfig.option, "skip_unchanged", True)
+
+    def run(*passed: bool) -> None:
+        plugin = unchanged.Unchanged(pytestconfig)
+        for number, good in enumerate(passed):
+            plugin.pytest_runtest_logreport(report(f"test_{number}", good))
+        plugin.pytest_sessionfinish()
+
+    for results in ((True, False), (True,), (True, True)):
+        assert unchanged.Unchanged(pytestconfig).left_out == set()
+        run(*results)
+    assert unchanged.Unchanged(pytestconfig).left_out == {"cluster"}
+
+
+def report(name: str, passed: bool) -> pytest.TestReport:
+    """The report of one test of two."""
+    return pytest.TestReport(
+        nodeid=name,
+        location=("", None, name),
+        keywords={},
+        outcome="passed" if passed else "failed",
+        longrepr=None,
+        when="call",
+        user_properties=[(unchanged.MARK, ("cluster", 2))],
+    )
