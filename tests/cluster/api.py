@@ -4,13 +4,15 @@ The tool waits for its cluster and creates a handful of objects; starting kubect
 cost more than the call.
 """
 
+import contextlib
 import json
 import ssl
-import urllib.error
-import urllib.request
+import time
 from collections.abc import Iterator
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cluster.errors import ClusterError, RefusedError
 
@@ -25,21 +27,28 @@ _COLLECTIONS = {
     "Node": "/api/v1/nodes",
     "PersistentVolume": "/api/v1/persistentvolumes",
 }
+# The API server closes a connection that is idle for 90 seconds.
+_IDLE_SECONDS = 30.0
 
 
 class Api:
-    """Speaks to one API server as the user of one kubeconfig that this tool wrote."""
+    """Speaks to one API server as the user of one kubeconfig that this tool wrote.
+
+    It keeps connections: tests poll, and opening one costs both sides more than a call.
+    """
 
     def __init__(self, kubeconfig: Path) -> None:
         document = json.loads(kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
-        self._server: str = cluster["server"]
+        self._server: str = urlsplit(cluster["server"]).netloc
         self._token: str = document["users"][0]["user"]["token"]
-        tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        # The address is local: a proxy of the environment must not see these calls.
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
-        )
+        self._tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        # Idle connections and when each was last used; a thread takes one out while it asks.
+        self._idle: list[tuple[float, HTTPSConnection]] = []
+
+    def __del__(self) -> None:
+        for _, connection in getattr(self, "_idle", ()):
+            connection.close()
 
     def call(
         self, method: str, path: str, body: Any = None, content: str = "application/json"
@@ -51,16 +60,14 @@ class Api:
             OSError: it could not be reached.
         """
         data = None if body is None else json.dumps(body).encode()
-        request = self._request(path, data=data, method=method, content=content)
-        try:
-            with self._opener.open(request, timeout=30) as answer:
-                parsed: Object = json.loads(answer.read() or b"{}")
-                return parsed
-        except urllib.error.HTTPError as error:
-            with error:
-                words = error.read().decode(errors="replace")
-            sentence = f"{method} {path} was refused ({error.code}): {words}"
-            raise RefusedError(sentence, error.code) from error
+        with self._answer(method, path, 30, data, content) as answer:
+            text = answer.read()
+        if answer.status >= 300:
+            words = text.decode(errors="replace")
+            sentence = f"{method} {path} was refused ({answer.status}): {words}"
+            raise RefusedError(sentence, answer.status)
+        parsed: Object = json.loads(text or b"{}")
+        return parsed
 
     def stream(self, path: str) -> Iterator[Object]:
         """Yield the events of a watch until the API server ends it.
@@ -68,7 +75,9 @@ class Api:
         Raises:
             OSError: the connection broke.
         """
-        with self._opener.open(self._request(path), timeout=330) as answer:
+        with self._answer("GET", path, 330) as answer:
+            if answer.status >= 300:
+                raise OSError(f"GET {path} was refused ({answer.status})")
             for line in answer:
                 yield json.loads(line)
 
@@ -80,8 +89,8 @@ class Api:
     def healthy(self) -> bool:
         """Whether the API server says that it is ready."""
         try:
-            with self._opener.open(self._request("/readyz"), timeout=5) as answer:
-                return bool(answer.status == 200)
+            with self._answer("GET", "/readyz", 5) as answer:
+                return answer.status < 300
         except OSError:
             return False
 
@@ -93,15 +102,48 @@ class Api:
             return False
         return True
 
-    def _request(
+    @contextlib.contextmanager
+    def _answer(
         self,
+        method: str,
         path: str,
-        *,
-        data: bytes | None = None,
-        method: str = "GET",
+        seconds: float,
+        body: bytes | None = None,
         content: str = "application/json",
-    ) -> urllib.request.Request:
+    ) -> Iterator[HTTPResponse]:
+        """The answer to one request; its connection is kept if the answer was read to its end."""
+        connection = self._taken(seconds)
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content}
-        return urllib.request.Request(
-            self._server + path, data=data, method=method, headers=headers
-        )
+        whole = False
+        try:
+            try:
+                connection.request(method, path, body, headers)
+                answer = connection.getresponse()
+            except ConnectionError:
+                # The server may have been started anew since the connection was last used.
+                if method != "GET":
+                    raise
+                connection.close()
+                connection.request(method, path, body, headers)
+                answer = connection.getresponse()
+            with answer:
+                yield answer
+                whole = answer.isclosed() and not answer.will_close
+        except HTTPException as error:
+            raise OSError(f"{method} {path} of {self._server} broke off: {error!r}") from error
+        finally:
+            if whole:
+                self._idle.append((time.monotonic(), connection))
+            else:
+                connection.close()
+
+    def _taken(self, seconds: float) -> HTTPSConnection:
+        with contextlib.suppress(IndexError):
+            while True:
+                used, connection = self._idle.pop()
+                if time.monotonic() - used < _IDLE_SECONDS:
+                    assert connection.sock is not None
+                    connection.sock.settimeout(seconds)
+                    return connection
+                connection.close()
+        return HTTPSConnection(self._server, timeout=seconds, context=self._tls)
