@@ -1,9 +1,13 @@
 """The scale campaign, short: whoever writes the replicas is followed, and no request is lost."""
 
+import pytest
+
 from campaigns import scale
 from e2e.traffic import asking
 from e2e.world import World
 from specdec.api import names
+
+pytestmark = pytest.mark.when_changed("campaigns")
 
 CHANGES = 9
 

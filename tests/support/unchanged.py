@@ -14,7 +14,10 @@ import pytest
 from cluster import folders
 
 # The files that decide over the result of a group's tests.
-GROUPS: dict[str, tuple[str, ...]] = {"cluster": ("tests/cluster",)}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "cluster": ("tests/cluster",),
+    "campaigns": ("operator", "tests/campaigns", "tests/triton", "tests/cluster"),
+}
 OPTION = "--skip-unchanged"
 MARK = "when_changed"
 _ROOT = Path(__file__).parents[2]
@@ -31,10 +34,16 @@ def digest(places: tuple[str, ...], root: Path = _ROOT) -> str:
         if not (root / place).exists():
             raise FileNotFoundError(f"{place} does not exist: correct GROUPS in {__file__}")
         for path in sorted((root / place, *(root / place).rglob("*"))):
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and not _made(path):
                 total.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode())
                 total.update(path.read_bytes())
     return total.hexdigest()
+
+
+def _made(path: Path) -> bool:
+    """Whether it is made from the sources, which count."""
+    made = {"__pycache__", "target"} & set(path.parts)
+    return bool(made) or path.name.startswith("libtriton_specdec.")
 
 
 class Unchanged:

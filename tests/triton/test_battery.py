@@ -17,6 +17,8 @@ from cluster.processes import until
 from specdec.triton.repository import RepositoryPlan, render
 from triton.server import Server
 
+pytestmark = pytest.mark.when_changed("campaigns")
+
 # The campaign sends all; each run of the suite sends the same ones, drawn over all models.
 KINDS = {"streaming": 300, "unary": 150}
 

@@ -10,6 +10,8 @@ from bench.report import Report
 from campaigns import equivalence, serving
 from campaigns.traffic import CLIENTS, Baseline
 
+pytestmark = pytest.mark.when_changed("campaigns")
+
 SECONDS = 5.0
 CASES = 150
 

@@ -10,6 +10,8 @@ from campaigns import sampling, tabled
 from campaigns.sampling import CASES, Case
 from triton.server import Server
 
+pytestmark = pytest.mark.when_changed("campaigns")
+
 DRAWS = 3000
 
 
