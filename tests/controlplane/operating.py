@@ -197,7 +197,7 @@ class Lab:
         self._reader = Reader(plane.kubeconfig, self.namespace)
 
     def __enter__(self) -> Self:
-        self.plane.kubectl("create", "namespace", self.namespace)
+        self._reader.open()
         return self
 
     def __exit__(
@@ -208,8 +208,7 @@ class Lab:
     ) -> None:
         # A namespace waits for its pods, and those of unfinished Jobs never end here: until then
         # the operator would look at its resources again and again, and never be at rest.
-        self.kubectl("delete", "specm", "--all", "--wait=false")
-        self.plane.kubectl("delete", "namespace", self.namespace, "--wait=false")
+        self._reader.close()
 
     def kubectl(self, *args: str, stdin: str | None = None) -> str:
         return self.plane.kubectl("-n", self.namespace, *args, stdin=stdin)

@@ -15,8 +15,10 @@ from specdec.api.model import KIND
 
 Object = dict[str, Any]
 
+_NAMESPACES = "/api/v1/namespaces"
 # What else tests look at, and by which short names kubectl knows a kind.
 _MORE = {
+    ("apps/v1", "ReplicaSet"): "replicasets",
     ("apps/v1", "StatefulSet"): "statefulsets",
     ("v1", "ResourceQuota"): "resourcequotas",
 }
@@ -35,6 +37,19 @@ class Reader:
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         self._api = Api(kubeconfig)
         self._namespace = namespace
+
+    def open(self) -> None:
+        """Make the namespace."""
+        metadata = {"name": self._namespace}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        self._api.call("POST", _NAMESPACES, body)
+
+    def close(self) -> None:
+        """Delete the resources in the namespace, and it too; nothing waits for the end of that."""
+        _, _, path = self._place(KIND.lower())
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        for target in (path, f"{_NAMESPACES}/{self._namespace}"):
+            self._api.call("DELETE", target, options)
 
     def get(self, kind: str, name: str) -> Object | None:
         """The object, or None when it does not exist."""

@@ -108,7 +108,7 @@ def test_a_kind_that_no_watch_shows_makes_the_probe_fail_until_the_next_start(
         lab.wait("pair", "Accepted")
         with definitions.installed(plane):
             lab.apply(route(lab))
-            until(lambda: operator.healthy() == 500, lambda: f"unhealthy: {operator.words()}")
+            until(lambda: operator.healthy() == 500, lambda: f"unhealthy: {operator.words()}", 120)
             operator.stop()
             operator.start()
             # Longer than it took to be seen as deaf.

@@ -157,8 +157,7 @@ class World:
 
     def listed(self, kind: str, selector: str = "") -> list[Object]:
         """The objects of a kind in the default namespace."""
-        found = self.kubectl.get(kind, *(["-l", selector] if selector else []))
-        return list((found or {}).get("items", []))
+        return self._reader.all(kind, selector)
 
     def pods(self, name: str) -> list[Object]:
         """The serving pods of a resource that are not on their way out."""
