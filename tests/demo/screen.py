@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from demo.progress import Step
 from specdec.client.generate import Answer
-from specdec.client.metrics import Speculation
+from specdec.client.metrics import SpeculationTotals
 
 _MARKS = {"True": "[green]✓[/]", "False": "[yellow]…[/]", "Unknown": "[dim]·[/]"}
 
@@ -71,7 +71,7 @@ class Screen:
         colour = "green" if index % 2 else "bright_green"
         self.console.print(f"[{colour}]{escape(text)}[/]", end="")
 
-    def summary(self, answer: Answer, did: Speculation, equal: bool | None) -> None:
+    def summary(self, answer: Answer, did: SpeculationTotals, equal: bool | None) -> None:
         """What speculation did for the answer, in plain words."""
         self.console.print("\n")
         rate = f"{100 * did.accepted / did.drafted:.0f} %" if did.drafted else "-"

@@ -92,9 +92,9 @@ def ask(kubectl: Kubectl, screen: Screen, model: str, prompt: str = PROMPT) -> A
     return answer
 
 
-def _settled(http: str, before: metrics.Speculation) -> metrics.Speculation:
+def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.SpeculationTotals:
     """What the one request did; the server publishes its counters a moment after the answer."""
-    seen: list[metrics.Speculation] = []
+    seen: list[metrics.SpeculationTotals] = []
 
     def still() -> bool:
         seen.append(metrics.read(http) - before)

@@ -25,7 +25,7 @@ from demo.screen import Screen
 from demo.story import follow
 from specdec.api.conditions import Type
 from specdec.client import Answer
-from specdec.client.metrics import Speculation
+from specdec.client.metrics import SpeculationTotals
 
 Program = Callable[[str, str], Path]
 
@@ -223,7 +223,9 @@ def test_summary_is_plain_about_what_happened() -> None:
     out = StringIO()
     screen = Screen(Console(file=out, width=100))
     answer = Answer("ab", chunks=2, seconds=1.0)
-    screen.summary(answer, Speculation(rounds=8, drafted=32, accepted=16, generated=24), True)
+    screen.summary(
+        answer, SpeculationTotals(rounds=8, drafted=32, accepted=16, generated=24), True
+    )
     text = out.getvalue()
     assert "16 (50 %)" in text
     assert "8 (3.00 tokens a round)" in text
@@ -258,7 +260,7 @@ def test_the_picture_of_the_readme_is_of_this_demo() -> None:
     held = {str(kind) for kind in Type} - {"ScalingReady", "RouteReady", "BenchmarkCompleted"}
     assert {kind for kind in held if kind not in shown} == set()
     out = StringIO()
-    did = Speculation(rounds=1, drafted=1, accepted=1, generated=1)
+    did = SpeculationTotals(rounds=1, drafted=1, accepted=1, generated=1)
     Screen(Console(file=out, width=100)).summary(Answer("a", chunks=1, seconds=1.0), did, True)
     for row in out.getvalue().splitlines():
         assert row[:28].strip() in shown

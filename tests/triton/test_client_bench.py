@@ -16,7 +16,7 @@ from specdec.bench.endpoint import Protocol, endpoint
 from specdec.bench.exchange import OUTPUTS, sample
 from specdec.cli.app import app
 from specdec.client.connection import Connection
-from specdec.client.names import BLS
+from specdec.client.model_names import BLS
 from specdec.client.sampling import strings
 from triton.server import Server
 

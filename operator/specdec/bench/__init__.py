@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specdec.bench.measurement import Measurement, Progress, measure
     from specdec.bench.report import Arm, Interval, Latency, Level, Report
-    from specdec.bench.run import Measurement, Progress, measure
     from specdec.bench.settings import Settings
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
 ]
 _HOMES = {
     **dict.fromkeys(("Arm", "Interval", "Latency", "Level", "Report"), "report"),
-    **dict.fromkeys(("Measurement", "Progress", "measure"), "run"),
+    **dict.fromkeys(("Measurement", "Progress", "measure"), "measurement"),
     "Settings": "settings",
 }
 

@@ -11,13 +11,13 @@ from typing import Protocol as Shape
 from specdec.bench.exchange import Exchange
 from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
+from specdec.client.grpc_calls import Tensors
 from specdec.client.transport import Model, late
-from specdec.client.wire import Tensors
 
 Protocol = Literal["grpc", "http"]
 
 
-class Line(ABC):
+class LoadClient(ABC):
     """One client of the load: a connection of its own that carries request after request."""
 
     def __init__(self, connection: Connection) -> None:
@@ -64,17 +64,17 @@ class Endpoint(Shape):
     ) -> Any:
         """A request as it goes over the wire, made before any clock runs."""
 
-    def line(self, *, streamed: bool) -> Line:
+    def line(self, *, streamed: bool) -> LoadClient:
         """One more client, of a model that streams or answers once."""
 
 
 def endpoint(connection: Connection, protocol: Protocol) -> AbstractAsyncContextManager[Endpoint]:
     """The server at an address; only what that protocol needs is loaded."""
     if protocol == "http":
-        from specdec.bench.over_http import Http
+        from specdec.bench.http_endpoint import Http
 
         # Nothing is kept open but the lines.
         return nullcontext(Http(connection))
-    from specdec.bench.over_grpc import Grpc
+    from specdec.bench.grpc_endpoint import Grpc
 
     return Grpc(connection)

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdec.client.answer import Counts, chunk
 from specdec.client.errors import ClientError, RefusedError
-from specdec.client.wire import Tensors, decoded
+from specdec.client.grpc_calls import Tensors, decoded
 
 _NUMBER = "num_output_tokens"
 OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens", _NUMBER)

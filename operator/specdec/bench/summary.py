@@ -9,7 +9,7 @@ from specdec.bench import statistics
 from specdec.bench.exchange import Sample
 from specdec.bench.report import FORMAT, Arm, Ended, Level, Report
 from specdec.bench.settings import Settings
-from specdec.client.metrics import Speculation, speculation
+from specdec.client.metrics import SpeculationTotals, speculation
 
 Totals = Mapping[str, float]
 # NVIDIA's DCGM by Triton: joules since the driver started, one sample a GPU.
@@ -169,12 +169,12 @@ def _acceptance(
     return 100 * told.accepted / told.drafted, (told.accepted + told.rounds) / told.rounds
 
 
-def _counters(blocks: Sequence[Block]) -> Speculation:
+def _counters(blocks: Sequence[Block]) -> SpeculationTotals:
     """What the server counted in all turns."""
-    sums = Speculation()
+    sums = SpeculationTotals()
     for block in blocks:
         gained = speculation(block.after) - speculation(block.before)
-        sums = Speculation(
+        sums = SpeculationTotals(
             sums.rounds + gained.rounds,
             sums.drafted + gained.drafted,
             sums.accepted + gained.accepted,

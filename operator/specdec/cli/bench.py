@@ -15,8 +15,8 @@ from specdec.client.errors import BadRequestError
 from specdec.triton.repository import BLS
 
 if TYPE_CHECKING:
+    from specdec.bench.measurement import Measurement, Progress
     from specdec.bench.report import Report
-    from specdec.bench.run import Measurement, Progress
     from specdec.bench.settings import Settings
 
 _INTERRUPTED = 130
@@ -84,7 +84,7 @@ def bench(
 
 
 def _run(params: Mapping[str, Any]) -> int:
-    from specdec.bench.run import Measurement
+    from specdec.bench.measurement import Measurement
 
     settings = _settings(params)
     for option in ("csv", "html"):

@@ -11,7 +11,7 @@ import typer
 
 from specdec.cli import options as opt
 from specdec.client.errors import ClientError
-from specdec.client.names import BLS
+from specdec.client.model_names import BLS
 
 if TYPE_CHECKING:
     from specdec.client.answer import Answer, Chunk

@@ -12,7 +12,7 @@ import typer
 
 from specdec.cli import options as opt
 from specdec.client.errors import BadRequestError
-from specdec.client.names import BLS
+from specdec.client.model_names import BLS
 
 if TYPE_CHECKING:
     from specdec.client.dataset import Entry

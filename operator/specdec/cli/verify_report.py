@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec.client.comparison import Divergence
+from specdec.client.divergence import Divergence
 from specdec.client.verification import Verification
 
 _CONTEXT_CHARACTERS = 32

@@ -6,22 +6,22 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from specdec.client import tokens
+from specdec.client import tokenization
 from specdec.client.answer import ALWAYS, Counts, chunk
 from specdec.client.connection import Connection
 from specdec.client.engine import Engine
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
-from specdec.client.names import DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
+from specdec.client.grpc_calls import Calls, Server, Tensors
+from specdec.client.model_names import DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
 from specdec.client.request import Request
 from specdec.client.sampling import Sampling
 from specdec.client.speculate import Options, speculate
-from specdec.client.wire import Calls, Server, Tensors
 
 _ENGINE_INPUTS = ("input_ids", "input_lengths", "request_output_len")
 
 
 @dataclass(frozen=True)
-class Said:
+class PathAnswer:
     """One answer.
 
     Attributes:
@@ -37,7 +37,7 @@ class Said:
     rounds: int | None = None
 
 
-class Arm(Protocol):
+class DecodingPath(Protocol):
     """A way to an answer. Both methods raise the errors of `wire.Server`."""
 
     async def check(self) -> None:
@@ -47,7 +47,7 @@ class Arm(Protocol):
             BadRequestError: a model or an input that it needs is not there.
         """
 
-    async def answer(self, prompt: str, max_tokens: int) -> Said:
+    async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Continue a prompt."""
 
 
@@ -72,7 +72,7 @@ class TextModel:
             wanted.append("num_draft_tokens")
         await _declared(self._server, self._model, wanted)
 
-    async def answer(self, prompt: str, max_tokens: int) -> Said:
+    async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Ask once; a BLS that streams tells its rounds by its responses."""
         config = await self._server.config(self._model)
         inputs = await self._server.inputs(self._model)
@@ -88,7 +88,7 @@ class TextModel:
         )
         declared = {tensor.name for tensor in config.output}
         outputs = [name for name in ALWAYS if name in declared]
-        said = Said("", rounds=0)
+        said = PathAnswer("", rounds=0)
         server = self._server
         try:
             # A stream for each request: an ensemble of decoupled models takes nothing else.
@@ -119,15 +119,15 @@ class EngineModel:
         await _declared(self._server, TARGET, _ENGINE_INPUTS)
         await _declared(self._server, POSTPROCESSING, ["TOKENS_BATCH"])
 
-    async def answer(self, prompt: str, max_tokens: int) -> Said:
+    async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Ask once."""
         inputs = await self._server.inputs(TARGET)
         async with Calls(self._server) as calls:
-            prepared = await tokens.prepare(calls, prompt, Sampling())
-            common = tokens.engine_inputs(Sampling(), prepared, inputs, TARGET)
+            prepared = await tokenization.prepare(calls, prompt, Sampling())
+            common = tokenization.engine_inputs(Sampling(), prepared, inputs, TARGET)
             engine = Engine(calls, TARGET, self._server.url, inputs, common)
             ids, _ = await engine.new(prepared.ids, max_tokens, {}, minimum=0, logits=False)
-            return Said(await tokens.text(calls, ids), tuple(ids))
+            return PathAnswer(await tokenization.text(calls, ids), tuple(ids))
 
 
 class ClientLoop:
@@ -157,7 +157,7 @@ class ClientLoop:
         async with Server(self._draft) as draft:
             await _declared(draft, TARGET, _ENGINE_INPUTS)
 
-    async def answer(self, prompt: str, max_tokens: int) -> Said:
+    async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Draft and verify until the answer ends."""
         options = Options(max_tokens=max_tokens, draft_tokens=self._draft_tokens)
         [result] = await speculate([prompt], options, self._target, self._draft, concurrency=1)
@@ -165,7 +165,7 @@ class ClientLoop:
             raise result.error
         rounds = sum(step.round.drafted > 0 for step in result.steps)
         counts = Counts(result.drafted, result.accepted)
-        return Said(result.text, result.tokens, counts, rounds)
+        return PathAnswer(result.text, result.tokens, counts, rounds)
 
 
 async def _declared(server: Server, model: str, wanted: Sequence[str]) -> None:
@@ -181,7 +181,7 @@ async def _declared(server: Server, model: str, wanted: Sequence[str]) -> None:
             )
 
 
-def _longer(said: Said, response: Tensors) -> Said:
+def _longer(said: PathAnswer, response: Tensors) -> PathAnswer:
     """What was said, with one more response; its counts are those of the answer so far."""
     part = chunk(response, frozenset())
     if part is None:
@@ -189,4 +189,4 @@ def _longer(said: Said, response: Tensors) -> Said:
     drafted = said.counts.drafted if said.counts else 0
     counts = part.counts or said.counts
     more = counts is not None and counts.drafted > drafted
-    return Said(said.text + part.text, None, counts, (said.rounds or 0) + more)
+    return PathAnswer(said.text + part.text, None, counts, (said.rounds or 0) + more)

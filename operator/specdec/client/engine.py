@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec.client import tokens
+from specdec.client import tokenization
 from specdec.client.errors import RefusedError
+from specdec.client.grpc_calls import Calls, Tensors
 from specdec.client.sampling import call_seed, spelled
-from specdec.client.wire import Calls, Tensors
 
 _OUTPUTS: tuple[str, ...] = ("output_ids", "sequence_length")
 
@@ -46,7 +46,7 @@ class Engine:
             apart: draw other numbers than a call that continues the same ids.
             minimum: tokens before the end may come.
         """
-        tensors = {**self.common, **offered, **tokens.prefix(ids, length)}
+        tensors = {**self.common, **offered, **tokenization.prefix(ids, length)}
         if minimum > 0:
             name = spelled("min_tokens", self.declared, self.model)
             tensors[name] = np.array([[min(minimum, length)]], np.int32)
@@ -58,7 +58,7 @@ class Engine:
             tensors["return_generation_logits"] = np.array([[True]])
             outputs = (*outputs, "generation_logits")
         answer = await self.calls.call(self.model, tensors, outputs)
-        new = tokens.new(answer, len(ids), f"{self.model} at {self.url}")[:length]
+        new = tokenization.new(answer, len(ids), f"{self.model} at {self.url}")[:length]
         return new, self._logits(answer, len(new)) if logits else None
 
     def _logits(self, answer: Tensors, count: int) -> NDArray[Any]:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from specdec.client import tokens
+from specdec.client import tokenization
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, UnreachableError
+from specdec.client.grpc_calls import Calls, Server
 from specdec.client.sampling import Sampling, spelled
-from specdec.client.wire import Calls, Server
 
 _COUNTS = ("total_draft_tokens", "total_accepted_draft_tokens")
 
@@ -64,7 +64,7 @@ class Inference(Sampling):
         if self.stream:
             given["streaming"] = np.array([[True]])
         given["exclude_input_in_output"] = np.array([[False]])
-        return {**given, **tokens.prefix(self.ids, self.max_tokens)}
+        return {**given, **tokenization.prefix(self.ids, self.max_tokens)}
 
 
 @dataclass
@@ -120,7 +120,7 @@ async def infer(
         def take(answer: Any) -> None:
             # A streamed response has its new tokens alone.
             skip = 0 if inference.stream else len(inference.ids)
-            new = tokens.new(answer, skip, f"{inference.model} at {connection.url}")
+            new = tokenization.new(answer, skip, f"{inference.model} at {connection.url}")
             _count(output, answer)
             output.tokens += new
             output.responses += 1

@@ -14,7 +14,7 @@ _SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Speculation:
+class SpeculationTotals:
     """What the server's rounds did: totals since it started, or a difference of two readings.
 
     One round is one draft and one verification; it yields what was accepted and one more token.
@@ -25,8 +25,8 @@ class Speculation:
     accepted: int = 0
     generated: int = 0
 
-    def __sub__(self, earlier: "Speculation") -> "Speculation":
-        return Speculation(
+    def __sub__(self, earlier: "SpeculationTotals") -> "SpeculationTotals":
+        return SpeculationTotals(
             self.rounds - earlier.rounds,
             self.drafted - earlier.drafted,
             self.accepted - earlier.accepted,
@@ -34,7 +34,7 @@ class Speculation:
         )
 
 
-def read(url: str) -> Speculation:
+def read(url: str) -> SpeculationTotals:
     """The totals of the server whose metrics are at `url` (`host:port`); see `totals`."""
     return speculation(totals(url))
 
@@ -58,7 +58,7 @@ def totals(url: str) -> dict[str, float]:
         raise RefusedError(f"what answers at {url} is no metrics endpoint ({error})") from error
 
 
-def parse(text: str) -> Speculation:
+def parse(text: str) -> SpeculationTotals:
     """The totals in a Prometheus exposition; families the server lacks count as 0."""
     return speculation(summed(text))
 
@@ -75,13 +75,13 @@ def summed(text: str) -> dict[str, float]:
     return found
 
 
-def speculation(totals: Mapping[str, float]) -> Speculation:
+def speculation(totals: Mapping[str, float]) -> SpeculationTotals:
     """What the server's rounds did, by the totals of its metrics."""
 
     def total(name: str) -> int:
         return int(totals.get(f"specdec_{name}_total", 0.0))
 
-    return Speculation(
+    return SpeculationTotals(
         rounds=total("rounds"),
         drafted=total("draft_tokens"),
         accepted=total("accepted_tokens"),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from specdec.client.errors import BadRequestError
-from specdec.client.names import BLS, ENSEMBLE
+from specdec.client.model_names import BLS, ENSEMBLE
 from specdec.client.sampling import Field, Sampling, spelled, strings
 
 # What an answer may carry beside its text: our field -> inputs that ask for it, its outputs.

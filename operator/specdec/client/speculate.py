@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from specdec.client import tokens
+from specdec.client import tokenization
 from specdec.client.connection import Connection
+from specdec.client.draft_loop import DraftLoop, Round
 from specdec.client.engine import Engine
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
-from specdec.client.names import DRAFT, TARGET
+from specdec.client.grpc_calls import Calls, Server, Tensors
+from specdec.client.model_names import DRAFT, TARGET
 from specdec.client.sampling import Sampling
-from specdec.client.speculation import Loop, Round
-from specdec.client.tokens import Prepared
-from specdec.client.wire import Calls, Server, Tensors
+from specdec.client.tokenization import Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +196,7 @@ class _Conversation:
     """One prompt on its way through both servers."""
 
     def __init__(self, target: Server, draft: Server, options: Options) -> None:
-        self.loop: Loop | None = None
+        self.loop: DraftLoop | None = None
         self.steps: list[Step] = []
         self._target = target
         self._draft = draft
@@ -206,11 +206,11 @@ class _Conversation:
     async def answer(self, prompt: str, two: bool) -> str:
         """The text; with an error the rounds so far stay in `loop` and `steps`."""
         async with Calls(self._target) as target, Calls(self._draft) as draft:
-            prepared = await tokens.prepare(target, prompt, self._options)
+            prepared = await tokenization.prepare(target, prompt, self._options)
             if two and self._options.check_vocabulary:
-                other = await tokens.prepare(draft, prompt, self._options)
+                other = await tokenization.prepare(draft, prompt, self._options)
                 _same(prepared, other, self._target.url, self._draft.url)
-            self.loop = loop = Loop(
+            self.loop = loop = DraftLoop(
                 prepared.ids,
                 self._options.max_tokens,
                 self._options.draft_tokens,
@@ -223,20 +223,20 @@ class _Conversation:
                 proposer = await self._engine(draft, self._draft, prepared)
             while not loop.finished:
                 self.steps.append(await self._step(loop, verifier, proposer))
-            return await tokens.text(target, loop.tokens)
+            return await tokenization.text(target, loop.tokens)
 
     async def _engine(self, calls: Calls, server: Server, prepared: Prepared) -> Engine:
         is_target = server is self._target
         model = self._options.target_model if is_target else self._draft_model
         declared = await server.inputs(model)
-        common = tokens.engine_inputs(self._options, prepared, declared, model)
+        common = tokenization.engine_inputs(self._options, prepared, declared, model)
         seed = self._options.seed
         if seed is None and self._options.draws:
             # An engine without a seed begins its numbers with every call as if it were 0.
             seed = 0
         return Engine(calls, model, server.url, declared, common, seed)
 
-    async def _step(self, loop: Loop, target: Engine, draft: Engine) -> Step:
+    async def _step(self, loop: DraftLoop, target: Engine, draft: Engine) -> Step:
         options = self._options
         proposal, drafts = await self._propose(loop, draft)
         offered = {"draft_input_ids": np.array([proposal], np.int32)} if proposal else {}
@@ -257,11 +257,13 @@ class _Conversation:
             None if logits is None else logits[: len(gained.tokens)],
         )
 
-    def _held(self, loop: Loop) -> int:
+    def _held(self, loop: DraftLoop) -> int:
         """For how many tokens more the user's minimum keeps the answer from ending."""
         return (self._options.min_tokens or 0) - len(loop.tokens)
 
-    async def _propose(self, loop: Loop, draft: Engine) -> tuple[list[int], NDArray[Any] | None]:
+    async def _propose(
+        self, loop: DraftLoop, draft: Engine
+    ) -> tuple[list[int], NDArray[Any] | None]:
         length, generated = loop.draft_length(), len(loop.tokens)
         if not length:
             return [], None

@@ -6,16 +6,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from specdec.client.comparison import Divergence
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
-from specdec.client.decoding_paths import Arm, ClientLoop, EngineModel, TextModel
+from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
+from specdec.client.divergence import Divergence
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
-from specdec.client.metrics import Speculation
+from specdec.client.grpc_calls import Server
+from specdec.client.metrics import SpeculationTotals
 from specdec.client.metrics import read as read_metrics
-from specdec.client.names import BLS, ENSEMBLE
-from specdec.client.outcome import Comparison, Failure, Kind, Verification, summary
-from specdec.client.wire import Server
+from specdec.client.model_names import BLS, ENSEMBLE
+from specdec.client.verification_result import Comparison, Failure, Kind, Verification, summary
 
 __all__ = ["Comparison", "Divergence", "Failure", "Options", "Verification", "verify"]
 
@@ -106,14 +106,14 @@ async def verify(
 
 def _verified(
     options: Options, server: Server, target: Connection, draft: Connection | None
-) -> Arm:
+) -> DecodingPath:
     if not options.client_loop:
         return TextModel(server, options.model, options.draft_tokens)
     length = _LOOP_DRAFT_TOKENS if options.draft_tokens is None else options.draft_tokens
     return ClientLoop(server, target, draft, length)
 
 
-def _control(options: Options, server: Server) -> Arm:
+def _control(options: Options, server: Server) -> DecodingPath:
     against = options.against or ("target" if options.client_loop else "ensemble")
     if against == "target":
         return EngineModel(server)
@@ -123,7 +123,7 @@ def _control(options: Options, server: Server) -> Arm:
 
 
 class _Run:
-    def __init__(self, verified: Arm, control: Arm) -> None:
+    def __init__(self, verified: DecodingPath, control: DecodingPath) -> None:
         self.outcomes: dict[int, Comparison] = {}
         self._verified = verified
         self._control = control
@@ -171,11 +171,13 @@ def _kind(error: ClientError) -> Kind:
     return "refused" if isinstance(error, RefusedError) else "bad_request"
 
 
-async def _counted(metrics: str | None) -> Speculation | None:
+async def _counted(metrics: str | None) -> SpeculationTotals | None:
     return None if metrics is None else await asyncio.to_thread(read_metrics, metrics)
 
 
-async def _counted_since(before: Speculation | None, metrics: str | None) -> Speculation | None:
+async def _counted_since(
+    before: SpeculationTotals | None, metrics: str | None
+) -> SpeculationTotals | None:
     try:
         after = await _counted(metrics)
     except UnreachableError:

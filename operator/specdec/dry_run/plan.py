@@ -23,7 +23,7 @@ from specdec.dry_run import configuration
 from specdec.dry_run.resource import InputError
 from specdec.dry_run.simulated_cluster import SimulatedCluster
 from specdec.jobs import inspection, volume
-from specdec.jobs.kind import Kind
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 
 Json = dict[str, Any]
@@ -123,7 +123,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         )
     bare = without_weights(model)
     fetched = {
-        role: _fetched(role, Kind.of(role, bare), source, given)
+        role: _fetched(role, ArtifactKind.of(role, bare), source, given)
         for role, source in sources.items()
     }
     fetch_result = {"models": fetched, "engines": []}
@@ -167,7 +167,7 @@ def _digest_origin(given: Path | None) -> str:
     return str(given) if given is not None and not given.is_file() else LATER
 
 
-def _fetched(role: str, kind: Kind, source: Source, given: Mapping[str, Path]) -> Json:
+def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, Path]) -> Json:
     """The fetch Job's result for a source: of the given directory, or a placeholder."""
     folder = given.get(role)
     if folder is None or folder.is_file():

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from specdec.client.errors import RefusedError
-from specdec.client.names import BLS
+from specdec.client.model_names import BLS
 
 # The parser appends `_total` to the name of every counter.
 _REQUESTS = "nv_inference_request_success_total"

@@ -11,7 +11,7 @@ from typing import IO
 from typing_extensions import override
 
 from specdec.jobs import volume
-from specdec.jobs.kind import Kind
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 
 _FOLDER = "models/"
@@ -78,7 +78,7 @@ class _Archive(tarfile.TarFile):
         return member
 
 
-def unpack(path: Path, folder: Path, kind: Kind, where: str) -> None:
+def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
     """Write the regular files at the archive's top, or in `models/`, into a directory.
 
     Names are compared, never followed; links, devices and folders are not taken. A link that
@@ -92,7 +92,7 @@ def unpack(path: Path, folder: Path, kind: Kind, where: str) -> None:
         with path.open("rb") as file, _opened(file) as packed:
             while (member := packed.next()) is not None:
                 name = member.name.removeprefix("./").removeprefix("/").removeprefix(_FOLDER)
-                if not kind.wants(name) or name.startswith(_WHITEOUT):
+                if not kind.includes(name) or name.startswith(_WHITEOUT):
                     continue
                 if not member.isreg() or member.issparse():
                     raise JobError(

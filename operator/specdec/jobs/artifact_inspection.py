@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from specdec.jobs import configuration, weights
-from specdec.jobs.configuration import Config, number, part, whole, word
+from specdec.jobs import checkpoint_config, weights
+from specdec.jobs.checkpoint_config import Config, number, part, whole, word
 from specdec.jobs.weights import Shapes, corrupt
 
 # `<head>.<layer>.linear.weight` is a residual block of a Medusa head, `<head>.<layer>.weight`
@@ -24,12 +24,12 @@ def heads(folder: Path) -> dict[str, Any]:
     Raises:
         JobError: CheckpointCorrupt: no configuration, no weights, a damaged file.
     """
-    config = configuration.read(folder, "config.json")
+    config = checkpoint_config.read(folder, "config.json")
     tensors, names = _tensors(folder)
     blocks = [(int(m[1]), int(m[2])) for name in names if (m := _BLOCK.fullmatch(name))]
     found: dict[str, Any] = {
         "method": _method(config, medusa=bool(blocks)),
-        "architecture": configuration.architecture(config),
+        "architecture": checkpoint_config.architecture(config),
         "hiddenSize": whole(config, "hidden_size"),
         "vocabSize": whole(config, "vocab_size"),
         "layers": whole(config, "num_hidden_layers"),
@@ -53,7 +53,7 @@ def engine(folder: Path) -> dict[str, Any]:
     Raises:
         JobError: CheckpointCorrupt: no configuration, or other files than its ranks.
     """
-    config = configuration.read(folder, "config.json")
+    config = checkpoint_config.read(folder, "config.json")
     model, build = part(config, "pretrained_config"), part(config, "build_config")
     if not model or not build:
         raise corrupt(
@@ -91,7 +91,7 @@ def engine(folder: Path) -> dict[str, Any]:
 def _tensors(folder: Path) -> tuple[Shapes, frozenset[str]]:
     """Shapes where a file tells them without being executed, and the names of all tensors."""
     if list(folder.glob("*.safetensors")):
-        index = configuration.optional(folder, "model.safetensors.index.json") or None
+        index = checkpoint_config.optional(folder, "model.safetensors.index.json") or None
         found = weights.shapes(folder, index)
         return found, frozenset(found)
     pickled = [*folder.glob("*.pt"), *folder.glob("*.bin")]
@@ -105,7 +105,7 @@ def _method(config: Config, *, medusa: bool) -> str:
         return "Medusa"
     if "num_draft_layers" in config:
         return "ReDrafter"
-    if "draft_vocab_size" in config or "Eagle3" in configuration.architecture(config):
+    if "draft_vocab_size" in config or "Eagle3" in checkpoint_config.architecture(config):
         return "Eagle3"
     return "Eagle"
 

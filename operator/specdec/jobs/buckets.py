@@ -13,8 +13,8 @@ from obstore import exceptions
 from obstore.store import GCSStore, S3Store
 
 from specdec.jobs import download
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import BrokenError, Listing, RemoteFile
-from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
 
 _BLOCK = 4 << 20
@@ -38,7 +38,7 @@ class Bucket:
     prefix: str
     role: str
     secret: str
-    kind: Kind
+    kind: ArtifactKind
 
     @property
     def where(self) -> str:
@@ -52,7 +52,7 @@ class Bucket:
         files = [
             RemoteFile(name, int(item["size"]), str(item["path"]), "")
             for item in found
-            if self.kind.wants(name := str(item["path"]).rpartition("/")[2])
+            if self.kind.includes(name := str(item["path"]).rpartition("/")[2])
         ]
         if not files:
             raise download.nothing(self.where, f"file of a {_what(self.kind)}")
@@ -116,7 +116,11 @@ class Bucket:
 
 
 def s3(
-    role: str, kind: Kind, source: Mapping[str, Any], secrets: Mapping[str, str], ways: Ways
+    role: str,
+    kind: ArtifactKind,
+    source: Mapping[str, Any],
+    secrets: Mapping[str, str],
+    ways: Ways,
 ) -> Bucket:
     """A prefix of an S3 bucket; without an access key it is read anonymously."""
     bucket, prefix = _split(source["uri"])
@@ -139,7 +143,7 @@ def s3(
     return Bucket(store, index, source["uri"], prefix, role, words, kind)
 
 
-def gcs(role: str, kind: Kind, source: Mapping[str, Any], key: str, ways: Ways) -> Bucket:
+def gcs(role: str, kind: ArtifactKind, source: Mapping[str, Any], key: str, ways: Ways) -> Bucket:
     """A prefix of a Google Cloud Storage bucket; without a key it is read anonymously.
 
     Raises:
@@ -178,8 +182,10 @@ def _client(endpoint: str, proxy: str) -> Any:
     }
 
 
-def _what(kind: Kind) -> str:
-    return {Kind.HEADS: "heads checkpoint", Kind.ENGINE: "engine"}.get(kind, "checkpoint")
+def _what(kind: ArtifactKind) -> str:
+    return {ArtifactKind.HEADS: "heads checkpoint", ArtifactKind.ENGINE: "engine"}.get(
+        kind, "checkpoint"
+    )
 
 
 def _short(error: Exception) -> str:

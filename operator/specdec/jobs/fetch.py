@@ -19,10 +19,10 @@ from typing import Any
 from specdec.api import names
 from specdec.api.networks import Networks
 from specdec.jobs import manifests, result, sources, volume
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, Remote, unreachable
-from specdec.jobs.guard import Guard
+from specdec.jobs.egress_proxy import EgressProxy
 from specdec.jobs.inspection import inspect
-from specdec.jobs.kind import Kind
 from specdec.jobs.manifests import DamagedError
 from specdec.jobs.result import JobError, progress
 
@@ -68,7 +68,7 @@ def fetch(
     checkpoints.mkdir(parents=True, exist_ok=True)
     bare = plan.get("withoutWeights", ())
     models = {
-        role: _model(role, Kind.of(role, bare), source, checkpoints, mounts, networks)
+        role: _model(role, ArtifactKind.of(role, bare), source, checkpoints, mounts, networks)
         for role, source in plan["models"].items()
     }
     return {
@@ -91,7 +91,7 @@ def engines(root: Path) -> list[str]:
 
 def _model(
     role: str,
-    kind: Kind,
+    kind: ArtifactKind,
     source: Mapping[str, Any],
     checkpoints: Path,
     mounts: Path,
@@ -99,7 +99,7 @@ def _model(
 ) -> Fetched:
     if "pvc" in source:
         return _from_claim(role, kind, source["pvc"], checkpoints, mounts / role)
-    with Guard(networks) as guard:
+    with EgressProxy(networks) as guard:
         try:
             return _from_remote(role, kind, source, checkpoints, guard)
         except JobError as error:
@@ -107,12 +107,12 @@ def _model(
 
 
 def _from_remote(
-    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, guard: Guard
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], checkpoints: Path, guard: EgressProxy
 ) -> Fetched:
     with sources.remote(role, kind, source, guard) as where:
         listing = _listing(where, role)
         # Without a name of its own, the same files under two roles are two things.
-        own = [] if kind is Kind.CHECKPOINT else [kind.name]
+        own = [] if kind is ArtifactKind.CHECKPOINT else [kind.name]
         key = names.digest([*listing.identity, *own])[:32]
         with volume.locked(checkpoints / f".lock-{key}"):
             index = checkpoints / f".index-{key}.json"
@@ -146,7 +146,7 @@ def _download(where: Remote, listing: Listing, scratch: Path) -> None:
 
 
 def _from_claim(
-    role: str, kind: Kind, source: Mapping[str, Any], checkpoints: Path, mount: Path
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], checkpoints: Path, mount: Path
 ) -> Fetched:
     folder = _directory(mount, source["path"], role, kind)
     progress("digest", 0, role)
@@ -170,7 +170,7 @@ def _from_claim(
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _copy(folder: Path, scratch: Path, total: int, role: str, kind: Kind) -> None:
+def _copy(folder: Path, scratch: Path, total: int, role: str, kind: ArtifactKind) -> None:
     copied, told = 0, -1
     for count in volume.copy(folder, scratch, kind):
         copied += count
@@ -180,7 +180,9 @@ def _copy(folder: Path, scratch: Path, total: int, role: str, kind: Kind) -> Non
             progress("copy", percent, role)
 
 
-def _settle(scratch: Path, checkpoints: Path, revision: str, role: str, kind: Kind) -> Fetched:
+def _settle(
+    scratch: Path, checkpoints: Path, revision: str, role: str, kind: ArtifactKind
+) -> Fetched:
     """Inspect what has arrived and give it its final name."""
     progress("inspect", 0, role)
     try:
@@ -199,12 +201,12 @@ def _settle(scratch: Path, checkpoints: Path, revision: str, role: str, kind: Ki
     return Fetched(digest, revision or digest[:12], size, facts)
 
 
-def _seen(folder: Path, revision: str, kind: Kind) -> Fetched:
+def _seen(folder: Path, revision: str, kind: ArtifactKind) -> Fetched:
     size = volume.size(folder, kind)
     return Fetched(folder.name, revision or folder.name[:12], size, inspect(folder, kind))
 
 
-def _directory(mount: Path, path: str, role: str, kind: Kind) -> Path:
+def _directory(mount: Path, path: str, role: str, kind: ArtifactKind) -> Path:
     """The checkpoint's directory on the claim, which it may not leave."""
     root = mount.resolve()
     folder = (root / path.strip("/")).resolve()
@@ -230,7 +232,7 @@ def _directory(mount: Path, path: str, role: str, kind: Kind) -> Path:
     return folder
 
 
-def _indexed(index: Path, checkpoints: Path, kind: Kind) -> Path | None:
+def _indexed(index: Path, checkpoints: Path, kind: ArtifactKind) -> Path | None:
     """The checkpoint an earlier Job made of the same commit, if it is still there."""
     if not index.is_file():
         return None
@@ -238,7 +240,7 @@ def _indexed(index: Path, checkpoints: Path, kind: Kind) -> Path | None:
     return folder if _intact(folder, kind) else None
 
 
-def _intact(folder: Path, kind: Kind) -> bool:
+def _intact(folder: Path, kind: ArtifactKind) -> bool:
     """Whether a checkpoint is on the volume as it arrived; a damaged one is removed."""
     if not folder.is_dir():
         return False

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api.matrix import architectures
-from specdec.jobs import artifact_inspection, configuration, tokens, weights
-from specdec.jobs.configuration import number, part, whole, word
-from specdec.jobs.kind import Kind
+from specdec.jobs import artifact_inspection, checkpoint_config, tokenizer_facts, weights
+from specdec.jobs.artifact_kind import ArtifactKind
+from specdec.jobs.checkpoint_config import number, part, whole, word
 from specdec.jobs.result import JobError
 
 _INDEX = "model.safetensors.index.json"
 
 
-def inspect(folder: Path, kind: Kind = Kind.CHECKPOINT) -> dict[str, Any]:
+def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[str, Any]:
     """The facts that compatibility and memory are judged by.
 
     Returns:
@@ -27,23 +27,23 @@ def inspect(folder: Path, kind: Kind = Kind.CHECKPOINT) -> dict[str, Any]:
         JobError: CheckpointCorrupt or UnsupportedArchitecture.
     """
     look = {
-        Kind.CHECKPOINT: _checkpoint,
-        Kind.WITHOUT_WEIGHTS: _without_weights,
-        Kind.HEADS: artifact_inspection.heads,
-        Kind.ENGINE: artifact_inspection.engine,
+        ArtifactKind.CHECKPOINT: _checkpoint,
+        ArtifactKind.WITHOUT_WEIGHTS: _without_weights,
+        ArtifactKind.HEADS: artifact_inspection.heads,
+        ArtifactKind.ENGINE: artifact_inspection.engine,
     }
     return {key: value for key, value in look[kind](folder).items() if value is not None}
 
 
 def _checkpoint(folder: Path) -> dict[str, Any]:
     found = _without_weights(folder)
-    index = configuration.read(folder, _INDEX) if (folder / _INDEX).is_file() else None
+    index = checkpoint_config.read(folder, _INDEX) if (folder / _INDEX).is_file() else None
     return {**found, "parameters": weights.parameters(weights.shapes(folder, index))}
 
 
 def _without_weights(folder: Path) -> dict[str, Any]:
-    config = configuration.read(folder, "config.json")
-    architecture = configuration.architecture(config)
+    config = checkpoint_config.read(folder, "config.json")
+    architecture = checkpoint_config.architecture(config)
     if architecture not in architectures():
         raise JobError(
             "UnsupportedArchitecture",
@@ -64,7 +64,7 @@ def _without_weights(folder: Path) -> dict[str, Any]:
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
         "tieEmbeddings": config.get("tie_word_embeddings") is True,
         "quantization": _quantization(folder, config),
-        **tokens.facts(folder, config),
+        **tokenizer_facts.facts(folder, config),
     }
 
 
@@ -84,7 +84,7 @@ def _positions(config: Mapping[str, Any]) -> int:
 
 def _quantization(folder: Path, config: Mapping[str, Any]) -> str | None:
     """How the weights are quantized already, in the words of the tool that did it."""
-    modelopt = part(configuration.optional(folder, "hf_quant_config.json"), "quantization")
+    modelopt = part(checkpoint_config.optional(folder, "hf_quant_config.json"), "quantization")
     own = part(config, "quantization_config")
     return word(modelopt.get("quant_algo")) or word(
         own.get("quant_algo") or own.get("quant_method")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.jobs import volume
-from specdec.jobs.kind import Kind
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.payload.serving.check_volume import differences
 
 ENGINE = "manifest.json"
@@ -60,7 +60,7 @@ def engine(folder: Path, *, content: bool) -> Files:
     return _verified(folder, *listed, content=content)
 
 
-def checkpoint(folder: Path, kind: Kind, part: Kind, *, content: bool) -> Files:
+def checkpoint(folder: Path, kind: ArtifactKind, part: ArtifactKind, *, content: bool) -> Files:
     """Files of a checkpoint or of a prebuilt engine, compared with their list.
 
     Where an earlier release left no list, files are read when content counts, all of them: the
@@ -78,16 +78,16 @@ def checkpoint(folder: Path, kind: Kind, part: Kind, *, content: bool) -> Files:
     """
     listed = _read(of_checkpoint(folder))
     if listed is not None and digest(listed[0]) == folder.name:
-        files = {name: entry for name, entry in listed[0].items() if part.wants(name)}
+        files = {name: entry for name, entry in listed[0].items() if part.includes(name)}
         return _verified(folder, files, listed[1], content=content)
     present = volume.files(folder, kind)
     if not content:
-        return stamped(folder, {path.name: None for path in present if part.wants(path.name)})
+        return stamped(folder, {path.name: None for path in present if part.includes(path.name)})
     files = describe(present)
     if digest(files) != folder.name:
         raise DamagedError("its files are not those that its digest names")
     write(of_checkpoint(folder), {"files": files})
-    return stamped(folder, {n: e["sha256"] for n, e in files.items() if part.wants(n)})
+    return stamped(folder, {n: e["sha256"] for n, e in files.items() if part.includes(n)})
 
 
 def stamped(folder: Path, digests: Mapping[str, str | None]) -> Files:

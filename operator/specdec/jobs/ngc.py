@@ -10,11 +10,11 @@ from urllib.parse import quote, urlencode
 import httpx
 from typing_extensions import override
 
-from specdec.jobs import download, web
+from specdec.jobs import download, http_source
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
-from specdec.jobs.kind import Kind
+from specdec.jobs.http_source import AnswerError, HttpSource
 from specdec.jobs.result import JobError
-from specdec.jobs.web import AnswerError, Web
 
 _CATALOGUE = "https://api.ngc.nvidia.com"
 _TOKENS = "https://authn.nvidia.com"
@@ -69,11 +69,11 @@ class _KeyAuth(httpx.Auth):
 class Version:
     """One version of a model; `base` is its address without the trailing `/files`."""
 
-    web: Web
+    web: HttpSource
     base: str
     resource: str
     role: str
-    kind: Kind
+    kind: ArtifactKind
 
     def resolve(self) -> Listing:
         """List the files at its top."""
@@ -106,14 +106,14 @@ class Version:
         path = str(entry.get("path", ""))
         name = path.removeprefix("/")
         size = entry.get("sizeInBytes")
-        if not self.kind.wants(name) or not isinstance(size, int) or size < 0:
+        if not self.kind.includes(name) or not isinstance(size, int) or size < 0:
             return None
         return RemoteFile(name, size, name)
 
 
 @contextmanager
 def version(
-    role: str, kind: Kind, source: Mapping[str, Any], key: str, proxy: str
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], key: str, proxy: str
 ) -> Iterator[Version]:
     """The version that `org/team/model:version` or `org/model:version` names.
 
@@ -139,6 +139,6 @@ def version(
     groups = [f"group/ngc:{'/'.join(parts[:n])}" for n in range(1, len(parts))]
     auth = _KeyAuth(key, str(source.get("endpoint") or _TOKENS).rstrip("/"), groups)
     words = f"the Secret of the {role}'s ngc.authSecretRef"
-    with web.client(proxy, auth if key else None) as client:
-        server = Web(client, f"{resource} of the {role}", words)
+    with http_source.client(proxy, auth if key else None) as client:
+        server = HttpSource(client, f"{resource} of the {role}", words)
         yield Version(server, base, resource, role, kind)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec.jobs import archive, download, web
+from specdec.jobs import archive, download, http_source
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
-from specdec.jobs.kind import Kind
+from specdec.jobs.http_source import HttpSource
 from specdec.jobs.registry import Reference, RegistryAuth, login
 from specdec.jobs.result import JobError
-from specdec.jobs.web import Web
 
 _TITLE = "org.opencontainers.image.title"
 _UNPACK = "io.deis.oras.content.unpack"
@@ -36,10 +36,10 @@ _INDEX = (
 class Artifact:
     """What a reference names in a registry."""
 
-    web: Web
+    web: HttpSource
     reference: Reference
     role: str
-    kind: Kind
+    kind: ArtifactKind
 
     def resolve(self) -> Listing:
         """Read the manifest; of an index that for linux/amd64, else the first."""
@@ -101,7 +101,7 @@ class Artifact:
         title = str(notes.get(_TITLE, ""))
         if title and str(notes.get(_UNPACK)) != "true":
             # A title may carry folders; what lies in one does not count, as in any source.
-            if not self.kind.wants(title):
+            if not self.kind.includes(title):
                 return None
             return RemoteFile(title, size, digest, digits)
         if "tar" not in str(layer.get("mediaType", "")):
@@ -121,7 +121,7 @@ def _chosen(manifests: list[Mapping[str, Any]], where: str) -> str:
 
 @contextmanager
 def artifact(
-    role: str, kind: Kind, source: Mapping[str, Any], config: str, proxy: str
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], config: str, proxy: str
 ) -> Iterator[Artifact]:
     """The artifact of `registry/repository:tag` or `@sha256:...`.
 
@@ -134,5 +134,5 @@ def artifact(
     words = f"the Secret of the {role}'s oci.pullSecretRef"
     auth = RegistryAuth(login(config, reference.registry, words), reference.scheme)
     where = f"{source['reference']} of the {role}"
-    with web.client(proxy, auth) as client:
-        yield Artifact(Web(client, where, words), reference, role, kind)
+    with http_source.client(proxy, auth) as client:
+        yield Artifact(HttpSource(client, where, words), reference, role, kind)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
-from specdec.jobs import intact, manifests, result, volume
+from specdec.jobs import integrity, manifests, result, volume
 from specdec.jobs.result import JobError, progress
 from specdec.payload.serving.check_volume import foreign
 from specdec.triton import library
@@ -63,7 +63,7 @@ def publish(
     """
     expected = json.loads(expectations.read_text(encoding="utf-8"))
     copies = check_library(expected.get("libraries", {}))
-    folders = intact.check(expected, root, content=content)
+    folders = integrity.check(expected, root, content=content)
     check_engines(expected["engines"], root)
     progress("engines", 100)
     files: dict[str, str] = expected["files"]
@@ -136,7 +136,7 @@ def equal(folder: Path, files: Mapping[str, str]) -> bool:
     )
 
 
-def _listed(folder: Path, files: Mapping[str, str]) -> intact.Folder:
+def _listed(folder: Path, files: Mapping[str, str]) -> integrity.Folder:
     """The published repository, as a server's start compares it."""
     return {
         "what": f"the model repository {folder.name[:16]}",
@@ -148,7 +148,7 @@ def _listed(folder: Path, files: Mapping[str, str]) -> intact.Folder:
 
 def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
     try:
-        config = json.loads((intact.place(engine, root) / "config.json").read_bytes())
+        config = json.loads((integrity.place(engine, root) / "config.json").read_bytes())
         # Both sections are read below; an engine without them was not built by trtllm-build.
         sections = {name: dict(config[name]) for name in ("pretrained_config", "build_config")}
     except (ValueError, KeyError, TypeError) as error:
@@ -190,7 +190,7 @@ def _check_ranks(engine: Mapping[str, Any], config: Mapping[str, Any], root: Pat
             )
     ranks = engine["tensorParallel"] * engine["pipelineParallel"]
     wanted = {f"rank{rank}.engine" for rank in range(ranks)}
-    found = {path.name for path in intact.place(engine, root).glob("rank*.engine")}
+    found = {path.name for path in integrity.place(engine, root).glob("rank*.engine")}
     if found != wanted:
         files = ", ".join(sorted(found)) or "none"
         raise _mismatch(engine, f"its rank files are {files}, and {ranks} ranks need one each")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import httpx
 from typing_extensions import override
 
+from specdec.jobs.http_source import AnswerError
 from specdec.jobs.result import JobError
-from specdec.jobs.web import AnswerError
 
 _HUB = "docker.io"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from specdec.api import names
-from specdec.jobs import hub
+from specdec.jobs import hugging_face
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Remote
-from specdec.jobs.guard import Guard
-from specdec.jobs.kind import Kind
+from specdec.jobs.egress_proxy import EgressProxy
 
 
 def remote(
-    role: str, kind: Kind, source: Mapping[str, Any], guard: Guard
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], guard: EgressProxy
 ) -> AbstractContextManager[Remote]:
     """The source of a role behind a network, asked through the guard.
 
@@ -42,8 +42,10 @@ def remote(
     return nullcontext(buckets.s3(role, kind, where, parts, ways))
 
 
-def _hub(role: str, kind: Kind, source: Mapping[str, Any], proxy: str) -> hub.Repository:
-    return hub.Repository(
+def _hub(
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], proxy: str
+) -> hugging_face.Repository:
+    return hugging_face.Repository(
         repo=source["repo"],
         revision=source.get("revision", "main"),
         endpoint=source.get("endpoint", ""),

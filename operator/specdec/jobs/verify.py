@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from specdec.client import metrics as counters
-from specdec.client import tokens
+from specdec.client import tokenization
 from specdec.client.dataset import Entry
-from specdec.client.decoding_paths import Arm, ClientLoop, EngineModel, TextModel
+from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
 from specdec.client.errors import ClientError, RefusedError
+from specdec.client.grpc_calls import Calls, Server
 from specdec.client.infer import Inference, infer
-from specdec.client.names import BLS
-from specdec.client.outcome import Verification
+from specdec.client.model_names import BLS
 from specdec.client.sampling import Sampling
 from specdec.client.verification import Options, verify
-from specdec.client.wire import Calls, Server
+from specdec.client.verification_result import Verification
 from specdec.jobs import measurement_common, result
 from specdec.jobs.result import JobError, progress
 
@@ -137,8 +137,8 @@ async def _compared(plan: Plan, entries: Sequence[Entry]) -> Json:
     failed = {failure.prompt_index for failure in found.failures}
     answered = [entry for index, entry in enumerate(entries) if index not in failed]
     async with Server(server) as target:
-        fast: Arm = TextModel(target, BLS, None)
-        plain: Arm = TextModel(target, BLS, 0)
+        fast: DecodingPath = TextModel(target, BLS, None)
+        plain: DecodingPath = TextModel(target, BLS, 0)
         if loop:
             fast = ClientLoop(target, server, draft, plan.draft_tokens)
             plain = EngineModel(target)
@@ -210,7 +210,9 @@ def _where(found: Verification) -> str:
     )[:_CHARACTERS]
 
 
-async def _speed(plain: Arm, fast: Arm, entries: Sequence[Entry], max_tokens: int) -> int:
+async def _speed(
+    plain: DecodingPath, fast: DecodingPath, entries: Sequence[Entry], max_tokens: int
+) -> int:
     """Speed of `fast` in percent of that of `plain`: the median over prompts.
 
     Both are asked one after the other, each of them first in turn, so that a drift of the machine
@@ -263,7 +265,7 @@ def _stepped(grown: int, steps: int) -> Mapping[str, Any]:
 
 async def _inference(server: Server, entry: Entry, max_tokens: int, *, streams: bool) -> Inference:
     async with Calls(server) as calls:
-        prepared = await tokens.prepare(calls, entry.prompt, Sampling())
+        prepared = await tokenization.prepare(calls, entry.prompt, Sampling())
     return Inference(
         ids=prepared.ids,
         max_tokens=entry.max_tokens or max_tokens,

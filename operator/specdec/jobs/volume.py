@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from specdec.jobs.kind import Kind
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 
 _BLOCK = 4 << 20
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})
 
 
-def files(folder: Path, kind: Kind = Kind.CHECKPOINT) -> list[Path]:
+def files(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> list[Path]:
     """The files of its kind, sorted by name; links count as what they point to."""
-    return sorted(path for path in folder.iterdir() if kind.wants(path.name) and path.is_file())
+    return sorted(path for path in folder.iterdir() if kind.includes(path.name) and path.is_file())
 
 
 def sha256(path: Path) -> str:
@@ -27,7 +27,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digest(folder: Path, kind: Kind = Kind.CHECKPOINT) -> str:
+def digest(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> str:
     """sha256 (hex) over the sorted names and contents of a directory's files of its kind."""
     return combined({path.name: sha256(path) for path in files(folder, kind)})
 
@@ -40,12 +40,12 @@ def combined(digests: Mapping[str, str]) -> str:
     return total.hexdigest()
 
 
-def size(folder: Path, kind: Kind = Kind.CHECKPOINT) -> int:
+def size(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> int:
     """Bytes of a directory's files of its kind."""
     return sum(path.stat().st_size for path in files(folder, kind))
 
 
-def copy(source: Path, target: Path, kind: Kind) -> Iterator[int]:
+def copy(source: Path, target: Path, kind: ArtifactKind) -> Iterator[int]:
     """Copy a directory's files of its kind, yielding bytes as they are written."""
     for path in files(source, kind):
         with path.open("rb") as reader, (target / path.name).open("wb") as writer:

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from specdec.client import RefusedError, UnreachableError, metrics
-from specdec.client.metrics import Speculation
+from specdec.client.metrics import SpeculationTotals
 
 TEXT = """\
 # HELP specdec_rounds_total Rounds
@@ -53,7 +53,7 @@ def url() -> Iterator[str]:
 
 
 def test_samples_of_a_family_add_up_and_absent_families_are_zero(url: str) -> None:
-    assert metrics.read(url) == Speculation(rounds=12, drafted=48, accepted=20, generated=0)
+    assert metrics.read(url) == SpeculationTotals(rounds=12, drafted=48, accepted=20, generated=0)
 
 
 def test_counters_are_found_by_the_names_that_triton_gives_them(url: str) -> None:
@@ -63,7 +63,9 @@ def test_counters_are_found_by_the_names_that_triton_gives_them(url: str) -> Non
 
 
 def test_difference_is_what_happened_between() -> None:
-    assert Speculation(5, 20, 12, 17) - Speculation(2, 8, 3, 5) == Speculation(3, 12, 9, 12)
+    assert SpeculationTotals(5, 20, 12, 17) - SpeculationTotals(2, 8, 3, 5) == SpeculationTotals(
+        3, 12, 9, 12
+    )
 
 
 def test_nobody_there() -> None:

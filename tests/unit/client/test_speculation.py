@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.client.speculation import Loop, Round
+from specdec.client.draft_loop import DraftLoop, Round
 
 END = 0
 
@@ -57,7 +57,7 @@ def test_the_answer_is_the_targets_whatever_is_drafted(
     stops: list[tuple[int, ...]],
     guesses: st.DataObject,
 ) -> None:
-    loop = Loop(prompt, limit, length, END, stops)
+    loop = DraftLoop(prompt, limit, length, END, stops)
     rounds: list[Round] = []
     while not loop.finished:
         wanted = loop.draft_length()
@@ -74,14 +74,14 @@ def test_the_answer_is_the_targets_whatever_is_drafted(
 
 
 def test_a_target_that_keeps_its_end_to_itself_ends_the_answer() -> None:
-    loop = Loop([1], 10, 3)
+    loop = DraftLoop([1], 10, 3)
     assert loop.advance([4, 5, 6], [4, 5]) == Round(3, 2, (4, 5))
     assert loop.finished
     assert loop.tokens == [4, 5]
 
 
 def test_an_engine_that_says_too_much_is_cut() -> None:
-    loop = Loop([1], 3, 4)
+    loop = DraftLoop([1], 3, 4)
     assert loop.draft_length() == 2
     assert loop.advance([7, 8], [7, 8, 9, 9, 9]) == Round(2, 2, (7, 8, 9))
     assert loop.finished
@@ -91,11 +91,11 @@ def test_an_engine_that_says_too_much_is_cut() -> None:
     ("verified", "kept"), [([2, 3, 4], [2, 3]), ([3, 4, 5], [3]), ([4, 3, 2], [4, 3, 2])]
 )
 def test_a_stop_word_may_begin_in_the_prompt(verified: list[int], kept: list[int]) -> None:
-    loop = Loop([1, 2], 9, 2, stop_words=[(2, 3)])
+    loop = DraftLoop([1, 2], 9, 2, stop_words=[(2, 3)])
     loop.advance(verified[:2], verified)
     assert loop.tokens == kept
     assert loop.finished == (kept != verified)
 
 
 def test_nothing_asked_is_nothing_done() -> None:
-    assert Loop([1], 0, 4).finished
+    assert DraftLoop([1], 0, 4).finished

@@ -12,8 +12,8 @@ import pytest
 from typing_extensions import override
 
 from specdec.jobs import result
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import inspect
-from specdec.jobs.kind import Kind
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import claim, config, run, tokenizer, write
 
@@ -103,7 +103,7 @@ REDRAFTER = {"num_draft_layers": 2, "hidden_size": 8, "vocab_size": 4, "rnn": Tr
     ],
 )
 def test_heads(files: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
-    found = inspect(put(tmp_path / "h", **files), Kind.HEADS)
+    found = inspect(put(tmp_path / "h", **files), ArtifactKind.HEADS)
     assert {key: found.get(key) for key in expected} == expected
     assert not Path("exploded").exists()
 
@@ -120,7 +120,7 @@ def test_heads(files: dict[str, Any], expected: dict[str, Any], tmp_path: Path) 
 )
 def test_damaged_heads(files: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(JobError, match=words):
-        inspect(put(tmp_path / "h", **files), Kind.HEADS)
+        inspect(put(tmp_path / "h", **files), ArtifactKind.HEADS)
 
 
 def engine(ranks: int = 2, **build: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specdec.jobs import manifests, result, volume
-from specdec.jobs.kind import Kind
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.payload.serving import check_volume
 from unit.jobs.checkpoints import claim, run, visible, write
 from unit.jobs.mounts import FILES, KEYS, Mounts, expectation
@@ -256,7 +256,7 @@ def test_a_checkpoint_of_an_earlier_release_is_read_once(
 def test_a_list_that_is_not_of_the_digest_does_not_count(fetched: Path, mounts: Mounts) -> None:
     """Whoever changes a file and its list cannot change the directory's name with them."""
     flip(fetched / "tokenizer.json")
-    files = manifests.describe(volume.files(fetched, Kind.CHECKPOINT))
+    files = manifests.describe(volume.files(fetched, ArtifactKind.CHECKPOINT))
     manifests.write(manifests.of_checkpoint(fetched), {"files": files})
     assert mounts.run(content=True) == result.PERMANENT
     assert not fetched.exists()
@@ -265,7 +265,7 @@ def test_a_list_that_is_not_of_the_digest_does_not_count(fetched: Path, mounts: 
 def test_a_damaged_prebuilt_engine_is_fetched_again(mounts: Mounts, told: Told) -> None:
     built = engine(mounts, "target")
     (built / "manifest.json").unlink()
-    digest = volume.digest(built, Kind.ENGINE)
+    digest = volume.digest(built, ArtifactKind.ENGINE)
     place = mounts.volume / "checkpoints" / digest
     place.parent.mkdir(exist_ok=True)
     built.rename(place)

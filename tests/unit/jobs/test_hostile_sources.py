@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from specdec.jobs import archive, registry, result
-from specdec.jobs.kind import Kind
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.registry import Reference
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import run, visible
@@ -64,8 +64,8 @@ def packed(*members: tuple[str, bytes | str], mode: str = "w:gz", kind: bytes = 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_that_lead_elsewhere_are_no_files_of_ours(name: str) -> None:
-    assert not any(kind.wants(name) for kind in Kind)
-    assert Kind.CHECKPOINT.wants("a b'\"$(x)`.json")
+    assert not any(kind.includes(name) for kind in ArtifactKind)
+    assert ArtifactKind.CHECKPOINT.includes("a b'\"$(x)`.json")
 
 
 def test_hostile_titles_paths_and_members_write_nothing(
@@ -136,7 +136,7 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     layer.write_bytes(packed(("config.json", b"{}"), ("dir", "/tmp"), ("dir/x.json", b"evil")))
     out = tmp_path / "out"
     out.mkdir()
-    archive.unpack(layer, out, Kind.CHECKPOINT, "here")
+    archive.unpack(layer, out, ArtifactKind.CHECKPOINT, "here")
     assert [p.name for p in out.iterdir()] == ["config.json"]
 
 
@@ -269,7 +269,7 @@ def test_many_members_do_not_fill_the_memory(tmp_path: Path) -> None:
     out.mkdir()
     tracemalloc.start()
     try:
-        archive.unpack(layer, out, Kind.CHECKPOINT, "here")
+        archive.unpack(layer, out, ArtifactKind.CHECKPOINT, "here")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -91,7 +91,7 @@ def test_a_killed_job_s_half_file_does_not_eat_the_volume(
         raise SystemExit(143)
 
     with monkeypatch.context() as patch:
-        patch.setattr("specdec.jobs.hub.Repository.download", killed)
+        patch.setattr("specdec.jobs.hugging_face.Repository.download", killed)
         with pytest.raises(SystemExit):
             run({"target": source(hub)}, volume, tmp_path)
     (scratch,) = (volume / "checkpoints").glob(".download-*")
@@ -100,7 +100,7 @@ def test_a_killed_job_s_half_file_does_not_eat_the_volume(
     half.write_bytes(b"half")
 
     with monkeypatch.context() as patch:
-        patch.setattr("specdec.jobs.hub.Repository.download", killed)
+        patch.setattr("specdec.jobs.hugging_face.Repository.download", killed)
         with pytest.raises(SystemExit):
             run({"target": source(hub)}, volume, tmp_path)
     assert not half.exists()

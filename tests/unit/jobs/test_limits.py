@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from specdec.jobs import configuration, download, result, weights
+from specdec.jobs import checkpoint_config, download, result, weights
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import run, visible
 from unit.jobs.checkpoints import write as checkpoint
@@ -67,7 +67,7 @@ def test_a_small_answer_without_end_is_not_read_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Listings, refusals and redirects: the client reads each body by itself."""
-    monkeypatch.setattr("specdec.jobs.guard._SMALL_BYTES", 8 << 20)
+    monkeypatch.setattr("specdec.jobs.egress_proxy._SMALL_BYTES", 8 << 20)
     monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
     endless.status = status
     endless.headers = {"Location": "/again"} if status == 302 else {}
@@ -95,7 +95,7 @@ def test_a_token_answer_without_end_is_not_read_to_its_end(
 def test_a_small_answer_that_takes_for_ever_is_given_up(
     endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec.jobs.web._ANSWER_SECONDS", -1.0)
+    monkeypatch.setattr("specdec.jobs.http_source._ANSWER_SECONDS", -1.0)
     assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
     assert "the server's answer has no end" in told()["error"]["message"]
 
@@ -153,9 +153,9 @@ def test_connections_that_break_after_a_few_bytes_each_are_given_up(
 def test_a_small_file_that_is_large_is_not_read(name: str, tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "model")
     with (folder / name).open("wb") as file:
-        file.truncate(configuration._LIMIT_BYTES + 1)
+        file.truncate(checkpoint_config._LIMIT_BYTES + 1)
     with pytest.raises(JobError, match=f"{name} has 67108865 bytes"):
-        configuration.content(folder / name)
+        checkpoint_config.content(folder / name)
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "\xff"])
@@ -163,7 +163,7 @@ def test_json_that_cannot_be_read_is_one_sentence(text: str, tmp_path: Path) -> 
     folder = checkpoint(tmp_path / "model")
     (folder / "config.json").write_text(text, encoding="latin-1")
     with pytest.raises(JobError, match=r"config\.json is not JSON"):
-        configuration.read(folder, "config.json")
+        checkpoint_config.read(folder, "config.json")
 
 
 @pytest.mark.parametrize("index", [{"weight_map": 3}, {"weight_map": {"a": ["b"]}}, {}])

@@ -14,12 +14,12 @@ from obstore import exceptions
 from typing_extensions import override
 
 from specdec.api.networks import Networks
-from specdec.jobs import buckets, web
-from specdec.jobs.guard import Guard
-from specdec.jobs.kind import Kind
-from specdec.jobs.outward import Outward
+from specdec.jobs import buckets, http_source
+from specdec.jobs.artifact_kind import ArtifactKind
+from specdec.jobs.egress_proxy import EgressProxy
+from specdec.jobs.http_source import HttpSource
+from specdec.jobs.proxy_protocol import UpstreamProxies
 from specdec.jobs.result import JobError
-from specdec.jobs.web import Web
 
 LOOPBACK = Networks.parse(["127.0.0.1"])
 
@@ -92,15 +92,15 @@ def encrypted(server: ThreadingHTTPServer, authority: Authority) -> str:
 
 def ask(url: str) -> str:
     """As registries and catalogues are asked."""
-    with Guard(LOOPBACK) as guard, web.client(guard.url) as client:
-        return Web(client, "the store", "").ask(f"{url}/bucket/file").text
+    with EgressProxy(LOOPBACK) as guard, http_source.client(guard.url) as client:
+        return HttpSource(client, "the store", "").ask(f"{url}/bucket/file").text
 
 
 def get(url: str) -> str:
     """As buckets are read."""
-    with Guard(LOOPBACK) as guard:
+    with EgressProxy(LOOPBACK) as guard:
         source = {"uri": "s3://bucket", "endpoint": url, "region": "any"}
-        bucket = buckets.s3("target", Kind.CHECKPOINT, source, {}, (guard.url, guard.url))
+        bucket = buckets.s3("target", ArtifactKind.CHECKPOINT, source, {}, (guard.url, guard.url))
         return bytes(obstore.get(bucket.store, "file").bytes()).decode()
 
 
@@ -121,12 +121,12 @@ def test_tls_runs_through_a_proxy_that_the_variable_names(
     encrypted: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", authority.file)
-    with Guard(LOOPBACK, Outward({})) as proxy:
+    with EgressProxy(LOOPBACK, UpstreamProxies({})) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:word@"))
         assert ask(encrypted) == "/bucket/file"
-    with Guard(LOOPBACK) as guard, web.client(guard.url) as client:
+    with EgressProxy(LOOPBACK) as guard, http_source.client(guard.url) as client:
         with pytest.raises(JobError) as caught:
-            Web(client, "the store", "").ask(f"{encrypted}/bucket/file")
+            HttpSource(client, "the store", "").ask(f"{encrypted}/bucket/file")
         explained = guard.explained(caught.value, "the store")
     assert "127.0.0.1 does not take connections" in explained.message
 
@@ -135,9 +135,9 @@ def test_a_proxy_that_opens_no_tunnel_is_named_with_its_status(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.server_port}")
-    with Guard(LOOPBACK) as guard, web.client(guard.url) as client:
+    with EgressProxy(LOOPBACK) as guard, http_source.client(guard.url) as client:
         with pytest.raises(JobError) as caught:
-            Web(client, "the store", "").ask("https://store.invalid/bucket/file")
+            HttpSource(client, "the store", "").ask("https://store.invalid/bucket/file")
         explained = guard.explained(caught.value, "the store")
     assert "the proxy 127.0.0.1 answered 501" in explained.message
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specdec.client import tokens
-from specdec.client.decoding_paths import Said
+from specdec.client import tokenization
+from specdec.client.decoding_paths import PathAnswer
 from specdec.client.errors import ClientError
+from specdec.client.grpc_calls import Calls, Server
 from specdec.client.infer import agreement
 from specdec.client.sampling import Sampling
-from specdec.client.wire import Calls, Server
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Divergence:
     got: str
 
 
-def equal(expected: Said, got: Said) -> bool:
+def equal(expected: PathAnswer, got: PathAnswer) -> bool:
     """Token ids are compared where both answers have them, else the texts."""
     if expected.ids is not None and got.ids is not None:
         return expected.ids == got.ids
@@ -45,7 +45,7 @@ def equal(expected: Said, got: Said) -> bool:
 
 
 async def divergence(
-    server: Server, index: int, prompt: str, expected: Said, got: Said
+    server: Server, index: int, prompt: str, expected: PathAnswer, got: PathAnswer
 ) -> Divergence:
     """Where two answers part.
 
@@ -79,13 +79,13 @@ async def divergence(
 
 
 async def _ids(
-    calls: Calls, prompt: str, expected: Said, got: Said
+    calls: Calls, prompt: str, expected: PathAnswer, got: PathAnswer
 ) -> tuple[Sequence[int], Sequence[int]]:
     if expected.ids is not None and got.ids is not None:
         return expected.ids, got.ids
-    start = len((await tokens.prepare(calls, prompt, Sampling())).ids)
+    start = len((await tokenization.prepare(calls, prompt, Sampling())).ids)
     before, after = [
-        (await tokens.prepare(calls, prompt + said.text, Sampling())).ids
+        (await tokenization.prepare(calls, prompt + said.text, Sampling())).ids
         for said in (expected, got)
     ]
     # A tokenizer may merge the prompt's last token with the answer's first.
@@ -103,4 +103,4 @@ def _at(ids: Sequence[int], position: int) -> int | None:
 
 
 async def _text(calls: Calls, token: int | None) -> str:
-    return "" if token is None else await tokens.text(calls, [token])
+    return "" if token is None else await tokenization.text(calls, [token])

@@ -16,7 +16,7 @@ from typing import Self
 
 from specdec.api.networks import Networks
 from specdec.jobs.download import unreachable
-from specdec.jobs.outward import Outward, Request, UnreachableError, read_head
+from specdec.jobs.proxy_protocol import ConnectionFailedError, Request, UpstreamProxies, read_head
 from specdec.jobs.result import JobError
 
 _HEAD_SECONDS = 60.0
@@ -38,16 +38,16 @@ class RefusedError(Exception):
         self.host, self.kind = host, kind
 
 
-class Guard:
+class EgressProxy:
     """Serves while the context lasts; `url` is the proxy that clients are given.
 
     `small_url` is one whose connections end after 64 MiB, for a library that reads whole listings
     into memory.
     """
 
-    def __init__(self, networks: Networks, outward: Outward | None = None) -> None:
+    def __init__(self, networks: Networks, outward: UpstreamProxies | None = None) -> None:
         self._networks = networks
-        self._outward = Outward.from_environment() if outward is None else outward
+        self._outward = UpstreamProxies.from_environment() if outward is None else outward
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,7 +127,7 @@ class Guard:
         except RefusedError as error:
             self._refused = error
             _answer(writer, "403 Forbidden")
-        except UnreachableError as error:
+        except ConnectionFailedError as error:
             self._failure = str(error)
             _answer(writer, "502 Bad Gateway")
         except (OSError, TimeoutError, EOFError, ValueError):
@@ -159,7 +159,7 @@ class Guard:
         """A name that only the proxy knows is the proxy's to judge; what is known here is ours."""
         try:
             await self._checked(request.host, request.port)
-        except UnreachableError:
+        except ConnectionFailedError:
             return
 
     async def _checked(self, host: str, port: int) -> list[tuple[str, int]]:
@@ -168,7 +168,7 @@ class Guard:
         try:
             entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise UnreachableError(f"{_shown(host)} cannot be resolved") from error
+            raise ConnectionFailedError(f"{_shown(host)} cannot be resolved") from error
         addresses = [str(entry[4][0]) for entry in entries]
         refusals = {address: self._networks.refusal(address) for address in addresses}
         good = [(address, port) for address, kind in refusals.items() if kind is None]
@@ -179,7 +179,7 @@ class Guard:
 
 async def _open(addresses: list[tuple[str, int]], host: str, *, tls: bool = False) -> Streams:
     """Connect to the first address that answers."""
-    context = Outward.context() if tls else None
+    context = UpstreamProxies.context() if tls else None
     for address, port in addresses:
         try:
             return await asyncio.open_connection(
@@ -191,7 +191,7 @@ async def _open(addresses: list[tuple[str, int]], host: str, *, tls: bool = Fals
             )
         except OSError:
             continue
-    raise UnreachableError(f"{_shown(host)} does not take connections")
+    raise ConnectionFailedError(f"{_shown(host)} does not take connections")
 
 
 async def _relay(client: Streams, upstream: Streams, request: Request, limit: int | None) -> None:

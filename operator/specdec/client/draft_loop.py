@@ -24,7 +24,7 @@ class Round:
     tokens: tuple[int, ...]
 
 
-class Loop:
+class DraftLoop:
     """The answer to one prompt as it grows; ask `draft_length`, then tell `advance`, in turns.
 
     Args:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.bench import summary
-from specdec.bench.endpoint import Endpoint, Line, Protocol, endpoint
+from specdec.bench.endpoint import Endpoint, LoadClient, Protocol, endpoint
 from specdec.bench.exchange import OUTPUTS, Exchange, sample, undisturbed
 from specdec.bench.report import Ended, Report
 from specdec.bench.settings import BLS, Settings
@@ -160,7 +160,7 @@ class Measurement:
 
     async def _turn(
         self,
-        lines: Sequence[Line],
+        lines: Sequence[LoadClient],
         requests: "_Requests",
         length: int | None,
         part: range,
@@ -171,9 +171,9 @@ class Measurement:
         limit = max(_LOST, len(lines))
         exchanges: list[Exchange] = []
         after: Totals = {}
-        ends: dict[Line, float] = {}
+        ends: dict[LoadClient, float] = {}
 
-        async def work(line: Line) -> None:
+        async def work(line: LoadClient) -> None:
             for index in waiting:
                 exchanges.append(await line.ask(index, requests.get(length, index)))
                 ends[line] = time.perf_counter()

@@ -10,7 +10,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.jobs import manifests, volume
-from specdec.jobs.kind import Kind
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.manifests import DamagedError, Files
 from specdec.jobs.result import JobError
 
@@ -74,7 +74,9 @@ def _engine(engine: Mapping[str, Any], root: Path, *, content: bool) -> Files | 
     if not last.is_file():
         return None
     if engine["prebuilt"]:
-        return manifests.checkpoint(folder, Kind.ENGINE, Kind.ENGINE, content=content)
+        return manifests.checkpoint(
+            folder, ArtifactKind.ENGINE, ArtifactKind.ENGINE, content=content
+        )
     files = manifests.engine(folder, content=content)
     if not (folder / "config.json").is_file():
         raise DamagedError("config.json is missing")
@@ -95,14 +97,14 @@ def _checkpoints(
         read = role in built or (role == "heads" and built)
         if not read and not one["served"]:
             continue
-        folder, kind = place(one, root), Kind.of(role, bare)
+        folder, kind = place(one, root), ArtifactKind.of(role, bare)
         if not folder.is_dir():
             raise JobError(
                 "CheckpointMissing",
                 f"the checkpoint of the {role} is missing from the volume: it is fetched again",
             )
         try:
-            part = kind if read else Kind.WITHOUT_WEIGHTS
+            part = kind if read else ArtifactKind.WITHOUT_WEIGHTS
             files = manifests.checkpoint(folder, kind, part, content=content)
         except DamagedError as error:
             volume.discard(folder)

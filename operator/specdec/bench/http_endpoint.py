@@ -14,13 +14,13 @@ from typing import cast
 import httptools
 from typing_extensions import override
 
-from specdec.bench.endpoint import Line
+from specdec.bench.endpoint import LoadClient
 from specdec.bench.exchange import OUTPUTS, Exchange
 from specdec.client import http_transport as http
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError, RefusedError
+from specdec.client.grpc_calls import Tensors
 from specdec.client.transport import Model
-from specdec.client.wire import Tensors
 
 _OK = 200
 _BUFFER_BYTES = 64 * 1024
@@ -53,7 +53,7 @@ class Http:
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, "", ""]).encode() + body
 
-    def line(self, *, streamed: bool) -> Line:
+    def line(self, *, streamed: bool) -> LoadClient:
         """A connection of its own."""
         return _Line(self._connection, self._context)
 
@@ -94,7 +94,7 @@ class Events:
         yield arrival, http.arrays(event, OUTPUTS)
 
 
-class _Line(Line):
+class _Line(LoadClient):
     def __init__(self, connection: Connection, context: ssl.SSLContext | None) -> None:
         super().__init__(connection)
         self._context = context

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec.client.errors import BadRequestError, RefusedError
-from specdec.client.names import POSTPROCESSING, PREPROCESSING
+from specdec.client.grpc_calls import Calls, Tensors
+from specdec.client.model_names import POSTPROCESSING, PREPROCESSING
 from specdec.client.sampling import Sampling, spelled, strings
-from specdec.client.wire import Calls, Tensors
 
 _OUTPUTS = (
     "INPUT_ID",

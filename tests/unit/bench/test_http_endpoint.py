@@ -14,7 +14,7 @@ import pytest
 
 from specdec.bench import Report, Settings, measure
 from specdec.bench.exchange import Exchange, Sample, sample
-from specdec.bench.over_http import Events, Http
+from specdec.bench.http_endpoint import Events, Http
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from unit.bench.simulated import Simulated, served

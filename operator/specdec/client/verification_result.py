@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from specdec.client.comparison import Divergence, divergence, equal
 from specdec.client.dataset import Entry
-from specdec.client.decoding_paths import Said
-from specdec.client.metrics import Speculation
-from specdec.client.wire import Server
+from specdec.client.decoding_paths import PathAnswer
+from specdec.client.divergence import Divergence, divergence, equal
+from specdec.client.grpc_calls import Server
+from specdec.client.metrics import SpeculationTotals
 
 Kind = Literal["refused", "bad_request", "unreachable"]
 
@@ -99,8 +99,8 @@ class Comparison:
     """
 
     index: int
-    expected: Said | None = None
-    got: Said | None = None
+    expected: PathAnswer | None = None
+    got: PathAnswer | None = None
     failure: Failure | None = None
 
     @property
@@ -109,7 +109,7 @@ class Comparison:
         return self.pair is not None and equal(*self.pair)
 
     @property
-    def pair(self) -> tuple[Said, Said] | None:
+    def pair(self) -> tuple[PathAnswer, PathAnswer] | None:
         """Expected and got, where both are there."""
         if self.expected is None or self.got is None:
             return None
@@ -120,7 +120,7 @@ async def summary(
     entries: Sequence[Entry],
     outcomes: Sequence[Comparison],
     server: Server,
-    counted: Speculation | None,
+    counted: SpeculationTotals | None,
 ) -> Verification:
     """What the outcomes of a data set come to.
 
@@ -148,7 +148,9 @@ async def summary(
     )
 
 
-def _counts(answers: Sequence[Said], counted: Speculation | None) -> dict[str, int | None]:
+def _counts(
+    answers: Sequence[PathAnswer], counted: SpeculationTotals | None
+) -> dict[str, int | None]:
     told = [said.counts for said in answers if said.counts is not None]
     rounds = [said.rounds for said in answers if said.rounds is not None]
     found: dict[str, int | None] = {"draft_tokens": None, "accepted_tokens": None, "rounds": None}

@@ -9,7 +9,7 @@ _WORDS = ("*.json", "*.model", "tokenizer*", "merges.txt", "vocab.txt", "*.jinja
 _CHECKPOINT = (*_WORDS, "*.safetensors")
 
 
-class Kind(Enum):
+class ArtifactKind(Enum):
     """A checkpoint with or without weights, heads, or a prebuilt engine, by the files that count.
 
     The same patterns filter every source, so that equal content gets equal digests.
@@ -23,7 +23,7 @@ class Kind(Enum):
     ENGINE = ("*.json", "*.engine")
 
     @classmethod
-    def of(cls, role: str, without_weights: Collection[str] = ()) -> "Kind":
+    def of(cls, role: str, without_weights: Collection[str] = ()) -> "ArtifactKind":
         """The kind of a role of `SpeculativeModel.sources`, by the roles that need no weights."""
         if role == "heads":
             return cls.HEADS
@@ -31,7 +31,7 @@ class Kind(Enum):
             return cls.WITHOUT_WEIGHTS
         return cls.ENGINE if role.endswith("-engine") else cls.CHECKPOINT
 
-    def wants(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         """Whether a file directly inside a directory belongs to it.
 
         Names come from servers that others fill: what could lead elsewhere is no file of ours.

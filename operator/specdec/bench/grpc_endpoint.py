@@ -7,11 +7,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from specdec.bench.endpoint import Line
+from specdec.bench.endpoint import LoadClient
 from specdec.bench.exchange import Exchange
 from specdec.client.connection import Connection
+from specdec.client.grpc_calls import Calls, Server, Tensors, infer_request
 from specdec.client.transport import Model
-from specdec.client.wire import Calls, Server, Tensors, infer_request
 
 
 class Grpc(Server):
@@ -32,12 +32,12 @@ class Grpc(Server):
         """The same of a model that streams and of one that does not."""
         return infer_request(model, tensors, outputs)
 
-    def line(self, *, streamed: bool) -> Line:
+    def line(self, *, streamed: bool) -> LoadClient:
         """A stream of its own, or unary calls."""
         return _Line(self._connection, self, streamed=streamed)
 
 
-class _Line(Line):
+class _Line(LoadClient):
     def __init__(self, connection: Connection, server: Server, *, streamed: bool) -> None:
         super().__init__(connection)
         self._server = server

@@ -28,7 +28,7 @@ class AnswerError(httpx.RequestError):
 
 
 @dataclass(frozen=True)
-class Web:
+class HttpSource:
     """A server of one source: `where` names the source, `secret` where its credentials are."""
 
     client: httpx.Client

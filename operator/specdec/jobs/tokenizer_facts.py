@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specdec.jobs import configuration
+from specdec.jobs import checkpoint_config
 from specdec.jobs.weights import corrupt
 
 _DIGITS = 12
@@ -23,7 +23,7 @@ def facts(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         JobError: CheckpointCorrupt when there is no tokenizer.
     """
     piece = folder / "tokenizer.model"
-    raw = _digest(configuration.content(piece)) if piece.is_file() else None
+    raw = _digest(checkpoint_config.content(piece)) if piece.is_file() else None
     json_file = (folder / "tokenizer.json").is_file()
     return {
         "tokenizer": tokenizer_hash(folder) if json_file or raw is None else raw,
@@ -45,7 +45,7 @@ def tokenizer_hash(folder: Path) -> str:
     if not (folder / "tokenizer.json").is_file():
         raise corrupt("it has neither tokenizer.json nor tokenizer.model")
     try:
-        meaning = _meaning(configuration.read(folder, "tokenizer.json"))
+        meaning = _meaning(checkpoint_config.read(folder, "tokenizer.json"))
     except (AttributeError, TypeError) as error:
         raise corrupt(f"tokenizer.json cannot be read ({type(error).__name__})") from error
     return _digest(json.dumps(meaning, sort_keys=True).encode())
@@ -66,7 +66,7 @@ def _token(folder: Path, config: Mapping[str, Any], key: str) -> int | None:
     """A token id from config.json, or else generation_config.json; of several the first."""
     value = config.get(key)
     if value is None:
-        value = configuration.optional(folder, "generation_config.json").get(key)
+        value = checkpoint_config.optional(folder, "generation_config.json").get(key)
     if isinstance(value, list):
         value = value[0] if value else None
     if isinstance(value, bool) or not isinstance(value, int):
@@ -77,11 +77,13 @@ def _token(folder: Path, config: Mapping[str, Any], key: str) -> int | None:
 def _template(folder: Path) -> str | None:
     """Hash of the chat template, whichever of its three places it is in; blanks do not count."""
     if (folder / "chat_template.jinja").is_file():
-        raw = configuration.content(folder / "chat_template.jinja")
+        raw = checkpoint_config.content(folder / "chat_template.jinja")
         text: Any = raw.decode("utf-8", errors="replace")
     else:
-        text = configuration.optional(folder, "tokenizer_config.json").get("chat_template")
-        text = text or configuration.optional(folder, "chat_template.json").get("chat_template")
+        text = checkpoint_config.optional(folder, "tokenizer_config.json").get("chat_template")
+        text = text or checkpoint_config.optional(folder, "chat_template.json").get(
+            "chat_template"
+        )
     if isinstance(text, list):
         # Several by name: that of plain chat is the one a server applies.
         text = next((t.get("template") for t in text if t.get("name") == "default"), None)

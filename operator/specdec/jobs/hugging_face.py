@@ -17,11 +17,11 @@ from huggingface_hub.errors import (
 )
 from typing_extensions import override
 
-from specdec.jobs import download, web
+from specdec.jobs import download, http_source
+from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
-from specdec.jobs.kind import Kind
+from specdec.jobs.http_source import HttpSource
 from specdec.jobs.result import JobError
-from specdec.jobs.web import Web
 
 _PUBLIC = "https://huggingface.co"
 _SECONDS = 60.0
@@ -54,7 +54,7 @@ class Repository:
     token: str
     role: str
     proxy: str
-    kind: Kind = Kind.CHECKPOINT
+    kind: ArtifactKind = ArtifactKind.CHECKPOINT
 
     @property
     def where(self) -> str:
@@ -72,13 +72,13 @@ class Repository:
         Raises:
             JobError: SourceNotFound, AuthFailed, RevisionNotFound or NetworkError.
         """
-        set_client_factory(lambda: web.client(self.proxy))
+        set_client_factory(lambda: http_source.client(self.proxy))
         with _explained(self):
             api = HfApi(endpoint=self.endpoint or None, token=self.token or False)
             info = api.model_info(
                 self.repo, revision=self.revision, files_metadata=True, timeout=_SECONDS
             )
-        siblings = [s for s in info.siblings or [] if self.kind.wants(s.rfilename)]
+        siblings = [s for s in info.siblings or [] if self.kind.includes(s.rfilename)]
         if not siblings or info.sha is None:
             raise download.nothing(self.where, "configuration and no weights")
         with self._server() as server:
@@ -102,15 +102,15 @@ class Repository:
                 download.transfer(listing.files, folder, read, self.where)
 
     @contextmanager
-    def _server(self) -> Iterator[Web]:
+    def _server(self) -> Iterator[HttpSource]:
         auth = _TokenAuth(self.token) if self.token else None
-        with web.client(self.proxy, auth) as client:
-            yield Web(client, self.where, self.secret)
+        with http_source.client(self.proxy, auth) as client:
+            yield HttpSource(client, self.where, self.secret)
 
     def _url(self, commit: str, name: str) -> str:
         return hf_hub_url(self.repo, name, revision=commit, endpoint=self.endpoint or None)
 
-    def _file(self, server: Web, commit: str, sibling: Any) -> RemoteFile:
+    def _file(self, server: HttpSource, commit: str, sibling: Any) -> RemoteFile:
         """A file of the listing; some mirrors state neither size nor digest."""
         name, size = sibling.rfilename, sibling.size
         if size is None:
@@ -157,7 +157,7 @@ def _explained(repository: Repository) -> Iterator[None]:
             ) from error
         raise download.unreachable(repository.where, f"answer {status}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise download.unreachable(repository.where, web.reason(error)) from error
+        raise download.unreachable(repository.where, http_source.reason(error)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         why = "the hub's answer describes no model"
         raise download.unreachable(repository.where, why) from error

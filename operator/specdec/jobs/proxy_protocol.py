@@ -13,7 +13,7 @@ _PORTS = {"http": 80, "https": 443}
 _OWN = ("connection", "proxy-connection", "proxy-authorization", "keep-alive")
 
 
-class UnreachableError(Exception):
+class ConnectionFailedError(Exception):
     """No connection; the message is a sentence of ours."""
 
 
@@ -36,13 +36,13 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class Outward:
+class UpstreamProxies:
     """HTTPS_PROXY, HTTP_PROXY and NO_PROXY as the pod has them, by scheme in lower case."""
 
     proxies: Mapping[str, str]
 
     @classmethod
-    def from_environment(cls) -> "Outward":
+    def from_environment(cls) -> "UpstreamProxies":
         """Read the variables."""
         return cls(urllib.request.getproxies_environment())
 
@@ -59,7 +59,7 @@ class Outward:
             url = urlsplit(address if "://" in address else f"http://{address}")
             port = url.port or _PORTS[url.scheme]
         except (ValueError, KeyError):
-            raise UnreachableError("the proxy's address cannot be read") from None
+            raise ConnectionFailedError("the proxy's address cannot be read") from None
         login = ":".join(unquote(part) for part in (url.username, url.password) if part)
         return Proxy(url.hostname or "", port, url.scheme == "https", login)
 
@@ -124,7 +124,7 @@ class Request:
             await writer.drain()
             status = _status(await read_head(reader))
             if status != 200:
-                raise UnreachableError(f"the proxy {proxy.host} answered {status}")
+                raise ConnectionFailedError(f"the proxy {proxy.host} answered {status}")
 
     async def accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         """Open the tunnel for the client, or pass on the head of the answer.
