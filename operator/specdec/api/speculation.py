@@ -33,7 +33,7 @@ class Method(StrEnum):
 
 
 class LengthPolicy(StrEnum):
-    """Whether every round drafts as many tokens, or as many as measurements say is fastest."""
+    """Whether all rounds draft the same number of tokens, or the number measured as fastest."""
 
     FIXED = "Fixed"
     ADAPTIVE = "Adaptive"
@@ -42,7 +42,7 @@ class LengthPolicy(StrEnum):
 class DraftLengthPolicy(Value):
     """How the server chooses draft lengths (tokens) where a request names none.
 
-    Bounds of Adaptive: with `minLength` 0 the draft may rest altogether; `maxLength` defaults to
+    Bounds of Adaptive: with `minLength` 0 the server may stop drafting; `maxLength` defaults to
     what a request may ask for.
     """
 
@@ -72,8 +72,8 @@ class Speculation(Value):
     @property
     def blocks(self) -> dict[Method, Block]:
         """The blocks that are set; validation leaves none but the method's own."""
-        found = {method: getattr(self, method.key, None) for method in Method}
-        return {method: block for method, block in found.items() if block is not None}
+        fields = {method: getattr(self, method.key, None) for method in Method}
+        return {method: block for method, block in fields.items() if block is not None}
 
     @property
     def block(self) -> Block:

@@ -1,7 +1,7 @@
 """Backends and methods: what differs between them, and nothing else, is in here.
 
-Callers ask the backend and the method of a resource; none of them asks which it is. Both are found
-by name: a backend is a package here, a method a module of `methods`.
+Callers use attributes of a backend or method, and never compare its name. The name locates both: a
+backend is a package here, a method a module of `methods`.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ def max_draft_len(model: SpeculativeModel) -> int:
 
 
 def draft_tokens(model: SpeculativeModel) -> int:
-    """The server's default draft length (tokens); 0 where requests have no say."""
+    """The server's default draft length (tokens); 0 where no request can set it."""
     return methods.of(model).draft_tokens(model)
 
 

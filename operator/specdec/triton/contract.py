@@ -69,19 +69,19 @@ def outputs(model: str, version: str, logits_type: str = "TYPE_FP32") -> tuple[T
 
 def steps(version: str) -> tuple[Step, ...]:
     """The ensemble's steps; a mapping is kept only where the release has the step's tensor."""
-    found = []
+    all_steps = []
     for step in _tables()["ensemble"]:
         model = step["model"]
         takes = {tensor.name for tensor in inputs(model, version)}
         gives = {tensor.name for tensor in outputs(model, version)}
-        found.append(
+        all_steps.append(
             Step(
                 model,
                 tuple(pair for pair in _pairs(step, "inputs") if pair[0] in takes),
                 tuple(pair for pair in _pairs(step, "outputs") if pair[0] in gives),
             )
         )
-    return tuple(found)
+    return tuple(all_steps)
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """The library that Triton loads as the backend `specdec`, as it lies in this package.
 
-It is compiled from `operator/bls`; a text file beside it says from which sources, so that
-who plans a repository and who fills it can tell whether they mean the same library.
+It is compiled from `operator/bls`; a text file beside it holds the digest of
+those sources. The plan of a repository and the Job that publishes it compare that digest.
 """
 
 from functools import cache

@@ -1,6 +1,6 @@
 """Parameter tables of the Triton models: every key a release reads, in a fixed order.
 
-An unset key is written with an empty value: the C++ backend then takes its default and says so,
+An unset key is written with an empty value: the C++ backend then takes its default and logs it,
 and a reader of the file sees every knob there is.
 """
 

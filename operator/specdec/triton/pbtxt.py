@@ -30,7 +30,7 @@ class Batching:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything a `config.pbtxt` of one model says."""
+    """The contents of one model's `config.pbtxt`."""
 
     name: str
     backend: str

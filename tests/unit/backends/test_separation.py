@@ -47,7 +47,7 @@ def named(tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {node.value!r:.60}"
 
 
-def found() -> dict[str, list[str]]:
+def uses() -> dict[str, list[str]]:
     files = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
     outside = {name: path for name, path in files.items() if not name.startswith(OWN)}
     lines = {name: list(named(ast.parse(path.read_text()))) for name, path in outside.items()}
@@ -55,11 +55,11 @@ def found() -> dict[str, list[str]]:
 
 
 def test_nothing_outside_their_packages_names_a_backend_or_a_method() -> None:
-    assert {name: lines for name, lines in found().items() if name not in REVIEWED} == {}
+    assert {name: lines for name, lines in uses().items() if name not in REVIEWED} == {}
 
 
 def test_every_reviewed_exception_is_still_one() -> None:
-    assert REVIEWED.keys() == found().keys()
+    assert REVIEWED.keys() == uses().keys()
 
 
 @pytest.mark.parametrize(

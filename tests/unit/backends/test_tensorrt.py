@@ -94,23 +94,23 @@ def test_a_prebuilt_engine_is_its_fetched_directory() -> None:
     assert parameters(plans(cr)[""])["gpt_model_path"].startswith("/models/checkpoints/")
 
 
-def test_trees_are_told_to_the_server() -> None:
+def test_config_holds_the_trees() -> None:
     eagle = put(tensorrt("Eagle"), "speculation.eagle.choices", [[0], [0, 1], [1]])
     medusa = put(tensorrt("Medusa"), "speculation.medusa.choices", [[0], [2]])
 
-    told = parameters(plans(eagle)[""]), parameters(plans(medusa)[""])
+    tables = parameters(plans(eagle)[""]), parameters(plans(medusa)[""])
 
-    assert told[0]["eagle_choices"] == "{0}, {0, 1}, {1}"
-    assert told[0]["medusa_choices"] == ""
-    assert told[1]["medusa_choices"] == "{0}, {2}"
-    assert [one["decoding_mode"] for one in told] == ["eagle", "medusa"]
+    assert tables[0]["eagle_choices"] == "{0}, {0, 1}, {1}"
+    assert tables[0]["medusa_choices"] == ""
+    assert tables[1]["medusa_choices"] == "{0}, {2}"
+    assert [keys["decoding_mode"] for keys in tables] == ["eagle", "medusa"]
     assert parameters(plans(tensorrt("ReDrafter"))[""])["decoding_mode"] == "redrafter"
 
 
-def test_lookahead_s_sizes_are_told_to_the_server() -> None:
-    told = parameters(plans(tensorrt("Lookahead"))[""])
-    assert told["decoding_mode"] == "lookahead"
-    assert {told[f"lookahead_{n}"] for n in ("window_size", "ngram_size")} == {"7"}
+def test_config_holds_the_sizes_of_lookahead() -> None:
+    keys = parameters(plans(tensorrt("Lookahead"))[""])
+    assert keys["decoding_mode"] == "lookahead"
+    assert {keys[f"lookahead_{n}"] for n in ("window_size", "ngram_size")} == {"7"}
 
 
 def test_run_time_fields_become_parameters() -> None:
@@ -148,15 +148,15 @@ def test_the_memory_plan_s_budget_comes_before_a_full_batch() -> None:
 def test_the_ceiling_and_the_default_reach_the_bls() -> None:
     cr = put(tensorrt(), f"{DRAFT}.draftLengthCeiling", 6)
     put(cr, f"{DRAFT}.acceptance", "Logits")
-    told = parameters(plans(cr)[""], BLS)
-    assert (told["num_draft_tokens"], told["max_draft_tokens"]) == ("4", "6")
-    assert told["use_draft_logits"] == "true"
+    keys = parameters(plans(cr)[""], BLS)
+    assert (keys["num_draft_tokens"], keys["max_draft_tokens"]) == ("4", "6")
+    assert keys["use_draft_logits"] == "true"
     del cr["spec"]["speculation"]["draftTokens"]
     assert plans(cr)[""].draft_tokens == 6
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "expected"),
     [
         ({}, ("Fixed", "", "")),
         ({"type": "Adaptive"}, ("Adaptive", "0", "6")),
@@ -166,16 +166,16 @@ def test_the_ceiling_and_the_default_reach_the_bls() -> None:
     ],
 )
 def test_the_length_policy_reaches_the_bls_within_the_ceiling(
-    policy: dict[str, Any], told: tuple[str, str, str]
+    policy: dict[str, Any], expected: tuple[str, str, str]
 ) -> None:
     cr = put(tensorrt(), f"{DRAFT}.draftLengthCeiling", 6)
-    found = parameters(plans(put(cr, "speculation.draftLengthPolicy", policy))[""], BLS)
+    actual = parameters(plans(put(cr, "speculation.draftLengthPolicy", policy))[""], BLS)
     names = ("draft_length_policy", "min_draft_length", "max_draft_length")
-    assert tuple(found[name] for name in names) == told
+    assert tuple(actual[name] for name in names) == expected
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({}, "0"),
         ({"placement": "Dedicated"}, "1"),
@@ -183,13 +183,13 @@ def test_the_length_policy_reaches_the_bls_within_the_ceiling(
         ({"draftAhead": 4}, "4"),
     ],
 )
-def test_a_draft_with_gpus_of_its_own_works_ahead_unless_told(
-    fields: dict[str, Any], told: str
+def test_drafting_is_pipelined_where_the_draft_has_gpus_of_its_own_unless_set(
+    fields: dict[str, Any], expected: str
 ) -> None:
     cr = tensorrt()
     for field, value in fields.items():
         put(cr, f"{DRAFT}.{field}", value)
-    assert parameters(plans(cr)[""], BLS)["draft_ahead"] == told
+    assert parameters(plans(cr)[""], BLS)["draft_ahead"] == expected
 
 
 def test_fast_logits_have_ranks_of_their_own() -> None:
@@ -204,8 +204,8 @@ def test_fast_logits_have_ranks_of_their_own() -> None:
     plan = plans(cr)[""]
     target, draft = parameters(plan), parameters(plan, "tensorrt_llm_draft")
 
-    for told in (target, draft):
-        assert told["speculative_decoding_fast_logits"] == "true"
+    for keys in (target, draft):
+        assert keys["speculative_decoding_fast_logits"] == "true"
     assert (target["participant_ids"], draft["participant_ids"]) == ("2,3,4,5", "1")
     assert (target["gpu_device_ids"], draft["gpu_device_ids"]) == ("0,1,2,3", "4")
 
@@ -214,18 +214,18 @@ def test_two_servers_each_have_a_plain_repository() -> None:
     cr = put(put(tensorrt(), f"{DRAFT}.topology", "TwoServers"), f"{DRAFT}.placement", "Dedicated")
     put(cr, f"{DRAFT}.draft.limits.maxBatchSize", 4)
 
-    found = plans(cr)
+    actual = plans(cr)
 
-    assert sorted(found) == ["draft", "target"]
+    assert sorted(actual) == ["draft", "target"]
     for role, digest in (("target", "a"), ("draft", "b")):
-        plan = found[role]
+        plan = actual[role]
         assert (plan.draft, plan.draft_tokens) == (None, 0)
         assert parameters(plan)["decoding_mode"] == ""
         assert plan.tokenizer_dir == f"/models/checkpoints/{digest * 64}"
         assert parameters(plan, "tensorrt_llm_bls")["tensorrt_llm_draft_model_name"] == ""
-    assert (found["target"].max_batch_size, found["draft"].max_batch_size) == (16, 4)
-    assert found["target"].target.engine_dir == engines(cr)["target"].path
-    assert found["draft"].target.engine_dir == engines(cr)["draft"].path
+    assert (actual["target"].max_batch_size, actual["draft"].max_batch_size) == (16, 4)
+    assert actual["target"].target.engine_dir == engines(cr)["target"].path
+    assert actual["draft"].target.engine_dir == engines(cr)["draft"].path
     assert engines(cr)["target"].plan["speculativeDecodingMode"] == "draft_tokens_external"
 
 

@@ -28,8 +28,8 @@ def model(**networking: Any) -> SpeculativeModel:
 def container(resource_: SpeculativeModel) -> dict[str, Any]:
     volume = Volume("models", "abc", single_node=False)
     made = serving.deployment(resource_, Revision("a" * 64, "image"), volume, 1)
-    (found,) = made["spec"]["template"]["spec"]["containers"]
-    return dict(found)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    return dict(server)
 
 
 def test_a_resource_without_a_row_for_it_is_served_by_triton() -> None:

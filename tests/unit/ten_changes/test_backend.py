@@ -73,9 +73,9 @@ def test_a_backend_touches_one_package_and_two_data_files(tmp_path: Path) -> Non
         ("enum: [TensorRT, PyTorch, Reference]", "enum: [TensorRT, PyTorch, Toy, Reference]")
     )
 
-    told = scratch.run(PROGRAM)
+    output = scratch.run(PROGRAM)
 
-    assert told.startswith("toy:0.19.0 the backend serves checkpoints as they are")
+    assert output.startswith("toy:0.19.0 the backend serves checkpoints as they are")
     assert scratch.touched() == [
         "crds/speculativemodels.yaml",
         "operator/specdec/api/support.yaml",

@@ -1,4 +1,4 @@
-"""Which trees of draft tokens can be decoded, and what is said of the others."""
+"""Which trees of draft tokens can be decoded, and the messages about the others."""
 
 import pytest
 from hypothesis import given
@@ -25,9 +25,9 @@ def test_a_good_tree() -> None:
     assert problem(GOOD, SMALL) == ""
 
 
-@pytest.mark.parametrize(("choices", "words"), BAD)
-def test_a_bad_tree(choices: tuple[tuple[int, ...], ...], words: str) -> None:
-    assert words in problem(choices, SMALL)
+@pytest.mark.parametrize(("choices", "message"), BAD)
+def test_a_bad_tree(choices: tuple[tuple[int, ...], ...], message: str) -> None:
+    assert message in problem(choices, SMALL)
 
 
 def test_parents_on_one_level_are_counted() -> None:

@@ -60,5 +60,5 @@ class DraftTarget(Block):
     @property
     @override
     def compares_logits(self) -> bool:
-        """As `acceptance` says."""
+        """By `acceptance`."""
         return self.acceptance is Acceptance.LOGITS

@@ -40,7 +40,7 @@ class MethodDefinition:
         return 0
 
     def draft_tokens(self, model: SpeculativeModel) -> int:
-        """The server's default draft length (tokens); 0 where requests have no say."""
+        """The server's default draft length (tokens); 0 where no request can set it."""
         del model
         return 0
 
