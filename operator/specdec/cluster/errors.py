@@ -1,6 +1,6 @@
 """Errors of requests to the API server, by what the caller can do about them.
 
-`Cluster` raises them and the controller's retry policy tells them apart. Every message is one
+`Cluster` raises them, and the controller's retry policy depends on the class. Every message is one
 sentence that names the object and is fit for a user.
 """
 

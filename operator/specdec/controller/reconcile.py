@@ -179,7 +179,7 @@ class Reconciler:
 def _location(error: Exception) -> str:
     """An exception's type and source line, without its message, which may quote secrets."""
     frames = traceback.extract_tb(error.__traceback__)
-    # The innermost line of this package says more than a line inside a library.
+    # The innermost line of this package is more useful than a line inside a library.
     own = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
     frame = (own or frames)[-1]
     file = Path(frame.filename)

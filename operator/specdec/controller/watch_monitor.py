@@ -1,9 +1,9 @@
 """Detect watches that have died without an error.
 
-`Runtime` records every watch event here and lists all objects now and then. An idle cluster and a
-dead watch look the same to the watch itself, so `compare` checks whether the listed versions have
-arrived as events. For example, kopf can lose the watch of a resource definition that is deleted
-and installed again.
+`Runtime` records every watch event here and lists all objects now and then. A dead watch and an
+idle cluster both send no events, so `compare` checks whether the listed versions have arrived as
+events. For example, kopf can lose the watch of a resource definition that is deleted and installed
+again.
 """
 
 from collections.abc import Iterable, Mapping

@@ -109,7 +109,7 @@ class SimulatedCluster:
             self.pods = [p for p in self.pods if p["metadata"]["labels"].get(label) != name]
 
     def bind(self, uid: str = "uid-claim", size: str = "1Gi") -> None:
-        """Bind the claim to a volume; `uid` tells it apart from other claims of its name."""
+        """Bind the claim to a volume; `uid` distinguishes it from other claims of its name."""
         name = names.claim_name(self.model())
         spec = {
             "accessModes": [self.spec["storage"].get("accessMode", "ReadWriteMany")],

@@ -212,7 +212,7 @@ async def test_refused_status_is_written_in_a_shorter_form() -> None:
     cluster.longest = 100
     conditions = (
         *DONE[:-1],
-        Condition(Type.READY, "False", "Building", "words " * 100),
+        Condition(Type.READY, "False", "Building", "text " * 100),
     )
     reconciler = Reconciler(cluster, IMAGES, Decided(conditions=conditions, requeue_after=5))
     for _ in range(2):
@@ -229,7 +229,7 @@ async def test_refused_status_is_written_in_a_shorter_form() -> None:
     cluster.longest = 1024
     await reconciler.reconcile(KEY)
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
-    assert status["conditions"][-1]["message"].startswith("words words")
+    assert status["conditions"][-1]["message"].startswith("text text")
 
 
 async def test_forbidden_status_stays_a_rejection() -> None:
