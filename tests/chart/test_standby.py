@@ -16,7 +16,7 @@ from controlplane.operating import ACCOUNT, Object, Operator, until
 pytestmark = pytest.mark.controlplane
 
 # Long enough for a busy machine to renew in time, short enough to wait for.
-SECONDS = 8
+SECONDS = 12
 HERE = ("--namespace", NAMESPACE)
 VALUES = {"leaderElection": {"enabled": True, "seconds": SECONDS}}
 

@@ -168,6 +168,7 @@ def test_event_names_the_resource_and_fits_the_limits() -> None:
     assert later["metadata"]["name"] > event["metadata"]["name"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "message"),
     [

@@ -128,6 +128,7 @@ class _ApiServer(BaseHTTPRequestHandler):
         return
 
 
+@pytest.mark.slow
 def test_stopped_standby_exits_with_0_and_has_read_only_the_lease(
     tmp_path: Path,
 ) -> None:

@@ -126,6 +126,7 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.slow
 def test_holder_resumed_after_expiry_exits_without_a_write(
     kubeconfig: Path, tmp_path: Path
 ) -> None:
