@@ -1,6 +1,6 @@
 """A copy of the production tree to make a change in, and the files that the change touched."""
 
-import filecmp
+import hashlib
 import os
 import shutil
 import subprocess
@@ -23,6 +23,8 @@ class Scratch:
         shutil.copytree(ROOT / _PACKAGE, folder / _PACKAGE, ignore=ignore)
         (folder / _LINKED).symlink_to(ROOT / _LINKED)
         shutil.copytree(ROOT / "crds", folder / "crds")
+        # Of the copy: the tree itself may be edited while a test runs.
+        self._original = {path: self._digest(path) for path in self._files()}
 
     def copy(self, path: str, to: str, *renames: tuple[str, str]) -> None:
         """A new file of the package, written like another one under other names."""
@@ -54,8 +56,8 @@ class Scratch:
 
     def touched(self) -> list[str]:
         """Production files that differ from the tree's, or are new."""
-        files = (path for top in (_PACKAGE, CRD.parent) for path in self._files(top))
-        return sorted(str(path) for path in files if self._differs(path))
+        files = self._files()
+        return sorted(str(p) for p in files if self._original.get(p) != self._digest(p))
 
     def run(self, program: str) -> str:
         """Run a program with the changed package and the helpers of the tests."""
@@ -78,17 +80,16 @@ class Scratch:
             text = text.replace(old, new)
         file.write_text(text)
 
-    def _files(self, top: Path) -> list[Path]:
-        own = (self._folder / top).rglob("*")
+    def _files(self) -> list[Path]:
+        own = (path for top in (_PACKAGE, CRD.parent) for path in (self._folder / top).rglob("*"))
         return [
             path.relative_to(self._folder)
             for path in own
             if path.is_file() and "__pycache__" not in path.parts
         ]
 
-    def _differs(self, path: Path) -> bool:
-        original = ROOT / path
-        return not original.exists() or not filecmp.cmp(original, self._folder / path, False)
+    def _digest(self, path: Path) -> str:
+        return hashlib.sha256((self._folder / path).read_bytes()).hexdigest()
 
 
 def _renamed(text: str, renames: tuple[tuple[str, str], ...]) -> str:

@@ -21,7 +21,7 @@ class AcceptedReason(Reason):
     UNSUPPORTED_BACKEND = _SECTION.failed(
         "UnsupportedBackend",
         "this release does not serve `spec.runtime.backend`",
-        "set it to `TensorRT` or `Reference`",
+        "set it to a backend of the [support matrix](support-matrix.md) that is served",
     )
     UNSUPPORTED_GPU = _SECTION.failed(
         "UnsupportedGpu",
@@ -52,5 +52,5 @@ class AcceptedReason(Reason):
         "InvalidDevices",
         "no server supports this combination of GPU ordinals and parallelism",
         "correct the field in the message: list tensor x pipeline distinct ordinals, or none; "
-        "the Reference backend supports one process",
+        "a backend on CPUs supports one process",
     )

@@ -75,5 +75,5 @@ class CompatibilityReason(Reason):
     TARGET_ARCHITECTURE_MISMATCH = _SECTION.failed(
         "TargetArchitectureMismatch",
         "no heads of this method exist for the target's architecture",
-        "choose another target, or the method `DraftTarget`",
+        "choose another target, or a method without heads",
     )
