@@ -41,7 +41,8 @@ class Backend(Protocol):
         """The engines to build from the checkpoints in `facts`; none where these are served.
 
         An engine's key holds everything that changes its bytes. A prebuilt engine is the
-        directory that was fetched for it.
+        directory that was fetched for it. The publish Job verifies an engine against
+        `maxDraftTokens` and `speculativeDecodingMode` of its plan.
         """
 
     def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
