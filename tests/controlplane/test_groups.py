@@ -151,6 +151,30 @@ def test_a_group_serves_scales_rests_and_is_freed(grouped: Lab) -> None:
     until(lambda: not left(), lambda: f"nothing left of {left()}", seconds=30)
 
 
+def test_scaling_before_a_new_repository_keeps_the_group_template(grouped: Lab) -> None:
+    lab = grouped
+    serve(lab)
+    before, leader = group(lab), pods(lab)[f"{GROUP}-0"]
+    lab.patch("specm", NAME, {"spec": {"serving": {"streaming": False}}})
+    lab.wait(NAME, "RepositoryReady", "False")
+    lab.patch("specm", NAME, {"spec": {"serving": {"replicas": 2}}})
+    until(lambda: group(lab)["spec"]["replicas"] == 2, lambda: lab.story(NAME))
+    scaled = group(lab)
+    assert scaled["spec"]["leaderWorkerTemplate"] == before["spec"]["leaderWorkerTemplate"]
+
+    # Back to what serves: the rendered template is the live one.
+    lab.patch("specm", NAME, {"spec": {"serving": {"streaming": True}}})
+    until(lambda: "2 of 2" in lab.condition(NAME, "Available")["message"], lambda: lab.story(NAME))
+    assert group(lab)["spec"] == scaled["spec"]
+    assert pods(lab)[f"{GROUP}-0"]["metadata"]["uid"] == leader["metadata"]["uid"]
+
+
+def group(lab: Lab) -> Object:
+    body = lab.get(KIND, GROUP)
+    assert body is not None
+    return body
+
+
 def test_a_new_repository_replaces_the_group(grouped: Lab) -> None:
     lab = grouped
     before = serve(lab)
