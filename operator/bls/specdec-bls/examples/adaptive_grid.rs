@@ -1,6 +1,8 @@
-//! Prints how the adaptive draft length does under simulated loads: tokens a second in shares of
-//! the best fixed length and of decoding without a draft, over a grid; the share of the best after
-//! a change of load or text; and how often it changes when nothing else does.
+//! Prints the results of the adaptive draft length under simulated loads, as JSON.
+//!
+//! These are: tokens a second over a grid, relative to the best fixed length and to decoding without
+//! a draft; the same after a change of load or text; and how often the length changes under a
+//! constant load.
 
 #[allow(dead_code)]
 #[path = "../tests/simulation/mod.rs"]
@@ -10,10 +12,10 @@ fn main() {
     let (mut of_best, mut of_plain) = (Vec::new(), Vec::new());
     for engines in simulation::grid() {
         let mut run = simulation::Run::new(engines);
-        run.go(60);
-        let speed = run.go(1500);
+        run.run(60);
+        let speed = run.run(1500);
         of_best.push(speed / engines.best());
-        of_plain.push(speed * engines.plain());
+        of_plain.push(speed * engines.target_only());
     }
     let figures = serde_json::json!({
         "of_best": of_best,

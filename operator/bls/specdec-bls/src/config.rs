@@ -1,4 +1,4 @@
-//! What the model's configuration in Triton says, read once when the model loads.
+//! Reads the model's configuration, once while the model loads.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::tokenizer::is_true;
 
-const TRUE_WORDS: [&str; 3] = ["true", "1", "yes"];
-/// What the target gives besides what `passed_on` names: text, log probabilities, logits, counts.
+const TRUE_VALUES: [&str; 3] = ["true", "1", "yes"];
+/// Outputs of the BLS's own. Every other output is one of the target, and passed on.
 const OWN_OUTPUTS: [&str; 9] = [
     "text_output",
     "batch_index",
@@ -21,29 +21,29 @@ const OWN_OUTPUTS: [&str; 9] = [
     "num_output_tokens",
 ];
 
-/// What this server offers.
+/// What requests may ask of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Server {
-    /// Draft length of a request that names none, tokens.
+pub struct Capabilities {
+    /// Draft tokens of a round where the request states none.
     pub draft_tokens: usize,
-    /// The ceiling built into the target's engine, tokens.
+    /// Most draft tokens that the target's engine accepts.
     pub max_draft_tokens: usize,
-    /// Tokens of prompt and answer together at most, 0 if unknown.
+    /// Most tokens of prompt and answer together, 0 if unknown.
     pub max_seq_len: usize,
-    /// A draft model is served.
+    /// The server has a draft model.
     pub has_draft: bool,
-    /// Answers may come in parts.
+    /// Answers may be sent in parts.
     pub streams: bool,
-    /// Acceptance by logits for a request that does not say.
+    /// Whether the target compares the draft's logits where the request states nothing.
     pub use_draft_logits: bool,
-    /// How this release spells the minimum length.
+    /// The name of the minimum of new tokens in this release.
     pub min_name: &'static str,
-    /// Outputs that the plain path hands on from the target.
-    pub passed_on: Vec<String>,
+    /// Outputs of the target that target-only calls pass on.
+    pub target_outputs: Vec<String>,
 }
 
-impl Server {
-    /// How this release spells the seed; both names changed in the same one.
+impl Capabilities {
+    /// The name of the seed in this release; it changed together with that of the minimum.
     pub fn seed_name(&self) -> &'static str {
         match self.min_name {
             "min_tokens" => "seed",
@@ -57,43 +57,46 @@ impl Server {
 pub struct Adaptive {
     pub least: usize,
     pub most: usize,
-    /// The length that it begins with.
+    /// The first length.
     pub start: usize,
 }
 
-/// All that the configuration says about this model.
+/// The model's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The Hugging Face directory of the target's tokenizer.
     pub tokenizer_dir: String,
-    /// Prompts get the tokenizer's own special tokens.
+    /// The tokenizer adds its special tokens to prompts.
     pub add_special_tokens: bool,
-    /// Special tokens are left out of decoded text.
+    /// Decoded text omits special tokens.
     pub skip_special_tokens: bool,
-    /// Name of the target's model.
+    /// The target's model.
     pub target: String,
-    /// Name of the draft's model.
+    /// The draft's model.
     pub draft: Option<String>,
     /// What requests may ask for.
-    pub server: Server,
+    pub capabilities: Capabilities,
     /// None where the draft length is fixed.
     pub adaptive: Option<Adaptive>,
-    /// Answers at once whose draft runs ahead of the verification; 0 for none.
-    pub draft_ahead: usize,
-    /// Answers at once, at least 1.
+    /// Most sequences in flight at which drafting is pipelined; 0 for never.
+    pub pipelined_sequences: usize,
+    /// Most sequences in flight, at least 1.
     pub max_in_flight: usize,
-    /// Every part of a stream carries the whole text so far.
+    /// Each part of a stream carries the whole text so far.
     pub accumulate_tokens: bool,
-    /// Outputs that this release's configuration has.
+    /// Outputs of the model.
     pub declared: BTreeSet<String>,
-    /// Requests get any number of responses.
+    /// A request may have any number of responses.
     pub decoupled: bool,
-    /// Prompts of one call to an engine at most, at least 1.
+    /// Most prompts of one engine call, at least 1.
     pub max_batch_size: usize,
 }
 
 impl Settings {
-    /// Read a model's configuration as Triton gives it, JSON.
+    /// Read a configuration in Triton's JSON.
+    ///
+    /// # Errors
+    /// A value that the model cannot be loaded with.
     pub fn read(text: &str) -> Result<Self, Error> {
         let config: Value = serde_json::from_str(text).map_err(|error| {
             Error::Load(format!("the model's configuration is no JSON: {error}"))
@@ -107,8 +110,8 @@ impl Settings {
         }
         let draft = Some(config.text("tensorrt_llm_draft_model_name", ""));
         let draft = draft.filter(|name| !name.is_empty());
-        let server = config.server(draft.is_some())?;
-        let draft_ahead = config.number("draft_ahead", 0)?;
+        let capabilities = config.capabilities(draft.is_some())?;
+        let pipelined_sequences = config.number("draft_ahead", 0)?;
         let max_in_flight = config.number("max_in_flight", 16)?;
         if max_in_flight == 0 {
             return Err(Error::Load(
@@ -121,28 +124,29 @@ impl Settings {
             add_special_tokens: config.is_true("add_special_tokens"),
             skip_special_tokens: config.is_true("skip_special_tokens"),
             target: config.text("tensorrt_llm_model_name", "tensorrt_llm"),
-            adaptive: config.adaptive(&server)?,
-            draft_ahead: if draft.is_some() { draft_ahead } else { 0 },
+            adaptive: config.adaptive(&capabilities)?,
+            pipelined_sequences: draft.as_ref().map_or(0, |_| pipelined_sequences),
             max_in_flight,
-            accumulate_tokens: TRUE_WORDS.contains(&accumulate.as_str()),
+            accumulate_tokens: TRUE_VALUES.contains(&accumulate.as_str()),
             declared: config.names("output"),
             decoupled: config.decoupled(),
             max_batch_size: config.max_batch_size(),
             draft,
-            server,
+            capabilities,
         })
     }
 }
 
-/// Triton's own form of a model's configuration.
+/// A model's configuration in Triton's JSON.
 struct Config<'a>(&'a Value);
 
 impl Config<'_> {
-    /// A parameter; an empty or unfilled one counts as absent.
+    /// A parameter; `default` where it is missing, empty or an unfilled placeholder.
     fn text(&self, key: &str, default: &str) -> String {
-        let value = self.0["parameters"][key]["string_value"].as_str();
-        let given = value.filter(|text| !text.is_empty() && !text.starts_with("${"));
-        given.unwrap_or(default).to_owned()
+        let value = self.0.pointer(&format!("/parameters/{key}/string_value"));
+        let value = value.and_then(Value::as_str);
+        let value = value.filter(|text| !text.is_empty() && !text.starts_with("${"));
+        value.unwrap_or(default).to_owned()
     }
 
     fn number(&self, key: &str, default: usize) -> Result<usize, Error> {
@@ -150,7 +154,7 @@ impl Config<'_> {
         if text.is_empty() {
             return Ok(default);
         }
-        // Lengths and limits are counted in 32 bits by the engines too.
+        // The engines store lengths and limits in 32 bits as well.
         let number = text.trim().parse::<u32>();
         let number = number.map_err(|_| {
             Error::Load(format!(
@@ -160,7 +164,7 @@ impl Config<'_> {
         Ok(number as usize)
     }
 
-    /// True by default, as is everything but the words for false.
+    /// True by default, and for every value but those for false.
     fn is_true(&self, key: &str) -> bool {
         is_true(&self.text(key, "true"))
     }
@@ -170,7 +174,7 @@ impl Config<'_> {
         policy["decoupled"].as_bool().unwrap_or(false)
     }
 
-    /// The generator gives the engines and this model one batch size.
+    /// The batch size, which this model shares with the engines.
     fn max_batch_size(&self) -> usize {
         let size = self.0["max_batch_size"].as_u64().unwrap_or(0);
         usize::try_from(size).unwrap_or(1).max(1)
@@ -183,15 +187,15 @@ impl Config<'_> {
         names.map(str::to_owned).collect()
     }
 
-    fn server(&self, has_draft: bool) -> Result<Server, Error> {
+    fn capabilities(&self, has_draft: bool) -> Result<Capabilities, Error> {
         let draft_tokens = self.number("num_draft_tokens", 0)?;
         let min_name = match self.names("input").contains("min_tokens") {
             true => "min_tokens",
             false => "min_length",
         };
-        let mut passed_on = self.names("output");
-        passed_on.retain(|name| !OWN_OUTPUTS.contains(&name.as_str()));
-        Ok(Server {
+        let mut target_outputs = self.names("output");
+        target_outputs.retain(|name| !OWN_OUTPUTS.contains(&name.as_str()));
+        Ok(Capabilities {
             draft_tokens: if has_draft { draft_tokens } else { 0 },
             max_draft_tokens: self.number("max_draft_tokens", 0)?,
             max_seq_len: self.number("max_seq_len", 0)?,
@@ -199,19 +203,19 @@ impl Config<'_> {
             streams: self.decoupled(),
             use_draft_logits: self.text("use_draft_logits", "").to_lowercase() == "true",
             min_name,
-            passed_on: passed_on.into_iter().collect(),
+            target_outputs: target_outputs.into_iter().collect(),
         })
     }
 
-    fn adaptive(&self, server: &Server) -> Result<Option<Adaptive>, Error> {
+    fn adaptive(&self, capabilities: &Capabilities) -> Result<Option<Adaptive>, Error> {
         let adaptive = self.text("draft_length_policy", "Fixed") == "Adaptive";
-        if !adaptive || server.draft_tokens == 0 {
+        if !adaptive || capabilities.draft_tokens == 0 {
             return Ok(None);
         }
         let bounds = Adaptive {
             least: self.number("min_draft_length", 0)?,
-            most: self.number("max_draft_length", server.max_draft_tokens)?,
-            start: server.draft_tokens,
+            most: self.number("max_draft_length", capabilities.max_draft_tokens)?,
+            start: capabilities.draft_tokens,
         };
         if bounds.least > bounds.most {
             return Err(Error::Load(format!(

@@ -1,4 +1,4 @@
-//! Calls of the two engines, as an answer wants them made.
+//! Calls of the two engines, and how to read what they return.
 
 use std::borrow::Cow;
 
@@ -20,31 +20,32 @@ pub enum Role {
 pub struct Call {
     pub role: Role,
     pub inputs: Vec<Tensor>,
-    /// Outputs asked for; others are never made.
+    /// Outputs to return; no others are made.
     pub outputs: Vec<Cow<'static, str>>,
-    /// It belongs to a round, which is short and has others beside it. Any other call may last as
-    /// long as the answer, and is ended when the client goes.
-    pub round: bool,
-    /// Draft tokens: that the draft is asked for, or that a verification may be filled up to.
-    pub drafts: usize,
-    /// The draft may propose fewer of them where others would have to wait.
-    pub shortens: bool,
+    /// It belongs to a round: it is short, and may share a batch with calls of other sequences.
+    /// Any other call may last as long as the answer, and is cancelled with it.
+    pub batchable: bool,
+    /// Draft tokens to propose, or up to which a verification may be padded.
+    pub draft_tokens: usize,
+    /// The draft may propose fewer tokens where other sequences would have to wait.
+    pub may_shorten: bool,
 }
 
-/// What an engine answered.
-pub type Answered = Result<Vec<Tensor>, Error>;
+/// What an engine returned: its outputs, or why it refused.
+pub type EngineResult = Result<Vec<Tensor>, Error>;
 
 /// The tensor of that name.
 pub fn find<'a>(tensors: &'a [Tensor], name: &str) -> Option<&'a Tensor> {
-    tensors.iter().find(|one| one.name == name)
+    tensors.iter().find(|tensor| tensor.name == name)
 }
 
-/// Tokens of beam 0 behind the first `skip`, which are the prefix that was sent.
+/// Tokens of beam 0 after the first `skip`, which repeat the prefix of the call.
 ///
-/// Fails when the answer is shorter than the prefix, so nothing behind it can be found.
-pub fn new_tokens(answer: &[Tensor], skip: usize, model: &str) -> Result<Vec<i32>, Error> {
-    let length = find(answer, "sequence_length")
-        .and_then(|one| one.integers().first().copied())
+/// # Errors
+/// There are fewer tokens than the prefix has, so that none can be new.
+pub fn new_tokens(outputs: &[Tensor], skip: usize, model: &str) -> Result<Vec<i32>, Error> {
+    let length = find(outputs, "sequence_length")
+        .and_then(|tensor| tensor.integers().first().copied())
         .unwrap_or(0)
         .max(0) as usize;
     if length < skip {
@@ -54,23 +55,22 @@ pub fn new_tokens(answer: &[Tensor], skip: usize, model: &str) -> Result<Vec<i32
         )));
     }
     // [1, beams, T]; T is 0 where a stream ends without a last token.
-    let Some(ids) = find(answer, "output_ids") else {
+    let Some(ids) = find(outputs, "output_ids") else {
         return Ok(Vec::new());
     };
     let beam = ids.shape.last().copied().unwrap_or(0).max(0) as usize;
-    let end = length.min(beam);
-    let bytes = ids.data.get(4 * skip.min(end)..4 * end).unwrap_or_default();
-    let (tokens, _) = bytes.as_chunks::<4>();
-    Ok(tokens.iter().map(|one| i32::from_le_bytes(*one)).collect())
+    let (tokens, _) = ids.data.as_chunks::<4>();
+    let tokens = tokens.iter().take(length.min(beam)).skip(skip);
+    Ok(tokens.map(|token| i32::from_le_bytes(*token)).collect())
 }
 
-/// Log probabilities of the first `count` new tokens of beam 0, fewer where none came.
-pub fn token_log_probs(answer: &[Tensor], count: usize) -> Vec<f32> {
-    let Some(found) = find(answer, "output_log_probs") else {
+/// Log probabilities of the first `count` new tokens of beam 0, fewer where fewer were returned.
+pub fn token_log_probs(outputs: &[Tensor], count: usize) -> Vec<f32> {
+    let Some(tensor) = find(outputs, "output_log_probs") else {
         return Vec::new();
     };
-    let beam = found.shape.last().copied().unwrap_or(0).max(0) as usize;
-    let mut values = found.floats();
+    let beam = tensor.shape.last().copied().unwrap_or(0).max(0) as usize;
+    let mut values = tensor.floats();
     values.truncate(count.min(beam));
     values
 }

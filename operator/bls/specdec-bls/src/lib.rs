@@ -1,28 +1,20 @@
-//! Speculative decoding of many answers at once, inside the server's own process.
+//! The BLS: speculative decoding of many sequences at once, inside the process of the server.
 //!
-//! Triton loads this library as the backend of the model `tensorrt_llm_bls`. The modules below
-//! `serving` know Triton; all others are plain computation, tested without a server.
+//! Triton loads this library as the backend `specdec` of the model `tensorrt_llm_bls`. The modules
+//! in `serving` know Triton's interface; all others only compute, and are tested without a server.
+//!
+//! A [`request`] is read into one task for each prompt. Each task becomes a [`sequence`], which
+//! asks for calls of the two [`engine`]s. [`batching`] brings the calls of many sequences together.
+#![deny(clippy::indexing_slicing)]
 
-pub mod answer;
-pub mod chunk;
+pub mod batching;
 pub mod config;
+pub mod draft_length;
 pub mod engine;
 pub mod error;
-pub mod estimate;
-pub mod fields;
-pub mod gather;
-pub mod generation;
-pub mod limits;
 pub mod lock;
-pub mod matcher;
-pub mod part;
-pub mod policy;
-pub mod pool;
-pub mod rendering;
 pub mod request;
 pub mod response;
-pub mod rows;
+pub mod sequence;
 pub mod serving;
-pub mod task;
-pub mod text;
 pub mod tokenizer;

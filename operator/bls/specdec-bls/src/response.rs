@@ -1,16 +1,15 @@
-//! Parts of answers as the tensors of Triton responses.
+//! Turns parts of answers into the output tensors of responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::part::Part;
-use crate::task::Task;
+use crate::request::task::Task;
+use crate::sequence::part::Part;
 use triton::{Tensor, packed};
 
-/// Outputs that the configuration has and the client asked for.
-///
-/// Triton drops what nobody asked for; it is not even made.
-pub fn wanted<'a>(
+/// The model's outputs that the client requested. Triton would drop the others, so they are not
+/// made.
+pub fn requested_outputs<'a>(
     declared: &BTreeSet<String>,
     requested: impl IntoIterator<Item = &'a str>,
 ) -> BTreeSet<String> {
@@ -19,9 +18,10 @@ pub fn wanted<'a>(
     known.map(str::to_owned).collect()
 }
 
-/// Outputs of one part, each with a leading batch dimension of one.
+/// Outputs for one part, each with a leading batch dimension of one.
 ///
-/// `text` is the part's own, or the whole text so far; `row` is the prompt's place in the request.
+/// `text` is the text of the part, or the whole text so far; `row` is the prompt's index in the
+/// request.
 pub fn tensors(
     text: &str,
     row: usize,
@@ -65,92 +65,96 @@ pub fn tensors(
     if task.output_count {
         own.push(Tensor::scalar("num_output_tokens", part.tokens as i32));
     }
-    // The target has figures of its own for its one call; ours are the answer's.
-    let mut extras = part.extras;
-    extras.retain(|extra| own.iter().all(|one| one.name != extra.name));
-    own.append(&mut extras);
-    own.retain(|one| outputs.contains(one.name.as_ref()));
+    // The target has statistics of its own for its one call; ours are those of the answer.
+    let mut further = part.outputs;
+    further.retain(|output| own.iter().all(|one| one.name != output.name));
+    own.append(&mut further);
+    own.retain(|output| outputs.contains(output.name.as_ref()));
     own
 }
 
-/// Outputs of several prompts as one batch; zeros fill what is shorter or was not asked for.
+/// Outputs of several prompts as one batch. Shorter and missing rows are padded with zeros.
 ///
-/// Tensors of one name that cannot be laid side by side are an error: one sentence.
+/// # Errors
+/// Outputs of one name that differ in type or rank: one sentence.
 pub fn stacked(mut rows: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, String> {
     if rows.len() == 1 {
-        return Ok(rows.remove(0));
+        return Ok(rows.pop().unwrap_or_default());
     }
-    let mut found: Vec<Tensor> = Vec::new();
+    let mut batch: Vec<Tensor> = Vec::new();
     for first in rows.iter().flatten() {
-        if found.iter().all(|one| one.name != first.name) {
-            let named = |row: &'_ Vec<Tensor>| row.iter().position(|one| one.name == first.name);
-            let given = rows.iter().map(|row| named(row).map(|place| &row[place]));
-            found.push(stack(first, &given.collect::<Vec<_>>())?);
+        if batch.iter().all(|output| output.name != first.name) {
+            let same_name = |row: &'_ Vec<Tensor>| row.iter().position(|o| o.name == first.name);
+            let outputs = rows.iter();
+            let outputs = outputs.map(|row| same_name(row).and_then(|index| row.get(index)));
+            batch.push(stack(first, &outputs.collect::<Vec<_>>())?);
         }
     }
-    Ok(found)
+    Ok(batch)
 }
 
-fn stack(first: &Tensor, given: &[Option<&Tensor>]) -> Result<Tensor, String> {
+/// The outputs of one name as one batch; `first` is the first of them that is there.
+fn stack(first: &Tensor, outputs: &[Option<&Tensor>]) -> Result<Tensor, String> {
     let mut shape = first.shape.clone();
-    for one in given.iter().flatten() {
-        let alike = one.kind == first.kind && one.shape.len() == shape.len();
-        if !alike || one.shape.first() != Some(&1) {
+    for output in outputs.iter().flatten() {
+        let fits = output.kind == first.kind && output.shape.len() == shape.len();
+        if !fits || output.shape.first() != Some(&1) {
             return Err(format!(
                 "output {} is {:?} {:?} for one prompt and {:?} {:?} for another",
-                one.name, first.kind, first.shape, one.kind, one.shape
+                output.name, first.kind, first.shape, output.kind, output.shape
             ));
         }
-        for (size, own) in shape.iter_mut().zip(&one.shape) {
+        for (size, own) in shape.iter_mut().zip(&output.shape) {
             *size = (*size).max(*own);
         }
     }
+    let row_shape = shape.split_off(1);
     let data = match first.kind.width() {
-        Some(width) => filled(&shape[1..], given, width, 0, |one| Cow::from(&one.data))?,
+        Some(width) => padded(&row_shape, outputs, width, 0, |o| Cow::from(&o.data))?,
         None => {
-            let nothing: &[u8] = &[];
-            packed(&filled(&shape[1..], given, 1, nothing, |one| {
-                Cow::from(one.strings())
+            let empty: &[u8] = &[];
+            packed(&padded(&row_shape, outputs, 1, empty, |output| {
+                Cow::from(output.strings())
             })?)
         }
     };
-    shape[0] = given.len() as i64;
+    let shape = [&[outputs.len() as i64], row_shape.as_slice()].concat();
     Ok(Tensor::new(first.name.clone(), first.kind, &shape, data))
 }
 
-/// All prompts' values behind each other, each in a block of the same shape.
+/// The values of all rows in order, each row padded to `shape`.
 ///
 /// `unit` values make an element: the bytes of a number, or one string.
-fn filled<'a, T: Copy + 'a>(
+fn padded<'a, T: Copy + 'a>(
     shape: &[i64],
-    given: &[Option<&'a Tensor>],
+    outputs: &[Option<&'a Tensor>],
     unit: usize,
-    zero: T,
+    padding: T,
     read: impl Fn(&'a Tensor) -> Cow<'a, [T]>,
 ) -> Result<Vec<T>, String> {
     let block = sizes(shape, unit);
-    let values = |sizes: &[usize]| sizes.iter().try_fold(1_usize, |all, n| all.checked_mul(*n));
-    let each = values(&block);
-    let all = each.and_then(|each| each.checked_mul(given.len()));
-    let (Some(each), Some(all)) = (each, all) else {
+    let per_row = product(&block);
+    let all = per_row.and_then(|per_row| per_row.checked_mul(outputs.len()));
+    let (Some(per_row), Some(all)) = (per_row, all) else {
         return Err(format!(
             "outputs of the shape {shape:?} are more than fit in memory"
         ));
     };
-    let mut data = vec![zero; all];
-    for (row, one) in given.iter().enumerate() {
-        let Some(one) = one else { continue };
-        let own = sizes(&one.shape[1..], unit);
-        let from = read(one);
-        if values(&own) != Some(from.len()) {
+    let mut data = vec![padding; all];
+    let rows = data.chunks_exact_mut(per_row.max(1));
+    for (row, output) in rows.zip(outputs) {
+        let Some(output) = output else { continue };
+        let own = sizes(output.shape.get(1..).unwrap_or_default(), unit);
+        let values = read(output);
+        if product(&own) != Some(values.len()) {
             return Err(format!(
                 "output {} has {} bytes, which is not what its shape {:?} needs",
-                one.name,
-                one.data.len(),
-                one.shape
+                output.name,
+                output.data.len(),
+                output.shape
             ));
         }
-        place(&from, &own, &mut data[row * each..(row + 1) * each], &block);
+        copy_block(&values, &own, row, &block);
     }
     Ok(data)
 }
@@ -160,24 +164,21 @@ fn sizes(shape: &[i64], unit: usize) -> Vec<usize> {
     sizes.chain([unit]).collect()
 }
 
+fn product(sizes: &[usize]) -> Option<usize> {
+    let mut sizes = sizes.iter();
+    sizes.try_fold(1_usize, |all, size| all.checked_mul(*size))
+}
+
 /// Copy a block into the first corner of one that is at least as long in every dimension.
-fn place<T: Copy>(from: &[T], own: &[usize], to: &mut [T], block: &[usize]) {
-    if from.is_empty() {
-        return;
-    }
+fn copy_block<T: Copy>(from: &[T], own: &[usize], to: &mut [T], block: &[usize]) {
     match (own, block) {
-        ([count, own @ ..], [wide, block @ ..]) if !own.is_empty() => {
-            let (step, stride) = (from.len() / count, to.len() / wide);
-            for index in 0..*count {
-                let from = &from[index * step..(index + 1) * step];
-                place(
-                    from,
-                    own,
-                    &mut to[index * stride..(index + 1) * stride],
-                    block,
-                );
+        ([count, own @ ..], [most, block @ ..]) if !own.is_empty() => {
+            let step = from.len().checked_div(*count).unwrap_or(0).max(1);
+            let stride = to.len().checked_div(*most).unwrap_or(0).max(1);
+            for (from, to) in from.chunks_exact(step).zip(to.chunks_exact_mut(stride)) {
+                copy_block(from, own, to, block);
             }
         }
-        _ => to[..from.len()].copy_from_slice(from),
+        _ => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
     }
 }

@@ -1,9 +1,9 @@
-//! Triton's model configuration as settings.
+//! Reads settings from the model's configuration.
 
 use serde_json::{Value, json};
 use triton_specdec::config::{Adaptive, Settings};
 
-/// The configuration of a release with a draft, and these parameters instead or besides.
+/// A configuration with a draft, where these parameters replace or extend the usual ones.
 fn config(parameters: &[(&str, &str)]) -> Value {
     let mut whole = json!({
         "name": "tensorrt_llm_bls",
@@ -58,17 +58,20 @@ fn refused(parameters: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn every_parameter_has_its_place() {
-    let found = with(&[]);
-    assert_eq!(found.tokenizer_dir, "/models/text");
-    assert!(found.add_special_tokens && !found.skip_special_tokens);
-    assert_eq!(found.target, "target");
-    assert_eq!(found.draft.as_deref(), Some("draft"));
-    assert_eq!((found.draft_ahead, found.max_in_flight), (2, 32));
-    assert_eq!(found.max_batch_size, 16);
-    assert!(!found.accumulate_tokens && found.decoupled);
-    assert_eq!((found.adaptive, found.declared.len()), (None, 5));
-    let server = found.server;
+fn every_parameter_is_read() {
+    let settings = with(&[]);
+    assert_eq!(settings.tokenizer_dir, "/models/text");
+    assert!(settings.add_special_tokens && !settings.skip_special_tokens);
+    assert_eq!(settings.target, "target");
+    assert_eq!(settings.draft.as_deref(), Some("draft"));
+    assert_eq!(
+        (settings.pipelined_sequences, settings.max_in_flight),
+        (2, 32)
+    );
+    assert_eq!(settings.max_batch_size, 16);
+    assert!(!settings.accumulate_tokens && settings.decoupled);
+    assert_eq!((settings.adaptive, settings.declared.len()), (None, 5));
+    let server = settings.capabilities;
     assert_eq!((server.draft_tokens, server.max_draft_tokens), (4, 8));
     assert_eq!(server.max_seq_len, 512);
     assert!(server.has_draft && server.streams && server.use_draft_logits);
@@ -77,16 +80,16 @@ fn every_parameter_has_its_place() {
         ("min_length", "random_seed")
     );
     assert_eq!(
-        server.passed_on,
+        server.target_outputs,
         ["acceptance_rate", "kv_cache_reused_blocks"]
     );
 }
 
 #[test]
-fn a_newer_release_spells_otherwise() {
+fn newer_release_has_other_names() {
     let mut newer = config(&[]);
     newer["input"] = json!([{"name": "min_tokens"}]);
-    let server = read(&newer).server;
+    let server = read(&newer).capabilities;
     assert_eq!(
         (server.min_name, server.seed_name()),
         ("min_tokens", "seed")
@@ -94,41 +97,61 @@ fn a_newer_release_spells_otherwise() {
 }
 
 #[test]
-fn defaults_of_a_configuration_that_says_little() {
+fn missing_parameters_have_defaults() {
     let little = json!({"parameters": {"tokenizer_dir": {"string_value": "/t"}}});
-    let found = read(&little);
-    assert_eq!((found.target.as_str(), found.draft), ("tensorrt_llm", None));
-    assert_eq!((found.draft_ahead, found.max_in_flight), (0, 16));
-    assert_eq!(found.max_batch_size, 1);
-    assert!(found.add_special_tokens && found.skip_special_tokens);
-    assert!(!found.decoupled && !found.server.streams && !found.server.use_draft_logits);
-    assert_eq!(found.server.max_draft_tokens, 0);
-    assert!(found.declared.is_empty());
-}
-
-#[test]
-fn an_unfilled_parameter_counts_as_absent() {
-    let found = with(&[("max_in_flight", "${bls_instances}"), ("max_seq_len", "")]);
-    assert_eq!((found.max_in_flight, found.server.max_seq_len), (16, 0));
-}
-
-#[test]
-fn without_a_draft_nothing_is_drafted() {
-    let adaptive = ("draft_length_policy", "Adaptive");
-    let found = with(&[("tensorrt_llm_draft_model_name", ""), adaptive]);
+    let settings = read(&little);
     assert_eq!(
-        (found.draft, found.draft_ahead, found.adaptive),
+        (settings.target.as_str(), settings.draft),
+        ("tensorrt_llm", None)
+    );
+    assert_eq!(
+        (settings.pipelined_sequences, settings.max_in_flight),
+        (0, 16)
+    );
+    assert_eq!(settings.max_batch_size, 1);
+    assert!(settings.add_special_tokens && settings.skip_special_tokens);
+    assert!(
+        !settings.decoupled
+            && !settings.capabilities.streams
+            && !settings.capabilities.use_draft_logits
+    );
+    assert_eq!(settings.capabilities.max_draft_tokens, 0);
+    assert!(settings.declared.is_empty());
+}
+
+#[test]
+fn unfilled_parameter_has_its_default() {
+    let settings = with(&[("max_in_flight", "${bls_instances}"), ("max_seq_len", "")]);
+    assert_eq!(
+        (settings.max_in_flight, settings.capabilities.max_seq_len),
+        (16, 0)
+    );
+}
+
+#[test]
+fn draft_parameters_need_a_draft() {
+    let adaptive = ("draft_length_policy", "Adaptive");
+    let settings = with(&[("tensorrt_llm_draft_model_name", ""), adaptive]);
+    assert_eq!(
+        (
+            settings.draft,
+            settings.pipelined_sequences,
+            settings.adaptive
+        ),
         (None, 0, None)
     );
-    assert!(!found.server.has_draft);
+    assert!(!settings.capabilities.has_draft);
     assert_eq!(
-        (found.server.draft_tokens, found.server.max_draft_tokens),
+        (
+            settings.capabilities.draft_tokens,
+            settings.capabilities.max_draft_tokens
+        ),
         (0, 8)
     );
 }
 
 #[test]
-fn words_for_true_and_false() {
+fn boolean_parameters_accept_several_values() {
     for (word, accumulates, logits, adds) in [
         ("true", true, true, true),
         ("TRUE", true, true, true),
@@ -140,14 +163,14 @@ fn words_for_true_and_false() {
         ("maybe", false, false, true),
         ("", false, false, true),
     ] {
-        let found = with(&[
+        let settings = with(&[
             ("accumulate_tokens", word),
             ("use_draft_logits", word),
             ("add_special_tokens", word),
         ]);
-        assert_eq!(found.accumulate_tokens, accumulates, "{word:?}");
-        assert_eq!(found.server.use_draft_logits, logits, "{word:?}");
-        assert_eq!(found.add_special_tokens, adds, "{word:?}");
+        assert_eq!(settings.accumulate_tokens, accumulates, "{word:?}");
+        assert_eq!(settings.capabilities.use_draft_logits, logits, "{word:?}");
+        assert_eq!(settings.add_special_tokens, adds, "{word:?}");
     }
 }
 
@@ -176,7 +199,7 @@ fn bounds_of_the_adaptive_policy() {
 }
 
 #[test]
-fn a_value_that_is_no_number() {
+fn value_that_is_no_number_is_refused() {
     for key in [
         "num_draft_tokens",
         "max_draft_tokens",
@@ -197,7 +220,7 @@ fn a_value_that_is_no_number() {
 }
 
 #[test]
-fn nothing_to_read() {
+fn configuration_that_is_no_json_is_refused() {
     assert_eq!(
         refused(&[("tokenizer_dir", "")]),
         "tokenizer_dir is empty: point it at a directory with tokenizer.json"

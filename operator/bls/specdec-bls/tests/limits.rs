@@ -1,15 +1,15 @@
-//! Text is refused by its bytes before any of it becomes tokens.
+//! Limits of a request's text, checked before any of it is tokenized.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use triton::{DataType, Tensor, packed};
-use triton_specdec::config::Server;
+use triton_specdec::config::Capabilities;
 use triton_specdec::error::Error;
-use triton_specdec::limits::{Limits, encoded, is_long};
+use triton_specdec::request::limits::{Limits, is_long, tokenized_bytes};
 use triton_specdec::request::parse;
 use triton_specdec::tokenizer::Tokenizer;
 
-/// Counts what is encoded; a token stands for eight bytes at most.
+/// Counts the bytes that it tokenizes; a token has at most eight bytes of text.
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
@@ -43,15 +43,15 @@ fn texts(name: &'static str, rows: i64, items: &[&[u8]]) -> Tensor {
     Tensor::new(name, DataType::Bytes, &shape, packed(items))
 }
 
-/// What is encoded of a request with 16 384 tokens at most, or why it is refused.
+/// The bytes tokenized of a request with at most 16 384 tokens, or why it is refused.
 fn outcome(mut given: Vec<Tensor>) -> Result<usize, String> {
     let rows = given[0].shape[0];
     let counts = vec![1; rows as usize];
     given.push(Tensor::int32("max_tokens", &[rows, 1], &counts));
-    let server = Server {
+    let server = Capabilities {
         max_seq_len: 16 * 1024,
         min_name: "min_tokens",
-        ..Server::default()
+        ..Capabilities::default()
     };
     let counting = Counting::default();
     let parsed = parse(&given, &server, &counting);
@@ -66,7 +66,7 @@ fn outcome(mut given: Vec<Tensor>) -> Result<usize, String> {
 }
 
 #[test]
-fn a_prompt_of_more_bytes_than_its_tokens_can_have_is_refused() {
+fn prompt_longer_than_the_longest_sequence_is_refused() {
     let most = 8 * 16 * 1024;
     let text = vec![b'a'; most + 1];
     assert_eq!(
@@ -89,7 +89,7 @@ fn a_prompt_of_more_bytes_than_its_tokens_can_have_is_refused() {
 }
 
 #[test]
-fn limits_have_a_floor_and_a_value_where_lengths_are_unknown() {
+fn limit_of_a_prompt_has_a_minimum_and_a_default() {
     let refused =
         |limits: Limits, bytes: usize| limits.size("text_input", &[1, 1], bytes + 4).is_err();
     for (length, token, most) in [
@@ -143,9 +143,9 @@ fn lists_of_many_items_are_refused() {
 }
 
 #[test]
-fn only_what_is_encoded_makes_a_request_long() {
-    assert!(!is_long(encoded("text_input", 32 << 10)));
-    assert!(is_long(encoded("text_input", (32 << 10) + 1)));
-    assert!(is_long(encoded("stop_words", 40_000)));
-    assert_eq!(encoded("prompt_embedding_table", 1 << 30), 0);
+fn only_tokenized_text_makes_a_request_long() {
+    assert!(!is_long(tokenized_bytes("text_input", 32 << 10)));
+    assert!(is_long(tokenized_bytes("text_input", (32 << 10) + 1)));
+    assert!(is_long(tokenized_bytes("stop_words", 40_000)));
+    assert_eq!(tokenized_bytes("prompt_embedding_table", 1 << 30), 0);
 }

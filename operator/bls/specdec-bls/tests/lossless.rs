@@ -1,15 +1,15 @@
-//! Whole requests, read as a server reads them, against the target alone: seeded random options,
-//! every order in which engines may answer, and each kind of end often enough.
+//! Compares answers to whole requests with those of the target alone, for seeded random options and
+//! every order in which engines may answer. Each kind of end occurs often enough.
 
-use common::numbers::Numbers;
-use common::restless::Restless;
-use common::{Beside, END, Letters, Run, VOCABULARY, plain};
+use support::changing_policy::ChangingPolicy;
+use support::numbers::Numbers;
+use support::{END, Letters, Pipelined, Run, VOCABULARY, plain};
 use triton::{DataType, Tensor, packed};
-use triton_specdec::request::{Server, parse};
-use triton_specdec::task::Task;
+use triton_specdec::request::task::Task;
+use triton_specdec::request::{Capabilities, parse};
 use triton_specdec::tokenizer::Tokenizer;
 
-mod common;
+mod support;
 
 const CASES: u32 = 1500;
 
@@ -19,7 +19,7 @@ fn text(numbers: &mut Numbers, least: usize, most: usize) -> String {
     Letters.decode(&(0..length).map(token).collect::<Vec<_>>())
 }
 
-/// The only task of a request with options by chance.
+/// The only task of a request with random options.
 fn request(numbers: &mut Numbers) -> Task {
     let mut given = vec![
         Tensor::text("text_input", &text(numbers, 1, 20)),
@@ -40,7 +40,7 @@ fn request(numbers: &mut Numbers) -> Task {
     let bytes: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     let words = Tensor::new("stop_words", DataType::Bytes, &[1, 2], packed(&bytes));
     maybe(numbers, words);
-    let server = Server {
+    let server = Capabilities {
         draft_tokens: 4,
         max_draft_tokens: 8,
         max_seq_len: 512,
@@ -48,7 +48,7 @@ fn request(numbers: &mut Numbers) -> Task {
         streams: true,
         use_draft_logits: false,
         min_name: "min_length",
-        passed_on: vec![],
+        target_outputs: vec![],
     };
     let mut parsed = parse(&given, &server, &Letters).expect("a request that can be served");
     Task {
@@ -58,7 +58,7 @@ fn request(numbers: &mut Numbers) -> Task {
 }
 
 #[test]
-fn greedy_answers_equal_the_target_s_own() {
+fn greedy_answers_equal_those_of_the_target_alone() {
     let (mut by_end, mut by_length, mut by_word) = (0, 0, 0);
     let (mut accepted, mut early, mut streams) = (0, 0, 0);
     for seed in 0..CASES {
@@ -66,30 +66,30 @@ fn greedy_answers_equal_the_target_s_own() {
         let task = request(&mut numbers);
         let other = numbers.between(0, 2) as u64;
         let mut run = Run::new(seed.into(), u64::from(seed) + other);
-        run.beside = [
-            Beside::Off,
-            Beside::Early,
-            Beside::Late,
-            Beside::Refused,
-            Beside::Anytime(seed),
+        run.pipelined = [
+            Pipelined::Off,
+            Pipelined::Early,
+            Pipelined::Late,
+            Pipelined::Rejected,
+            Pipelined::Anytime(seed),
         ][numbers.between(0, 4)];
         if task.adaptive && numbers.between(0, 1) == 0 {
-            run.lengths = Some(Restless::new(seed).0);
+            run.draft_length = Some(ChangingPolicy::new(seed).0);
         }
-        let made = run.make(task.clone());
-        let wanted = plain(&task, seed.into());
-        assert_eq!(made.text(), wanted, "seed {seed}: {task:?}");
-        let tokens: usize = made.parts.iter().map(|part| part.tokens).sum();
-        assert_eq!(tokens, wanted.len());
-        let word = task.stop_texts.iter().any(|word| wanted.ends_with(word));
+        let outcome = run.finish(task.clone());
+        let expected = plain(&task, seed.into());
+        assert_eq!(outcome.text(), expected, "seed {seed}: {task:?}");
+        let tokens: usize = outcome.parts.iter().map(|part| part.tokens).sum();
+        assert_eq!(tokens, expected.len());
+        let word = task.stop_texts.iter().any(|word| expected.ends_with(word));
         by_word += usize::from(word);
         by_length += usize::from(!word && tokens == task.max_tokens);
         by_end += usize::from(!word && tokens < task.max_tokens);
-        accepted += made.counts.accepted;
-        early += made.counts.early;
+        accepted += outcome.counts.accepted;
+        early += outcome.counts.pipelined_rounds;
         streams += usize::from(task.stream);
     }
-    // An option that never bites proves nothing.
+    // An option without any effect would prove nothing.
     let cases = CASES as usize;
     let ends = [by_end, by_length, by_word];
     assert!(ends.iter().all(|count| *count > cases / 20), "{ends:?}");

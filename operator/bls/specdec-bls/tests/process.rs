@@ -1,4 +1,4 @@
-//! Which process a Python model of the server runs in, and whether it lives.
+//! The processes of Python models: which one belongs to a model, and whether it is alive.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ const STUB: &str = "/opt/backends/python/triton_python_backend_stub";
 const DRAFT: [&str; 3] = [STUB, "/models/tensorrt_llm_draft/1/model.py", "x"];
 
 #[test]
-fn a_process_is_known_by_its_model_and_its_parent() {
+fn process_is_identified_by_model_and_parent() {
     let table = Table::new("known");
     fs::write(table.0.join("uptime"), "1").unwrap();
     table.add(10, "tritonserver", 'S', 1, 5, &["tritonserver"]);
@@ -48,7 +48,7 @@ fn a_process_is_known_by_its_model_and_its_parent() {
     table.add(12, "stub", 'S', 99, 7, &[STUB, "/models/other/1/model.py"]);
     let find = |model, server| Process::of(model, server, &table.0);
     let found = find("tensorrt_llm_draft", 10).unwrap();
-    assert!(found.alive());
+    assert!(found.is_alive());
     // Another server's is none of its business, nor one whose name only begins alike.
     assert_eq!(find("other", 10), None);
     assert_eq!(find("tensorrt_llm", 10), None);
@@ -58,36 +58,36 @@ fn a_process_is_known_by_its_model_and_its_parent() {
 }
 
 #[test]
-fn a_name_may_hold_anything() {
+fn name_of_a_process_may_contain_any_character() {
     let table = Table::new("name");
     table.add(11, "a) S 3 (b", 'R', 10, 6, &DRAFT);
     let found = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
-    assert!(found.alive());
+    assert!(found.is_alive());
 }
 
 #[test]
-fn who_died_is_dead_before_its_parent_looks() {
+fn zombie_is_not_alive() {
     for state in ['Z', 'X'] {
         let table = Table::new(&format!("dead{state}"));
         table.add(11, "stub", 'S', 10, 6, &DRAFT);
         let found = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
         table.add(11, "stub", state, 10, 6, &DRAFT);
-        assert!(!found.alive());
+        assert!(!found.is_alive());
         assert_eq!(Process::of("tensorrt_llm_draft", 10, &table.0), None);
     }
 }
 
 #[test]
-fn a_later_process_of_the_same_id_is_another_one() {
+fn later_process_with_the_same_id_is_another_one() {
     let table = Table::new("later");
     table.add(11, "stub", 'S', 10, 6, &DRAFT);
     let found = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
     table.add(11, "stub", 'S', 10, 8, &DRAFT);
-    assert!(!found.alive());
+    assert!(!found.is_alive());
     let again = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
-    assert!(again.alive() && again != found);
+    assert!(again.is_alive() && again != found);
     fs::remove_dir_all(table.0.join("11")).unwrap();
-    assert!(!again.alive());
+    assert!(!again.is_alive());
 }
 
 /// Ended with its test.
@@ -101,7 +101,7 @@ impl Drop for Real {
 }
 
 #[test]
-fn the_table_of_this_machine_is_read_alike() {
+fn processes_of_this_machine_are_read() {
     let table = Table::new("real");
     let script = table.0.join("tensorrt_llm_draft/1/model.py");
     fs::create_dir_all(script.parent().unwrap()).unwrap();
@@ -123,9 +123,9 @@ fn the_table_of_this_machine_is_read_alike() {
         assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(5));
     };
-    assert!(found.alive());
+    assert!(found.is_alive());
     child.0.kill().unwrap();
-    while found.alive() {
+    while found.is_alive() {
         assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(5));
     }

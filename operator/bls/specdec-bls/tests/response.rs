@@ -1,11 +1,11 @@
-//! What the client gets of a part, and several prompts in one response.
+//! Responses: the outputs for a part, and those of several prompts as one batch.
 
 use std::collections::BTreeSet;
 
 use triton::{DataType, Tensor, packed};
-use triton_specdec::part::Part;
-use triton_specdec::response::{stacked, tensors, wanted};
-use triton_specdec::task::Task;
+use triton_specdec::request::task::Task;
+use triton_specdec::response::{requested_outputs, stacked, tensors};
+use triton_specdec::sequence::part::Part;
 
 const ALL: [&str; 11] = [
     "text_output",
@@ -34,7 +34,7 @@ fn part() -> Part {
         drafted: 8,
         accepted: 2,
         rounds: 3,
-        extras: vec![Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0])],
+        outputs: vec![Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0])],
     }
 }
 
@@ -54,9 +54,9 @@ fn bytes(name: &'static str, shape: &[i64], values: &[&[u8]]) -> Tensor {
 }
 
 #[test]
-fn everything_that_can_be_asked_for() {
+fn every_output_is_made_on_request() {
     let found = tensors("whole", 3, &asking(), part(), &outputs(&ALL));
-    let wanted = [
+    let requested_outputs = [
         Tensor::text("text_output", "whole"),
         Tensor::scalar("batch_index", 3),
         Tensor::scalar("sequence_index", 0),
@@ -69,13 +69,13 @@ fn everything_that_can_be_asked_for() {
         Tensor::scalar("num_output_tokens", 2),
         Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0]),
     ];
-    assert_eq!(found, wanted);
+    assert_eq!(found, requested_outputs);
 }
 
 #[test]
-fn what_the_task_does_not_ask_for_is_left_out() {
+fn outputs_that_the_task_does_not_request_are_omitted() {
     let found = tensors("", 0, &Task::default(), part(), &outputs(&ALL));
-    let names: Vec<_> = found.iter().map(|one| one.name.as_ref()).collect();
+    let names: Vec<_> = found.iter().map(|item| item.name.as_ref()).collect();
     assert_eq!(
         names,
         [
@@ -88,23 +88,23 @@ fn what_the_task_does_not_ask_for_is_left_out() {
 }
 
 #[test]
-fn only_what_was_asked_for_becomes_a_tensor() {
+fn only_requested_outputs_become_tensors() {
     for names in [&["text_output"][..], &["num_input_tokens", "text_output"]] {
         let found = tensors("x", 0, &asking(), part(), &outputs(names));
-        let found = found.iter().map(|one| one.name.to_string()).collect();
+        let found = found.iter().map(|item| item.name.to_string()).collect();
         assert_eq!(outputs(names), found);
     }
 }
 
 #[test]
-fn asked_for_and_declared() {
+fn requested_outputs_are_limited_to_declared_ones() {
     let declared = outputs(&["text_output", "batch_index"]);
-    let found = wanted(&declared, ["text_output", "num_input_tokens"]);
+    let found = requested_outputs(&declared, ["text_output", "num_input_tokens"]);
     assert_eq!(found, outputs(&["text_output"]));
 }
 
 #[test]
-fn nothing_drafted_is_a_rate_of_zero() {
+fn acceptance_rate_without_drafts_is_zero() {
     let plain = Part {
         drafted: 0,
         accepted: 0,
@@ -115,33 +115,33 @@ fn nothing_drafted_is_a_rate_of_zero() {
 }
 
 #[test]
-fn the_answer_s_figures_take_the_place_of_the_target_s() {
+fn statistics_of_the_answer_replace_those_of_the_target() {
     let mut part = part();
-    part.extras = vec![Tensor::fp32("acceptance_rate", &[1, 1], &[0.75])];
+    part.outputs = vec![Tensor::fp32("acceptance_rate", &[1, 1], &[0.75])];
     let rate = outputs(&["acceptance_rate"]);
     let found = tensors("", 0, &asking(), part.clone(), &rate);
     assert_eq!(found, [Tensor::fp32("acceptance_rate", &[1, 1], &[0.25])]);
     let found = tensors("", 0, &Task::default(), part.clone(), &rate);
-    assert_eq!(found, part.extras);
+    assert_eq!(found, part.outputs);
 }
 
 #[test]
 fn rows_make_a_batch() {
     let row = |index, text| tensors(text, index, &Task::default(), part(), &outputs(&ALL));
     let found = stacked(vec![row(0, "a"), row(1, "longer")]).expect("rows of a kind");
-    let wanted = [
+    let requested_outputs = [
         bytes("text_output", &[2, 1], &[b"a", b"longer"]),
         Tensor::int32("batch_index", &[2, 1], &[0, 1]),
         Tensor::int32("sequence_index", &[2, 1], &[0, 0]),
         Tensor::fp32("context_logits", &[2, 2, 1], &[1.0, 2.0, 1.0, 2.0]),
     ];
-    assert_eq!(found, wanted);
+    assert_eq!(found, requested_outputs);
     assert_eq!(stacked(vec![row(4, "one")]), Ok(row(4, "one")));
     assert_eq!(stacked(vec![]), Ok(vec![]));
 }
 
 #[test]
-fn zeros_fill_what_is_shorter_or_missing() {
+fn shorter_and_missing_rows_are_padded_with_zeros() {
     let rows = vec![
         vec![Tensor::fp32("output_log_probs", &[1, 1, 1], &[-1.0])],
         vec![bytes("words", &[1, 2], &[b"b", b"cc"])],
@@ -155,11 +155,11 @@ fn zeros_fill_what_is_shorter_or_missing() {
         -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -2.0, -3.0, -4.0, 0.0, 0.0, 0.0,
     ];
     let words: [&[u8]; 8] = [b"", b"", b"b", b"cc", b"d", b"", b"", b""];
-    let wanted = [
+    let requested_outputs = [
         Tensor::fp32("output_log_probs", &[4, 1, 3], &numbers),
         bytes("words", &[4, 2], &words),
     ];
-    assert_eq!(stacked(rows), Ok(wanted.to_vec()));
+    assert_eq!(stacked(rows), Ok(requested_outputs.to_vec()));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn every_dimension_may_differ() {
 }
 
 #[test]
-fn what_does_not_lie_side_by_side_is_an_error() {
+fn outputs_of_different_types_are_an_error() {
     let number = Tensor::int32("one", &[1, 1], &[1]);
     for other in [
         Tensor::fp32("one", &[1, 1], &[1.0]),

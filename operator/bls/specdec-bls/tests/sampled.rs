@@ -1,20 +1,20 @@
-//! Sampled answers: every call draws its own numbers.
+//! Seeds of sampled answers: every call has its own.
 
 use std::collections::BTreeSet;
 
-use common::numbers::Numbers;
-use common::{Run, task};
 use serde_json::Value;
+use support::numbers::Numbers;
+use support::{Run, task};
 use triton_specdec::engine::{Call, find};
-use triton_specdec::task::{Task, call_seed};
+use triton_specdec::request::task::{Task, call_seed};
 
-mod common;
+mod support;
 
 /// The client's own loop draws the same numbers: its test reads this table as well.
 const TABLE: &str = include_str!("data/call_seeds.json");
 
 #[test]
-fn calls_draw_the_numbers_of_the_table() {
+fn seeds_of_calls_are_those_of_the_table() {
     let rows: Vec<Value> = serde_json::from_str(TABLE).unwrap();
     assert!(rows.len() > 20);
     for row in &rows {
@@ -26,7 +26,7 @@ fn calls_draw_the_numbers_of_the_table() {
 }
 
 #[test]
-fn every_call_has_a_seed_of_its_own() {
+fn every_call_has_its_own_seed() {
     for number in 0..300 {
         let mut numbers = Numbers::new(number);
         let seed = u64::from(numbers.bits()) << 32 | u64::from(numbers.bits());
@@ -46,7 +46,7 @@ fn seeds(calls: &[Call], name: &str) -> Vec<i64> {
 }
 
 #[test]
-fn draft_and_target_share_numbers_only_by_tokens() {
+fn draft_and_target_never_share_a_seed_where_both_sample() {
     for (by_logits, name) in [(false, "random_seed"), (true, "seed")] {
         let task = Task {
             seed: Some(11),
@@ -55,9 +55,9 @@ fn draft_and_target_share_numbers_only_by_tokens() {
             min_tokens: 9,
             ..task(9, 3)
         };
-        let made = Run::new(3, 4).make(task);
-        let target = seeds(&made.target.calls, name);
-        let draft = seeds(&made.draft.calls, name);
+        let outcome = Run::new(3, 4).finish(task);
+        let target = seeds(&outcome.target.calls, name);
+        let draft = seeds(&outcome.draft.calls, name);
         let rounds = draft.len();
         assert!(rounds > 1);
         let own: BTreeSet<_> = target.iter().collect();
@@ -65,16 +65,16 @@ fn draft_and_target_share_numbers_only_by_tokens() {
         assert_eq!(target[..rounds] == draft, !by_logits);
         assert_eq!(draft.iter().any(|one| own.contains(one)), !by_logits);
         let other = if by_logits { "random_seed" } else { "seed" };
-        assert!(find(&made.target.calls[0].inputs, other).is_none());
+        assert!(find(&outcome.target.calls[0].inputs, other).is_none());
     }
 }
 
 #[test]
-fn a_whole_answer_of_the_target_alone_keeps_the_users_seed() {
+fn single_target_only_call_keeps_the_seed_of_the_client() {
     let task = Task {
         seed: Some(u64::MAX),
         ..task(9, 0)
     };
-    let made = Run::new(3, None).make(task);
-    assert_eq!(seeds(&made.target.calls, "random_seed"), [-1]);
+    let outcome = Run::new(3, None).finish(task);
+    assert_eq!(seeds(&outcome.target.calls, "random_seed"), [-1]);
 }

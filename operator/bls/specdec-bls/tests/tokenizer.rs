@@ -1,4 +1,4 @@
-//! Tokenizers of model directories, and what text models read from tensors.
+//! Tokenizers of model directories, word lists and biases.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn directory(name: &str) -> PathBuf {
 
 /// `tests/unit/triton/test_native_text.py` holds this file to what Python's library gives.
 #[test]
-fn the_shipped_pair_has_the_tokens_that_python_finds() {
+fn shipped_pair_has_the_tokens_of_the_python_library() {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/data/shipped_tokens.json"
@@ -45,7 +45,7 @@ fn the_shipped_pair_has_the_tokens_that_python_finds() {
 }
 
 #[test]
-fn word_lists_are_ids_over_end_offsets() {
+fn word_lists_are_ids_and_end_offsets() {
     let array = word_array("stop_words_list", &[vec![7, 8], vec![9]]);
     assert_eq!(array.shape, [1, 2, 3]);
     assert_eq!(array.integers(), [7, 8, 9, 2, 3, -1]);
@@ -69,7 +69,7 @@ fn bias_needs_a_weight_for_every_word() {
     assert!(error.contains("has 2 words and embedding_bias_weights 1 weights: send one weight"));
 }
 
-/// Has a token more than it counts.
+/// A tokenizer with one token more than its size.
 struct Gap;
 
 impl Tokenizer for Gap {
@@ -94,7 +94,7 @@ impl Tokenizer for Gap {
 }
 
 #[test]
-fn bias_of_a_token_that_the_vocabulary_does_not_count_is_refused() {
+fn bias_of_a_token_outside_of_the_vocabulary_is_refused() {
     let error = Gap
         .bias(&["x".to_owned()], &[1.0])
         .unwrap_err()
@@ -107,7 +107,7 @@ fn bias_of_a_token_that_the_vocabulary_does_not_count_is_refused() {
 }
 
 #[test]
-fn text_is_utf_8_and_booleans_are_words() {
+fn text_is_utf_8_and_booleans_have_several_values() {
     assert_eq!(text_of("é".as_bytes(), "text_input").unwrap(), "é");
     let error = text_of(b"ab\xc3", "text_input").unwrap_err();
     assert_eq!(
@@ -162,7 +162,7 @@ fn special_tokens_can_be_kept_in_text() {
 }
 
 #[test]
-fn a_prompt_is_never_cut_nor_filled_up() {
+fn prompt_is_neither_truncated_nor_padded() {
     let folder = directory("truncated");
     let whole = fs::read_to_string(pair().join("tokenizer.json")).unwrap();
     let cut = whole.replacen(
@@ -179,7 +179,7 @@ fn a_prompt_is_never_cut_nor_filled_up() {
 }
 
 #[test]
-fn a_broken_tokenizer_is_named() {
+fn broken_tokenizer_is_named() {
     let folder = directory("broken");
     for content in ["{}", "no json"] {
         fs::write(folder.join("tokenizer.json"), content).unwrap();
@@ -189,7 +189,7 @@ fn a_broken_tokenizer_is_named() {
 }
 
 #[test]
-fn a_directory_without_a_tokenizer_is_named() {
+fn directory_without_a_tokenizer_is_named() {
     let folder = directory("empty");
     let error = refused(&folder);
     let begin = format!("tokenizer_dir {} ", folder.display());
@@ -197,7 +197,7 @@ fn a_directory_without_a_tokenizer_is_named() {
     assert!(error.contains("tokenizer.json"), "{error}");
 }
 
-/// A program that stands for `tokenizer_json.py` and prints this.
+/// A program in place of `tokenizer_json.py` that prints this.
 fn other_helper(folder: &Path, printed: &str) -> PathBuf {
     let file = folder.join("helper.py");
     fs::write(&file, format!("print(r'''{printed}''')\n")).unwrap();
@@ -205,7 +205,7 @@ fn other_helper(folder: &Path, printed: &str) -> PathBuf {
 }
 
 #[test]
-fn a_directory_that_only_transformers_reads_is_asked_of_it() {
+fn directory_without_tokenizer_json_is_read_by_transformers() {
     let folder = directory("older");
     let content = fs::read_to_string(pair().join("tokenizer.json")).unwrap();
     let path = folder.to_string_lossy().into_owned();
@@ -225,7 +225,7 @@ fn a_directory_that_only_transformers_reads_is_asked_of_it() {
 }
 
 #[test]
-fn what_keeps_transformers_from_reading_is_told() {
+fn failure_of_transformers_is_reported() {
     let folder = directory("failing");
     let path = folder.to_string_lossy().into_owned();
     let file = folder.join("helper.py");
@@ -243,7 +243,7 @@ fn what_keeps_transformers_from_reading_is_told() {
 
 /// `tests/unit/triton/test_text.py` has the same cases for the other text models.
 #[test]
-fn the_longest_token_bounds_the_bytes_of_a_token() {
+fn longest_token_bounds_the_bytes_of_a_token() {
     // The pair is byte-level, and its longest token has 37 bytes.
     assert_eq!(open(&pair()).unwrap().bytes_per_token(), 37);
     let whole = fs::read_to_string(pair().join("tokenizer.json")).unwrap();

@@ -2,6 +2,7 @@
 //!
 //! A backend implements [`Backend`] and exports it with [`export_backend!`]. It then receives each
 //! client's [`Request`], calls other models through [`Server`], and publishes [`Metric`]s.
+#![deny(clippy::indexing_slicing)]
 
 mod allocator;
 pub mod backend;

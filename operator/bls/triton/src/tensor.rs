@@ -51,7 +51,7 @@ impl DataType {
 
 /// A tensor in system memory, row-major, little-endian.
 ///
-/// Strings are stored as Triton stores them, each behind its length in four bytes.
+/// Strings are stored as Triton stores them, each after its length in four bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     pub name: Cow<'static, str>,
@@ -146,8 +146,8 @@ impl Tensor {
     pub fn strings(&self) -> Vec<&[u8]> {
         let mut strings = Vec::new();
         let mut rest = self.data.as_slice();
-        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
-            let Some((text, after)) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)
+        while let Some((length, data)) = rest.split_first_chunk::<4>() {
+            let Some((text, after)) = data.split_at_checked(u32::from_le_bytes(*length) as usize)
             else {
                 break;
             };
@@ -163,7 +163,7 @@ impl Tensor {
     }
 }
 
-/// Strings as Triton stores them, each behind its length in four bytes.
+/// Strings as Triton stores them, each after its length in four bytes.
 pub fn packed(texts: &[&[u8]]) -> Vec<u8> {
     let mut data = Vec::with_capacity(texts.iter().map(|text| text.len() + 4).sum());
     for text in texts {

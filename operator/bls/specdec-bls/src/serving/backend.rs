@@ -1,17 +1,17 @@
-//! The model as Triton loads it.
+//! Loads and unloads the model for Triton.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use triton::{Backend, Error, Model, Request};
 
-use super::bls::Bls;
 use super::metrics::Metrics;
+use super::model::Bls;
 use crate::config::Settings;
 use crate::error;
 use crate::tokenizer::{HubTokenizer, Special};
 
-/// Prints a tokenizer's file where a directory has none; lies in the model's directory.
+/// Writes a tokenizer's file where its directory has none; a program in the model's directory.
 const HELPER: &str = "tokenizer_json.py";
 
 impl Backend for Bls {
@@ -41,7 +41,7 @@ fn load(model: &Model<'_>) -> Result<Arc<Bls>, error::Error> {
     let metrics = Metrics::new(
         &model.name()?,
         model.version()?,
-        settings.server.draft_tokens,
+        settings.capabilities.draft_tokens,
     )?;
     Bls::new(settings, model.server()?, Arc::new(tokenizer), metrics)
 }

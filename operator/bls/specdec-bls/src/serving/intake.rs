@@ -1,31 +1,31 @@
 //! Requests on their way in: measured on Triton's thread, read on a thread of the pool.
 //!
-//! Triton has one thread for all requests of a model, and tokens of a megabyte of text take a
-//! second. That thread therefore only compares sizes; whatever it waits for keeps later requests
-//! in Triton's queue.
+//! Triton has one thread for all requests of a model, and tokenizing a megabyte of text takes a
+//! second. That thread therefore only compares sizes. Requests that arrive while it waits stay in
+//! Triton's queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::bls::Bls;
-use super::metrics::Metrics;
-use super::reply::Reply;
 use triton::{Level, Request, log, memory};
 
+use super::metrics::Metrics;
+use super::model::Bls;
+use super::reply::Reply;
 use crate::error::Error;
-use crate::limits::{encoded, is_long};
+use crate::request::limits::{is_long, tokenized_bytes};
 use crate::request::{Parsed, parse};
-use crate::response::wanted;
+use crate::response::requested_outputs;
 
 const TOO_MANY: &str = "tensorrt_llm_bls has as many long prompts waiting as it has room for: \
                         send this one again later";
 
-/// Bytes of text behind which free memory goes back to the system. Tokenizing takes almost two
-/// hundred times the text's memory, which glibc would keep; giving it back holds up whoever
-/// allocates meanwhile, so it is for texts that few clients send.
-const TRIMMED: usize = 256 << 10;
+/// Bytes of text after which free memory is returned to the system. Tokenizing takes almost two
+/// hundred times the text's memory, which glibc would keep. Other allocations wait meanwhile, so
+/// only texts that few clients send are worth it.
+const TRIM_BYTES: usize = 256 << 10;
 
-/// A request that is counted as in flight although none of its prompts is being answered yet.
+/// Counts a request as in flight before its sequences start.
 struct Counted(Arc<Metrics>);
 
 impl Counted {
@@ -42,49 +42,50 @@ impl Drop for Counted {
 }
 
 impl Bls {
-    /// Take a request and return; its answers leave from other threads. Waits while short requests
-    /// come faster than they are read and find a slot, and later ones wait in Triton's queue.
+    /// Take over a request. Responses leave from other threads.
+    ///
+    /// It waits while short requests arrive faster than they are read and get a slot.
     pub fn accept(self: &Arc<Self>, request: Request) {
-        let bytes = match self.measured(&request) {
+        let bytes = match self.measure(&request) {
             Ok(bytes) => bytes,
-            Err(refusal) => return refuse(request, refusal),
+            Err(error) => return refuse(request, error),
         };
         let (bls, counted) = (Arc::clone(self), Counted::new(&self.metrics));
         if !is_long(bytes) {
             let job = move || bls.begin_request(request, counted);
-            self.pool.short(Box::new(job));
+            self.pool.run_short(Box::new(job));
         } else if self.pool.has_room(bytes) {
             let job = move || {
                 bls.begin_request(request, counted);
-                if bytes > TRIMMED {
+                if bytes > TRIM_BYTES {
                     memory::release_free_memory();
                 }
             };
-            self.pool.long(bytes, Box::new(job));
+            self.pool.run_long(bytes, Box::new(job));
         } else {
             drop(counted);
             refuse(request, Error::Overloaded(TOO_MANY.to_owned()));
         }
     }
 
-    /// Bytes of text that will be encoded, none of which was copied or encoded yet.
-    fn measured(&self, request: &Request) -> Result<usize, Error> {
+    /// Bytes of text to be tokenized, within the limits. No text is copied for that.
+    fn measure(&self, request: &Request) -> Result<usize, Error> {
         let mut text = 0_usize;
         for input in request.input_sizes()? {
-            self.limits
-                .size(&input.name, &input.shape, input.byte_size)?;
-            text = text.saturating_add(encoded(&input.name, input.byte_size));
+            let bytes = input.byte_size;
+            self.limits.size(&input.name, &input.shape, bytes)?;
+            text = text.saturating_add(tokenized_bytes(&input.name, bytes));
         }
         Ok(text)
     }
 
-    /// Start a request's prompts, each when there is a slot for it.
+    /// Start a sequence for each prompt of a request, as soon as it has a slot.
     fn begin_request(self: &Arc<Self>, request: Request, counted: Counted) {
         let (parsed, outputs) = match self.read(&request) {
             Ok(read) => read,
-            Err(refusal) => {
+            Err(error) => {
                 drop(counted);
-                return refuse(request, refusal);
+                return refuse(request, error);
             }
         };
         if !parsed.fallback.is_empty() {
@@ -95,23 +96,27 @@ impl Bls {
         let reply = Arc::new(self.reply(request, rows, outputs));
         let mut counted = Some(counted);
         for (row, task) in parsed.tasks.into_iter().enumerate() {
-            self.take_slot();
-            // Who has the whole answer finds its counts in the metrics.
+            self.acquire_slot();
+            // Before the last sequence starts: a client with its answer finds exact counts.
             counted.take_if(|_| row + 1 == rows);
-            self.begin(row, Arc::new(task), &reply);
+            self.start(row, Arc::new(task), &reply);
         }
     }
 
-    /// What a request asks for, and which outputs its answers have.
+    /// The tasks of a request, and the outputs of its responses.
     fn read(&self, request: &Request) -> Result<(Parsed, BTreeSet<String>), Error> {
         if request.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        let given = request.tensors()?;
-        let requested = request.requested_outputs()?;
-        let parsed = parse(&given, &self.settings.server, self.tokenizer.as_ref())?;
-        let requested = requested.iter().map(String::as_str);
-        Ok((parsed, wanted(&self.settings.declared, requested)))
+        let inputs = request.tensors()?;
+        let outputs = request.requested_outputs()?;
+        let parsed = parse(
+            &inputs,
+            &self.settings.capabilities,
+            self.tokenizer.as_ref(),
+        )?;
+        let outputs = outputs.iter().map(String::as_str);
+        Ok((parsed, requested_outputs(&self.settings.declared, outputs)))
     }
 
     fn reply(&self, request: Request, rows: usize, outputs: BTreeSet<String>) -> Reply {

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use triton::{Error, Level, Metric, MetricFamily, log};
 
-use crate::answer::Meter;
-use crate::chunk::Chunk;
 use crate::lock::locked;
+use crate::sequence::Counts;
 
 /// A draft that is down fails every sequence: the counter has their number, the log one line.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -27,7 +26,7 @@ pub struct Metrics {
     drafted: Metric,
     accepted: Metric,
     rounds: Metric,
-    early: Metric,
+    pipelined_rounds: Metric,
     generated: Metric,
     in_flight: Metric,
     length: Metric,
@@ -54,7 +53,7 @@ impl Metrics {
                 "specdec_rounds_total",
                 "Rounds: one draft call and one verification",
             )?,
-            early: counter(
+            pipelined_rounds: counter(
                 "specdec_early_rounds_total",
                 "Rounds whose draft tokens were there before they began",
             )?,
@@ -82,12 +81,12 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Prompts that began (positive) or ended (negative).
+    /// Sequences that started (positive) or ended (negative).
     pub fn in_flight(&self, change: i32) {
         self.in_flight.increment(f64::from(change));
     }
 
-    /// The adaptive policy settled on a length.
+    /// The draft length that the adaptive policy settled on.
     pub fn draft_length(&self, length: usize) {
         self.length.set(length as f64);
     }
@@ -114,16 +113,15 @@ impl Metrics {
             Err(error) => log(Level::Error, &error.message),
         }
     }
-}
 
-impl Meter for Metrics {
-    fn chunk(&self, chunk: &Chunk) {
+    /// What a call has brought a sequence.
+    pub fn count(&self, counts: &Counts) {
         for (metric, count) in [
-            (&self.drafted, chunk.drafted),
-            (&self.accepted, chunk.accepted),
-            (&self.rounds, chunk.rounds),
-            (&self.early, usize::from(chunk.early)),
-            (&self.generated, chunk.tokens.len()),
+            (&self.drafted, counts.drafted),
+            (&self.accepted, counts.accepted),
+            (&self.rounds, counts.rounds),
+            (&self.pipelined_rounds, counts.pipelined_rounds),
+            (&self.generated, counts.generated),
         ] {
             if count > 0 {
                 metric.increment(count as f64);
@@ -131,7 +129,8 @@ impl Meter for Metrics {
         }
     }
 
-    fn draft_failed(&self, message: &str) {
+    /// A sequence goes on without the draft, which failed with this message.
+    pub fn draft_failed(&self, message: &str) {
         self.fallback("draft_error");
         let logged = &mut locked(&self.fallbacks).logged;
         if logged.is_none_or(|at| at.elapsed() > LOG_INTERVAL) {

@@ -1,14 +1,19 @@
-//! Triton's side: its interfaces, requests in, calls out, responses back.
+//! The BLS as Triton serves it: requests in, engine calls out, responses back.
+//!
+//! [`intake`](self) reads requests on threads of its own and starts their sequences. Results of
+//! engine calls arrive on Triton's threads, which run the sequences that they belong to. A watchdog
+//! thread sends batches that have waited long enough, and notices clients and engines that are gone.
 
 mod backend;
-mod bls;
+mod batch;
 mod calls;
+mod in_flight;
 mod intake;
-mod keeper;
 mod metrics;
+mod model;
+pub mod pool;
 pub mod process;
-mod prompt;
 mod reply;
-mod row;
+mod watchdog;
 
 pub use backend::exported::*;

@@ -1,4 +1,4 @@
-//! What a client gets of its request's prompts, which answer side by side.
+//! The responses to one request, whose prompts are answered side by side.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -7,156 +7,162 @@ use triton::{Level, Request, Tensor, log};
 
 use crate::error::Error;
 use crate::lock::locked;
-use crate::part::Part;
+use crate::request::task::Task;
 use crate::response::{stacked, tensors};
-use crate::task::Task;
+use crate::sequence::part::Part;
 
-/// How parts leave.
-enum Way {
-    /// As they come; with `accumulate`, each carries the whole text so far.
+/// How parts are sent.
+enum Mode {
+    /// At once; with `accumulate`, each part carries the whole text so far.
     Stream {
         accumulate: bool,
         texts: Vec<String>,
     },
-    /// As rows of the one response that a model without streaming must send.
+    /// As rows of the one response that a model without streaming sends.
     Whole {
         rows: Vec<Vec<Tensor>>,
-        failure: Option<Error>,
+        error: Option<Error>,
     },
 }
 
-struct Open {
+struct State {
     /// None once everything was sent.
     request: Option<Request>,
-    way: Way,
+    mode: Mode,
     /// Prompts that have not ended.
-    left: usize,
+    pending: usize,
     failed: bool,
 }
 
-/// Answers one request; its prompts' threads share it.
+/// Answers one request; the sequences of its prompts share it.
+///
+/// Its lock is held while a response is sent. That keeps the responses in order, and Triton never
+/// calls back into this library from there.
 pub struct Reply {
-    open: Mutex<Open>,
+    state: Mutex<State>,
     outputs: BTreeSet<String>,
 }
 
 impl Reply {
-    /// Parts of a stream, each with the whole text so far where `accumulate` says so.
+    /// A response for each part; with `accumulate`, it carries the whole text so far.
     pub fn stream(
         request: Request,
         rows: usize,
         outputs: BTreeSet<String>,
         accumulate: bool,
     ) -> Self {
-        let way = Way::Stream {
+        let mode = Mode::Stream {
             accumulate,
             texts: vec![String::new(); rows],
         };
-        Self::new(request, rows, outputs, way)
+        Self::new(request, rows, outputs, mode)
     }
 
     /// One response with a row for each prompt.
     pub fn whole(request: Request, rows: usize, outputs: BTreeSet<String>) -> Self {
-        let way = Way::Whole {
+        let mode = Mode::Whole {
             rows: vec![Vec::new(); rows],
-            failure: None,
+            error: None,
         };
-        Self::new(request, rows, outputs, way)
+        Self::new(request, rows, outputs, mode)
     }
 
-    fn new(request: Request, rows: usize, outputs: BTreeSet<String>, way: Way) -> Self {
-        let open = Mutex::new(Open {
+    fn new(request: Request, rows: usize, outputs: BTreeSet<String>, mode: Mode) -> Self {
+        let state = Mutex::new(State {
             request: Some(request),
-            way,
-            left: rows,
+            mode,
+            pending: rows,
             failed: false,
         });
-        Self { open, outputs }
+        Self { state, outputs }
     }
 
-    /// Whether the client has gone away.
-    pub fn cancelled(&self) -> bool {
-        let open = locked(&self.open);
-        open.request.as_ref().is_some_and(Request::is_cancelled)
+    /// Whether the client has cancelled the request or disconnected.
+    pub fn is_cancelled(&self) -> bool {
+        let state = locked(&self.state);
+        state.request.as_ref().is_some_and(Request::is_cancelled)
     }
 
-    /// Take a part of one prompt's answer.
-    pub fn part(&self, row: usize, task: &Task, part: Part) {
-        let mut open = locked(&self.open);
-        let Open { request, way, .. } = &mut *open;
+    /// Send a part of the answer to the prompt at index `row`.
+    pub fn send_part(&self, row: usize, task: &Task, part: Part) {
+        let mut state = locked(&self.state);
+        let State { request, mode, .. } = &mut *state;
         let Some(request) = request else {
             return;
         };
-        let result = match way {
-            Way::Stream { accumulate, texts } => {
+        match mode {
+            Mode::Stream { accumulate, texts } => {
+                let Some(text) = texts.get_mut(row) else {
+                    return;
+                };
                 if *accumulate {
-                    texts[row].push_str(&part.text);
+                    text.push_str(&part.text);
                 } else {
-                    texts[row].clone_from(&part.text);
+                    text.clone_from(&part.text);
                 }
-                let made = tensors(&texts[row], row, task, part, &self.outputs);
-                request.send(&made, false)
+                let outputs = tensors(text, row, task, part, &self.outputs);
+                log_failure(request.send(&outputs, false));
             }
-            Way::Whole { rows, .. } => {
-                let text = part.text.clone();
-                rows[row] = tensors(&text, row, task, part, &self.outputs);
-                Ok(())
+            Mode::Whole { rows, .. } => {
+                if let Some(outputs) = rows.get_mut(row) {
+                    let text = part.text.clone();
+                    *outputs = tensors(&text, row, task, part, &self.outputs);
+                }
             }
-        };
-        said(result);
-    }
-
-    /// One prompt has its whole answer; the last one closes the request.
-    pub fn done(&self) {
-        let mut open = locked(&self.open);
-        open.left = open.left.saturating_sub(1);
-        if open.left == 0 {
-            close(&mut open);
         }
     }
 
-    /// One prompt ends with an error.
-    pub fn fail(&self, error: Error) {
-        let mut open = locked(&self.open);
-        open.failed = true;
-        let Open { request, way, .. } = &mut *open;
-        match way {
-            Way::Stream { .. } => {
+    /// The answer to one prompt is complete; the last one ends the request.
+    pub fn row_completed(&self) {
+        let mut state = locked(&self.state);
+        state.pending = state.pending.saturating_sub(1);
+        if state.pending == 0 {
+            close(&mut state);
+        }
+    }
+
+    /// The answer to one prompt ends with an error.
+    pub fn row_failed(&self, error: Error) {
+        let mut state = locked(&self.state);
+        state.failed = true;
+        let State { request, mode, .. } = &mut *state;
+        match mode {
+            Mode::Stream { .. } => {
                 if let Some(request) = request {
-                    said(request.send_error(&error.into(), false));
+                    log_failure(request.send_error(&error.into(), false));
                 }
             }
-            Way::Whole { failure, .. } => *failure = Some(error),
+            Mode::Whole { error: last, .. } => *last = Some(error),
         }
-        drop(open);
-        self.done();
+        drop(state);
+        self.row_completed();
     }
 }
 
-fn close(open: &mut Open) {
-    let Some(request) = open.request.take() else {
+fn close(state: &mut State) {
+    let Some(request) = state.request.take() else {
         return;
     };
-    let result = match &mut open.way {
-        Way::Stream { .. } => request.send_end(),
-        Way::Whole { rows, failure } => match failure.take() {
+    let result = match &mut state.mode {
+        Mode::Stream { .. } => request.send_end(),
+        Mode::Whole { rows, error } => match error.take() {
             Some(error) => request.send_error(&error.into(), true),
             None => match stacked(std::mem::take(rows)) {
-                Ok(tensors) => request.send(&tensors, true),
+                Ok(outputs) => request.send(&outputs, true),
                 Err(message) => request.send_error(&triton::Error::internal(message), true),
             },
         },
     };
-    said(result);
-    request.release(!open.failed);
+    log_failure(result);
+    request.release(!state.failed);
 }
 
-/// The client may be gone; there is nobody else to tell.
-fn said(result: Result<(), triton::Error>) {
+/// A client that has disconnected cannot be told of a failure.
+fn log_failure(result: Result<(), triton::Error>) {
     if let Err(error) = result {
         log(
             Level::Warn,
-            &format!("tensorrt_llm_bls: an answer could not be sent: {error}"),
+            &format!("tensorrt_llm_bls: a response could not be sent: {error}"),
         );
     }
 }

@@ -10,16 +10,16 @@ use crate::error::Error;
 
 const NOT_A_TOKEN: i32 = -1;
 
-/// What a directory holds.
+/// The tokenizer of a directory.
 pub(super) struct Opened {
     pub library: Library,
     pub end_id: i32,
     pub pad_id: i32,
-    /// Decoded text loses the spaces before English punctuation.
+    /// Decoded text has no spaces before English punctuation.
     pub clean_up: bool,
 }
 
-/// A directory with `tokenizer.json`.
+/// Open a directory with `tokenizer.json`.
 pub(super) fn open_fast(folder: &Path) -> Result<Opened, Error> {
     let file = folder.join("tokenizer.json");
     let library = Library::from_file(&file)
@@ -38,7 +38,7 @@ pub(super) fn open_fast(folder: &Path) -> Result<Opened, Error> {
     })
 }
 
-/// A directory that only transformers can read, by the Python program `helper`.
+/// Open a directory that only transformers can read, with the Python program `helper`.
 pub(super) fn open_transformers(folder: &Path, helper: &Path) -> Result<Opened, Error> {
     let name = if folder.as_os_str().is_empty() {
         Path::new(".")
@@ -53,17 +53,18 @@ pub(super) fn open_transformers(folder: &Path, helper: &Path) -> Result<Opened, 
             name.display()
         ))
     })?;
-    let found = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
-    if let Some(sentence) = found["error"].as_str() {
-        return Err(Error::Load(sentence.to_owned()));
+    let result = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
+    let field = |name: &str| result.get(name).unwrap_or(&Value::Null);
+    if let Some(message) = field("error").as_str() {
+        return Err(Error::Load(message.to_owned()));
     }
-    let Some(content) = found["tokenizer"].as_str() else {
-        let complaint = String::from_utf8_lossy(&output.stderr);
+    let Some(content) = field("tokenizer").as_str() else {
+        let output = String::from_utf8_lossy(&output.stderr);
         return Err(Error::Load(format!(
             "tokenizer_dir {} holds no tokenizer that transformers can read ({}): \
              put tokenizer.json there",
             name.display(),
-            complaint.lines().last().unwrap_or("no reason is given")
+            output.lines().last().unwrap_or("no reason is given")
         )));
     };
     let library = Library::from_bytes(content).map_err(|error| {
@@ -73,12 +74,12 @@ pub(super) fn open_transformers(folder: &Path, helper: &Path) -> Result<Opened, 
             name.display()
         ))
     })?;
-    let end = number(&found["end_id"]).unwrap_or(NOT_A_TOKEN);
+    let end = number(field("end_id")).unwrap_or(NOT_A_TOKEN);
     Ok(Opened {
         library,
         end_id: end,
-        pad_id: number(&found["pad_id"]).unwrap_or(end),
-        clean_up: found["clean_up"].as_bool().unwrap_or(false),
+        pad_id: number(field("pad_id")).unwrap_or(end),
+        clean_up: field("clean_up").as_bool().unwrap_or(false),
     })
 }
 
@@ -110,7 +111,7 @@ fn configured_end(folder: &Path) -> Result<i32, Error> {
     for file in ["generation_config.json", "config.json"] {
         let content = json(&folder.join(file))?;
         let end = match content.get("eos_token_id") {
-            Some(Value::Array(several)) => several.first().and_then(number),
+            Some(Value::Array(ids)) => ids.first().and_then(number),
             Some(end) => number(end),
             None => None,
         };
@@ -150,24 +151,25 @@ fn json(path: &Path) -> Result<Map<String, Value>, Error> {
     })
 }
 
-/// Python's JSON writes `Infinity` and `NaN`, which no standard knows; they stand for null here,
-/// as nothing that is read is such a number.
+/// JSON without the numbers `Infinity` and `NaN`, which only Python writes; they become null. No
+/// value that is read here is such a number.
 fn without_infinities(bytes: &[u8]) -> Vec<u8> {
-    let mut found = Vec::with_capacity(bytes.len());
+    let mut json = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     let mut quoted = false;
     while let Some((&first, behind)) = rest.split_first() {
-        let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
-        if let Some(word) = words.iter().find(|word| !quoted && rest.starts_with(word)) {
-            found.extend_from_slice(b"null");
-            rest = &rest[word.len()..];
+        let numbers: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+        let number = numbers.iter().find(|number| rest.starts_with(number));
+        if let Some(number) = number.filter(|_| !quoted) {
+            json.extend_from_slice(b"null");
+            rest = rest.get(number.len()..).unwrap_or_default();
             continue;
         }
         let taken = if quoted && first == b'\\' { 2 } else { 1 };
         quoted ^= first == b'"';
         let (one, after) = rest.split_at(taken.min(behind.len() + 1));
-        found.extend_from_slice(one);
+        json.extend_from_slice(one);
         rest = after;
     }
-    found
+    json
 }

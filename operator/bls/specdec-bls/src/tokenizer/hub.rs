@@ -9,12 +9,12 @@ use super::files::{self, Opened};
 use super::longest::bytes_per_token;
 use crate::error::Error;
 
-/// What becomes of the tokenizer's own special tokens.
+/// How to treat the tokenizer's special tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Special {
-    /// Prompts get them.
+    /// Add them to prompts.
     pub add: bool,
-    /// Decoded text leaves them out.
+    /// Omit them from decoded text.
     pub skip: bool,
 }
 
@@ -27,7 +27,7 @@ impl Default for Special {
     }
 }
 
-/// What `tokenizer.json` says; a directory without it is opened with transformers.
+/// The tokenizer of `tokenizer.json`; a directory without that file is read by transformers.
 pub struct HubTokenizer {
     library: Library,
     special: Special,
@@ -41,8 +41,8 @@ pub struct HubTokenizer {
 impl HubTokenizer {
     /// Opens a Hugging Face model directory.
     ///
-    /// `helper` is the Python program that reads a directory without `tokenizer.json`; it runs
-    /// then only, and never code from the directory.
+    /// `helper` is a Python program, which only reads a directory without `tokenizer.json`. It
+    /// never runs code of that directory.
     ///
     /// # Errors
     /// The directory holds no tokenizer that can be read.
@@ -61,7 +61,7 @@ impl HubTokenizer {
 
     fn of(opened: Opened, special: Special, directory: &str) -> Result<Self, Error> {
         let mut library = opened.library;
-        // A file may carry the truncation of its training; a prompt must arrive whole.
+        // A file may carry the truncation of its training; a prompt must stay whole.
         library
             .with_truncation(None)
             .map_err(|error| Error::Load(format!("tokenizer_dir {directory}: {error}")))?;
@@ -102,7 +102,7 @@ impl Tokenizer for HubTokenizer {
             .filter_map(|id| u32::try_from(*id).ok())
             .filter(|id| (*id as usize) < self.size)
             .collect();
-        // No decoder of the library gives up; of one that did, the tokens would have no text.
+        // No decoder of the library fails; if one did, the tokens would have no text.
         let text = self.library.decode(&known, self.special.skip);
         let text = text.unwrap_or_default();
         if self.clean_up { cleaned(text) } else { text }
@@ -125,8 +125,8 @@ impl Tokenizer for HubTokenizer {
     }
 }
 
-/// Spaces before English punctuation and contractions, which some tokenizers of transformers
-/// take out behind their decoder.
+/// Text without spaces before English punctuation and contractions, which some tokenizers of
+/// transformers remove after decoding.
 fn cleaned(text: String) -> String {
     [
         (" .", "."),

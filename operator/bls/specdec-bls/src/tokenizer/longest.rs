@@ -1,13 +1,13 @@
-//! How much text one token of a vocabulary stands for.
+//! Bounds the bytes of text of one token, from which the limit of a prompt follows.
 
 use serde_json::Value;
 use tokenizers::Tokenizer as Library;
 
-/// Times the longest token where a tokenizer may leave out or merge characters. Composing makes one
-/// byte of three at most; texts have fewer blanks and marks to leave out than other characters, and
-/// few tokens are as long as the longest.
+/// Factor for a tokenizer that may drop or merge characters. Composition makes at most one byte of
+/// three, texts have fewer blanks and marks than other characters, and few tokens are as long as
+/// the longest.
 const MARGIN: usize = 4;
-/// Steps before the model that keep every byte of the text, besides `Split` and `Sequence`.
+/// Steps before the model that keep every byte, besides `Split` and `Sequence`.
 const KEEPING: [&str; 5] = [
     "ByteLevel",
     "Digits",
@@ -16,24 +16,24 @@ const KEEPING: [&str; 5] = [
     "UnicodeScripts",
 ];
 
-/// Bytes of text that one token stands for at most, 0 for a vocabulary without tokens.
+/// Most bytes of text of one token, 0 for an empty vocabulary.
 ///
-/// A byte-level vocabulary spells every byte of a text as one character, so the longest token
-/// bounds them. `specdec_longest.py` has the same rule for the other text models.
+/// A byte-level vocabulary writes every byte as one character, so its longest token is the bound.
+/// `specdec_longest.py` has the same rule for the Python text models.
 pub(super) fn bytes_per_token(library: &Library) -> usize {
     let steps = [
         serde_json::to_value(library.get_normalizer()),
         serde_json::to_value(library.get_pre_tokenizer()),
     ];
-    // A step that cannot be written is none of those that keep every byte.
+    // A step that cannot be serialized is none of those that keep every byte.
     let steps = steps.map(|step| step.unwrap_or(Value::Bool(true)));
     let byte_level = steps.iter().any(is_byte_level);
-    let spelled = |token: &String| match byte_level {
+    let bytes = |token: &String| match byte_level {
         true => token.chars().count(),
         false => token.len(),
     };
     let vocabulary = library.get_vocab(false);
-    let learned = vocabulary.keys().map(spelled).max().unwrap_or(0);
+    let learned = vocabulary.keys().map(bytes).max().unwrap_or(0);
     let added = library.get_added_tokens_decoder();
     let added = added.values().map(|token| token.content.len()).max();
     let longest = learned.max(added.unwrap_or(0));

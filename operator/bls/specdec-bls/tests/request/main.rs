@@ -1,6 +1,6 @@
-//! Requests of clients: what they may ask, what it becomes, and what is refused.
+//! Requests of clients: the tasks that they become, and what is refused.
 
-mod asking;
+mod client;
 mod random;
 mod refusals;
 mod target_only;

@@ -1,9 +1,9 @@
-//! Whatever bytes arrive, the answer is tasks or a sentence.
+//! Any bytes become tasks or an error, and never a panic.
 
 use triton::{DataType, Tensor, elements};
-use triton_specdec::request::{Server, parse};
+use triton_specdec::request::{Capabilities, parse};
 
-use crate::asking::{Letters, server};
+use crate::client::{Letters, server};
 
 const CASES: u64 = 20_000;
 const NAMES: [&str; 34] = [
@@ -141,8 +141,8 @@ fn request(numbers: &mut Numbers) -> Vec<Tensor> {
 fn no_request_panics() {
     let servers = [
         server(),
-        Server::default(),
-        Server {
+        Capabilities::default(),
+        Capabilities {
             max_seq_len: 3,
             draft_tokens: 0,
             ..server()
@@ -158,7 +158,7 @@ fn no_request_panics() {
                 for task in &parsed.tasks {
                     assert!(!task.prompt.is_empty() && task.max_tokens >= 1);
                     assert!(task.draft_tokens <= server.max_draft_tokens);
-                    for one in task.common.iter().chain(&task.plain) {
+                    for one in task.common.iter().chain(&task.target_only_inputs) {
                         assert_eq!(one.shape[0], 1);
                         let width = one.kind.width().unwrap_or(0);
                         assert!(width == 0 || one.data.len() == one.count() * width);

@@ -1,11 +1,11 @@
-//! Every request that cannot be served gets its sentence.
+//! Requests that cannot be served get one sentence each.
 
 use triton::{DataType, Tensor, packed};
-use triton_specdec::request::Server;
+use triton_specdec::request::Capabilities;
 
-use crate::asking::{flag, float, int, long, server, texts, try_parse};
+use crate::client::{flag, float, int, long, server, texts, try_parse};
 
-fn refused(more: Vec<Tensor>, server: &Server) -> String {
+fn refused(more: Vec<Tensor>, server: &Capabilities) -> String {
     let error = try_parse(more, server).expect_err("a request that cannot be served");
     assert!(!error.message().contains('\n'));
     error.to_string()
@@ -16,7 +16,7 @@ fn bytes(name: &'static str, value: &[u8]) -> Tensor {
 }
 
 #[test]
-fn a_value_out_of_bounds() {
+fn value_out_of_bounds_is_refused() {
     let cases = [
         (
             int("num_draft_tokens", 9),
@@ -64,7 +64,7 @@ fn a_value_out_of_bounds() {
 }
 
 #[test]
-fn a_prompt_that_is_none() {
+fn prompt_without_text_is_refused() {
     let empty = "text_input is empty: send at least one character";
     for none in [
         texts("text_input", &[&[""]]),
@@ -82,7 +82,7 @@ fn a_prompt_that_is_none() {
             &b"ab\xc3"[..],
             "text_input is not UTF-8 at byte 2: send UTF-8 text",
         ),
-        // What the tokenizer says goes on as it is.
+        // The tokenizer's message is passed on.
         (&b"\x07"[..], "text_input rings"),
     ];
     for (value, sentence) in cases {
@@ -102,7 +102,7 @@ fn a_prompt_that_is_none() {
 }
 
 #[test]
-fn a_picture() {
+fn image_is_refused() {
     for name in [
         "image_input",
         "image_bytes_input",
@@ -115,8 +115,8 @@ fn a_picture() {
 }
 
 #[test]
-fn a_stream_of_a_server_that_answers_once() {
-    let once = Server {
+fn stream_is_refused_without_streaming() {
+    let once = Capabilities {
         streams: false,
         ..server()
     };
@@ -129,8 +129,8 @@ fn a_stream_of_a_server_that_answers_once() {
 }
 
 #[test]
-fn draft_tokens_without_a_draft() {
-    let alone = Server {
+fn draft_tokens_are_refused_without_a_draft() {
+    let alone = Capabilities {
         has_draft: false,
         draft_tokens: 0,
         ..server()
@@ -143,7 +143,7 @@ fn draft_tokens_without_a_draft() {
 }
 
 #[test]
-fn draft_tokens_beside_what_only_the_target_serves() {
+fn draft_tokens_with_target_only_inputs_are_refused() {
     for only in [
         flag("return_context_logits", true),
         flag("return_generation_logits", true),
@@ -163,7 +163,7 @@ fn draft_tokens_beside_what_only_the_target_serves() {
 }
 
 #[test]
-fn a_bias_that_does_not_fit_its_words() {
+fn bias_that_does_not_fit_its_words_is_refused() {
     for (more, words, weights) in [
         (texts("embedding_bias_words", &[&["a"]]), 1, 0),
         (float("embedding_bias_weights", 1.0), 0, 1),
@@ -177,7 +177,7 @@ fn a_bias_that_does_not_fit_its_words() {
 }
 
 #[test]
-fn the_first_thing_wrong_is_named() {
+fn first_error_is_reported() {
     let given = vec![
         int("beam_width", 2),
         int("max_tokens", 0),
@@ -190,7 +190,7 @@ fn the_first_thing_wrong_is_named() {
 }
 
 #[test]
-fn one_bad_prompt_refuses_all_of_a_request() {
+fn one_bad_prompt_refuses_the_request() {
     let given = vec![
         texts("text_input", &[&["ab"], &[""]]),
         Tensor::int32("max_tokens", &[2, 1], &[8, 8]),
@@ -199,7 +199,7 @@ fn one_bad_prompt_refuses_all_of_a_request() {
 }
 
 #[test]
-fn tensors_that_are_not_what_they_say() {
+fn tensors_that_contradict_their_shape_are_refused() {
     let shape = Tensor::int32("top_k", &[1, 2], &[1]);
     let text = Tensor::new(
         "stop_words",

@@ -1,12 +1,12 @@
-//! What the engines cannot speculate with goes to the target alone.
+//! Inputs that only the target alone can serve.
 
 use triton::{DataType, Tensor};
-use triton_specdec::request::Server;
+use triton_specdec::request::Capabilities;
 
-use crate::asking::{flag, int, long, one, server, task, texts, try_parse};
+use crate::client::{flag, int, long, one, server, task, texts, try_parse};
 
 #[test]
-fn what_only_the_target_serves_falls_back() {
+fn target_only_inputs_fall_back() {
     for (given, reason) in [
         (flag("return_context_logits", true), "context_logits"),
         (flag("return_generation_logits", true), "generation_logits"),
@@ -22,8 +22,8 @@ fn what_only_the_target_serves_falls_back() {
             (fallback, task.draft_tokens, task.adaptive),
             (reason, 0, false)
         );
-        assert_eq!(task.plain.len(), 1);
-        assert_eq!(task.plain[0].name, given.name);
+        assert_eq!(task.target_only_inputs.len(), 1);
+        assert_eq!(task.target_only_inputs[0].name, given.name);
         let asked = vec![given, int("num_draft_tokens", 0)];
         assert_eq!(
             one(asked, &server()).1,
@@ -38,31 +38,31 @@ fn what_only_the_target_serves_falls_back() {
 }
 
 #[test]
-fn a_server_that_does_not_speculate_has_nothing_to_fall_back_from() {
-    let alone = Server {
+fn server_without_speculation_never_falls_back() {
+    let alone = Capabilities {
         draft_tokens: 0,
         has_draft: false,
         ..server()
     };
     let (task, fallback) = one(vec![long("lora_task_id", 3)], &alone);
-    assert_eq!((fallback, task.plain.len()), ("", 1));
+    assert_eq!((fallback, task.target_only_inputs.len()), ("", 1));
 }
 
 #[test]
-fn logits_and_figures_are_asked_of_the_target() {
+fn logits_and_statistics_are_requested_from_the_target() {
     let task = task(vec![
         flag("return_context_logits", true),
         flag("return_generation_logits", true),
         flag("return_kv_cache_reuse_stats", true),
     ]);
-    let wanted = [
+    let expected = [
         "return_context_logits",
         "return_generation_logits",
         "return_kv_cache_reuse_stats",
     ];
-    assert_eq!(task.plain, wanted.map(Tensor::flag));
+    assert_eq!(task.target_only_inputs, expected.map(Tensor::flag));
     assert_eq!(
-        task.outputs,
+        task.target_only_outputs,
         [
             "context_logits",
             "generation_logits",
@@ -73,7 +73,7 @@ fn logits_and_figures_are_asked_of_the_target() {
 }
 
 #[test]
-fn whole_tensors_keep_their_shape() {
+fn tensors_keep_their_shape() {
     let weights = Tensor::new(
         "lora_weights",
         DataType::Fp16,
@@ -86,11 +86,14 @@ fn whole_tensors_keep_their_shape() {
         weights.clone(),
         long("lora_task_id", 3),
     ]);
-    assert_eq!(task.plain, [long("lora_task_id", 3), weights, guide]);
+    assert_eq!(
+        task.target_only_inputs,
+        [long("lora_task_id", 3), weights, guide]
+    );
 }
 
 #[test]
-fn the_first_prompt_s_reason_counts() {
+fn reason_of_the_first_prompt_counts() {
     for (asking, fallback) in [([1, 0], "context_logits"), ([0, 1], "")] {
         let given = vec![
             texts("text_input", &[&["a"], &["b"]]),

@@ -1,12 +1,12 @@
-//! What a request becomes.
+//! The tasks that requests become.
 
 use triton::{DataType, Tensor, packed};
-use triton_specdec::request::{Server, parse};
+use triton_specdec::request::{Capabilities, parse};
 
-use crate::asking::{Letters, asked, flag, float, int, long, named, one, server, task, texts};
+use crate::client::{Letters, asked, flag, float, int, long, named, one, server, task, texts};
 
 #[test]
-fn a_bare_request() {
+fn request_without_options() {
     let task = task(vec![]);
     assert_eq!(task.prompt, [1, 2]);
     assert_eq!(
@@ -17,7 +17,7 @@ fn a_bare_request() {
     assert_eq!(task.end_id, 90);
     assert_eq!(task.seed, None);
     assert!(task.stop_words.is_empty() && task.stop_texts.is_empty());
-    assert!(task.plain.is_empty() && task.outputs.is_empty());
+    assert!(task.target_only_inputs.is_empty() && task.target_only_outputs.is_empty());
     assert_eq!(task.common, [int("end_id", 90), int("pad_id", 91)]);
     assert!(!task.stream && !task.exclude_input && !task.log_probs && !task.statistics);
     assert!(!task.input_count && !task.output_count && !task.use_draft_logits);
@@ -28,7 +28,7 @@ fn a_bare_request() {
 }
 
 #[test]
-fn every_flag_has_its_place() {
+fn every_flag_is_read() {
     let task = task(vec![
         flag("stream", true),
         flag("exclude_input_in_output", true),
@@ -40,14 +40,20 @@ fn every_flag_has_its_place() {
     ]);
     assert!(task.stream && task.exclude_input && task.log_probs && task.statistics);
     assert!(task.input_count && task.output_count && task.use_draft_logits);
-    assert_eq!(task.plain, [Tensor::flag("return_perf_metrics")]);
-    assert_eq!(task.outputs, ["acceptance_rate", "arrival_time_ns"]);
+    assert_eq!(
+        task.target_only_inputs,
+        [Tensor::flag("return_perf_metrics")]
+    );
+    assert_eq!(
+        task.target_only_outputs,
+        ["acceptance_rate", "arrival_time_ns"]
+    );
     assert_eq!(task.draft_tokens, 4);
 }
 
 #[test]
-fn a_flag_of_any_type() {
-    for (given, wanted) in [
+fn flag_may_have_any_type() {
+    for (given, expected) in [
         (int("stream", 2), true),
         (int("stream", 0), false),
         (float("stream", -0.0), false),
@@ -59,13 +65,13 @@ fn a_flag_of_any_type() {
         (texts("stream", &[&["x"]]), true),
         (texts("stream", &[&[""]]), false),
     ] {
-        assert_eq!(task(vec![given.clone()]).stream, wanted, "{given:?}");
+        assert_eq!(task(vec![given.clone()]).stream, expected, "{given:?}");
     }
 }
 
 #[test]
-fn the_server_s_acceptance_holds_where_the_client_says_nothing() {
-    let by_logits = Server {
+fn acceptance_by_logits_defaults_to_that_of_the_server() {
+    let by_logits = Capabilities {
         use_draft_logits: true,
         ..server()
     };
@@ -78,7 +84,7 @@ fn the_server_s_acceptance_holds_where_the_client_says_nothing() {
 }
 
 #[test]
-fn sampling_keeps_the_client_s_types() {
+fn sampling_inputs_keep_the_types_of_the_client() {
     let half = Tensor::new("top_p", DataType::Fp16, &[1], vec![0, 0x38]);
     let task = task(vec![
         Tensor::int32("top_k", &[1], &[5]),
@@ -89,7 +95,7 @@ fn sampling_keeps_the_client_s_types() {
         float("presence_penalty", 3.5),
         float("frequency_penalty", 4.5),
     ]);
-    let wanted = [
+    let expected = [
         int("runtime_top_k", 5),
         Tensor::new("runtime_top_p", DataType::Fp16, &[1, 1], vec![0, 0x38]),
         float("temperature", 0.5),
@@ -100,11 +106,11 @@ fn sampling_keeps_the_client_s_types() {
         int("end_id", 90),
         int("pad_id", 91),
     ];
-    assert_eq!(task.common, wanted);
+    assert_eq!(task.common, expected);
 }
 
 #[test]
-fn ends_are_the_client_s() {
+fn end_and_padding_tokens_of_the_client_are_used() {
     let task = task(vec![int("end_id", -1), int("pad_id", 7)]);
     assert_eq!(task.end_id, -1);
     assert_eq!(task.common, [int("end_id", -1), int("pad_id", 7)]);
@@ -131,7 +137,7 @@ fn words_and_bias() {
 }
 
 #[test]
-fn empty_words_are_none() {
+fn empty_words_are_ignored() {
     let given = vec![
         texts("stop_words", &[&[""]]),
         texts("bad_words", &[&["", ""]]),
@@ -140,29 +146,29 @@ fn empty_words_are_none() {
 }
 
 #[test]
-fn an_answer_ends_where_the_sequence_ends() {
-    for (max_seq_len, wanted) in [(10, 8), (9, 7), (3, 1), (2, 8), (1, 8), (0, 8)] {
-        let server = Server {
+fn answer_ends_where_the_sequence_ends() {
+    for (max_seq_len, expected) in [(10, 8), (9, 7), (3, 1), (2, 8), (1, 8), (0, 8)] {
+        let server = Capabilities {
             max_seq_len,
             ..server()
         };
-        assert_eq!(one(vec![], &server).0.max_tokens, wanted, "{max_seq_len}");
+        assert_eq!(one(vec![], &server).0.max_tokens, expected, "{max_seq_len}");
     }
 }
 
 #[test]
-fn the_longer_minimum_holds() {
+fn longer_minimum_is_used() {
     let task = task(vec![int("min_length", 3), int("min_tokens", 5)]);
     assert_eq!(task.min_tokens, 5);
 }
 
 #[test]
-fn a_length_of_the_client_s_own_is_not_adaptive() {
+fn draft_length_of_the_client_is_not_adaptive() {
     for length in [0, 1, 8] {
         let task = task(vec![int("num_draft_tokens", length)]);
         assert_eq!((task.draft_tokens, task.adaptive), (length as usize, false));
     }
-    let plain = Server {
+    let plain = Capabilities {
         draft_tokens: 0,
         ..server()
     };
@@ -170,7 +176,7 @@ fn a_length_of_the_client_s_own_is_not_adaptive() {
 }
 
 #[test]
-fn a_seed_is_for_answers_that_draw() {
+fn only_sampled_answers_have_a_seed() {
     let cases = [
         (vec![], None),
         (vec![int("max_tokens", 4)], None),
@@ -182,7 +188,7 @@ fn a_seed_is_for_answers_that_draw() {
         (vec![long("random_seed", u64::MAX)], Some(u64::MAX)),
     ];
     for (minimum, name) in [("min_length", "random_seed"), ("min_tokens", "seed")] {
-        let server = Server {
+        let server = Capabilities {
             min_name: minimum,
             ..server()
         };
@@ -232,9 +238,9 @@ fn prompts_of_one_request_have_their_own_values() {
         chance(0.75)
     );
     let config = Tensor::int32("lora_config", &[1, 1, 3], &[4, 5, 6]);
-    assert_eq!(second.plain[0], config);
+    assert_eq!(second.target_only_inputs[0], config);
     assert_eq!(
-        second.plain[1],
+        second.target_only_inputs[1],
         texts("guided_decoding_guide", &[&["second"]])
     );
 }

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use triton_specdec::policy::{AdaptiveAnswer, AdaptiveLength, Lengths, expected_tokens};
+use triton_specdec::draft_length::{
+    AdaptivePolicy, AdaptiveSequence, DraftLength, expected_tokens,
+};
 
 use self::numbers::Numbers;
 
@@ -35,43 +37,45 @@ impl Default for Engines {
 }
 
 impl Engines {
-    fn crowd(&self, tokens: usize) -> f64 {
+    fn load_factor(&self, tokens: usize) -> f64 {
         (tokens as f64 / self.knee).max(1.0)
     }
 
     fn verify(&self, length: usize) -> f64 {
-        self.step * self.crowd(self.batch * (length + 1)) + self.overhead
+        self.step * self.load_factor(self.batch * (length + 1)) + self.overhead
     }
 
     fn draft(&self, length: usize) -> f64 {
-        length as f64 * self.draft_step * self.crowd(self.batch) + self.overhead
+        length as f64 * self.draft_step * self.load_factor(self.batch) + self.overhead
     }
 
     /// Seconds of a token without a draft.
-    pub fn plain(&self) -> f64 {
-        self.step * self.crowd(self.batch)
+    pub fn target_only(&self) -> f64 {
+        self.step * self.load_factor(self.batch)
     }
 
     fn speed(&self, length: usize) -> f64 {
         if length == 0 {
-            return 1.0 / self.plain();
+            return 1.0 / self.target_only();
         }
         expected_tokens(length, self.acceptance) / (self.draft(length) + self.verify(length))
     }
 
     /// Tokens a second of the best fixed length.
     pub fn best(&self) -> f64 {
-        (0..=MOST).map(|one| self.speed(one)).fold(0.0, f64::max)
+        (0..=MOST)
+            .map(|length| self.speed(length))
+            .fold(0.0, f64::max)
     }
 }
 
-/// Loads and texts that a server may meet.
+/// Loads and texts that a server may have.
 pub fn grid() -> Vec<Engines> {
-    let mut found = Vec::new();
+    let mut grid = Vec::new();
     for batch in [1, 8, 16, 64] {
         for acceptance in [0.05, 0.3, 0.5, 0.7, 0.8, 0.9, 0.97] {
             for (step, share) in [(0.02, 0.1), (0.02, 0.3), (0.005, 0.1)] {
-                found.push(Engines {
+                grid.push(Engines {
                     batch,
                     acceptance,
                     step,
@@ -81,48 +85,41 @@ pub fn grid() -> Vec<Engines> {
             }
         }
     }
-    found
+    grid
 }
 
-/// Many answers in flight, of which one is followed: all of them do the same.
+/// Many sequences in flight. One is simulated; all of them do the same.
 pub struct Run {
     pub engines: Engines,
     now: Arc<Mutex<f64>>,
-    told: Arc<Mutex<Vec<usize>>>,
+    changes: usize,
     numbers: Numbers,
-    server: AdaptiveLength,
-    answers: Vec<AdaptiveAnswer>,
+    policy: AdaptivePolicy,
+    sequences: Vec<AdaptiveSequence>,
 }
 
 impl Run {
     pub fn new(engines: Engines) -> Self {
         let now = Arc::new(Mutex::new(100.0));
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let (clock, ear) = (Arc::clone(&now), Arc::clone(&told));
-        let server = AdaptiveLength::new(
-            0,
-            MOST,
-            4,
-            Box::new(move |length| ear.lock().unwrap().push(length)),
-            Box::new(move || *clock.lock().unwrap()),
-        );
+        let clock = Arc::clone(&now);
+        let policy = AdaptivePolicy::new(0, MOST, 4, Box::new(move || *clock.lock().unwrap()));
         let mut run = Self {
             engines,
             now,
-            told,
+            changes: 0,
             numbers: Numbers::new(1),
-            server,
-            answers: Vec::new(),
+            policy,
+            sequences: Vec::new(),
         };
         run.load(engines.batch);
         run
     }
 
-    /// So many answers in flight from now on.
+    /// Set the number of sequences in flight.
     pub fn load(&mut self, batch: usize) {
-        self.answers.truncate(batch);
-        while self.answers.len() < batch {
-            self.answers.push(self.server.answer());
+        self.sequences.truncate(batch);
+        while self.sequences.len() < batch {
+            self.sequences.push(self.policy.sequence());
         }
         self.engines.batch = batch;
     }
@@ -131,27 +128,30 @@ impl Run {
         *self.now.lock().unwrap()
     }
 
-    /// How often a length was settled on.
+    /// How often the policy settled on another length.
     pub fn changes(&self) -> usize {
-        self.told.lock().unwrap().len()
+        self.changes
     }
 
-    /// Tokens a second over so many rounds or stretches.
-    pub fn go(&mut self, rounds: usize) -> f64 {
-        let begun = self.now();
+    /// Tokens a second over so many rounds or target-only runs.
+    pub fn run(&mut self, rounds: usize) -> f64 {
+        let started = self.now();
         let tokens: f64 = (0..rounds).map(|_| self.round()).sum();
-        tokens / (self.now() - begun)
+        tokens / (self.now() - started)
     }
 
     fn round(&mut self) -> f64 {
-        let answer = &mut self.answers[0];
-        let length = answer.length();
+        let sequence = &mut self.sequences[0];
+        let choice = sequence.choose();
+        let length = choice.length;
+        self.changes += usize::from(choice.settled.is_some());
         let noise = self.numbers.uniform(0.95, 1.05);
         if length == 0 {
-            let count = answer.plain_tokens();
-            let seconds = noise * (count as f64 * self.engines.plain() + self.engines.overhead);
+            let count = sequence.target_only_tokens();
+            let seconds =
+                noise * (count as f64 * self.engines.target_only() + self.engines.overhead);
             *self.now.lock().unwrap() += seconds;
-            answer.plain(count, seconds);
+            sequence.target_only_completed(count, seconds);
             return count as f64;
         }
         let mut accepted = 0;
@@ -161,28 +161,28 @@ impl Run {
         let draft = noise * self.engines.draft(length);
         let verify = noise * self.engines.verify(length);
         *self.now.lock().unwrap() += draft + verify;
-        answer.round(length, accepted, draft, verify);
-        // What the round gives on average: the policy is judged, not its luck.
+        sequence.round_completed(length, accepted, draft, verify);
+        // The expected number of tokens, so that the noise of acceptance does not count.
         expected_tokens(length, self.engines.acceptance)
     }
 }
 
-/// Shares of the best fixed length's speed, from twenty rounds after other numbers of answers on.
+/// Speed relative to the best fixed length, from the twentieth round after a change of load.
 pub fn after_load_steps() -> Vec<f64> {
     let after = |(before, after)| {
         let mut run = Run::new(Engines {
             batch: before,
             ..Engines::default()
         });
-        run.go(400);
+        run.run(400);
         run.load(after);
-        run.go(20);
-        run.go(300) / run.engines.best()
+        run.run(20);
+        run.run(300) / run.engines.best()
     };
     [(1, 64), (64, 1), (4, 32)].map(after).to_vec()
 }
 
-/// The same from five seconds after another share of accepted tokens on.
+/// The same from five seconds after a change of the acceptance rate.
 pub fn after_other_texts() -> Vec<f64> {
     let after = |(before, after)| {
         let mut run = Run::new(Engines {
@@ -190,18 +190,18 @@ pub fn after_other_texts() -> Vec<f64> {
             acceptance: before,
             ..Engines::default()
         });
-        run.go(400);
+        run.run(400);
         run.engines.acceptance = after;
         let changed = run.now();
         while run.now() - changed < 5.0 {
-            run.go(1);
+            run.run(1);
         }
-        run.go(300) / run.engines.best()
+        run.run(300) / run.engines.best()
     };
     [(0.9, 0.2), (0.2, 0.9), (0.0, 0.8)].map(after).to_vec()
 }
 
-/// How often a settled policy settles on another length.
+/// Changes of the draft length a second, of a policy under a constant load.
 pub fn changes_a_second() -> Vec<f64> {
     let rate = |acceptance| {
         let mut run = Run::new(Engines {
@@ -209,10 +209,10 @@ pub fn changes_a_second() -> Vec<f64> {
             acceptance,
             ..Engines::default()
         });
-        run.go(300);
-        let (begun, before) = (run.now(), run.changes());
-        run.go(1500);
-        (run.changes() - before) as f64 / (run.now() - begun)
+        run.run(300);
+        let (started, before) = (run.now(), run.changes());
+        run.run(1500);
+        (run.changes() - before) as f64 / (run.now() - started)
     };
     [0.2, 0.6, 0.8, 0.95].map(rate).to_vec()
 }

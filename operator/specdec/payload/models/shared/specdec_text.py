@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from specdec_longest import bytes_per_learned_token, bytes_per_token
 
 # Bytes of a prompt where the longest sequence or the longest token is unknown, and bytes that no
-# prompt is refused for; the BLS has the same (operator/bls/specdec-bls/src/limits.rs).
+# prompt is refused for; the BLS has the same (operator/bls/specdec-bls/src/request/limits.rs).
 _UNKNOWN_BYTES = 1 << 20
 _LEAST_BYTES = 64 << 10
 # Items of one list of words of a request, and bytes of all of them.

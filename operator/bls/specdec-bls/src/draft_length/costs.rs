@@ -1,0 +1,59 @@
+//! What rounds yield and cost, for the choice of the draft length.
+
+use super::estimate::{Curve, Mean};
+
+/// Seconds between target-only runs that probe the speed without a draft.
+const TARGET_ONLY_PROBE_SECONDS: f64 = 10.0;
+
+/// Expected tokens of a round: the accepted ones and the target's own.
+pub fn expected_tokens(length: usize, acceptance: f64) -> f64 {
+    let most = length as f64 + 1.0;
+    if acceptance >= 1.0 {
+        return most;
+    }
+    (1.0 - acceptance.powf(most)) / (1.0 - acceptance)
+}
+
+/// Seconds that calls take at one load.
+pub(super) struct Costs {
+    pub draft: Curve,
+    pub verify: Curve,
+    pub target_only: Mean,
+    /// Rounds since the last probe.
+    pub quiet: usize,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            draft: Curve::through_zero(),
+            verify: Curve::default(),
+            target_only: Mean::default(),
+            quiet: 0,
+        }
+    }
+}
+
+impl Costs {
+    /// Tokens a second of one sequence; 0.0 where nothing is known.
+    pub fn speed(&self, length: usize, acceptance: f64) -> f64 {
+        let (tokens, seconds) = if length > 0 {
+            let seconds = self.draft.at(length) + self.verify.at(length);
+            (expected_tokens(length, acceptance), seconds)
+        } else if self.target_only.value > 0.0 {
+            (1.0, self.target_only.value)
+        } else {
+            // Where no target-only run was measured, an empty verification takes as long as a step.
+            (1.0, self.verify.at(0))
+        };
+        if seconds > 0.0 { tokens / seconds } else { 0.0 }
+    }
+
+    /// Whether a target-only run should be measured (again).
+    pub fn target_only_is_due(&self, seconds_since: f64) -> bool {
+        if self.target_only.count == 0 {
+            return self.verify.count > 2;
+        }
+        seconds_since > TARGET_ONLY_PROBE_SECONDS
+    }
+}

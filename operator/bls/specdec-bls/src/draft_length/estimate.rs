@@ -1,0 +1,149 @@
+//! Running estimates in which old observations fade: an acceptance rate, a mean, a curve.
+
+use std::collections::BTreeMap;
+
+/// Weight of the old observations beside a new one: of acceptance, and of seconds.
+const KEPT: f64 = 0.97;
+const KEPT_SECONDS: f64 = 0.9;
+/// Seconds after which observations of acceptance count a third, because the text changes.
+const FADE_SECONDS: f64 = 4.0;
+/// Weight of the prior, in draft tokens.
+const PRIOR_WEIGHT: f64 = 4.0;
+const FIRST_GUESS: f64 = 0.7;
+
+/// Probability that the target accepts a draft token whose predecessors it accepted.
+///
+/// A round that accepts n of g tokens is n successes, and one failure where n < g: the maximum
+/// likelihood estimate of a truncated geometric distribution is successes over trials.
+#[derive(Clone, Debug, Default)]
+pub struct Acceptance {
+    successes: f64,
+    trials: f64,
+    updated: Option<f64>,
+}
+
+impl Acceptance {
+    /// Add a round; `now` in seconds.
+    pub fn add(&mut self, drafted: usize, accepted: usize, now: f64) {
+        let kept = KEPT * self.faded(now);
+        let failed = if accepted < drafted { 1.0 } else { 0.0 };
+        self.successes = kept * self.successes + accepted as f64;
+        self.trials = kept * self.trials + accepted as f64 + failed;
+        self.updated = Some(now);
+    }
+
+    /// The estimate, in (0, 1); it starts from `prior` and falls back to it.
+    pub fn value(&self, now: f64, prior: Option<&Acceptance>) -> f64 {
+        let guess = prior.map_or(FIRST_GUESS, |prior| prior.value(now, None));
+        let kept = self.faded(now);
+        let successes = kept * self.successes + PRIOR_WEIGHT * guess;
+        successes / (kept * self.trials + PRIOR_WEIGHT)
+    }
+
+    fn faded(&self, now: f64) -> f64 {
+        self.updated
+            .map_or(1.0, |updated| ((updated - now) / FADE_SECONDS).exp())
+    }
+}
+
+/// A mean in which new values weigh more.
+#[derive(Clone, Debug, Default)]
+pub struct Mean {
+    /// 0.0 before the first value.
+    pub value: f64,
+    /// Number of values.
+    pub count: usize,
+}
+
+impl Mean {
+    /// Add a value.
+    pub fn add(&mut self, value: f64) {
+        self.count += 1;
+        let share = (1.0 / self.count as f64).max(1.0 - KEPT_SECONDS);
+        // A single late wake-up is no cost of the engine: an outlier counts as three times the mean.
+        let value = if self.count > 3 {
+            value.min(3.0 * self.value)
+        } else {
+            value
+        };
+        self.value += share * (value - self.value);
+    }
+}
+
+/// Seconds of a call by its draft tokens: a mean for each length, and straight lines between.
+#[derive(Clone, Debug, Default)]
+pub struct Curve {
+    through_zero: bool,
+    means: BTreeMap<usize, Mean>,
+    /// Number of observations.
+    pub count: usize,
+}
+
+impl Curve {
+    /// With one known length, others are proportional to it instead of equal.
+    pub fn through_zero() -> Self {
+        Self {
+            through_zero: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether this length was measured.
+    pub fn knows(&self, length: usize) -> bool {
+        self.means.contains_key(&length)
+    }
+
+    /// Add a call.
+    pub fn add(&mut self, length: usize, seconds: f64) {
+        self.count += 1;
+        self.means.entry(length).or_default().add(seconds);
+    }
+
+    /// Seconds expected for this many draft tokens; 0.0 when nothing is known.
+    pub fn at(&self, length: usize) -> f64 {
+        if let Some(mean) = self.means.get(&length) {
+            return mean.value;
+        }
+        let below = self.means.range(..length).next_back();
+        let mut above = self.means.range(length..);
+        match (below, above.next()) {
+            (None, None) => 0.0,
+            (Some(low), Some(high)) => line(low, high, length),
+            // Outside of the measured lengths, the line through the nearest two.
+            (None, Some(low)) => match above.next() {
+                Some(high) => line(low, high, length),
+                None => self.near_one(low, length),
+            },
+            (Some(high), None) => match self.means.range(..high.0).next_back() {
+                Some(low) => line(low, high, length),
+                None => self.near_one(high, length),
+            },
+        }
+    }
+
+    fn near_one(&self, (&known, mean): (&usize, &Mean), length: usize) -> f64 {
+        if self.through_zero && known > 0 {
+            mean.value * length as f64 / known as f64
+        } else {
+            mean.value
+        }
+    }
+}
+
+/// The line through two measured lengths, at another one.
+fn line(low: (&usize, &Mean), high: (&usize, &Mean), length: usize) -> f64 {
+    let (first, second) = (low.1.value, high.1.value);
+    let (left, right, at) = (*low.0 as f64, *high.0 as f64, length as f64);
+    let mut slope = (second - first) / (right - left);
+    if !(left < at && at < right) {
+        // Longer calls never take less time, whatever the noise of the measurements.
+        slope = slope.max(0.0);
+    }
+    let seconds = first + slope * (at - left);
+    // A line through two lengths may fall under zero before it reaches length 0.
+    if seconds > 0.0 {
+        seconds
+    } else {
+        first.min(second)
+    }
+}

@@ -1,0 +1,113 @@
+//! Limits of a request's text, checked before any of it is tokenized.
+
+use crate::error::Error;
+use triton::{DataType, Tensor, elements};
+
+const PROMPT: &str = "text_input";
+const LISTS: [&str; 3] = ["stop_words", "bad_words", "embedding_bias_words"];
+
+/// Limit of a prompt in bytes where the longest sequence or token is unknown: about a quarter of a
+/// million tokens of English.
+const DEFAULT_LIMIT: usize = 1 << 20;
+/// Least limit of a prompt in bytes. Tokenizing so many takes milliseconds, and the engine checks
+/// the number of tokens.
+const LEAST_LIMIT: usize = 64 << 10;
+/// Most items of one list. Each item is tokenized, sent with each engine call and compared with
+/// each token; public interfaces accept 4 to some hundred.
+const MAX_ITEMS: usize = 1024;
+/// Most bytes of all items of such a list.
+const MAX_ITEM_BYTES: usize = 64 << 10;
+/// Requests with more bytes of text than this are long.
+const LONG: usize = 32 << 10;
+
+/// The limits of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    prompt: usize,
+}
+
+impl Limits {
+    /// Limits for sequences of at most `max_seq_len` tokens, each of at most `bytes_per_token`
+    /// bytes of text; 0 where either is unknown.
+    pub fn new(max_seq_len: usize, bytes_per_token: usize) -> Self {
+        let prompt = match max_seq_len.saturating_mul(bytes_per_token) {
+            0 => DEFAULT_LIMIT,
+            most => most.max(LEAST_LIMIT),
+        };
+        Self { prompt }
+    }
+
+    /// Check a request's tensors: their sizes and the lengths of their strings.
+    ///
+    /// # Errors
+    /// A prompt or a list exceeds its limit.
+    pub fn check(&self, given: &[Tensor]) -> Result<(), Error> {
+        for tensor in given {
+            self.size(&tensor.name, &tensor.shape, tensor.data.len())?;
+            if tensor.name == PROMPT && tensor.kind == DataType::Bytes {
+                for text in tensor.strings() {
+                    self.prompt(text.len())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Check one tensor by its shape and its bytes.
+    ///
+    /// # Errors
+    /// As `check`; several prompts are checked by their sum.
+    pub fn size(&self, name: &str, shape: &[i64], bytes: usize) -> Result<(), Error> {
+        let items = elements(shape).unwrap_or(usize::MAX);
+        let text = text_bytes(items, bytes);
+        if name == PROMPT && text > self.prompt.saturating_mul(items.max(1)) {
+            return self.prompt(text);
+        }
+        let Some(name) = LISTS.iter().find(|list| **list == name) else {
+            return Ok(());
+        };
+        if items > MAX_ITEMS {
+            return Err(Error::InvalidRequest(format!(
+                "{name} has {items} items, more than the limit of {MAX_ITEMS} in a request: \
+                 send fewer"
+            )));
+        }
+        if text > MAX_ITEM_BYTES {
+            return Err(Error::InvalidRequest(format!(
+                "{name} has {text} bytes, more than the limit of {MAX_ITEM_BYTES} in a request: \
+                 send fewer or shorter items"
+            )));
+        }
+        Ok(())
+    }
+
+    fn prompt(&self, bytes: usize) -> Result<(), Error> {
+        if bytes <= self.prompt {
+            return Ok(());
+        }
+        Err(Error::InvalidRequest(format!(
+            "{PROMPT} has {bytes} bytes, more than the limit of {} for a prompt: \
+             send a shorter prompt",
+            self.prompt
+        )))
+    }
+}
+
+/// Bytes of a tensor that will be tokenized.
+pub fn tokenized_bytes(name: &str, bytes: usize) -> usize {
+    if name == PROMPT || LISTS.contains(&name) {
+        bytes
+    } else {
+        0
+    }
+}
+
+/// Whether so many bytes take so long to tokenize that shorter requests must not wait for them.
+pub fn is_long(bytes: usize) -> bool {
+    bytes > LONG
+}
+
+/// Bytes of a tensor's strings without their lengths of four bytes each.
+fn text_bytes(items: usize, bytes: usize) -> usize {
+    bytes.saturating_sub(items.saturating_mul(4))
+}

@@ -1,0 +1,121 @@
+//! A task: one prompt and its options, from which the inputs of every engine call follow.
+
+use triton::{DataType, Tensor};
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Inputs of target-only calls that every call of a sequence may repeat. A grammar is not one of
+/// them, because it starts again with each call, nor are logits and statistics of a whole call.
+const REPEATABLE: [&str; 5] = [
+    "lora_task_id",
+    "lora_weights",
+    "lora_config",
+    "prompt_embedding_table",
+    "prompt_vocab_size",
+];
+
+/// One prompt and how to continue it.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    /// Token ids.
+    pub prompt: Vec<i32>,
+    /// Most new tokens.
+    pub max_tokens: usize,
+    /// Draft tokens of a round; 0 for the target alone.
+    pub draft_tokens: usize,
+    /// The server's policy may choose another draft length.
+    pub adaptive: bool,
+    /// The client's minimum of new tokens.
+    pub min_tokens: usize,
+    /// The token that ends an answer, -1 for none.
+    pub end_id: i32,
+    /// Token ids of each stop word; the answer ends with the first one in it.
+    pub stop_words: Vec<Vec<i32>>,
+    /// The same words as text, for those that begin or end inside a token.
+    pub stop_texts: Vec<String>,
+    /// The target compares the draft's logits to accept a token.
+    pub use_draft_logits: bool,
+    /// The answer is sent in parts.
+    pub stream: bool,
+    /// The text of a whole answer omits the prompt.
+    pub exclude_input: bool,
+    /// Responses carry log probabilities.
+    pub log_probs: bool,
+    /// Responses carry statistics of acceptance.
+    pub statistics: bool,
+    /// Responses carry the number of the prompt's tokens.
+    pub input_count: bool,
+    /// Responses carry the number of their own tokens.
+    pub output_count: bool,
+    /// Inputs of every call to either engine: sampling, end, words, bias.
+    pub common: Vec<Tensor>,
+    /// Seed of a sampled answer, from which each call derives its own; None for a greedy one.
+    pub seed: Option<u64>,
+    /// The input's name in this release.
+    pub seed_name: &'static str,
+    /// Further inputs of target-only calls.
+    pub target_only_inputs: Vec<Tensor>,
+    /// Further outputs of target-only calls, which responses carry.
+    pub target_only_outputs: Vec<String>,
+    /// The name of the minimum in this release.
+    pub min_name: &'static str,
+    /// Most tokens of prompt and answer together, 0 where unknown.
+    pub max_seq_len: usize,
+}
+
+impl Task {
+    /// Whether target-only inputs have a meaning only if one call decodes the whole answer.
+    pub fn needs_one_call(&self) -> bool {
+        self.target_only_inputs
+            .iter()
+            .any(|input| !REPEATABLE.contains(&input.name.as_ref()))
+    }
+
+    /// Whether tokens are sampled. Such an answer depends on how it is divided into rounds, so
+    /// only the task itself may decide that, and not the load or the timing.
+    pub fn is_sampled(&self) -> bool {
+        self.seed.is_some() || self.use_draft_logits
+    }
+
+    /// Inputs of one engine call that continues `ids`, the whole prefix.
+    ///
+    /// With `distinct`, it draws other random numbers than another call for the same prefix.
+    pub fn inputs(
+        &self,
+        ids: &[i32],
+        new_tokens: usize,
+        min_tokens: usize,
+        distinct: bool,
+    ) -> Vec<Tensor> {
+        let mut tensors = self.common.clone();
+        if let Some(seed) = self.seed {
+            let generated = ids.len().saturating_sub(self.prompt.len()) as u64;
+            let data = call_seed(seed, generated, distinct).to_le_bytes().to_vec();
+            tensors.push(Tensor::new(self.seed_name, DataType::Uint64, &[1, 1], data));
+        }
+        tensors.push(Tensor::int32("input_ids", &[1, ids.len() as i64], ids));
+        tensors.push(Tensor::scalar("input_lengths", ids.len() as i32));
+        tensors.push(Tensor::scalar("request_output_len", new_tokens as i32));
+        if min_tokens > 0 {
+            tensors.push(Tensor::scalar(self.min_name, min_tokens as i32));
+        }
+        tensors
+    }
+}
+
+/// Seed of one engine call, so that no two calls of an answer draw the same random numbers.
+///
+/// TensorRT-LLM restarts its random numbers with every call. The first call has the client's seed.
+/// Another call has splitmix64 (Steele et al. 2014) of that seed, of the number of tokens
+/// `generated` before it, and of `distinct`: whether it is a draft call of a round in which the
+/// target samples as well.
+pub fn call_seed(seed: u64, generated: u64, distinct: bool) -> u64 {
+    if generated == 0 && !distinct {
+        return seed;
+    }
+    let position = 2 * generated + u64::from(distinct);
+    let mut mixed = seed.wrapping_add(position.wrapping_mul(GOLDEN));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}

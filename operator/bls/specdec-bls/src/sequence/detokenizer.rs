@@ -1,0 +1,94 @@
+//! Turns a growing list of tokens into pieces of text, which together are the text of the whole.
+//!
+//! All lengths here count characters (Unicode scalar values), never bytes.
+
+use super::stop_words::Matcher;
+use crate::tokenizer::Tokenizer;
+
+/// Tokens that every push decodes again. No decoder looks further back for its spacing, and the
+/// cost of a token does not grow with the answer.
+const WINDOW: usize = 32;
+
+/// The first `count` characters of a text.
+pub fn first_chars(text: &str, count: usize) -> &str {
+    text.split_at(byte_of(text, count)).0
+}
+
+/// A text after its first `count` characters.
+pub fn after_chars(text: &str, count: usize) -> &str {
+    text.split_at(byte_of(text, count)).1
+}
+
+/// A text without its last `count` characters.
+pub fn without_last_chars(text: &str, count: usize) -> &str {
+    first_chars(text, text.chars().count().saturating_sub(count))
+}
+
+/// Byte at which the character number `count` begins; the end where there are fewer.
+fn byte_of(text: &str, count: usize) -> usize {
+    text.char_indices()
+        .nth(count)
+        .map_or(text.len(), |(byte, _)| byte)
+}
+
+/// Incremental decoding that never cuts a character.
+///
+/// A token may end in the middle of a UTF-8 sequence. It decodes to a replacement character until
+/// the rest arrives, so such an end is held back.
+#[derive(Clone, Debug, Default)]
+pub struct Detokenizer {
+    ids: Vec<i32>,
+    /// Characters of the text of `ids` that were returned.
+    sent: usize,
+    /// Characters at the end of that text that are held back.
+    pub held: usize,
+}
+
+impl Detokenizer {
+    /// The text that these tokens complete, possibly none.
+    pub fn push(&mut self, tokenizer: &dyn Tokenizer, tokens: &[i32]) -> String {
+        self.ids.extend_from_slice(tokens);
+        let text = tokenizer.decode(&self.ids);
+        let complete = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        let length = complete.chars().count();
+        self.held = text.chars().count() - length;
+        if length <= self.sent {
+            return String::new();
+        }
+        let new = after_chars(complete, self.sent).to_owned();
+        self.sent = length;
+        if self.held == 0 && self.ids.len() > 2 * WINDOW {
+            self.ids.drain(..self.ids.len() - WINDOW);
+            self.sent = tokenizer.decode(&self.ids).chars().count();
+        }
+        new
+    }
+
+    /// The text that was held back, when no token follows.
+    pub fn flush(&mut self, tokenizer: &dyn Tokenizer) -> String {
+        let text = tokenizer.decode(&self.ids);
+        let rest = after_chars(&text, self.sent).to_owned();
+        self.sent = text.chars().count();
+        rest
+    }
+}
+
+/// Finds stop words in a growing text, also those that begin in an earlier piece.
+#[derive(Clone, Debug)]
+pub struct StopText(Option<Matcher>);
+
+impl StopText {
+    /// Find these words; empty ones are ignored.
+    pub fn new(words: &[String]) -> Self {
+        Self(Matcher::new(words))
+    }
+
+    /// Characters of `piece` up to the end of the first stop word in it; None without one.
+    pub fn find(&mut self, piece: &str) -> Option<usize> {
+        let matcher = self.0.as_mut()?;
+        let last = piece.bytes().position(|byte| matcher.step(byte))?;
+        // A word ends where a character does.
+        let characters = piece.char_indices();
+        Some(characters.take_while(|(byte, _)| *byte <= last).count())
+    }
+}

@@ -1,0 +1,87 @@
+//! What happens to a sequence, and what its owner does about it.
+
+use super::chunk::Chunk;
+use super::part::Part;
+use crate::engine::{Call, EngineResult};
+use crate::error::Error;
+
+/// What has happened to a sequence.
+#[derive(Debug)]
+pub enum Event {
+    /// It may make its first call.
+    Started,
+    /// The call that it waits for has its result, after so many seconds.
+    Completed { result: EngineResult, seconds: f64 },
+    /// A pipelined draft call has its result.
+    PipelinedCompleted {
+        number: u64,
+        result: EngineResult,
+        seconds: f64,
+    },
+    /// Some time has passed.
+    Tick,
+}
+
+/// What the owner of a sequence does after an event, in this order.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Make this call, and report its result as [`Event::Completed`].
+    pub call: Option<Call>,
+    /// Make this draft call beside it, or report [`Sequence::reject_pipelined`] if too many of
+    /// them are in flight.
+    ///
+    /// [`Sequence::reject_pipelined`]: super::Sequence::reject_pipelined
+    pub pipelined: Option<PipelinedCall>,
+    /// Count this.
+    pub counts: Option<Counts>,
+    /// The draft failed with this message, and the sequence continues with the target alone.
+    pub draft_error: Option<String>,
+    /// The adaptive policy settled on this draft length.
+    pub draft_length: Option<usize>,
+    /// Send these parts to the client.
+    pub parts: Vec<Part>,
+    /// Nothing follows.
+    pub end: Option<End>,
+}
+
+/// A draft call that works on the next proposal during a verification.
+#[derive(Debug)]
+pub struct PipelinedCall {
+    /// Its number within the sequence.
+    pub number: u64,
+    pub call: Call,
+}
+
+/// What a call has brought, for the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Draft tokens that the target verified.
+    pub drafted: usize,
+    /// Draft tokens that it accepted.
+    pub accepted: usize,
+    pub rounds: usize,
+    /// Rounds whose proposal was ready when they began.
+    pub pipelined_rounds: usize,
+    /// Tokens of the answer.
+    pub generated: usize,
+}
+
+impl Counts {
+    pub(super) fn of(chunk: &Chunk) -> Self {
+        Self {
+            drafted: chunk.drafted,
+            accepted: chunk.accepted,
+            rounds: chunk.rounds,
+            pipelined_rounds: usize::from(chunk.pipelined),
+            generated: chunk.tokens.len(),
+        }
+    }
+}
+
+/// How a sequence ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    Completed,
+    Cancelled,
+    Failed(Error),
+}

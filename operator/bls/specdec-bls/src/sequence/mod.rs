@@ -1,0 +1,378 @@
+//! One sequence: a prompt and the tokens generated for it, from the first call to the last token.
+//!
+//! A sequence has no threads, locks or I/O. Each [`Event`], such as the result of a call, returns
+//! [`Effects`]: the calls to make, the parts to send and the end. Its owner carries them out.
+//!
+//! A round of speculative decoding is a draft call, which proposes tokens, and a verification step
+//! of the target. With pipelined drafting, the draft already works on the next proposal during the
+//! verification. A target-only run decodes without the draft.
+
+pub mod chunk;
+pub mod detokenizer;
+mod effects;
+pub mod part;
+mod phase;
+pub mod rendering;
+pub mod stop_words;
+pub mod tokens;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use effects::{Counts, Effects, End, Event, PipelinedCall};
+
+use phase::{Phase, PipelinedDraft, TargetOnlyRun};
+
+use self::chunk::{Chunk, Proposal};
+use self::part::Part;
+use self::rendering::Rendering;
+use self::tokens::Tokens;
+use crate::draft_length::{DraftLength, FixedLength};
+use crate::engine::{Call, EngineResult};
+use crate::error::Error;
+use crate::request::task::Task;
+use crate::tokenizer::Tokenizer;
+
+/// How long a round waits for its pipelined proposal, which is longer than any proposal takes.
+const PIPELINED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a sequence works with besides its task.
+pub struct Resources {
+    pub tokenizer: Arc<dyn Tokenizer>,
+    pub draft_length: Box<dyn DraftLength>,
+    pub has_draft: bool,
+    /// The draft may propose while the target verifies.
+    pub pipelined: bool,
+}
+
+/// One sequence.
+pub struct Sequence {
+    tokens: Tokens,
+    resources: Resources,
+    phase: Phase,
+    target_only: TargetOnlyRun,
+    pipelined: Option<PipelinedDraft>,
+    /// Number of the last pipelined draft call.
+    number: u64,
+    /// Draft tokens of this round, where the sequence has room for so many.
+    draft_length: usize,
+    rendering: Rendering,
+    /// Tokens whose text follows with [`Sequence::render`].
+    unrendered: Option<Chunk>,
+}
+
+impl Sequence {
+    pub fn new(task: Arc<Task>, resources: Resources) -> Self {
+        // A sampled answer must depend on its seed alone, and not on which call ended first.
+        let pipelined = resources.pipelined && !task.is_sampled();
+        Self {
+            rendering: Rendering::new(Arc::clone(&task)),
+            tokens: Tokens::new(task),
+            resources: Resources {
+                pipelined,
+                ..resources
+            },
+            phase: Phase::Idle,
+            target_only: TargetOnlyRun::default(),
+            pipelined: None,
+            number: 0,
+            draft_length: 0,
+            unrendered: None,
+        }
+    }
+
+    /// Process an event. `cancelled` where the client has cancelled or disconnected.
+    ///
+    /// [`Sequence::render`] follows, once the effects' calls have been made.
+    pub fn handle(&mut self, event: Event, cancelled: bool) -> Effects {
+        let mut step = Step {
+            effects: Effects::default(),
+            cancelled,
+        };
+        step.effects.parts.extend(self.render());
+        match event {
+            Event::Started => self.continue_unless_cancelled(&mut step),
+            Event::Completed { result, seconds } => self.completed(result, seconds, &mut step),
+            Event::PipelinedCompleted {
+                number,
+                result,
+                seconds,
+            } => self.pipelined_completed(number, result, seconds, &mut step),
+            Event::Tick => self.tick(&mut step),
+        }
+        step.effects
+    }
+
+    /// A pipelined draft call is not made, because too many of them are in flight.
+    pub fn reject_pipelined(&mut self, number: u64) {
+        self.pipelined.take_if(|draft| draft.number == number);
+    }
+
+    /// The text of tokens whose following call is among the effects of the last event. The
+    /// engines need not wait for the text, so it is a step of its own.
+    pub fn render(&mut self) -> Option<Part> {
+        let chunk = self.unrendered.take()?;
+        self.render_chunk(&chunk)
+    }
+
+    fn completed(&mut self, result: EngineResult, seconds: f64, step: &mut Step) {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Drafting { length } => self.proposed(result, length, seconds, step),
+            Phase::Verifying {
+                proposal,
+                draft_seconds,
+                pipelined,
+            } => match result.and_then(|outputs| self.tokens.verified(&proposal, &outputs)) {
+                Ok(chunk) => {
+                    let chunk = Chunk { pipelined, ..chunk };
+                    self.round_completed(chunk, draft_seconds, seconds, step);
+                }
+                Err(error) => self.fail(error, step),
+            },
+            Phase::TargetOnly { length } => {
+                match result.and_then(|outputs| self.tokens.decoded(length, &outputs)) {
+                    Ok(chunk) => self.target_only_completed(chunk, step),
+                    Err(error) => self.fail(error, step),
+                }
+            }
+            // The sequence has ended, or made no such call.
+            other => self.phase = other,
+        }
+    }
+
+    fn pipelined_completed(
+        &mut self,
+        number: u64,
+        result: EngineResult,
+        seconds: f64,
+        step: &mut Step,
+    ) {
+        let Some(draft) = self
+            .pipelined
+            .as_mut()
+            .filter(|draft| draft.number == number)
+        else {
+            return;
+        };
+        let proposed = result.and_then(|outputs| {
+            self.tokens
+                .pipelined_proposal(&outputs, draft.prefix, draft.length)
+        });
+        draft.proposed = Some(proposed.unwrap_or_default());
+        draft.seconds = seconds;
+        if let Phase::AwaitingPipelined { length, .. } = self.phase {
+            self.begin_round(length, step);
+        }
+    }
+
+    fn tick(&mut self, step: &mut Step) {
+        if let Phase::AwaitingPipelined { length, since } = self.phase
+            && since.elapsed() > PIPELINED_TIMEOUT
+        {
+            // The round's own draft call finds out whether the draft still answers.
+            self.pipelined = None;
+            self.begin_round(length, step);
+        }
+    }
+
+    fn continue_unless_cancelled(&mut self, step: &mut Step) {
+        if step.cancelled {
+            self.close(End::Cancelled, step);
+        } else {
+            self.next_call(step);
+        }
+    }
+
+    fn next_call(&mut self, step: &mut Step) {
+        if self.target_only.left > 0 {
+            return self.decode_target_only(step);
+        }
+        let choice = self.resources.draft_length.choose();
+        if choice.settled.is_some() {
+            step.effects.draft_length = choice.settled;
+        }
+        if choice.length == 0 {
+            let tokens = self.resources.draft_length.target_only_tokens();
+            self.target_only = TargetOnlyRun::start(tokens, self.tokens.remaining());
+            self.decode_target_only(step);
+        } else {
+            self.draft_length = choice.length;
+            let length = self.tokens.proposal_length(choice.length);
+            self.begin_round(length, step);
+        }
+    }
+
+    fn begin_round(&mut self, length: usize, step: &mut Step) {
+        if length == 0 {
+            return self.verify(Proposal::default(), 0.0, false, step);
+        }
+        match self.pipelined.take() {
+            Some(draft) if draft.proposed.is_none() => {
+                // The draft call in flight ends before a new one would.
+                self.pipelined = Some(draft);
+                let since = Instant::now();
+                self.phase = Phase::AwaitingPipelined { length, since };
+            }
+            Some(draft) => match draft.tokens_after(self.tokens.generated(), length) {
+                Some(tokens) => {
+                    let proposal = Proposal {
+                        tokens,
+                        logits: None,
+                    };
+                    self.verify(proposal, draft.seconds, true, step);
+                }
+                None => self.draft(length, step),
+            },
+            None => self.draft(length, step),
+        }
+    }
+
+    fn draft(&mut self, length: usize, step: &mut Step) {
+        if self.resources.has_draft {
+            self.phase = Phase::Drafting { length };
+            step.call(self.tokens.draft_call(length));
+        } else {
+            self.continue_without_draft("this server has no draft model".to_owned(), step);
+        }
+    }
+
+    fn proposed(&mut self, result: EngineResult, length: usize, seconds: f64, step: &mut Step) {
+        match result.and_then(|outputs| self.tokens.proposal(outputs, length)) {
+            Ok(proposal) => self.verify(proposal, seconds, false, step),
+            Err(error) => self.continue_without_draft(error.to_string(), step),
+        }
+    }
+
+    /// The target alone gives the same answer, only slower.
+    fn continue_without_draft(&mut self, reason: String, step: &mut Step) {
+        step.effects.draft_error = Some(reason);
+        self.resources.draft_length.close();
+        self.resources.draft_length = Box::new(FixedLength(0));
+        self.continue_unless_cancelled(step);
+    }
+
+    fn verify(&mut self, proposal: Proposal, draft_seconds: f64, pipelined: bool, step: &mut Step) {
+        let tokens = proposal.tokens.clone();
+        step.call(self.tokens.verification_call(proposal, self.draft_length));
+        if self.resources.pipelined
+            && let Some((call, length)) = self.tokens.pipelined_draft_call(&tokens)
+        {
+            self.number += 1;
+            self.pipelined = Some(PipelinedDraft {
+                number: self.number,
+                prefix: self.tokens.len() + tokens.len(),
+                length,
+                proposed: None,
+                seconds: 0.0,
+            });
+            step.effects.pipelined = Some(PipelinedCall {
+                number: self.number,
+                call,
+            });
+        }
+        self.phase = Phase::Verifying {
+            proposal: tokens,
+            draft_seconds,
+            pipelined,
+        };
+    }
+
+    fn round_completed(
+        &mut self,
+        chunk: Chunk,
+        draft_seconds: f64,
+        verify_seconds: f64,
+        step: &mut Step,
+    ) {
+        // A pipelined draft assumed that the target accepts the whole proposal.
+        if chunk.accepted < chunk.drafted || chunk.tokens.len() <= chunk.drafted {
+            self.pipelined = None;
+        }
+        self.resources.draft_length.round_completed(
+            chunk.drafted,
+            chunk.accepted,
+            draft_seconds,
+            verify_seconds,
+        );
+        self.accept(chunk, step);
+    }
+
+    fn decode_target_only(&mut self, step: &mut Step) {
+        self.pipelined = None;
+        let length = self.tokens.target_only_length(self.target_only.left);
+        self.phase = Phase::TargetOnly { length };
+        step.call(self.tokens.target_only_call(length));
+    }
+
+    fn target_only_completed(&mut self, chunk: Chunk, step: &mut Step) {
+        let run = &mut self.target_only;
+        run.add(&chunk);
+        if run.left == 0 && !step.cancelled {
+            let policy = &mut self.resources.draft_length;
+            policy.target_only_completed(run.tokens, run.seconds());
+        }
+        self.accept(chunk, step);
+    }
+
+    /// Take new tokens in, and continue after them.
+    fn accept(&mut self, chunk: Chunk, step: &mut Step) {
+        step.effects.counts = Some(Counts::of(&chunk));
+        let continues = !chunk.finished && !step.cancelled;
+        if continues && !self.rendering.may_end_sequence() {
+            self.next_call(step);
+            self.unrendered = Some(chunk);
+            return;
+        }
+        step.effects.parts.extend(self.render_chunk(&chunk));
+        if chunk.finished || self.rendering.stopped() {
+            step.effects.parts.extend(self.render_rest());
+            self.close(End::Completed, step);
+        } else if continues {
+            self.next_call(step);
+        } else {
+            self.close(End::Cancelled, step);
+        }
+    }
+
+    fn render_chunk(&mut self, chunk: &Chunk) -> Option<Part> {
+        self.rendering.add(chunk, self.resources.tokenizer.as_ref())
+    }
+
+    fn render_rest(&mut self) -> Option<Part> {
+        self.rendering.rest(self.resources.tokenizer.as_ref())
+    }
+
+    fn fail(&mut self, error: Error, step: &mut Step) {
+        let advice = match error {
+            Error::EngineDied(_) => ": ask again when the server has started again",
+            Error::EngineBusy(_) => ": send the request again later",
+            _ => "",
+        };
+        let died = matches!(error, Error::EngineDied(_));
+        let end = if step.cancelled && !died {
+            End::Cancelled
+        } else {
+            End::Failed(error.map_message(|message| format!("{message}{advice}")))
+        };
+        self.close(end, step);
+    }
+
+    fn close(&mut self, end: End, step: &mut Step) {
+        self.phase = Phase::Idle;
+        self.pipelined = None;
+        self.resources.draft_length.close();
+        step.effects.end = Some(end);
+    }
+}
+
+/// One event while it is processed.
+struct Step {
+    effects: Effects,
+    cancelled: bool,
+}
+
+impl Step {
+    fn call(&mut self, call: Call) {
+        self.effects.call = Some(call);
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a sequence is between two events.
+
+use std::time::Instant;
+
+use super::chunk::Chunk;
+
+/// What a sequence waits for.
+pub enum Phase {
+    /// Nothing: it has not started, or has ended.
+    Idle,
+    /// The draft's proposal.
+    Drafting { length: usize },
+    /// The proposal of a pipelined draft call that is still in flight.
+    AwaitingPipelined { length: usize, since: Instant },
+    /// The verification of a proposal.
+    Verifying {
+        proposal: Vec<i32>,
+        draft_seconds: f64,
+        pipelined: bool,
+    },
+    /// Tokens of the target without a draft.
+    TargetOnly { length: usize },
+}
+
+/// A run of tokens without a draft, which may take several calls.
+#[derive(Default)]
+pub struct TargetOnlyRun {
+    /// Tokens still to be decoded.
+    pub left: usize,
+    /// Tokens decoded.
+    pub tokens: usize,
+    started: Option<Instant>,
+}
+
+impl TargetOnlyRun {
+    /// Decode so many tokens, 0 for all that remain.
+    pub fn start(tokens: usize, remaining: usize) -> Self {
+        let left = if tokens == 0 {
+            remaining
+        } else {
+            tokens.min(remaining)
+        };
+        Self {
+            left,
+            tokens: 0,
+            started: Some(Instant::now()),
+        }
+    }
+
+    /// Count the tokens of a call.
+    pub fn add(&mut self, chunk: &Chunk) {
+        self.tokens += chunk.tokens.len();
+        self.left = match chunk.finished {
+            true => 0,
+            false => self.left.saturating_sub(chunk.tokens.len()),
+        };
+    }
+
+    /// Seconds since it started.
+    pub fn seconds(&self) -> f64 {
+        self.started
+            .map_or(0.0, |started| started.elapsed().as_secs_f64())
+    }
+}
+
+/// A pipelined draft call and what it proposed.
+pub struct PipelinedDraft {
+    pub number: u64,
+    /// Tokens of its prefix, which ends with the proposal under verification.
+    pub prefix: usize,
+    pub length: usize,
+    /// A guess at the target's own next token and a proposal after it; None while in flight.
+    pub proposed: Option<Vec<i32>>,
+    pub seconds: f64,
+}
+
+impl PipelinedDraft {
+    /// At most `length` proposed tokens; None where the guess differs from the last token of
+    /// `generated`, or nothing was proposed after it.
+    pub fn tokens_after(&self, generated: &[i32], length: usize) -> Option<Vec<i32>> {
+        let (guess, tokens) = self.proposed.as_deref()?.split_first()?;
+        let fits = !tokens.is_empty() && generated.last() == Some(guess);
+        fits.then(|| tokens.iter().copied().take(length).collect())
+    }
+}

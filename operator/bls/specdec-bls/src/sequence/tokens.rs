@@ -1,0 +1,333 @@
+//! The tokens of a sequence: the engine calls that continue them, and what the calls return.
+//!
+//! The scheme is speculative decoding (Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023,
+//! arXiv:2302.01318). The target's engine itself accepts or rejects draft tokens: it returns the
+//! accepted ones and one token of its own. This module sizes the calls and ends the answer.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use triton::{DataType, Tensor};
+
+use super::chunk::{Chunk, Proposal};
+use super::stop_words::StopTokens;
+use crate::batching::merge::DRAFT_IDS;
+use crate::engine::{Call, Role, new_tokens, token_log_probs};
+use crate::error::Error;
+use crate::request::task::Task;
+
+/// Most tokens of one call in a target-only stream.
+const MOST_STREAM_TOKENS: usize = 8;
+const TARGET: &str = "tensorrt_llm";
+const DRAFT: &str = "tensorrt_llm_draft";
+
+/// The prompt and the generated tokens of one task.
+pub struct Tokens {
+    task: Arc<Task>,
+    /// Prompt and generated tokens.
+    ids: Vec<i32>,
+    /// Tokens of the next call in a target-only stream.
+    stream_tokens: usize,
+    stop_words: StopTokens,
+}
+
+impl Tokens {
+    pub fn new(task: Arc<Task>) -> Self {
+        Self {
+            ids: task.prompt.clone(),
+            stream_tokens: 1,
+            stop_words: StopTokens::new(&task.stop_words, &task.prompt),
+            task,
+        }
+    }
+
+    /// Tokens generated so far.
+    pub fn generated(&self) -> &[i32] {
+        self.ids.get(self.task.prompt.len()..).unwrap_or_default()
+    }
+
+    /// Number of tokens of prompt and answer.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Tokens that may still be generated.
+    pub fn remaining(&self) -> usize {
+        self.task.max_tokens.saturating_sub(self.generated().len())
+    }
+
+    /// The part of a draft length that fits before the answer's last token.
+    pub fn proposal_length(&self, draft_length: usize) -> usize {
+        // The target always adds one token, so a draft of the last one would be wasted.
+        draft_length.min(self.remaining().saturating_sub(1))
+    }
+
+    /// The draft call of a round.
+    pub fn draft_call(&self, length: usize) -> Call {
+        let mut outputs = token_outputs();
+        let inputs = if self.task.use_draft_logits {
+            outputs.push("generation_logits".into());
+            self.inputs_for_logits(length)
+        } else {
+            // A minimum of `length` keeps the draft from ending early: the target decides whether
+            // the answer ends.
+            self.task.inputs(&self.ids, length, length, false)
+        };
+        Call {
+            role: Role::Draft,
+            inputs,
+            outputs,
+            batchable: true,
+            draft_tokens: length,
+            may_shorten: !self.task.is_sampled(),
+        }
+    }
+
+    /// The proposal that a draft call returned.
+    ///
+    /// # Errors
+    /// The draft returned no tokens or logits that can be used.
+    pub fn proposal(&self, outputs: Vec<Tensor>, length: usize) -> Result<Proposal, Error> {
+        let mut tokens = new_tokens(&outputs, self.ids.len(), DRAFT)?;
+        tokens.truncate(length);
+        let logits = self.draft_logits(outputs, tokens.len())?;
+        Ok(Proposal { tokens, logits })
+    }
+
+    /// A draft call that continues `proposal` during its verification, and how many tokens it
+    /// asks for: a guess at the target's own token, then the next proposal.
+    ///
+    /// None where the guess, one draft token and the target's own token would not fit.
+    pub fn pipelined_draft_call(&self, proposal: &[i32]) -> Option<(Call, usize)> {
+        let room = self.remaining().checked_sub(proposal.len() + 2)?;
+        if proposal.is_empty() || room < 1 {
+            return None;
+        }
+        let length = proposal.len().min(room) + 1;
+        let ids = [self.ids.as_slice(), proposal].concat();
+        let call = Call {
+            role: Role::Draft,
+            inputs: self.task.inputs(&ids, length, length, false),
+            outputs: token_outputs(),
+            batchable: true,
+            draft_tokens: length,
+            may_shorten: false,
+        };
+        Some((call, length))
+    }
+
+    /// Tokens that a pipelined draft call returned for a prefix of `prefix` tokens.
+    ///
+    /// # Errors
+    /// The draft returned none.
+    pub fn pipelined_proposal(
+        &self,
+        outputs: &[Tensor],
+        prefix: usize,
+        length: usize,
+    ) -> Result<Vec<i32>, Error> {
+        let mut tokens = new_tokens(outputs, prefix, DRAFT)?;
+        tokens.truncate(length);
+        if tokens.is_empty() {
+            return Err(Error::EngineRefused(format!("{DRAFT} proposed no token")));
+        }
+        Ok(tokens)
+    }
+
+    /// The call in which the target verifies a proposal, which may be empty, and adds a token.
+    ///
+    /// Calls of one `draft_length` fit into one batch, also where this proposal has fewer tokens.
+    pub fn verification_call(&self, proposal: Proposal, draft_length: usize) -> Call {
+        let count = proposal.tokens.len();
+        let minimum = self.remaining_minimum();
+        let mut inputs = self.task.inputs(&self.ids, count + 1, minimum, false);
+        let draft_tokens = self.padded_length(count, draft_length);
+        if draft_tokens > 0 {
+            let shape = [1, count as i64];
+            inputs.push(Tensor::int32(DRAFT_IDS, &shape, &proposal.tokens));
+        }
+        inputs.extend(proposal.logits);
+        let mut outputs = token_outputs();
+        self.request_log_probs(&mut inputs, &mut outputs);
+        Call {
+            role: Role::Target,
+            inputs,
+            outputs,
+            batchable: true,
+            draft_tokens,
+            may_shorten: false,
+        }
+    }
+
+    /// Take in the result of a verification.
+    ///
+    /// # Errors
+    /// The target returned no tokens that can be used.
+    pub fn verified(&mut self, proposal: &[i32], outputs: &[Tensor]) -> Result<Chunk, Error> {
+        let mut new = new_tokens(outputs, self.ids.len(), TARGET)?;
+        new.truncate(proposal.len() + 1);
+        let agreed = common_prefix(proposal, &new);
+        let returned = new.len();
+        let (kept, ended) = self.append(new);
+        Ok(Chunk {
+            log_probs: token_log_probs(outputs, kept.len()),
+            drafted: proposal.len(),
+            accepted: agreed.min(kept.len()),
+            rounds: 1,
+            // A target that adds no token to the accepted ones has reached the end.
+            finished: ended || returned <= agreed || self.remaining() == 0,
+            tokens: kept,
+            ..Chunk::default()
+        })
+    }
+
+    /// Tokens of the next target-only call, of `left` in all.
+    ///
+    /// A stream is decoded in several calls, whose length doubles from one token to
+    /// `MOST_STREAM_TOKENS`. The first token then arrives at once, and the cost of a call is soon
+    /// shared by many tokens.
+    pub fn target_only_length(&mut self, left: usize) -> usize {
+        if !self.task.stream || self.task.needs_one_call() {
+            return left;
+        }
+        let length = self.stream_tokens.min(left);
+        self.stream_tokens = (2 * self.stream_tokens).min(MOST_STREAM_TOKENS);
+        length
+    }
+
+    /// The call in which the target alone decodes so many tokens.
+    pub fn target_only_call(&self, length: usize) -> Call {
+        let minimum = self.remaining_minimum().min(length);
+        let mut inputs = self.task.inputs(&self.ids, length, minimum, false);
+        inputs.extend(self.task.target_only_inputs.iter().cloned());
+        let mut outputs = token_outputs();
+        self.request_log_probs(&mut inputs, &mut outputs);
+        let further = self.task.target_only_outputs.iter();
+        outputs.extend(further.map(|name| Cow::Owned(name.clone())));
+        Call {
+            role: Role::Target,
+            inputs,
+            outputs,
+            batchable: false,
+            draft_tokens: 0,
+            may_shorten: false,
+        }
+    }
+
+    /// Take in the result of a target-only call.
+    ///
+    /// # Errors
+    /// The target returned no tokens that can be used.
+    pub fn decoded(&mut self, length: usize, outputs: &[Tensor]) -> Result<Chunk, Error> {
+        let new = new_tokens(outputs, self.ids.len(), TARGET)?;
+        let (kept, ended) = self.append(new);
+        let names = &self.task.target_only_outputs;
+        let requested = |tensor: &&Tensor| names.iter().any(|name| *name == tensor.name);
+        Ok(Chunk {
+            log_probs: token_log_probs(outputs, kept.len()),
+            // Fewer tokens than asked for: the target has reached the end.
+            finished: ended || kept.len() < length || self.remaining() == 0,
+            outputs: outputs.iter().filter(requested).cloned().collect(),
+            tokens: kept,
+            ..Chunk::default()
+        })
+    }
+
+    /// Inputs of a draft call whose tokens are drawn from the logits that it returns.
+    ///
+    /// Rejection sampling compares with those logits, so nothing may change what is drawn. The
+    /// draft may therefore propose the end like any other token. While the user's minimum keeps
+    /// the target from ending as well, no proposal is longer than that minimum.
+    fn inputs_for_logits(&self, length: usize) -> Vec<Tensor> {
+        let minimum = self.remaining_minimum();
+        let most = if minimum > 0 {
+            length.min(minimum)
+        } else {
+            length
+        };
+        let mut inputs = self.task.inputs(&self.ids, most, minimum.min(most), true);
+        if minimum == 0 {
+            inputs.retain(|input| input.name != "end_id");
+            inputs.push(Tensor::scalar("end_id", -1));
+        }
+        inputs.push(Tensor::flag("return_generation_logits"));
+        inputs
+    }
+
+    fn draft_logits(&self, outputs: Vec<Tensor>, count: usize) -> Result<Option<Tensor>, Error> {
+        if !self.task.use_draft_logits || count == 0 {
+            return Ok(None);
+        }
+        let is_logits = |tensor: &Tensor| tensor.name == "generation_logits";
+        let logits = outputs.into_iter().find(is_logits);
+        let Some(mut logits) = logits.filter(|logits| !logits.data.is_empty()) else {
+            return Err(Error::EngineRefused(format!(
+                "{DRAFT} returned no generation logits: \
+                 build the draft with them or leave use_draft_logits out"
+            )));
+        };
+        // [1, beam, steps, vocabulary] -> [1, steps, vocabulary]. With fast logits one step holds
+        // a handle in place of the values; it is passed on unchanged.
+        let vocabulary = logits.shape.last().copied().unwrap_or(1).max(1);
+        let step = match logits.kind {
+            DataType::Fp16 | DataType::Bf16 => 2,
+            _ => 4,
+        } * vocabulary as usize;
+        let steps = count.min(logits.data.len() / step);
+        // Logits are megabytes, so they are cut in place and not copied.
+        logits.data.truncate(steps * step);
+        logits.shape = vec![1, steps as i64, vocabulary];
+        logits.name = "draft_logits".into();
+        Ok(Some(logits))
+    }
+
+    fn request_log_probs(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
+        if self.task.log_probs {
+            inputs.push(Tensor::flag("return_log_probs"));
+            outputs.extend(["output_log_probs".into(), "cum_log_probs".into()]);
+        }
+    }
+
+    /// Draft tokens that a verification of `count` may be padded to. The engine refuses more
+    /// tokens than fit into its sequence.
+    fn padded_length(&self, count: usize, draft_length: usize) -> usize {
+        let fits = self.ids.len() + draft_length < self.task.max_seq_len;
+        if fits && !self.task.is_sampled() {
+            draft_length.max(count)
+        } else {
+            count
+        }
+    }
+
+    fn remaining_minimum(&self) -> usize {
+        let generated = self.generated().len();
+        let missing = self.task.min_tokens.saturating_sub(generated);
+        missing.min(self.remaining())
+    }
+
+    /// Append tokens up to the end of the answer; the tokens appended, and whether it ended.
+    fn append(&mut self, mut new: Vec<i32>) -> (Vec<i32>, bool) {
+        new.truncate(self.remaining());
+        for (index, token) in new.iter().enumerate() {
+            self.ids.push(*token);
+            if self.stop_words.end_with(*token) || *token == self.task.end_id {
+                new.truncate(index + 1);
+                return (new, true);
+            }
+        }
+        (new, false)
+    }
+}
+
+fn token_outputs() -> Vec<Cow<'static, str>> {
+    vec!["output_ids".into(), "sequence_length".into()]
+}
+
+fn common_prefix(first: &[i32], second: &[i32]) -> usize {
+    first
+        .iter()
+        .zip(second)
+        .take_while(|(left, right)| left == right)
+        .count()
+}

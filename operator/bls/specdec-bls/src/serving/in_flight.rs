@@ -1,0 +1,208 @@
+//! A sequence in flight: runs its state machine and carries out its effects.
+//!
+//! Events arrive from any thread. One thread at a time takes the sequence out of its inbox and
+//! runs it; others leave their event in the inbox and return. No lock is held while the effects
+//! are carried out, so Triton may call back at any point.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use triton::{InferenceCall, Level, log};
+
+use super::batch::Row;
+use super::model::Bls;
+use super::reply::Reply;
+use crate::engine::Call;
+use crate::error::Error;
+use crate::lock::locked;
+use crate::request::task::Task;
+use crate::sequence::{Effects, End, Event, Sequence};
+
+/// What a client reads where this library itself fails.
+const INTERNAL: &str = "tensorrt_llm_bls failed on this request: the server's log has the details";
+
+/// A sequence in flight, and where its calls and parts go.
+pub struct InFlight {
+    pub number: u64,
+    bls: Arc<Bls>,
+    task: Arc<Task>,
+    /// Index of the prompt in its request.
+    row: usize,
+    reply: Arc<Reply>,
+    inbox: Mutex<Inbox>,
+    /// The call to cancel when the client disconnects.
+    cancellable: Mutex<Option<Arc<InferenceCall>>>,
+}
+
+struct Inbox {
+    /// None while a thread runs the sequence, and after its end.
+    sequence: Option<Sequence>,
+    events: VecDeque<Delivery>,
+    ended: bool,
+}
+
+/// An event, and the batcher's number of the batch whose result it reports.
+struct Delivery {
+    event: Event,
+    batch: Option<u64>,
+}
+
+impl InFlight {
+    /// The sequence of the prompt at index `row` of its request.
+    pub fn new(
+        number: u64,
+        bls: Arc<Bls>,
+        task: Arc<Task>,
+        row: usize,
+        reply: Arc<Reply>,
+        sequence: Sequence,
+    ) -> Self {
+        Self {
+            number,
+            bls,
+            task,
+            row,
+            reply,
+            inbox: Mutex::new(Inbox {
+                sequence: Some(sequence),
+                events: VecDeque::new(),
+                ended: false,
+            }),
+            cancellable: Mutex::new(None),
+        }
+    }
+
+    /// Process an event, here or on the thread that runs the sequence at the moment.
+    pub fn deliver(self: &Arc<Self>, event: Event, batch: Option<u64>) {
+        let mut inbox = locked(&self.inbox);
+        if inbox.ended {
+            drop(inbox);
+            return self.complete_row(batch);
+        }
+        inbox.events.push_back(Delivery { event, batch });
+        let Some(mut sequence) = inbox.sequence.take() else {
+            return;
+        };
+        loop {
+            let Some(delivery) = inbox.events.pop_front() else {
+                inbox.sequence = Some(sequence);
+                return;
+            };
+            drop(inbox);
+            let ended = self.run(&mut sequence, delivery);
+            inbox = locked(&self.inbox);
+            if ended {
+                inbox.ended = true;
+                let left = std::mem::take(&mut inbox.events);
+                drop(inbox);
+                for delivery in left {
+                    self.complete_row(delivery.batch);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Process one event and carry out its effects; whether the sequence has ended.
+    fn run(self: &Arc<Self>, sequence: &mut Sequence, delivery: Delivery) -> bool {
+        let Delivery { event, mut batch } = delivery;
+        let step = || {
+            let cancelled = !matches!(event, Event::Tick) && self.reply.is_cancelled();
+            let effects = sequence.handle(event, cancelled);
+            self.carry_out(effects, sequence, &mut batch)
+        };
+        let ended = catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| {
+            log(Level::Error, "tensorrt_llm_bls: a sequence panicked");
+            self.end(End::Failed(triton::Error::internal(INTERNAL).into()));
+            true
+        });
+        self.complete_row(batch);
+        ended
+    }
+
+    fn carry_out(
+        self: &Arc<Self>,
+        effects: Effects,
+        sequence: &mut Sequence,
+        batch: &mut Option<u64>,
+    ) -> bool {
+        if let Some(call) = effects.call {
+            let row = self.row(call, None);
+            if row.call.batchable {
+                self.bls.submit(batch.take(), Some(row));
+            } else {
+                self.bls.send_alone(row);
+            }
+        }
+        if let Some(pipelined) = effects.pipelined {
+            let number = pipelined.number;
+            if self.bls.take_pipelined_slot() {
+                self.bls.send_alone(self.row(pipelined.call, Some(number)));
+            } else {
+                sequence.reject_pipelined(number);
+            }
+        }
+        let metrics = &self.bls.metrics;
+        if let Some(counts) = effects.counts {
+            metrics.count(&counts);
+        }
+        if let Some(reason) = effects.draft_error {
+            metrics.draft_failed(&reason);
+        }
+        if let Some(length) = effects.draft_length {
+            metrics.draft_length(length);
+        }
+        // The engines work meanwhile.
+        for part in effects.parts.into_iter().chain(sequence.render()) {
+            self.reply.send_part(self.row, &self.task, part);
+        }
+        let ended = effects.end.is_some();
+        if let Some(end) = effects.end {
+            self.end(end);
+        }
+        ended
+    }
+
+    fn row(self: &Arc<Self>, call: Call, pipelined: Option<u64>) -> Row {
+        Row {
+            sequence: Arc::clone(self),
+            call,
+            pipelined,
+        }
+    }
+
+    /// Tell the batcher that a row of this batch has its result, and no next call.
+    fn complete_row(&self, batch: Option<u64>) {
+        if batch.is_some() {
+            self.bls.submit(batch, None);
+        }
+    }
+
+    fn end(&self, end: End) {
+        // Before the end is sent: a client with its whole answer finds it in the metrics.
+        if !self.bls.sequence_ended(self.number) {
+            return;
+        }
+        match end {
+            End::Completed => self.reply.row_completed(),
+            End::Cancelled => self.reply.row_failed(Error::Cancelled),
+            End::Failed(error) => self.reply.row_failed(error),
+        }
+    }
+
+    /// Check whether the client is still there, and whether a call takes too long.
+    pub fn tick(self: &Arc<Self>) {
+        if self.reply.is_cancelled()
+            && let Some(call) = locked(&self.cancellable).clone()
+        {
+            call.cancel();
+        }
+        self.deliver(Event::Tick, None);
+    }
+
+    /// The call to cancel when the client disconnects; None once it has ended.
+    pub fn set_cancellable(&self, call: Option<Arc<InferenceCall>>) {
+        *locked(&self.cancellable) = call;
+    }
+}

@@ -1,0 +1,221 @@
+//! The loaded model: everything that its requests share.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use triton::Server;
+
+use super::batch::{InFlightBatch, Row};
+use super::in_flight::InFlight;
+use super::metrics::Metrics;
+use super::pool::{Pool, spawn};
+use super::process::Process;
+use super::reply::Reply;
+use super::watchdog::Watchdog;
+use crate::batching::Batcher;
+use crate::config::Settings;
+use crate::draft_length::{AdaptivePolicy, DraftLength, FixedLength};
+use crate::engine::Role;
+use crate::error::Error;
+use crate::lock::locked;
+use crate::request::limits::Limits;
+use crate::request::task::Task;
+use crate::sequence::{Event, Resources, Sequence};
+use crate::tokenizer::Tokenizer;
+
+/// The model `tensorrt_llm_bls`.
+pub struct Bls {
+    pub(super) settings: Settings,
+    pub(super) server: Server,
+    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    pub(super) limits: Limits,
+    pub(super) metrics: Arc<Metrics>,
+    policy: Option<AdaptivePolicy>,
+    pub(super) batcher: Mutex<Batcher<Row>>,
+    /// Pipelined draft calls that may still be made.
+    pub(super) pipelined_slots: AtomicUsize,
+    /// Shared calls that were refused since the last one that was served.
+    pub(super) refusals: AtomicUsize,
+    next_number: AtomicU64,
+    slots: Slots,
+    sequences: Mutex<HashMap<u64, Arc<InFlight>>>,
+    pub(super) batches: Mutex<HashMap<u64, Arc<InFlightBatch>>>,
+    pub(super) processes: Mutex<HashMap<Role, Option<Process>>>,
+    pub(super) watchdog: Watchdog,
+    pub(super) pool: Pool,
+}
+
+/// A semaphore: bounds the sequences in flight.
+struct Slots {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Slots {
+    fn acquire(&self) {
+        let free = locked(&self.free);
+        let mut free = self
+            .freed
+            .wait_while(free, |free| *free == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+    }
+
+    fn release(&self) {
+        *locked(&self.free) += 1;
+        self.freed.notify_one();
+    }
+}
+
+impl Bls {
+    /// A model that is ready for requests.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn new(
+        settings: Settings,
+        server: Server,
+        tokenizer: Arc<dyn Tokenizer>,
+        metrics: Metrics,
+    ) -> Result<Arc<Self>, Error> {
+        let policy = settings.adaptive.map(|bounds| {
+            let started = Instant::now();
+            let clock = move || started.elapsed().as_secs_f64();
+            AdaptivePolicy::new(bounds.least, bounds.most, bounds.start, Box::new(clock))
+        });
+        // An engine that is not decoupled cannot answer the rows of one call separately.
+        let max_rows = if settings.decoupled {
+            settings.max_batch_size
+        } else {
+            1
+        };
+        let max_seq_len = settings.capabilities.max_seq_len;
+        let bls = Arc::new(Self {
+            server,
+            limits: Limits::new(max_seq_len, tokenizer.bytes_per_token()),
+            pool: Pool::start(&spawn)?,
+            tokenizer,
+            metrics: Arc::new(metrics),
+            policy,
+            batcher: Mutex::new(Batcher::new(max_rows)),
+            pipelined_slots: AtomicUsize::new(settings.pipelined_sequences),
+            refusals: AtomicUsize::new(0),
+            next_number: AtomicU64::new(0),
+            slots: Slots {
+                free: Mutex::new(settings.max_in_flight),
+                freed: Condvar::new(),
+            },
+            sequences: Mutex::default(),
+            batches: Mutex::default(),
+            processes: Mutex::default(),
+            watchdog: Watchdog::default(),
+            settings,
+        });
+        if let Err(error) = bls.watchdog.start(&bls, &spawn) {
+            bls.close();
+            return Err(error);
+        }
+        Ok(bls)
+    }
+
+    /// End the threads. Nothing is in flight when a model is unloaded.
+    pub fn close(&self) {
+        self.watchdog.close();
+        self.pool.close();
+    }
+
+    /// Wait until one more sequence may start, and count it.
+    pub(super) fn acquire_slot(&self) {
+        self.slots.acquire();
+        self.metrics.in_flight(1);
+    }
+
+    /// Start the sequence of the prompt at index `row` of its request.
+    pub(super) fn start(self: &Arc<Self>, row: usize, task: Arc<Task>, reply: &Arc<Reply>) {
+        let draft_length: Box<dyn DraftLength> = match &self.policy {
+            Some(policy) if task.adaptive => Box::new(policy.sequence()),
+            _ => Box::new(FixedLength(task.draft_tokens)),
+        };
+        let resources = Resources {
+            tokenizer: Arc::clone(&self.tokenizer),
+            draft_length,
+            has_draft: self.settings.draft.is_some(),
+            pipelined: self.settings.pipelined_sequences > 0,
+        };
+        let sequence = Sequence::new(Arc::clone(&task), resources);
+        let number = self.next_number();
+        let (bls, reply) = (Arc::clone(self), Arc::clone(reply));
+        let in_flight = Arc::new(InFlight::new(number, bls, task, row, reply, sequence));
+        locked(&self.sequences).insert(number, Arc::clone(&in_flight));
+        self.watchdog.wake();
+        in_flight.deliver(Event::Started, None);
+    }
+
+    /// A sequence has ended; false where that is known already.
+    pub fn sequence_ended(&self, number: u64) -> bool {
+        let known = locked(&self.sequences).remove(&number).is_none();
+        if !known {
+            self.metrics.in_flight(-1);
+            self.slots.release();
+        }
+        !known
+    }
+
+    /// Reserve a pipelined draft call, if one is free.
+    ///
+    /// With more sequences in flight than may be pipelined, the draft is busy anyway, and further
+    /// calls would delay all of them.
+    pub fn take_pipelined_slot(&self) -> bool {
+        if locked(&self.sequences).len() > self.settings.pipelined_sequences {
+            return false;
+        }
+        let take = |free: usize| free.checked_sub(1);
+        self.pipelined_slots
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+            .is_ok()
+    }
+
+    /// Whether a sequence is in flight.
+    pub fn is_busy(&self) -> bool {
+        !locked(&self.sequences).is_empty()
+    }
+
+    /// Check on every sequence in flight.
+    pub fn tick(&self) {
+        let sequences: Vec<Arc<InFlight>> = locked(&self.sequences).values().cloned().collect();
+        for sequence in sequences {
+            sequence.tick();
+        }
+    }
+
+    /// Find the engines' processes, once for each engine.
+    pub(super) fn find_processes(&self) {
+        let mut processes = locked(&self.processes);
+        let draft = self.settings.draft.is_some().then_some(Role::Draft);
+        for role in [Some(Role::Target), draft].into_iter().flatten() {
+            processes.entry(role).or_insert_with(|| self.process(role));
+        }
+    }
+
+    pub(super) fn process(&self, role: Role) -> Option<Process> {
+        Process::of(
+            self.engine_name(role),
+            std::process::id(),
+            Path::new("/proc"),
+        )
+    }
+
+    pub(super) fn engine_name(&self, role: Role) -> &str {
+        match role {
+            Role::Target => &self.settings.target,
+            Role::Draft => self.settings.draft.as_deref().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+}

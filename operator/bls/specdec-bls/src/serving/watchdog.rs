@@ -1,0 +1,121 @@
+//! A thread that sends batches which have waited long enough, and checks on clients and engines.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::model::Bls;
+use super::pool::Spawn;
+use crate::error::Error;
+use crate::lock::locked;
+
+/// Between two checks for clients that have disconnected.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two checks for engines that have died, in ticks.
+const TICKS_PER_ENGINE_CHECK: u32 = 5;
+
+#[derive(Default)]
+struct State {
+    /// When a batch has waited long enough.
+    alarm: Option<Instant>,
+    /// A sequence is in flight.
+    busy: bool,
+    closed: bool,
+}
+
+/// Sleeps while no sequence is in flight.
+#[derive(Default)]
+pub struct Watchdog {
+    state: Mutex<State>,
+    changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Watchdog {
+    /// Start the thread.
+    ///
+    /// # Errors
+    /// The system refuses. Without the thread, calls of a dead engine would never end.
+    pub fn start(&self, bls: &Arc<Bls>, spawn: Spawn) -> Result<(), Error> {
+        let watched = Arc::clone(bls);
+        let body = Box::new(move || watched.watchdog.run(&watched));
+        let thread = spawn("watchdog".to_owned(), body);
+        let thread = thread.map_err(|error| Error::thread(&error))?;
+        *locked(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// End the thread.
+    pub fn close(&self) {
+        locked(&self.state).closed = true;
+        self.changed.notify_all();
+        let thread = locked(&self.thread).take();
+        if let Some(thread) = thread {
+            // It cannot have panicked: whatever it runs catches its own panics.
+            drop(thread.join());
+        }
+    }
+
+    /// A sequence is in flight.
+    pub fn wake(&self) {
+        let mut state = locked(&self.state);
+        if !std::mem::replace(&mut state.busy, true) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Flush the batches at this time at the latest.
+    pub fn set_alarm(&self, at: Instant) {
+        let mut state = locked(&self.state);
+        if state.alarm.is_none_or(|alarm| at < alarm) {
+            state.alarm = Some(at);
+            self.changed.notify_all();
+        }
+    }
+
+    fn run(&self, bls: &Arc<Bls>) {
+        let mut next = Instant::now() + TICK;
+        let mut ticks = 0_u32;
+        while self.wait(next) {
+            bls.flush();
+            if Instant::now() < next {
+                continue;
+            }
+            next = Instant::now() + TICK;
+            ticks = ticks.wrapping_add(1);
+            bls.tick();
+            if ticks.is_multiple_of(TICKS_PER_ENGINE_CHECK) {
+                bls.check_engines();
+            }
+            if !bls.is_busy() {
+                locked(&self.state).busy = false;
+            }
+        }
+    }
+
+    /// Wait for the alarm, or for the time `next` while busy; false when the thread shall end.
+    fn wait(&self, next: Instant) -> bool {
+        let mut state = locked(&self.state);
+        loop {
+            if state.closed {
+                return false;
+            }
+            let now = Instant::now();
+            let rings = state.alarm.take_if(|alarm| *alarm <= now).is_some();
+            if rings || (state.busy && now >= next) {
+                return true;
+            }
+            let tick = state.busy.then_some(next);
+            state = match [tick, state.alarm].into_iter().flatten().min() {
+                Some(until) => {
+                    let waited = self.changed.wait_timeout(state, until - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Sequences that are late for the others' round do not delay all of them.
+
+use std::time::{Duration, Instant};
+
+use triton_specdec::batching::{Batchable, Batcher};
+use triton_specdec::engine::Role::{self, Draft, Target};
+
+/// Milliseconds of a draft token and of a verification.
+const TOKEN: u64 = 10;
+const VERIFY: u64 = 100;
+const LENGTH: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Row {
+    number: usize,
+    draft_tokens: usize,
+    fixed: bool,
+}
+
+impl Batchable for Row {
+    fn fits_with(&self, _: &Self) -> bool {
+        true
+    }
+
+    fn draft_tokens(&self) -> usize {
+        self.draft_tokens
+    }
+
+    fn may_shorten(&self) -> bool {
+        !self.fixed
+    }
+
+    fn shorten(&mut self, draft_tokens: usize) {
+        self.draft_tokens = draft_tokens;
+    }
+}
+
+struct Clock {
+    batcher: Batcher<Row>,
+    now: Instant,
+}
+
+impl Clock {
+    /// A draft batch of so many rows starts now, on engines whose costs are known.
+    fn drafting(rows: usize) -> (Self, u64) {
+        let mut clock = Self {
+            batcher: Batcher::new(64),
+            now: Instant::now(),
+        };
+        for (role, took) in [(Draft, LENGTH as u64 * TOKEN), (Target, VERIFY)] {
+            let (number, _) = clock.one(role, row(0));
+            clock.pass(took);
+            clock.batcher.row_completed(number, clock.now);
+        }
+        (0..rows).for_each(|number| clock.batcher.submit(Draft, row(number)));
+        let batch = clock.batcher.take_ready(clock.now).remove(0);
+        assert_eq!(batch.rows.len(), rows);
+        (clock, batch.number)
+    }
+
+    fn pass(&mut self, milliseconds: u64) {
+        self.now += Duration::from_millis(milliseconds);
+    }
+
+    /// Number of the call and draft tokens of a row that goes out at once.
+    fn one(&mut self, role: Role, row: Row) -> (u64, usize) {
+        self.batcher.submit(role, row);
+        let mut batches = self.batcher.take_ready(self.now);
+        assert_eq!(batches.len(), 1);
+        let batch = batches.remove(0);
+        (batch.number, batch.rows[0].draft_tokens)
+    }
+
+    /// All rows of a draft batch have results and submit a verification; how many rows go out.
+    fn drafted(&mut self, number: u64, rows: usize) -> usize {
+        for place in 0..rows {
+            self.batcher.submit(Target, row(place));
+            self.batcher.row_completed(number, self.now);
+        }
+        self.rows_sent()
+    }
+
+    fn rows_sent(&mut self) -> usize {
+        let batches = self.batcher.take_ready(self.now);
+        batches.iter().map(|item| item.rows.len()).sum()
+    }
+}
+
+fn row(number: usize) -> Row {
+    Row {
+        number,
+        draft_tokens: LENGTH,
+        fixed: false,
+    }
+}
+
+/// A row whose length only its own answer may decide.
+fn fixed(number: usize) -> Row {
+    Row {
+        fixed: true,
+        ..row(number)
+    }
+}
+
+#[test]
+fn late_draft_is_shortened_to_end_with_the_others() {
+    for (late, expected) in [(2, 4), (10, 3), (22, 2), (31, 1), (39, 1)] {
+        let (mut clock, _) = Clock::drafting(15);
+        clock.pass(late);
+        assert_eq!(clock.one(Draft, row(15)).1, expected, "{late} ms late");
+    }
+}
+
+#[test]
+fn few_others_do_not_shorten_a_late_draft() {
+    // Two answers wait 20 ms together; two tokens are worth 56 ms of a round of 140.
+    let (mut clock, _) = Clock::drafting(2);
+    clock.pass(20);
+    assert_eq!(clock.one(Draft, row(2)).1, LENGTH);
+}
+
+#[test]
+fn many_late_drafts_are_not_shortened() {
+    let (mut clock, _) = Clock::drafting(5);
+    clock.pass(20);
+    (5..20).for_each(|number| clock.batcher.submit(Draft, row(number)));
+    let batch = clock.batcher.take_ready(clock.now).remove(0);
+    assert!(batch.rows.iter().all(|item| item.draft_tokens == LENGTH));
+}
+
+#[test]
+fn draft_of_fixed_length_is_not_shortened() {
+    let (mut clock, _) = Clock::drafting(15);
+    clock.pass(20);
+    assert_eq!(clock.one(Draft, fixed(15)).1, LENGTH);
+}
+
+#[test]
+fn draft_during_a_verification_is_not_shortened() {
+    let (mut clock, number) = Clock::drafting(15);
+    clock.pass(LENGTH as u64 * TOKEN);
+    assert_eq!(clock.drafted(number, 15), 15);
+    clock.pass(VERIFY / 2);
+    assert_eq!(clock.one(Draft, row(15)).1, LENGTH);
+}
+
+#[test]
+fn verification_waits_for_a_slightly_late_draft() {
+    let (mut clock, number) = Clock::drafting(15);
+    clock.pass(5);
+    let (late, _) = clock.one(Draft, row(15));
+    clock.pass(LENGTH as u64 * TOKEN - 5);
+    // Sixteen answers wait 5 ms rather than one a round.
+    assert_eq!(clock.drafted(number, 15), 0);
+    let due = clock.batcher.due(clock.now).unwrap();
+    assert!(due - clock.now < Duration::from_millis(30));
+    clock.pass(5);
+    assert_eq!(clock.drafted(late, 1), 16);
+}
+
+#[test]
+fn verification_leaves_without_a_draft_that_is_too_late() {
+    let (mut clock, number) = Clock::drafting(15);
+    clock.pass(20);
+    let (late, _) = clock.one(Draft, fixed(15));
+    clock.pass(LENGTH as u64 * TOKEN - 20);
+    // Sixteen times 20 ms is more than the 140 that the late one loses.
+    assert_eq!(clock.drafted(number, 15), 15);
+    clock.pass(20);
+    // The late one waits for the others' next verification: alone it would be a party of its own.
+    assert_eq!(clock.drafted(late, 1), 0);
+}
+
+#[test]
+fn few_rows_wait_for_many() {
+    let (mut clock, early) = Clock::drafting(3);
+    clock.pass(20);
+    (3..18).for_each(|number| clock.batcher.submit(Draft, row(number)));
+    let many = clock.batcher.take_ready(clock.now).remove(0).number;
+    clock.pass(LENGTH as u64 * TOKEN - 20);
+    assert_eq!(clock.drafted(early, 3), 0);
+    clock.pass(20);
+    assert_eq!(clock.drafted(many, 15), 18);
+}

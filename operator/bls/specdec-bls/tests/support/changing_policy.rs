@@ -1,0 +1,62 @@
+//! A policy that changes its mind with every call: rounds of any length, and target-only runs.
+
+use std::sync::{Arc, Mutex};
+
+use triton_specdec::draft_length::{Choice, DraftLength};
+
+use super::numbers::Numbers;
+
+/// What was reported to it.
+#[derive(Default)]
+pub struct Reports {
+    pub closed: usize,
+    pub accepted: usize,
+    pub target_only: usize,
+}
+
+pub struct ChangingPolicy {
+    numbers: Mutex<Numbers>,
+    reports: Arc<Mutex<Reports>>,
+}
+
+impl ChangingPolicy {
+    pub fn new(seed: u32) -> (Box<Self>, Arc<Mutex<Reports>>) {
+        let reports = Arc::new(Mutex::new(Reports::default()));
+        let policy = Self {
+            numbers: Mutex::new(Numbers::new(seed)),
+            reports: Arc::clone(&reports),
+        };
+        (Box::new(policy), reports)
+    }
+}
+
+impl DraftLength for ChangingPolicy {
+    fn choose(&mut self) -> Choice {
+        let index = self.numbers.lock().unwrap().between(0, 4);
+        Choice {
+            length: [0, 0, 1, 2, 5][index],
+            settled: None,
+        }
+    }
+    fn target_only_tokens(&self) -> usize {
+        self.numbers.lock().unwrap().between(1, 4)
+    }
+    fn round_completed(
+        &mut self,
+        drafted: usize,
+        accepted: usize,
+        draft_seconds: f64,
+        verify_seconds: f64,
+    ) {
+        assert!(accepted <= drafted && draft_seconds >= 0.0 && verify_seconds > 0.0);
+        assert!(drafted == 0 || draft_seconds > 0.0);
+        self.reports.lock().unwrap().accepted += accepted;
+    }
+    fn target_only_completed(&mut self, tokens: usize, seconds: f64) {
+        assert!(seconds > 0.0);
+        self.reports.lock().unwrap().target_only += tokens;
+    }
+    fn close(&mut self) {
+        self.reports.lock().unwrap().closed += 1;
+    }
+}

@@ -1,0 +1,144 @@
+//! A deterministic language: the next token is a function of the whole prefix.
+
+use triton::Tensor;
+use triton_specdec::engine::{Call, EngineResult, Role, find};
+use triton_specdec::error::Error;
+
+use super::{END, MIN_NAMES, VOCABULARY};
+
+/// The next token of a prefix; true where the end is not allowed.
+pub type Language = Box<dyn Fn(&[i32], bool) -> i32>;
+
+/// A simulated engine that answers at once.
+pub struct Engine {
+    language: Language,
+    /// It verifies proposals: it stops at the first token that differs.
+    verifies: bool,
+    end: i32,
+    /// After so many calls it refuses all others with this error.
+    pub refuses_after: Option<(usize, Error)>,
+    pub gives_logits: bool,
+    pub calls: Vec<Call>,
+}
+
+/// The next token of `ids` in the language `seed`; never the end where `held`.
+pub fn next(seed: u64, ids: &[i32], held: bool) -> i32 {
+    let begin = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = ids.iter().fold(begin, |mixed, id| {
+        (mixed ^ *id as u64).wrapping_mul(0x0100_0000_01B3)
+    });
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    match ((mixed ^ (mixed >> 31)) % VOCABULARY as u64) as i32 {
+        END if held => 1,
+        token => token,
+    }
+}
+
+impl Engine {
+    pub fn new(role: Role, end: i32, language: Language) -> Self {
+        Self {
+            language,
+            verifies: role == Role::Target,
+            end,
+            refuses_after: None,
+            gives_logits: true,
+            calls: Vec::new(),
+        }
+    }
+
+    pub fn target(seed: u64) -> Self {
+        let language = move |ids: &[i32], held| next(seed, ids, held);
+        Self::new(Role::Target, END, Box::new(language))
+    }
+
+    pub fn draft(seed: u64) -> Self {
+        let language = move |ids: &[i32], held| next(seed, ids, held);
+        Self::new(Role::Draft, END, Box::new(language))
+    }
+
+    /// Refuse every call after so many.
+    pub fn break_after(&mut self, calls: usize) {
+        self.refuses_after = Some((calls, Error::EngineRefused("it broke".to_owned())));
+    }
+
+    pub fn answer(&mut self, call: Call) -> EngineResult {
+        let count = self.calls.len();
+        let answered = match &self.refuses_after {
+            Some((calls, error)) if count >= *calls => Err(error.clone()),
+            _ => Ok(self.tensors(&call)),
+        };
+        self.calls.push(call);
+        answered
+    }
+
+    fn tensors(&self, call: &Call) -> Vec<Tensor> {
+        let prefix = integers(call, "input_ids");
+        let new = self.tokens(call, &prefix);
+        let ids = [prefix, new.clone()].concat();
+        let length = ids.len() as i64;
+        let mut outputs = vec![
+            Tensor::int32("output_ids", &[1, 1, length], &ids),
+            Tensor::scalar("sequence_length", length as i32),
+        ];
+        let asked = |name: &str| call.outputs.iter().any(|item| item == name);
+        if asked("output_log_probs") {
+            let values: Vec<f32> = new.iter().map(|token| -*token as f32).collect();
+            let shape = [1, 1, values.len() as i64];
+            outputs.push(Tensor::fp32("output_log_probs", &shape, &values));
+        }
+        if asked("generation_logits") && self.gives_logits {
+            let shape = [1, 1, new.len() as i64, i64::from(VOCABULARY)];
+            let values = vec![2.0; new.len() * VOCABULARY as usize];
+            outputs.push(Tensor::fp32("generation_logits", &shape, &values));
+        }
+        outputs
+    }
+
+    fn tokens(&self, call: &Call, prefix: &[i32]) -> Vec<i32> {
+        let drafts = integers(call, "draft_input_ids");
+        let minimum = MIN_NAMES.iter().find_map(|name| integer(call, name));
+        let mut ids = prefix.to_vec();
+        let mut new: Vec<i32> = Vec::new();
+        for position in 0..integer(call, "request_output_len").unwrap_or(0) as usize {
+            let token = (self.language)(&ids, (new.len() as i64) < minimum.unwrap_or(0));
+            if token == self.end {
+                break;
+            }
+            ids.push(token);
+            new.push(token);
+            if self.verifies && !drafts.is_empty() && drafts.get(position) != Some(&token) {
+                break;
+            }
+        }
+        new
+    }
+}
+
+/// A call for one token after these.
+pub fn call(role: Role, ids: &[i32]) -> Call {
+    let inputs = vec![
+        Tensor::int32("input_ids", &[1, ids.len() as i64], ids),
+        Tensor::scalar("request_output_len", 1),
+    ];
+    Call {
+        role,
+        inputs,
+        outputs: vec!["output_ids".into(), "sequence_length".into()],
+        batchable: true,
+        draft_tokens: 0,
+        may_shorten: false,
+    }
+}
+
+/// The values of an input, none where the call has none.
+pub fn integers(call: &Call, name: &str) -> Vec<i32> {
+    let tensor = find(&call.inputs, name).map(Tensor::integers);
+    let values = tensor.unwrap_or_default();
+    values.into_iter().map(|value| value as i32).collect()
+}
+
+/// The only value of an input.
+pub fn integer(call: &Call, name: &str) -> Option<i64> {
+    find(&call.inputs, name)?.integers().first().copied()
+}

@@ -1,0 +1,243 @@
+//! Runs one sequence with simulated engines, in any order in which the engines may answer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use triton_specdec::draft_length::{DraftLength, FixedLength};
+use triton_specdec::engine::{Call, Role};
+use triton_specdec::request::task::Task;
+use triton_specdec::sequence::part::Part;
+use triton_specdec::sequence::{Counts, Effects, End, Event, Resources, Sequence};
+use triton_specdec::tokenizer::Tokenizer;
+
+use super::Letters;
+use super::engine::{self, Engine};
+use super::numbers::Numbers;
+
+/// When a pipelined draft call is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pipelined {
+    /// Drafting is not pipelined.
+    Off,
+    /// Before the target's call.
+    Early,
+    /// When no other call is in flight.
+    Late,
+    /// At any time, drawn from this seed; further ones are rejected meanwhile.
+    Anytime(u32),
+    /// Every call is rejected.
+    Rejected,
+    /// Before the target's call; every second call is rejected.
+    EverySecond,
+    /// Never: the draft died.
+    Never,
+}
+
+/// One sequence to be run.
+pub struct Run {
+    pub target: Engine,
+    pub draft: Option<Engine>,
+    pub pipelined: Pipelined,
+    pub tokenizer: Arc<dyn Tokenizer>,
+    /// The draft length of the task without a policy.
+    pub draft_length: Option<Box<dyn DraftLength>>,
+    /// Calls of the target after which the client disconnects.
+    pub disconnects_after: usize,
+}
+
+/// What a run has produced.
+pub struct Outcome {
+    pub parts: Vec<Part>,
+    pub end: End,
+    pub counts: Counts,
+    /// Why the sequence went on without the draft.
+    pub draft_errors: Vec<String>,
+    pub target: Engine,
+    /// Without calls where there is no draft.
+    pub draft: Engine,
+}
+
+impl Run {
+    /// With engines of these seeds; a draft with the target's seed proposes what it decides.
+    pub fn new(target: u64, draft: impl Into<Option<u64>>) -> Self {
+        Self {
+            target: Engine::target(target),
+            draft: draft.into().map(Engine::draft),
+            pipelined: Pipelined::Off,
+            tokenizer: Arc::new(Letters),
+            draft_length: None,
+            disconnects_after: usize::MAX,
+        }
+    }
+
+    /// Run the sequence to its end, and report afterwards what comes too late.
+    pub fn finish(self, task: Task) -> Outcome {
+        let fixed = Box::new(FixedLength(task.draft_tokens));
+        let resources = Resources {
+            tokenizer: self.tokenizer,
+            draft_length: self.draft_length.unwrap_or(fixed),
+            has_draft: self.draft.is_some(),
+            pipelined: self.pipelined != Pipelined::Off,
+        };
+        let mut owner = Owner {
+            sequence: Sequence::new(Arc::new(task), resources),
+            target: self.target,
+            draft: self.draft.unwrap_or_else(|| Engine::draft(0)),
+            pipelined: self.pipelined,
+            numbers: Numbers::new(match self.pipelined {
+                Pipelined::Anytime(seed) => seed,
+                _ => 0,
+            }),
+            call: None,
+            pipelined_calls: VecDeque::new(),
+            parts: Vec::new(),
+            end: None,
+            counts: Counts::default(),
+            draft_errors: Vec::new(),
+            disconnects_after: self.disconnects_after,
+            target_calls: 0,
+        };
+        owner.deliver(Event::Started);
+        while owner.end.is_none() {
+            owner.step();
+        }
+        owner.deliver_late_results();
+        Outcome {
+            parts: owner.parts,
+            end: owner.end.unwrap(),
+            counts: owner.counts,
+            draft_errors: owner.draft_errors,
+            target: owner.target,
+            draft: owner.draft,
+        }
+    }
+}
+
+/// Carries out the effects of a sequence.
+struct Owner {
+    sequence: Sequence,
+    target: Engine,
+    draft: Engine,
+    pipelined: Pipelined,
+    numbers: Numbers,
+    call: Option<Call>,
+    pipelined_calls: VecDeque<(u64, Call)>,
+    parts: Vec<Part>,
+    end: Option<End>,
+    counts: Counts,
+    draft_errors: Vec<String>,
+    disconnects_after: usize,
+    target_calls: usize,
+}
+
+impl Owner {
+    fn deliver(&mut self, event: Event) {
+        let cancelled = self.target_calls >= self.disconnects_after;
+        let effects = self.sequence.handle(event, cancelled);
+        let had_ended = self.end.is_some();
+        let is_empty = effects.call.is_none() && effects.parts.is_empty() && effects.end.is_none();
+        assert!(!had_ended || is_empty, "an effect after the end");
+        self.carry_out(effects);
+        let rendered = self.sequence.render();
+        self.parts.extend(rendered);
+    }
+
+    fn carry_out(&mut self, effects: Effects) {
+        if let Some(call) = effects.call {
+            self.target_calls += usize::from(call.role == Role::Target);
+            assert!(self.call.replace(call).is_none(), "two calls at once");
+        }
+        if let Some(pipelined) = effects.pipelined {
+            assert_eq!(pipelined.call.role, Role::Draft);
+            let number = pipelined.number;
+            let rejected = match self.pipelined {
+                Pipelined::Rejected => true,
+                Pipelined::EverySecond => number % 2 == 0,
+                _ => false,
+            };
+            let slots = usize::from(!rejected);
+            if self.pipelined_calls.len() < slots {
+                self.pipelined_calls.push_back((number, pipelined.call));
+            } else {
+                self.sequence.reject_pipelined(number);
+            }
+        }
+        if let Some(counts) = effects.counts {
+            self.counts.drafted += counts.drafted;
+            self.counts.accepted += counts.accepted;
+            self.counts.rounds += counts.rounds;
+            self.counts.pipelined_rounds += counts.pipelined_rounds;
+            self.counts.generated += counts.generated;
+        }
+        self.draft_errors.extend(effects.draft_error);
+        self.parts.extend(effects.parts);
+        if effects.end.is_some() {
+            self.end = effects.end;
+        }
+    }
+
+    /// Deliver one event.
+    fn step(&mut self) {
+        let early = match self.pipelined {
+            Pipelined::Early | Pipelined::EverySecond => true,
+            Pipelined::Anytime(_) => self.numbers.random() < 0.3,
+            _ => false,
+        };
+        let waits = self.call.is_none();
+        if self.pipelined != Pipelined::Never && (early || waits) && self.complete_pipelined() {
+            return;
+        }
+        match self.call.take() {
+            Some(call) => {
+                let engine = match call.role {
+                    Role::Target => &mut self.target,
+                    Role::Draft => &mut self.draft,
+                };
+                let result = engine.answer(call);
+                self.deliver(Event::Completed {
+                    result,
+                    seconds: 0.01,
+                });
+            }
+            None => {
+                assert!(self.pipelined == Pipelined::Never, "no call is in flight");
+                std::thread::sleep(Duration::from_millis(5));
+                self.deliver(Event::Tick);
+            }
+        }
+    }
+
+    /// Answer the oldest pipelined call; false without one.
+    fn complete_pipelined(&mut self) -> bool {
+        let Some((number, call)) = self.pipelined_calls.pop_front() else {
+            return false;
+        };
+        let result = self.draft.answer(call);
+        self.deliver(Event::PipelinedCompleted {
+            number,
+            result,
+            seconds: 0.02,
+        });
+        true
+    }
+
+    /// Results after the end have no effect.
+    fn deliver_late_results(&mut self) {
+        while self.complete_pipelined() {}
+        let result = Engine::target(0).answer(engine::call(Role::Target, &[1]));
+        self.deliver(Event::Completed {
+            result,
+            seconds: 0.01,
+        });
+        self.deliver(Event::Tick);
+    }
+}
+
+impl Outcome {
+    /// The text of all parts of a completed sequence.
+    pub fn text(&self) -> String {
+        assert_eq!(self.end, End::Completed);
+        self.parts.iter().map(|part| part.text.as_str()).collect()
+    }
+}
