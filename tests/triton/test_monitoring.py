@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from chart.monitoring import expressions, metrics, values
 from cluster.processes import until
 from specdec.api.conditions import Condition, Type
+from specdec.api.reasons import ReadyReason
 from specdec.cli.app import app
 from specdec.client.metrics import summed
 from specdec.metrics import API_REQUESTS, ERRORS, MODELS, RECONCILES
@@ -45,7 +46,7 @@ def operators() -> dict[str, set[str]]:
     RECONCILES.labels("ok")
     API_REQUESTS.labels("get", "Job", 200)
     key = ("ns", "seen-by-monitoring")
-    ready = Condition(Type.READY, "True", "Serving")
+    ready = Condition(Type.READY, "True", ReadyReason.SERVING)
     MODELS.set(key, [ready], [{"role": "target", "state": "Building", "percent": 40}])
     try:
         page = generate_latest().decode()

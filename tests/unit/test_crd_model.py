@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from specdec.api import conditions, model
+from specdec.api.reasons import ReadyReason
 from support import crd_cases
 from support.documents import definition
 from unit import api_reference
@@ -192,7 +193,7 @@ def test_good_resources_are_read_as_written() -> None:
 
 def test_conditions_of_the_status_are_the_merged_ones() -> None:
     properties = STATUS["properties"]["conditions"]["items"]["properties"]
-    condition = conditions.Condition(conditions.Type.READY, "True", "Serving")
+    condition = conditions.Condition(conditions.Type.READY, "True", ReadyReason.SERVING)
     assert conditions.merge([], [condition], 1, "2026-01-01T00:00:00Z")[0].keys() == (
         properties.keys()
     )

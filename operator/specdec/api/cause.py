@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from specdec.api.reasons import Reason
+
 
 @dataclass(frozen=True)
 class Cause:
     """A CamelCase reason and one sentence."""
 
-    reason: str
+    reason: Reason
     message: str

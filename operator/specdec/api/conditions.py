@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from specdec.api.condition_types import MEASURED, OPTIONAL, VERIFIED, Type
-from specdec.api.reasons import Severity, having
+from specdec.api.reasons import Reason, Severity, having
 from specdec.api.text import cut, line
 
 __all__ = [
@@ -38,7 +38,7 @@ class Condition:
 
     type: Type
     status: Status
-    reason: str
+    reason: Reason
     message: str = ""
 
     def __post_init__(self) -> None:

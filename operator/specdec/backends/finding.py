@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec.api.model import Severity
+from specdec.api.reasons import Reason
 
 Facts = Mapping[str, Any]
 
@@ -17,7 +18,7 @@ class Finding:
     finding is about, and `severity` the highest that this finding can have.
     """
 
-    code: str
+    code: Reason
     message: str
     check: str
     role: str

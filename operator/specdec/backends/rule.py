@@ -5,6 +5,7 @@ from collections.abc import Callable
 from specdec.api.cause import Cause
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AcceptedReason
 from specdec.backends.facts import Images
 
 Rule = Callable[[SpeculativeModel, Images], Cause | None]
@@ -12,7 +13,7 @@ Rule = Callable[[SpeculativeModel, Images], Cause | None]
 
 def invalid(message: str) -> Cause:
     """A spec that contradicts itself or lacks something; `message` names the field and the fix."""
-    return Cause("InvalidSpec", message)
+    return Cause(AcceptedReason.INVALID_SPEC, message)
 
 
 def version(model: SpeculativeModel) -> str:

@@ -25,7 +25,7 @@ def event_of(regarding: Mapping[str, Any], transition: Transition, at: datetime)
         "metadata": {"name": f"{meta['name']}.{unique}", "namespace": meta["namespace"]},
         "eventTime": stamp,
         "type": "Warning" if transition.warning else "Normal",
-        "reason": condition.reason,
+        "reason": str(condition.reason),
         "action": str(condition.type),
         "note": condition.message.encode()[:1024].decode(errors="ignore"),
         "regarding": {

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from specdec import __version__
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, Condition, Type
 from specdec.api.model import explain
+from specdec.api.reasons import AcceptedReason, AvailableReason, ReadyReason
 from specdec.controller.refusals import RefusedError
 from specdec.controller.status_writer import Body
 from specdec.pipeline import summary
@@ -30,14 +31,14 @@ def internal_error(body: Body, location: str) -> Decision:
         "operator, whose log has the details; report it and use another release, or revert the "
         "last change of the spec"
     )
-    condition = Condition(Type.READY, "False", "InternalError", message)
+    condition = Condition(Type.READY, "False", ReadyReason.INTERNAL_ERROR, message)
     kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
     return Decision(conditions=(condition,), status={**kept, "phase": "Failed"}, partial=True)
 
 
 def invalid_spec(body: Body, error: ValidationError) -> Decision:
     """The decision to report if the API server has accepted a spec that we cannot parse."""
-    condition = Condition(Type.ACCEPTED, "False", "InvalidSpec", explain(error))
+    condition = Condition(Type.ACCEPTED, "False", AcceptedReason.INVALID_SPEC, explain(error))
     kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
     return Decision(conditions=_with_ready([condition]), status={**kept, "phase": "Failed"})
 
@@ -84,7 +85,7 @@ def with_replaced_pods(decision: Decision, children: Sequence[str]) -> Decision:
     if not children or available is None or available.status != "True":
         return decision
     message = f"{', '.join(children)} replaces its pods; until then {available.message}"
-    starting = Condition(Type.AVAILABLE, "False", "Starting", message)
+    starting = Condition(Type.AVAILABLE, "False", AvailableReason.STARTING, message)
     replaced = _with_condition(decision, starting)
     conditions = _with_ready([c for c in replaced.conditions if c.type != Type.READY])
     status = {**decision.status, "phase": "Starting"}

@@ -10,6 +10,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AvailableReason, CommonReason, Reason, RouteReason, ScalingReason
 from specdec.cluster import Cluster, Missing, Rejected, Transient
 from specdec.controller.drift import shared
 from specdec.controller.observe import belongs_to
@@ -31,17 +32,17 @@ _CONDITION_TYPES = {
 # Kinds that a cluster may lack: the reason, and a message with the fix.
 _OPTIONAL_KINDS = {
     names.GROUP_KIND: (
-        "LeaderWorkerSetMissing",
+        AvailableReason.LEADER_WORKER_SET_MISSING,
         "spec.serving.nodesPerReplica is above 1, and the cluster has no {}: install the "
         "LeaderWorkerSet controller (https://lws.sigs.k8s.io), or set it to 1",
     ),
     "ScaledObject": (
-        "KedaMissing",
+        ScalingReason.KEDA_MISSING,
         "spec.serving.scaling.driver is KEDA, and the cluster has no {}: install KEDA "
         "(https://keda.sh), or set the driver to HPA",
     ),
     "HTTPRoute": (
-        "GatewayApiMissing",
+        RouteReason.GATEWAY_API_MISSING,
         "spec.networking.gateway is set, and the cluster has no {}: install the Gateway API "
         "(https://gateway-api.sigs.k8s.io), or use spec.networking.ingress",
     ),
@@ -72,7 +73,7 @@ class RefusedError(Exception):
         self,
         condition_type: Type,
         message: str,
-        reason: str = "Rejected",
+        reason: Reason = CommonReason.REJECTED,
         *,
         child_exists: bool = False,
     ) -> None:

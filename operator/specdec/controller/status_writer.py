@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.api.conditions import Condition, Transition, Type, merge, transitions
+from specdec.api.reasons import ReadyReason
 from specdec.api.text import LIMIT, bounded, cut
 from specdec.cluster import Cluster, ClusterError, Rejected
 from specdec.pipeline.decide import Decision
@@ -111,7 +112,7 @@ def _transitions_to_record(
         transition
         for transition in transitions(old, new)
         if transition.condition.type != Type.READY
-        or transition.condition.reason == "InternalError"
+        or transition.condition.reason == ReadyReason.INTERNAL_ERROR
         or (transition.condition.status == "True") != was_ready
     ]
 

@@ -15,6 +15,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.conditions import MEASURED, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AvailableReason, ReadyReason
 from specdec.api.source import Source
 from specdec.backends.facts import Images
 from specdec.desired import engine as engine_objects
@@ -159,7 +160,7 @@ def _depends_on_resource(condition: Mapping[str, Any]) -> bool:
     """Whether only a change of the resource can make a condition True: here all Jobs succeed."""
     if condition["type"] in _CLUSTER_CONDITIONS:
         return False
-    return condition["reason"] not in ("Suspended", "NotDeployed")
+    return condition["reason"] not in (ReadyReason.SUSPENDED, AvailableReason.NOT_DEPLOYED)
 
 
 def _digest_origin(given: Path | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from specdec.api import conditions, names
 from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import EngineReason, ReadyReason
 from specdec.backends.facts import Images
 from specdec.desired import measurement
 from specdec.pipeline.decide import Decision, decide
@@ -216,7 +217,7 @@ def other_resource(*, ready: bool, pods: int = 1) -> Json:
     condition = {
         "type": "Ready",
         "status": str(ready),
-        "reason": "Serving" if ready else "Building",
+        "reason": str(ReadyReason.SERVING if ready else EngineReason.BUILDING),
     }
     status = {"conditions": [{**condition, "observedGeneration": 1}], "readyReplicas": pods}
     return {"metadata": {"name": "other", "generation": 1}, "spec": {}, "status": status}

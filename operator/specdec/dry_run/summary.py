@@ -7,6 +7,7 @@ import hashlib
 
 from specdec.api import names
 from specdec.api.conditions import MEASURED, Type
+from specdec.api.reasons import CommonReason, ReadyReason, VerificationReason
 from specdec.desired.pod import GPU
 from specdec.dry_run.plan import CHECKED, LATER, PREBUILT, Json, Plan, pods
 from specdec.triton import start
@@ -57,14 +58,14 @@ def _stage(plan: Plan, condition: Json) -> Json:
     if basis == LATER and condition["status"] == "True":
         stage |= {
             "status": "Unknown",
-            "reason": "Waiting",
+            "reason": str(CommonReason.WAITING),
             "message": "known after fetch; --checkpoint ROLE=DIR checks a local folder",
         }
     if condition["type"] in MEASURED and _measured(condition):
         # The simulated results are not those of a real service.
         stage |= {
             "status": "Unknown",
-            "reason": "Waiting",
+            "reason": str(CommonReason.WAITING),
             "message": "measured by a Job once pods serve",
         }
     if condition["type"] == Type.READY and condition["status"] == "True":
@@ -74,7 +75,12 @@ def _stage(plan: Plan, condition: Json) -> Json:
 
 def _measured(condition: Json) -> bool:
     """Whether a condition is based on a measurement, not on the resource alone."""
-    return condition["reason"] not in ("MethodNone", "NotRun", "Suspended", "Waiting")
+    return condition["reason"] not in (
+        VerificationReason.METHOD_NONE,
+        VerificationReason.NOT_RUN,
+        ReadyReason.SUSPENDED,
+        CommonReason.WAITING,
+    )
 
 
 def _engine(plan: Plan, entry: Json, build: Json) -> Json:

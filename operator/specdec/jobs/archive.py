@@ -10,6 +10,7 @@ from typing import IO
 
 from typing_extensions import override
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
@@ -96,7 +97,7 @@ def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
                     continue
                 if not member.isreg() or member.issparse():
                     raise JobError(
-                        "SourceNotFound",
+                        FetchReason.SOURCE_NOT_FOUND,
                         f"{name} in {where} is a link or no regular file: put the file itself "
                         "into the layer",
                     )
@@ -104,13 +105,13 @@ def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
                 _write(packed, member, folder / name)
     except _BombError as error:
         raise JobError(
-            "CheckpointCorrupt",
+            FetchReason.CHECKPOINT_CORRUPT,
             f"a layer of {where} unpacks to more than {_RATIO} times its size, or has headers of "
             "more than 1 MiB: pack the model's files alone",
         ) from error
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise JobError(
-            "CheckpointCorrupt",
+            FetchReason.CHECKPOINT_CORRUPT,
             f"a layer of {where} cannot be unpacked: it is cut short, damaged or no archive; pack "
             "it as tar or tar+gzip",
         ) from error

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
+from specdec.api.reasons import BenchmarkReason
 from specdec.bench import Arm, Level, Progress, Report, Settings, measure
 from specdec.client.errors import ClientError
 from specdec.jobs import measurement_common, result, volume
 from specdec.jobs.result import JobError, progress
 
-FAILED = "BenchmarkFailed"
+FAILED = BenchmarkReason.BENCHMARK_FAILED
 _CHARACTERS = 300
 Json = dict[str, Any]
 
@@ -64,7 +65,7 @@ def benchmark(plan: Json, root: Path) -> Json:
         raise JobError(measurement_common.UNREACHABLE, report.message, permanent=False)
     told = {"benchmark": _summary(report, plan)}
     if report.failed:
-        raise JobError("ErrorRateHigh", _failure(report), told=told)
+        raise JobError(BenchmarkReason.ERROR_RATE_HIGH, _failure(report), told=told)
     return told
 
 

@@ -12,6 +12,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import GCSStore, S3Store
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import download
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import BrokenError, Listing, RemoteFile
@@ -99,17 +100,18 @@ class Bucket:
         missing = (exceptions.NotFoundError, exceptions.InvalidPathError)
         if isinstance(error, refused) or (status and status[1] in ("401", "403")):
             return JobError(
-                "AuthFailed",
+                FetchReason.AUTH_FAILED,
                 f"the store refused {self.where}: give {self.secret} credentials that may list "
                 "and read it",
             )
         if isinstance(error, missing) or (status and status[1] == "404"):
             return JobError(
-                "SourceNotFound", f"{self.where} does not exist: correct bucket and prefix"
+                FetchReason.SOURCE_NOT_FOUND,
+                f"{self.where} does not exist: correct bucket and prefix",
             )
         if "redirect without LOCATION" in str(error):
             return JobError(
-                "SourceNotFound",
+                FetchReason.SOURCE_NOT_FOUND,
                 f"{self.where} lies in another region: set s3.region to the bucket's",
             )
         return download.unreachable(self.where, _short(error))
@@ -163,7 +165,7 @@ def gcs(role: str, kind: ArtifactKind, source: Mapping[str, Any], key: str, ways
     except exceptions.BaseError:
         # The library may quote what it could not read, which is the key: its words stay here.
         raise JobError(
-            "AuthFailed", f"{words} holds no service account key in JSON: put one there"
+            FetchReason.AUTH_FAILED, f"{words} holds no service account key in JSON: put one there"
         ) from None
     return Bucket(store, index, source["uri"], prefix, role, words, kind)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import volume
 from specdec.jobs.result import JobError, progress
 
@@ -115,7 +116,7 @@ def _whole(
     if not _is_stated(part, file):
         part.unlink()
         raise JobError(
-            "CheckpointCorrupt",
+            FetchReason.CHECKPOINT_CORRUPT,
             f"{file.name} from {where} is not what its digest says: check the source for damage",
             permanent=False,
         )
@@ -129,7 +130,7 @@ def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event, w
             start += len(block)
             if start > file.size:
                 raise JobError(
-                    "CheckpointCorrupt",
+                    FetchReason.CHECKPOINT_CORRUPT,
                     f"{file.name} is longer than the {file.size} bytes its source states: check "
                     "the source for damage",
                     permanent=False,
@@ -179,7 +180,7 @@ def unreachable(where: str, why: object) -> JobError:
     """A network error that another try may mend."""
     text = " ".join(str(why).split())[:200]
     return JobError(
-        "NetworkError",
+        FetchReason.NETWORK_ERROR,
         f"{where} cannot be downloaded ({text}): check that pods reach it, or correct the "
         "source's endpoint",
         permanent=False,
@@ -189,7 +190,7 @@ def unreachable(where: str, why: object) -> JobError:
 def nothing(where: str, what: str) -> JobError:
     """A source that answers and holds none of the files that count."""
     return JobError(
-        "SourceNotFound",
+        FetchReason.SOURCE_NOT_FOUND,
         f"{where} has no {what} at its top: correct the source, which names the directory itself",
     )
 

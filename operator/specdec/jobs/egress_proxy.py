@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from specdec.api.networks import Networks
+from specdec.api.reasons import FetchReason
 from specdec.jobs.download import unreachable
 from specdec.jobs.proxy_protocol import ConnectionFailedError, Request, UpstreamProxies, read_head
 from specdec.jobs.result import JobError
@@ -82,12 +83,12 @@ class EgressProxy:
         if self._refused is not None:
             host = self._refused.host
             return JobError(
-                "AddressRefused",
+                FetchReason.ADDRESS_REFUSED,
                 f"{where} leads to {_shown(host)}, which is {self._refused.kind}: correct the "
                 "source, or ask the operator's administrator to add the network to "
                 "fetch.allowedNetworks",
             )
-        if error.reason == "NetworkError" and self._failure:
+        if error.reason == FetchReason.NETWORK_ERROR and self._failure:
             return unreachable(where, self._failure)
         return error
 

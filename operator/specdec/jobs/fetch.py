@@ -18,6 +18,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.networks import Networks
+from specdec.api.reasons import FetchReason
 from specdec.jobs import manifests, result, sources, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, Remote, unreachable
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     plan, networks = json.loads(options.plan), Networks.parse(options.allow)
     return result.run(
-        lambda: fetch(plan, options.volume, options.sources, networks), "FetchFailed"
+        lambda: fetch(plan, options.volume, options.sources, networks), FetchReason.FETCH_FAILED
     )
 
 
@@ -212,20 +213,20 @@ def _directory(mount: Path, path: str, role: str, kind: ArtifactKind) -> Path:
     folder = (root / path.strip("/")).resolve()
     if not folder.is_relative_to(root):
         raise JobError(
-            "SourceNotFound",
+            FetchReason.SOURCE_NOT_FOUND,
             f"pvc.path of the {role} is {path!r} and leads out of the claim: name a directory "
             "in it",
         )
     if not folder.is_dir():
         raise JobError(
-            "SourceNotFound",
+            FetchReason.SOURCE_NOT_FOUND,
             f"pvc.path of the {role} is {path!r}, which is no directory on the claim: correct it, "
             "or put the checkpoint there",
         )
     for file in volume.files(folder, kind):
         if not file.resolve().is_relative_to(root):
             raise JobError(
-                "SourceNotFound",
+                FetchReason.SOURCE_NOT_FOUND,
                 f"{file.name} in pvc.path {path!r} of the {role} links out of the claim: copy the "
                 "file itself there",
             )

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 from typing_extensions import override
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import download
 from specdec.jobs.download import BrokenError
 from specdec.jobs.result import JobError
@@ -90,13 +91,14 @@ class HttpSource:
         status = response.status_code
         if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise JobError(
-                "AuthFailed",
+                FetchReason.AUTH_FAILED,
                 f"the server refused {self.where} ({status}): give {self.secret} credentials "
                 "that may read it",
             )
         if status == httpx.codes.NOT_FOUND:
             raise JobError(
-                "SourceNotFound", f"{self.where} does not exist: correct the name or its version"
+                FetchReason.SOURCE_NOT_FOUND,
+                f"{self.where} does not exist: correct the name or its version",
             )
         if not response.is_success:
             raise download.unreachable(self.where, f"answer {status}")

@@ -17,6 +17,7 @@ from huggingface_hub.errors import (
 )
 from typing_extensions import override
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import download, http_source
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
@@ -130,7 +131,7 @@ def _explained(repository: Repository) -> Iterator[None]:
         yield
     except RevisionNotFoundError as error:
         raise JobError(
-            "RevisionNotFound",
+            FetchReason.REVISION_NOT_FOUND,
             f"{repository.repo} has no revision {repository.revision}: correct "
             f"huggingFace.revision of the {repository.role}",
         ) from error
@@ -138,20 +139,23 @@ def _explained(repository: Repository) -> Iterator[None]:
         status = _status(error)
         if status in (401, 403):
             raise JobError(
-                "AuthFailed",
+                FetchReason.AUTH_FAILED,
                 f"the hub refused {repository.where} ({status}): it does not exist, is private or "
                 f"gated; correct the name, or put a token with access into {secret}",
             ) from error
         raise JobError(
-            "SourceNotFound", f"{repository.where} does not exist: correct huggingFace.repo"
+            FetchReason.SOURCE_NOT_FOUND,
+            f"{repository.where} does not exist: correct huggingFace.repo",
         ) from error
     except HFValidationError as error:
-        raise JobError("SourceNotFound", f"{repository.repo} is no repository name") from error
+        raise JobError(
+            FetchReason.SOURCE_NOT_FOUND, f"{repository.repo} is no repository name"
+        ) from error
     except HfHubHTTPError as error:
         status = _status(error)
         if status in (401, 403):
             raise JobError(
-                "AuthFailed",
+                FetchReason.AUTH_FAILED,
                 f"the hub refused {repository.where} ({status}): put a token with access into "
                 f"{secret}",
             ) from error

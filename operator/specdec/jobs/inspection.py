@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api.matrix import architectures
+from specdec.api.reasons import FetchReason
 from specdec.jobs import artifact_inspection, checkpoint_config, tokenizer_facts, weights
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.checkpoint_config import number, part, whole, word
@@ -46,7 +47,7 @@ def _without_weights(folder: Path) -> dict[str, Any]:
     architecture = checkpoint_config.architecture(config)
     if architecture not in architectures():
         raise JobError(
-            "UnsupportedArchitecture",
+            FetchReason.UNSUPPORTED_ARCHITECTURE,
             f"the checkpoint's architecture is {architecture} and this release builds "
             f"{', '.join(sorted(architectures()))}: choose another checkpoint",
         )

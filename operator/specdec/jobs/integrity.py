@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
+from specdec.api.reasons import EngineReason, FetchReason
 from specdec.jobs import manifests, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.manifests import DamagedError, Files
@@ -100,7 +101,7 @@ def _checkpoints(
         folder, kind = place(one, root), ArtifactKind.of(role, bare)
         if not folder.is_dir():
             raise JobError(
-                "CheckpointMissing",
+                FetchReason.CHECKPOINT_MISSING,
                 f"the checkpoint of the {role} is missing from the volume: it is fetched again",
             )
         try:
@@ -109,7 +110,7 @@ def _checkpoints(
         except DamagedError as error:
             volume.discard(folder)
             raise JobError(
-                "CheckpointDamaged",
+                FetchReason.CHECKPOINT_DAMAGED,
                 f"the checkpoint of the {role} is damaged ({error}): it is fetched again",
             ) from error
         if one["served"]:
@@ -132,6 +133,10 @@ def _error(lost: list[_Lost]) -> JobError:
         again = "fetched" if one.engine["prebuilt"] else "built"
         state = "not complete on the volume" if one.damage is None else f"damaged ({one.damage})"
         sentences.append(f"{_named(one.engine)} is {state}: it is {again} again")
-    reason = "EngineDamaged" if any(one.damage for one in lost) else "EngineMissing"
+    reason = (
+        EngineReason.ENGINE_DAMAGED
+        if any(one.damage for one in lost)
+        else EngineReason.ENGINE_MISSING
+    )
     roles = [one.engine["role"] for one in lost]
     return JobError(reason, "; ".join(sentences), told={"lost": roles})

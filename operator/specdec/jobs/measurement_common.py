@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from specdec.api.reasons import CommonReason, Reason, VerificationReason
 from specdec.client import dataset
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 from specdec.jobs.result import JobError
 
-UNREACHABLE = "ServerUnreachable"
+UNREACHABLE = VerificationReason.SERVER_UNREACHABLE
 # One answer may take so long.
 SECONDS = 120.0
 
@@ -28,7 +29,7 @@ def connection(server: str, tls: Mapping[str, str] | None) -> Connection:
     missing = [file.name for file in own if not file.is_file()]
     if missing:
         raise JobError(
-            "SecretMissing",
+            CommonReason.SECRET_MISSING,
             f"Secret {tls['clientSecret']} with {' and '.join(missing)} is not there: create it, "
             "or correct spec.serving.tls.clientSecretName",
         )
@@ -55,16 +56,18 @@ def prompts(file: Path | None, name: str, count: int, field: str) -> list[Entry]
         return shipped[:: max(1, len(shipped) // count)][:count]
     if not file.is_file():
         raise JobError(
-            "PromptsInvalid",
+            VerificationReason.PROMPTS_INVALID,
             f"{name} is not there: create it, or correct spec.{field}.promptsConfigMapRef",
         )
     try:
         return dataset.parse(file.read_text("utf-8"), name)[:count]
     except (BadRequestError, UnicodeDecodeError) as error:
-        raise JobError("PromptsInvalid", f"{error}: correct the ConfigMap") from error
+        raise JobError(
+            VerificationReason.PROMPTS_INVALID, f"{error}: correct the ConfigMap"
+        ) from error
 
 
-def job_error(error: ClientError, reason: str) -> JobError:
+def job_error(error: ClientError, reason: Reason) -> JobError:
     """A client's error as the Job tells it; who is away now may be back for the next try."""
     if isinstance(error, UnreachableError):
         return JobError(UNREACHABLE, str(error), permanent=False)

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 import httpx
 from typing_extensions import override
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import download, http_source
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
@@ -125,7 +126,7 @@ def version(
     parts = [quote(part, safe="") for part in path.split("/")]
     if len(parts) not in (2, 3) or not number or not all(parts) or {".", ".."} & {*parts, number}:
         raise JobError(
-            "SourceNotFound",
+            FetchReason.SOURCE_NOT_FOUND,
             f"ngc.resource of the {role} is {resource!r}: write org/team/model:version",
         )
     org, *team, model = parts

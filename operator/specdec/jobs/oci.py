@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import archive, download, http_source
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
@@ -52,7 +53,7 @@ class Artifact:
             raise download.nothing(self.web.where, "file that counts and no archive")
         if len({file.name for file in files}) < len(files):
             raise JobError(
-                "SourceNotFound",
+                FetchReason.SOURCE_NOT_FOUND,
                 f"{self.web.where} has two layers of one name: give every file a name of its own",
             )
         identity = [self.reference.base, digest]

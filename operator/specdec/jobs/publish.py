@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
+from specdec.api.reasons import RepositoryReason
 from specdec.jobs import integrity, manifests, result, volume
 from specdec.jobs.result import JobError, progress
 from specdec.payload.serving.check_volume import foreign
@@ -48,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         lambda: publish(
             options.repository, options.expectations, options.volume, content=options.content
         ),
-        "PublishFailed",
+        RepositoryReason.PUBLISH_FAILED,
     )
 
 
@@ -97,7 +98,7 @@ def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
     if len(set(vocabularies.values())) > 1:
         sizes = ", ".join(f"{role} {size}" for role, size in vocabularies.items())
         raise JobError(
-            "EngineMismatch",
+            RepositoryReason.ENGINE_MISMATCH,
             f"the engines' vocabularies differ ({sizes}): choose a draft with the target's "
             "vocabulary",
         )
@@ -115,11 +116,11 @@ def check_library(wanted: Mapping[str, str]) -> dict[str, Path]:
     try:
         own = library.source() if wanted else ""
     except PlanError as error:
-        raise JobError("LibraryMismatch", f"the Job's image: {error}") from error
+        raise JobError(RepositoryReason.LIBRARY_MISMATCH, f"the Job's image: {error}") from error
     for path, digest in wanted.items():
         if digest != own:
             raise JobError(
-                "LibraryMismatch",
+                RepositoryReason.LIBRARY_MISMATCH,
                 f"{path} is to be of the sources {digest[:16]}, and that of the Job's image is of "
                 f"{own[:16]}: give the operator and its Jobs the same image",
             )
@@ -205,9 +206,9 @@ def _mismatch(engine: Mapping[str, Any], what: str) -> JobError:
     if engine["prebuilt"]:
         text = f"the prebuilt engine of the {engine['role']} does not fit: {what}; "
         mend = "change the spec to the engine's values, or build another"
-        return JobError("EngineMismatch", text + mend)
+        return JobError(RepositoryReason.ENGINE_MISMATCH, text + mend)
     return JobError(
-        "EngineMismatch",
+        RepositoryReason.ENGINE_MISMATCH,
         f"the {engine['role']} engine {engine['key'][:16]} does not fit: {what}; {_BUILT}",
     )
 
@@ -224,7 +225,7 @@ def _place(copies: Mapping[str, Path], files: Mapping[str, str], final: Path) ->
             shutil.copyfile(source, target)
         if not equal(scratch, files):
             raise JobError(
-                "PublishFailed",
+                RepositoryReason.PUBLISH_FAILED,
                 "the mounted files are not those that were rendered: they changed while the Job "
                 "started",
                 permanent=False,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import httpx
 from typing_extensions import override
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs.http_source import AnswerError
 from specdec.jobs.result import JobError
 
@@ -42,7 +43,7 @@ class Reference:
         shaped = _HOST.fullmatch(first) and _NAME.fullmatch(repository)
         if not shaped or not (_DIGEST if digest else _TAG).fullmatch(name):
             raise JobError(
-                "SourceNotFound",
+                FetchReason.SOURCE_NOT_FOUND,
                 f"oci.reference of the {role} is {text[:200]!r}: write "
                 "registry/repository:tag or registry/repository@sha256:digest",
             )
@@ -80,7 +81,7 @@ def login(config: str, registry: str, secret: str) -> tuple[str, str] | None:
         return str(entry["username"]), str(entry["password"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise JobError(
-            "AuthFailed",
+            FetchReason.AUTH_FAILED,
             f"{secret} holds no docker configuration: make it with kubectl create "
             "secret docker-registry",
         ) from None

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
+from specdec.api.reasons import FetchReason, Reason
+
 LIMIT_BYTES = 4096
 TRANSIENT = 1
 PERMANENT = 2
@@ -30,7 +32,7 @@ class JobError(Exception):
 
     def __init__(
         self,
-        reason: str,
+        reason: Reason,
         message: str,
         *,
         permanent: bool = True,
@@ -43,7 +45,7 @@ class JobError(Exception):
         self.told = dict(told or {})
 
 
-def run(work: Callable[[], Mapping[str, Any]], fallback: str) -> int:
+def run(work: Callable[[], Mapping[str, Any]], fallback: Reason) -> int:
     """Do the work and leave its result; returns the exit code of the process.
 
     `fallback` is the reason of an error that nobody foresaw. SIGTERM ends the work through
@@ -110,21 +112,21 @@ def _cut(item: Mapping[str, Any], characters: int) -> dict[str, Any]:
 
 def _fail(error: JobError) -> int:
     message = error.message[:_MESSAGE_CHARACTERS]
-    leave({**error.told, "error": {"reason": error.reason, "message": message}})
+    leave({**error.told, "error": {"reason": str(error.reason), "message": message}})
     return PERMANENT if error.permanent else TRANSIENT
 
 
-def _system_error(error: OSError, fallback: str) -> JobError:
+def _system_error(error: OSError, fallback: Reason) -> JobError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return JobError(
-            "VolumeFull",
+            FetchReason.VOLUME_FULL,
             f"the volume is full (writing {error.filename or 'a file'}): enlarge the claim or "
             "free space on it",
             permanent=False,
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return JobError(
-            "VolumeUnusable",
+            FetchReason.VOLUME_UNUSABLE,
             f"{error.filename or 'the volume'} cannot be read or written ({error.strerror}): give "
             "user and group 10001 access to it",
             permanent=False,

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from specdec.api.reasons import VerificationReason
 from specdec.client import metrics as counters
 from specdec.client import tokenization
 from specdec.client.dataset import Entry
@@ -30,7 +31,7 @@ from specdec.client.verification_result import Verification
 from specdec.jobs import measurement_common, result
 from specdec.jobs.result import JobError, progress
 
-FAILED = "VerificationFailed"
+FAILED = VerificationReason.VERIFICATION_FAILED
 _ENGINE = "tensorrt_llm"
 _CONCURRENCY = 4
 # So many prompts are timed, one at a time; each is asked both ways, in turns.

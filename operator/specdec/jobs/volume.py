@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 
@@ -94,7 +95,7 @@ def require_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise JobError(
-            "VolumeFull",
+            FetchReason.VOLUME_FULL,
             f"the volume has {free / 1e6:.0f} MB free and the checkpoint needs "
             f"{needed / 1e6:.0f} MB more: enlarge the claim or free space on it",
             permanent=False,

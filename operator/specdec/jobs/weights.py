@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs.result import JobError
 
 # A safetensors file starts with the length of its header; a longer one than this is noise.
@@ -78,7 +79,7 @@ def pickled_names(path: Path) -> frozenset[str]:
 
 def corrupt(what: str) -> JobError:
     """The error of files that are not what they should be."""
-    return JobError("CheckpointCorrupt", f"the checkpoint is not whole: {what}")
+    return JobError(FetchReason.CHECKPOINT_CORRUPT, f"the checkpoint is not whole: {what}")
 
 
 def _header(path: Path) -> dict[str, tuple[int, ...]]:

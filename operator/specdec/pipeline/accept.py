@@ -11,6 +11,7 @@ from specdec import backends, validation
 from specdec.api.conditions import Condition, Type
 from specdec.api.matrix import exposed, support
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AcceptedReason
 from specdec.pipeline.stage import Context, Outcome
 
 
@@ -23,7 +24,9 @@ def accept(context: Context) -> Outcome:
         return Outcome((refused,), context.facts, proceed=False)
     runtime, version = model.spec.runtime, validation.version(model)
     image = runtime.image or backends.of(model).default_image(images, version)
-    reason = "BelowFixLevel" if exposed(runtime.backend, image) else "Valid"
+    reason = (
+        AcceptedReason.BELOW_FIX_LEVEL if exposed(runtime.backend, image) else AcceptedReason.VALID
+    )
     accepted = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
     plan = {
         "backend": runtime.backend.value,

@@ -8,6 +8,7 @@ from typing import Any
 from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Status, Type
+from specdec.api.reasons import BenchmarkReason, VerificationReason
 from specdec.desired import measurement as desired
 from specdec.pipeline import job
 from specdec.pipeline.job import Done, LiveJob, Task
@@ -50,12 +51,12 @@ def while_stopped(context: Context) -> Outcome:
         f"measured at {status['benchmark'].get('measuredAt', 'some time')} for another revision: "
         "measured again once the desired revision serves"
     )
-    conditions = (_condition("Unknown", Cause("Stale", message)),)
+    conditions = (_condition("Unknown", Cause(VerificationReason.STALE, message)),)
     return Outcome(conditions, context.facts, proceed=False, status=status)
 
 
 def _disabled(context: Context) -> Outcome:
-    cause = Cause("NotRun", "spec.benchmark.mode is Disabled")
+    cause = Cause(VerificationReason.NOT_RUN, "spec.benchmark.mode is Disabled")
     outdated = job.others(context, desired.BENCHMARK, None)
     return Outcome((_condition("Unknown", cause),), context.facts, proceed=True, delete=outdated)
 
@@ -72,8 +73,8 @@ def _task(context: Context) -> Task[Entry]:
         ),
         parse=lambda live: _result(context, live, plan_hash),
         sections=("benchmark",),
-        running="Measuring",
-        failure="BenchmarkFailed",
+        running=BenchmarkReason.MEASURING,
+        failure=BenchmarkReason.BENCHMARK_FAILED,
         activity="measures the service",
         purpose="to measure the service",
         suspended=SUSPENDED,
@@ -100,8 +101,8 @@ def _result(context: Context, live: LiveJob, plan_hash: str) -> Entry | None:
 def _completed(entry: Entry) -> Condition:
     message = f"{entry.get('message', '')}; the whole report is {entry['report']} on the volume"
     if entry["state"] == "Completed":
-        return _condition("True", Cause("Completed", message))
-    return _condition("False", Cause("ErrorRateHigh", message))
+        return _condition("True", Cause(BenchmarkReason.COMPLETED, message))
+    return _condition("False", Cause(BenchmarkReason.ERROR_RATE_HIGH, message))
 
 
 def _stale_status(context: Context) -> dict[str, Any]:

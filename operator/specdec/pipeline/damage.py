@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from specdec.api.cause import Cause
+from specdec.api.reasons import RepositoryReason
 from specdec.desired.serving import CONTAINER
 from specdec.pipeline.observed import Object, server_log
 from specdec.pipeline.stage import Context
@@ -28,7 +29,9 @@ def reported(context: Context, pod: Object) -> Cause | None:
             text = "; ".join(str(sentence) for sentence in sentences)[:_CHARACTERS]
             printable = "".join(character for character in text if character.isprintable())
             name = pod["metadata"]["name"]
-            return Cause("VolumeDamaged", f"pod {name} waits for the repair of {printable}")
+            return Cause(
+                RepositoryReason.VOLUME_DAMAGED, f"pod {name} waits for the repair of {printable}"
+            )
         case _:
             return None
 

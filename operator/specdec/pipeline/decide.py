@@ -10,6 +10,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import ReadyReason
 from specdec.backends.facts import Images
 from specdec.pipeline import benchmark as benchmarking
 from specdec.pipeline import job, summary, workload
@@ -86,7 +87,7 @@ def _previous_revision(context: Context) -> Outcome:
     if not workload.exists(context.observed):
         return Outcome((), context.facts, proceed=False)
     condition = workload.available(context)
-    settled = condition.status == "True" or condition.reason == "Suspended"
+    settled = condition.status == "True" or condition.reason == ReadyReason.SUSPENDED
     network_ = services(context, context.observed.deployments or ("target",))
     return replace(
         network_,

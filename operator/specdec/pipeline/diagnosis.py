@@ -9,6 +9,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import PROBLEMS
+from specdec.api.reasons import AvailableReason, CommonReason, EngineReason, Reason, parse
 from specdec.pipeline import server_log
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, termination_message
@@ -54,35 +55,38 @@ def blocked(pod: Object) -> Cause | None:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             why = _sentence(condition.get("message", "no node fits"))
             return Cause(
-                "Unschedulable", f"pod {name} cannot be scheduled: {why}{_gpu_product(pod)}"
+                CommonReason.UNSCHEDULABLE,
+                f"pod {name} cannot be scheduled: {why}{_gpu_product(pod)}",
             )
     for status in _statuses(pod):
         waiting = status.get("state", {}).get("waiting", {})
         reason, why = waiting.get("reason", ""), _sentence(waiting.get("message", ""))
         if reason in _PULL:
             return Cause(
-                "ImagePullFailed",
+                CommonReason.IMAGE_PULL_FAILED,
                 f"image {status.get('image', '')} of pod {name} cannot be pulled ({reason}: "
                 f"{why}): correct the image's name or its pull secret",
             )
         if reason in _CONFIG and _SECRET.search(why):
             return Cause(
-                "SecretMissing",
+                CommonReason.SECRET_MISSING,
                 f"pod {name} waits for a Secret: {why}: create it with that key, or correct its "
                 "name in the resource",
             )
         if reason in _CONFIG:
-            return Cause("ContainerConfigError", f"pod {name} cannot start ({reason}): {why}")
+            return Cause(
+                CommonReason.CONTAINER_CONFIG_ERROR, f"pod {name} cannot start ({reason}): {why}"
+            )
     return None
 
 
-def running(name: str, activity: str, reason: str, pods: list[Object], log: str = "") -> Cause:
+def running(name: str, activity: str, reason: Reason, pods: list[Object], log: str = "") -> Cause:
     """The state of an unfinished Job: what blocks its pod, its last failure, or its progress.
 
     `log` is the end of the newest pod's log.
     """
     if not pods:
-        return Cause("Queued", f"Job {name} waits for its pod")
+        return Cause(CommonReason.QUEUED, f"Job {name} waits for its pod")
     pod = pods[0]
     if cause := blocked(pod):
         return Cause(cause.reason, f"Job {name}: {cause.message}")
@@ -93,7 +97,8 @@ def running(name: str, activity: str, reason: str, pods: list[Object], log: str 
         return Cause(failure.reason, f"Job {name} tries again after a failure: {failure.message}")
     if phase == "Pending":
         return Cause(
-            "Queued", f"pod {pod['metadata']['name']} of Job {name} starts" + _on_node(node)
+            CommonReason.QUEUED,
+            f"pod {pod['metadata']['name']} of Job {name} starts" + _on_node(node),
         )
     since = pod.get("status", {}).get("startTime")
     progress = last_progress(log)
@@ -106,14 +111,16 @@ def running(name: str, activity: str, reason: str, pods: list[Object], log: str 
     )
 
 
-def failed(name: str, job: Object, pods: list[Object], reason: str) -> Cause:
+def failed(name: str, job: Object, pods: list[Object], reason: Reason) -> Cause:
     """Why a Job failed, and how to run it again; `reason` where it reported none."""
     deadline = job.get("spec", {}).get("activeDeadlineSeconds")
     conditions = job.get("status", {}).get("conditions", [])
     if any(c.get("reason") == "DeadlineExceeded" for c in conditions):
         component = job["metadata"].get("labels", {}).get(names.COMPONENT)
         remedy = _DEADLINES.get(component, "raise spec.build.activeDeadlineSeconds")
-        cause = Cause("DeadlineExceeded", f"ran longer than {deadline} seconds: {remedy}")
+        cause = Cause(
+            EngineReason.DEADLINE_EXCEEDED, f"ran longer than {deadline} seconds: {remedy}"
+        )
     else:
         cause = _failure(pods, reason)
     again = f"; to try again: kubectl delete job {name}"
@@ -123,7 +130,7 @@ def failed(name: str, job: Object, pods: list[Object], reason: str) -> Cause:
 def unreadable(name: str, problem: str) -> Cause:
     """The cause of a complete Job whose result cannot be read; `problem` is of `Result`."""
     return Cause(
-        "InvalidResult",
+        CommonReason.INVALID_RESULT,
         f"Job {name} left a result that cannot be read ({problem}): use an image whose programs "
         f"are those of its release; to try again: kubectl delete job {name}",
     )
@@ -148,15 +155,18 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
             server_log.summary(log or text) or _tail(text) or f"exit code {end.get('exitCode')}"
         )
         if end.get("reason") == "OOMKilled":
-            return Cause("OutOfMemory", f"pod {name}: {_memory(pod)}")
+            return Cause(EngineReason.OUT_OF_MEMORY, f"pod {name}: {_memory(pod)}")
         if _seconds(end) >= startup_budget and not _was_ready(pod, end):
             return Cause(
-                "StartupTimeout",
+                AvailableReason.STARTUP_TIMEOUT,
                 f"pod {name} was not ready within {startup_budget} seconds "
                 f"(spec.serving.probes.startupBudgetSeconds), {count} restarts; last message: "
                 f"{message}",
             )
-        return Cause("CrashLoop", f"pod {name} restarted {count} times; last message: {message}")
+        return Cause(
+            AvailableReason.CRASH_LOOP,
+            f"pod {name} restarted {count} times; last message: {message}",
+        )
     return None
 
 
@@ -165,7 +175,7 @@ def stuck_rollout(deployment: Object) -> Cause | None:
     name = deployment["metadata"]["name"]
     if deployment["spec"].get("paused"):
         resume = f"kubectl rollout resume deployment {name}"
-        return Cause("RolloutStuck", f"Deployment {name} is paused: {resume}")
+        return Cause(AvailableReason.ROLLOUT_STUCK, f"Deployment {name} is paused: {resume}")
     for condition in deployment.get("status", {}).get("conditions", []):
         failing = condition["type"] == "ReplicaFailure" and condition["status"] == "True"
         halted = condition["type"] == "Progressing" and condition["status"] == "False"
@@ -173,7 +183,7 @@ def stuck_rollout(deployment: Object) -> Cause | None:
             problem = "cannot create its pods" if failing else "makes no progress"
             why = _sentence(condition.get("message", ""))
             message = f"Deployment {name} {problem} ({condition.get('reason', '')}: {why})"
-            return Cause("RolloutStuck", message)
+            return Cause(AvailableReason.ROLLOUT_STUCK, message)
     return None
 
 
@@ -194,16 +204,17 @@ def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
     return None
 
 
-def _failure(pods: list[Object], reason: str) -> Cause:
+def _failure(pods: list[Object], reason: Reason) -> Cause:
     for pod in pods[:1]:
         for status in _statuses(pod):
             end = status.get("state", {}).get("terminated", {})
             if end.get("reason") == "OOMKilled":
-                return Cause("OutOfMemory", _memory(pod))
+                return Cause(EngineReason.OUT_OF_MEMORY, _memory(pod))
     error = result(pods[:1]).error
     if error is not None:
         # A program of another image may report any reason; a condition has a documented one.
-        return Cause(error.reason if error.reason in PROBLEMS else reason, _tail(error.message))
+        known = parse(error.reason)
+        return Cause(known if known in PROBLEMS else reason, _tail(error.message))
     message = _tail(termination_message(pods[0])) if pods else ""
     return Cause(reason, f"last message: {message}" if message else "its pod left no message")
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from specdec.api import names
 from specdec.api.conditions import Condition
+from specdec.api.reasons import AvailableReason
 from specdec.pipeline.observed import Object, pod_ready
 from specdec.pipeline.stage import Context
 
@@ -24,12 +25,12 @@ def check(context: Context, role: str, condition: Condition) -> Condition:
     ready = [pod for pod in context.observed.serving_pods(role) if pod_ready(pod)]
     if all(now - _ready_since(pod, now) < _LAG for pod in ready):
         message = f"{condition.message}; Service {name} does not lead to them yet"
-        return replace(condition, status="False", reason="Starting", message=message)
+        return replace(condition, status="False", reason=AvailableReason.STARTING, message=message)
     message = (
         f"{condition.message}, but Service {name} leads to no ready address: "
         f"kubectl describe service {name}"
     )
-    return replace(condition, status="False", reason="NoEndpoints", message=message)
+    return replace(condition, status="False", reason=AvailableReason.NO_ENDPOINTS, message=message)
 
 
 def _ready_since(pod: Object, now: datetime) -> datetime:

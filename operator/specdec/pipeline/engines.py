@@ -10,6 +10,7 @@ from typing import Any
 from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
+from specdec.api.reasons import CommonReason, EngineReason, ReadyReason
 from specdec.backends.facts import Engine
 from specdec.desired import engine as desired
 from specdec.pipeline import diagnosis, job, volume_recovery
@@ -34,7 +35,7 @@ def engines(context: Context) -> Outcome:
     """Build every engine of the resource; the chain goes on when all are on the volume."""
     model = context.model
     desired_engines = backends.of(model).artifacts(model, context.facts)
-    loss = volume_recovery.loss(context, "EngineMissing", "EngineDamaged")
+    loss = volume_recovery.loss(context, EngineReason.ENGINE_MISSING, EngineReason.ENGINE_DAMAGED)
     builds = [
         _lost(context, engine, loss)
         if loss and loss.concerns(engine.role)
@@ -90,7 +91,7 @@ def _build(context: Context, engine: Engine) -> _Build:
         seconds = step.result.seconds
         return _Build(engine, name, seconds=None if seconds is None else round(seconds))
     cause = step.cause
-    progress = diagnosis.last_progress(step.log) if cause.reason == "Building" else None
+    progress = diagnosis.last_progress(step.log) if cause.reason == EngineReason.BUILDING else None
     cause = Cause(cause.reason, f"{engine.role}: {cause.message}")
     return _Build(engine, name, replace(step, cause=cause), progress)
 
@@ -107,8 +108,8 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
         job=manifest,
         parse=lambda live: _built(live, remembered),
         sections=("engine",),
-        running="Building",
-        failure="BuildFailed",
+        running=EngineReason.BUILDING,
+        failure=EngineReason.BUILD_FAILED,
         activity=f"builds the engine of the {role}",
         purpose=f"to build the engine of the {role}",
         suspended="the engine is not built while spec.suspend is true",
@@ -149,14 +150,16 @@ def _without_lost(
 def _condition(builds: list[_Build]) -> Condition:
     if not builds:
         message = "the backend serves checkpoints as they are: it needs no engine"
-        return Condition(Type.ENGINES_READY, "True", "Built", message)
+        return Condition(Type.ENGINES_READY, "True", EngineReason.BUILT, message)
     causes = sorted((b.pending.cause for b in builds if b.pending), key=_severity)
     if not causes:
         keys = ", ".join(
             f"{b.engine.role} {b.engine.key[:16]}" + (" (prebuilt)" if b.job is None else "")
             for b in builds
         )
-        return Condition(Type.ENGINES_READY, "True", "Built", f"engines on the volume: {keys}")
+        return Condition(
+            Type.ENGINES_READY, "True", EngineReason.BUILT, f"engines on the volume: {keys}"
+        )
     texts = "; ".join(cause.message for cause in causes)
     message = f"{len(builds) - len(causes)} of {len(builds)} engines built; {texts}"
     return Condition(Type.ENGINES_READY, "False", causes[0].reason, message)
@@ -164,7 +167,7 @@ def _condition(builds: list[_Build]) -> Condition:
 
 def _severity(cause: Cause) -> int:
     """Failures come first, then what blocks, then builds that run."""
-    order = (FAILED, BLOCKED, frozenset({"Building"}))
+    order = (FAILED, BLOCKED, frozenset({EngineReason.BUILDING}))
     return next((i for i, reasons in enumerate(order) if cause.reason in reasons), len(order))
 
 
@@ -188,6 +191,7 @@ def _state(build: _Build) -> str:
     if build.pending is None:
         return "Built" if build.job is not None else "Prebuilt"
     reason = build.pending.cause.reason
-    if reason in ("EngineMissing", "EngineDamaged"):
+    if reason in (EngineReason.ENGINE_MISSING, EngineReason.ENGINE_DAMAGED):
         return "Queued"
-    return reason if reason in ("Building", "Queued", "Suspended") else "Failed"
+    busy = (EngineReason.BUILDING, CommonReason.QUEUED, ReadyReason.SUSPENDED)
+    return str(reason) if reason in busy else "Failed"

@@ -6,6 +6,7 @@ from typing import Any
 
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CompatibilityReason, FetchReason
 from specdec.backends.facts import Checkpoint
 from specdec.desired import fetch as desired
 from specdec.pipeline import job, volume_recovery
@@ -29,7 +30,9 @@ class _Sources:
 
 def fetch(context: Context) -> Outcome:
     """Run the fetch Job unless its result is known, then check that the checkpoints fit."""
-    if loss := volume_recovery.loss(context, "CheckpointMissing", "CheckpointDamaged"):
+    if loss := volume_recovery.loss(
+        context, FetchReason.CHECKPOINT_MISSING, FetchReason.CHECKPOINT_DAMAGED
+    ):
         return _fetch_again(context, loss)
     manifest = job.with_spec_hash(
         desired.job(
@@ -53,8 +56,8 @@ def _task(context: Context, manifest: Object) -> Task[_Sources]:
         job=manifest,
         parse=lambda live: _sources(context, live.result),
         sections=("models", "engines"),
-        running="Fetching",
-        failure="FetchFailed",
+        running=FetchReason.FETCHING,
+        failure=FetchReason.FETCH_FAILED,
         activity=f"fetches {sources}",
         purpose=f"to fetch {sources}",
         suspended="nothing is fetched while spec.suspend is true",
@@ -110,7 +113,7 @@ def _check(context: Context, sources: _Sources, delete: tuple[Ref, ...]) -> Outc
     fetched = Condition(
         Type.MODELS_FETCHED,
         "True",
-        "Fetched",
+        FetchReason.FETCHED,
         f"{_names(context.model)} on the volume ({size / 1e6:.1f} MB)",
     )
     facts = replace(context.facts, checkpoints=checkpoints, engines_on_volume=sources.engines)
@@ -126,7 +129,7 @@ def _check(context: Context, sources: _Sources, delete: tuple[Ref, ...]) -> Outc
 def _with_findings(entry: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
     """The status entry of a role with the findings about it."""
     findings = [
-        {"code": f.code, "severity": f.severity, "message": f.message}
+        {"code": str(f.code), "severity": f.severity, "message": f.message}
         for f in verdict.findings
         if f.role == entry["role"]
     ]
@@ -140,8 +143,8 @@ def _compatible(model: SpeculativeModel, verdict: Verdict) -> Condition:
         return Condition(Type.COMPATIBLE, "False", verdict.refused[0].code, text)
     if verdict.warnings:
         text = "; ".join(f"{f.code}: {f.message}" for f in verdict.warnings)
-        return Condition(Type.COMPATIBLE, "True", "FitsWithWarnings", text)
-    return Condition(Type.COMPATIBLE, "True", "Fits", _fits(model))
+        return Condition(Type.COMPATIBLE, "True", CompatibilityReason.FITS_WITH_WARNINGS, text)
+    return Condition(Type.COMPATIBLE, "True", CompatibilityReason.FITS, _fits(model))
 
 
 def _fits(model: SpeculativeModel) -> str:

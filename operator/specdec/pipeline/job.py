@@ -13,6 +13,7 @@ from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import Type
 from specdec.api.model import KIND, SpeculativeModel
+from specdec.api.reasons import CommonReason, ReadyReason, Reason
 from specdec.backends.facts import Facts
 from specdec.pipeline import diagnosis
 from specdec.pipeline.job_results import Result, Section, result
@@ -65,8 +66,8 @@ class Task(Generic[R]):
     job: Object
     parse: Callable[[LiveJob], R | None]
     sections: tuple[Section, ...]
-    running: str
-    failure: str
+    running: Reason
+    failure: Reason
     activity: str
     purpose: str
     suspended: str
@@ -107,15 +108,15 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
     if known is not None:
         return Done(known)
     if context.model.spec.suspend:
-        return Pending(Cause("Suspended", task.suspended), requeue_after=None)
+        return Pending(Cause(ReadyReason.SUSPENDED, task.suspended), requeue_after=None)
     if _outdated(live, task.job, context.model):
         message = f"Job {live.name} is being replaced by one with the changed settings"
-        return Pending(Cause("Queued", message), delete=(ref(live.name),))
+        return Pending(Cause(CommonReason.QUEUED, message), delete=(ref(live.name),))
     match live.state:
         case "Absent":
             return _absent(live, task)
         case "Deleting":
-            return Pending(Cause("Queued", f"Job {live.name} is being deleted"))
+            return Pending(Cause(CommonReason.QUEUED, f"Job {live.name} is being deleted"))
         case "Complete":
             return _complete(live, task)
         case "Running" | "Failed":
@@ -124,8 +125,10 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
 
 def _absent(live: LiveJob, task: Task[R]) -> Pending:
     if task.waits_for:
-        return Pending(Cause("Waiting", f"waits for {task.waits_for}"), requeue_after=None)
-    cause = Cause("Queued", f"Job {live.name} is created {task.purpose}")
+        return Pending(
+            Cause(CommonReason.WAITING, f"waits for {task.waits_for}"), requeue_after=None
+        )
+    cause = Cause(CommonReason.QUEUED, f"Job {live.name} is created {task.purpose}")
     return Pending(cause, apply=(*task.inputs, task.job))
 
 
@@ -148,7 +151,7 @@ def _complete(live: LiveJob, task: Task[R]) -> Pending:
     elif not live.pods:
         # To run again costs little: what is on the volume already is not made again.
         message = f"Job {live.name} lost its result with its pod and runs again"
-        return Pending(Cause("Queued", message), delete=(ref(live.name),))
+        return Pending(Cause(CommonReason.QUEUED, message), delete=(ref(live.name),))
     else:
         message = f"Job {live.name} left no result; to try again: kubectl delete job {live.name}"
         cause = Cause(task.failure, message)

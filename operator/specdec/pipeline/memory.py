@@ -10,6 +10,7 @@ from specdec.api.conditions import Condition, Status, Type
 from specdec.api.gpus import gpu
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import MemoryReason, Reason
 from specdec.backends.footprint import Footprint
 from specdec.backends.memory_plan import MIB, Budget, Device, MemoryPlan, plan
 from specdec.pipeline.stage import Context, Outcome
@@ -27,16 +28,18 @@ def memory(context: Context) -> Outcome:
     """Plan the GPUs' memory; the next stages get the KV caches' budgets."""
     model = context.model
     if not support(model.spec.runtime.backend).on_gpus:
-        return _outcome(context, "True", "NotNeeded", "the backend serves from the host's memory")
+        return _outcome(
+            context, "True", MemoryReason.NOT_NEEDED, "the backend serves from the host's memory"
+        )
     total = _total(model)
     if total is None:
-        return _outcome(context, "Unknown", "UnknownGpu", _unknown_gpu(model))
+        return _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, _unknown_gpu(model))
     backend = backends.of(model)
     needs = backend.memory(model, context.facts.checkpoints)
     missing = [role for role in model.models if role not in needs]
     if missing:
         message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
-        return _outcome(context, "Unknown", "UnknownSize", message)
+        return _outcome(context, "Unknown", MemoryReason.UNKNOWN_SIZE, message)
     planned = plan(total, backend.ranks(model), needs, _budgets(model))
     return _judge(context, planned, needs)
 
@@ -46,23 +49,27 @@ def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]
     severity = context.model.spec.checks.memory
     message = _message(context.model, planned, needs)
     if planned.fits:
-        reason = "TightGpuMemory" if planned.tight else "SufficientGpuMemory"
+        reason = (
+            MemoryReason.TIGHT_GPU_MEMORY if planned.tight else MemoryReason.SUFFICIENT_GPU_MEMORY
+        )
         return _outcome(context, "True", reason, message, planned, planned.kv_tokens)
     if severity == "Enforce":
-        return _outcome(context, "False", "InsufficientGpuMemory", message, planned)
+        return _outcome(context, "False", MemoryReason.INSUFFICIENT_GPU_MEMORY, message, planned)
     # Served in spite of the plan. A cache needs room for one longest sequence at least.
     tokens = {role: max(planned.kv_tokens[role], need.sequence) for role, need in needs.items()}
     if severity == "Warn":
         warning = f"not enforced, because spec.checks.memory is Warn: {message}"
-        return _outcome(context, "True", "InsufficientGpuMemory", warning, planned, tokens)
+        return _outcome(
+            context, "True", MemoryReason.INSUFFICIENT_GPU_MEMORY, warning, planned, tokens
+        )
     disabled = "spec.checks.memory is Disabled"
-    return _outcome(context, "True", "Unchecked", disabled, planned, tokens)
+    return _outcome(context, "True", MemoryReason.UNCHECKED, disabled, planned, tokens)
 
 
 def _outcome(
     context: Context,
     status: Status,
-    reason: str,
+    reason: Reason,
     message: str,
     planned: MemoryPlan | None = None,
     tokens: Mapping[str, int] | None = None,

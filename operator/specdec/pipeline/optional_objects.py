@@ -5,6 +5,7 @@ from typing import Any
 
 from specdec.api.conditions import Condition, Status, Type
 from specdec.api.kinds import EXTRAS
+from specdec.api.reasons import Reason, RouteReason, ScalingReason
 from specdec.desired import isolation
 from specdec.desired import optional_objects as desired
 from specdec.pipeline import traffic_split
@@ -48,13 +49,16 @@ def kinds(context: Context) -> set[str]:
 def _autoscaler(title: str, live: Object) -> Condition:
     """ScalingReady, from the conditions of a HorizontalPodAutoscaler."""
     by_type = _by_type(live.get("status", {}).get("conditions", []))
-    for type_, reason in (("AbleToScale", "ScalerFailed"), ("ScalingActive", "MetricMissing")):
+    for type_, reason in (
+        ("AbleToScale", ScalingReason.SCALER_FAILED),
+        ("ScalingActive", ScalingReason.METRIC_MISSING),
+    ):
         condition = by_type.get(type_, {})
         if condition.get("reason") == "ScalingDisabled":
             message = (
                 f"{title} is disabled while spec.serving.replicas is 0: scale to 1 to enable it"
             )
-            return _scaling("False", "ScalerDisabled", message)
+            return _scaling("False", ScalingReason.SCALER_DISABLED, message)
         if condition.get("status") == "False":
             return _scaling("False", reason, f"{title}: {_message(condition)}")
     return _scaler(title, by_type.get("ScalingActive", {}))
@@ -68,10 +72,10 @@ def _scaled_object(title: str, live: Object) -> Condition:
 
 def _scaler(title: str, condition: Mapping[str, Any]) -> Condition:
     if condition.get("status") == "True":
-        return _scaling("True", "ScalerActive", f"{title}: {_message(condition)}")
+        return _scaling("True", ScalingReason.SCALER_ACTIVE, f"{title}: {_message(condition)}")
     if condition.get("status") == "False":
-        return _scaling("False", "ScalerFailed", f"{title}: {_message(condition)}")
-    return _scaling("Unknown", "ScalerStarting", f"{title} has no status yet")
+        return _scaling("False", ScalingReason.SCALER_FAILED, f"{title}: {_message(condition)}")
+    return _scaling("Unknown", ScalingReason.SCALER_STARTING, f"{title} has no status yet")
 
 
 def _http_route(title: str, live: Object) -> Condition:
@@ -82,20 +86,24 @@ def _http_route(title: str, live: Object) -> Condition:
         for report in reports:
             if report.get(type_, {}).get("status") == "False":
                 message = f"{title}: {_message(report[type_])}"
-                return _route("False", "RouteNotAccepted", message)
+                return _route("False", RouteReason.ROUTE_NOT_ACCEPTED, message)
     desired_count = len(live.get("spec", {}).get("parentRefs", []))
     accepted = sum(report.get("Accepted", {}).get("status") == "True" for report in reports)
     if accepted and accepted >= desired_count:
-        return _route("True", "RouteAccepted", f"{title} is accepted by {accepted} Gateways")
+        return _route(
+            "True", RouteReason.ROUTE_ACCEPTED, f"{title} is accepted by {accepted} Gateways"
+        )
     message = f"{title} is accepted by {accepted} of {desired_count} Gateways yet"
-    return _route("Unknown", "RoutePending", message)
+    return _route("Unknown", RouteReason.ROUTE_PENDING, message)
 
 
 def _ingress(title: str, live: Object) -> Condition:
     """RouteReady of an Ingress, which has no conditions: its controller gives it an address."""
     if live.get("status", {}).get("loadBalancer", {}).get("ingress"):
-        return _route("True", "RouteAccepted", f"{title} has an address")
-    return _route("Unknown", "RoutePending", f"no controller has given {title} an address yet")
+        return _route("True", RouteReason.ROUTE_ACCEPTED, f"{title} has an address")
+    return _route(
+        "Unknown", RouteReason.ROUTE_PENDING, f"no controller has given {title} an address yet"
+    )
 
 
 _JUDGES: Mapping[str, Callable[[str, Object], Condition]] = {
@@ -114,9 +122,9 @@ def _message(condition: Mapping[str, Any]) -> str:
     return str(condition.get("message") or condition.get("reason", "")).rstrip(".")
 
 
-def _scaling(status: Status, reason: str, message: str) -> Condition:
+def _scaling(status: Status, reason: Reason, message: str) -> Condition:
     return Condition(Type.SCALING_READY, status, reason, message)
 
 
-def _route(status: Status, reason: str, message: str) -> Condition:
+def _route(status: Status, reason: Reason, message: str) -> Condition:
     return Condition(Type.ROUTE_READY, status, reason, message)

@@ -7,13 +7,14 @@ from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import FAILED, Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AvailableReason, ReadyReason, Reason
 from specdec.desired.serving import CONTAINER, Revision
 from specdec.pipeline import damage, diagnosis, endpoints
 from specdec.pipeline.observed import Object, pod_ready
 from specdec.pipeline.stage import Context
 
 # The reasons of a service that has no pods because its spec says so.
-_NO_PODS = ("Suspended", "NotDeployed")
+_NO_PODS = (ReadyReason.SUSPENDED, AvailableReason.NOT_DEPLOYED)
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,11 @@ def replicas(model: SpeculativeModel) -> int:
 def without_pods(model: SpeculativeModel) -> Condition | None:
     """The condition of a service whose spec asks for no pods; None where it asks for some."""
     if model.spec.suspend:
-        return _unavailable("Suspended", "no pods while spec.suspend is true")
+        return _unavailable(ReadyReason.SUSPENDED, "no pods while spec.suspend is true")
     if model.spec.serving.replicas == 0:
-        return _unavailable("NotDeployed", "spec.serving.replicas is 0: raise it to serve")
+        return _unavailable(
+            AvailableReason.NOT_DEPLOYED, "spec.serving.replicas is 0: raise it to serve"
+        )
     return None
 
 
@@ -83,9 +86,11 @@ def judge(context: Context, server: Server, desired: Revision | None) -> Conditi
     """Whether a server serves; `desired` is None while an earlier stage is not done."""
     live = server.served
     if live is None:
-        return _unavailable("Starting", f"{server.title} is created")
+        return _unavailable(AvailableReason.STARTING, f"{server.title} is created")
     if desired and (live.repository, live.image) != (desired.repository, desired.image):
-        return _unavailable("Starting", f"{server.title} moves to {desired.repository[:16]}")
+        return _unavailable(
+            AvailableReason.STARTING, f"{server.title} moves to {desired.repository[:16]}"
+        )
     total = context.model.spec.serving.replicas
     counts = f"{server.ready} of {total} {server.unit}"
     if not server.complete:
@@ -95,7 +100,7 @@ def judge(context: Context, server: Server, desired: Revision | None) -> Conditi
     message = f"{counts}{server.detail} ready with repository {live.repository[:16]}"
     if server.ready < total:
         message += f"; {_cause(context, server, live).message}"
-    available = Condition(Type.AVAILABLE, "True", "PodsReady", message)
+    available = Condition(Type.AVAILABLE, "True", AvailableReason.PODS_READY, message)
     return endpoints.check(context, server.role, available)
 
 
@@ -134,8 +139,8 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     loading = sorted(pod["metadata"]["name"] for pod in pods if not pod_ready(pod))
     if loading:
         verb = "loads its" if len(loading) == 1 else "load their"
-        return Cause("Starting", f"{', '.join(loading)} {verb} models")
-    return Cause("Starting", f"{server.title} starts its pods")
+        return Cause(AvailableReason.STARTING, f"{', '.join(loading)} {verb} models")
+    return Cause(AvailableReason.STARTING, f"{server.title} starts its pods")
 
 
 def _severity(condition: Condition) -> int:
@@ -144,8 +149,8 @@ def _severity(condition: Condition) -> int:
         return 3
     if condition.reason in FAILED:
         return 0
-    return 2 if condition.reason == "Starting" else 1
+    return 2 if condition.reason == AvailableReason.STARTING else 1
 
 
-def _unavailable(reason: str, message: str) -> Condition:
+def _unavailable(reason: Reason, message: str) -> Condition:
     return Condition(Type.AVAILABLE, "False", reason, message)

@@ -9,6 +9,7 @@ from specdec import backends
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Type
+from specdec.api.reasons import AcceptedReason, RepositoryReason
 from specdec.desired import repository as desired
 from specdec.pipeline import job, volume_recovery
 from specdec.pipeline.job import Done, LiveJob, Task
@@ -39,7 +40,7 @@ def repository(context: Context) -> Outcome:
     try:
         rendered = _rendered(context)
     except ValueError as error:
-        cause = Cause("InvalidSpec", str(error))
+        cause = Cause(AcceptedReason.INVALID_SPEC, str(error))
         return stopped(Type.REPOSITORY_READY, context.facts, cause, requeue_after=None)
     context = replace(context, facts=replace(context.facts, repository=rendered.hash))
     outdated = _outdated(context, desired.job_name(context.model, rendered.hash))
@@ -89,8 +90,8 @@ def _task(context: Context, rendered: _Rendered) -> Task[Literal[True]]:
         job=job.with_spec_hash(manifest),
         parse=parse,
         sections=(),
-        running="Publishing",
-        failure="PublishFailed",
+        running=RepositoryReason.PUBLISHING,
+        failure=RepositoryReason.PUBLISH_FAILED,
         activity="publishes the model repository",
         purpose=f"to publish {rendered.count} files",
         suspended="nothing is published while spec.suspend is true",
@@ -192,7 +193,7 @@ def _published(
     message = f"model repository {rendered.hash[:16]} with {rendered.count} files is on the volume"
     entry = {"hash": rendered.hash, "files": rendered.count}
     return Outcome(
-        (Condition(Type.REPOSITORY_READY, "True", "Published", message),),
+        (Condition(Type.REPOSITORY_READY, "True", RepositoryReason.PUBLISHED, message),),
         context.facts,
         proceed=True,
         apply=(rendered.config_map,),

@@ -7,6 +7,7 @@ from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.quantity import amount
+from specdec.api.reasons import StorageReason
 from specdec.desired import storage as desired
 from specdec.desired.pod import Volume
 from specdec.pipeline.observed import Object, Observed
@@ -29,7 +30,7 @@ def storage(context: Context) -> Outcome:
         missing = Condition(
             Type.STORAGE_READY,
             "False",
-            "ClaimNotFound",
+            StorageReason.CLAIM_NOT_FOUND,
             f"claim {name} (spec.storage.existingClaim) does not exist in namespace "
             f"{model.metadata.namespace}: create it, or correct the name",
         )
@@ -42,7 +43,7 @@ def storage(context: Context) -> Outcome:
             f"spec.storage.size (now {model.spec.storage.size}) to {size}",
         )
     # Later stages need the claim to exist: its uid distinguishes volumes.
-    proceed = claim is not None and condition.reason != "ClaimLost"
+    proceed = claim is not None and condition.reason != StorageReason.CLAIM_LOST
     waiting = None if condition.status == "True" else POLL
     return Outcome((condition,), facts, proceed=proceed, apply=apply, requeue_after=waiting)
 
@@ -81,23 +82,23 @@ def _less(left: str | None, right: str | None) -> bool:
 def _judge(name: str, claim: Object | None) -> Condition:
     if claim is None:
         message = f"claim {name} is being created"
-        return Condition(Type.STORAGE_READY, "False", "ClaimPending", message)
+        return Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_PENDING, message)
     if claim["metadata"].get("deletionTimestamp"):
         message = f"claim {name} is being deleted: wait for that, or restore it"
-        return Condition(Type.STORAGE_READY, "False", "ClaimLost", message)
+        return Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_LOST, message)
     phase = claim.get("status", {}).get("phase", "Pending")
     spec = claim.get("spec", {})
     size = spec.get("resources", {}).get("requests", {}).get("storage", "?")
     modes = ", ".join(spec.get("accessModes", []))
     if phase == "Bound":
         message = f"claim {name} is bound ({size}, {modes})"
-        return Condition(Type.STORAGE_READY, "True", "Bound", message)
+        return Condition(Type.STORAGE_READY, "True", StorageReason.BOUND, message)
     if phase == "Lost":
         message = f"claim {name} lost its volume {spec.get('volumeName', '')}: restore the volume"
-        return Condition(Type.STORAGE_READY, "False", "ClaimLost", message)
+        return Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_LOST, message)
     kind = spec.get("storageClassName") or "the default"
     message = (
         f"claim {name} waits for a volume ({size}, {modes}, storage class {kind}); "
         f"its events have the reason: kubectl describe pvc {name}"
     )
-    return Condition(Type.STORAGE_READY, "False", "ClaimPending", message)
+    return Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_PENDING, message)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, VERIFIED, Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CommonReason, ReadyReason, VerificationReason
 
 # The phase while a condition holds Ready back, in the order of the pipeline.
 _PHASES = {
@@ -26,7 +27,7 @@ def complete(reported: Sequence[Condition]) -> list[Condition]:
     by_type = {condition.type: condition for condition in reported}
     first = next((t for t in _PHASES if t not in by_type or holds_back(by_type[t])), None)
     stages = [
-        by_type.get(t) or Condition(t, "Unknown", "Waiting", f"waits for {first}")
+        by_type.get(t) or Condition(t, "Unknown", CommonReason.WAITING, f"waits for {first}")
         for t in (*_PHASES, *MEASURED)
     ]
     return stages + [by_type[t] for t in Type if t in OPTIONAL and t in by_type]
@@ -37,7 +38,7 @@ def holds_back(condition: Condition) -> bool:
 
     A stage that reports Unknown has let the chain go on; Waiting means that it was not reached.
     """
-    informs = condition.status == "Unknown" and condition.reason != "Waiting"
+    informs = condition.status == "Unknown" and condition.reason != CommonReason.WAITING
     return condition.status != "True" and not informs and condition.type not in OPTIONAL
 
 
@@ -45,11 +46,11 @@ def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     """Ready: True when every stage is, else with reason and message of the first that is not."""
     if model.spec.suspend:
         message = "spec.suspend is true: the pods are freed, engines and claim are kept"
-        return Condition(Type.READY, "False", "Suspended", message)
+        return Condition(Type.READY, "False", ReadyReason.SUSPENDED, message)
     available = next(c for c in stages if c.type == Type.AVAILABLE)
     first = _first(model, stages)
     if first is None:
-        return Condition(Type.READY, "True", "Serving", available.message)
+        return Condition(Type.READY, "True", ReadyReason.SERVING, available.message)
     message = first.message
     if first.type in VERIFIED:
         message += "; spec.verification.mode Gate holds Ready"
@@ -62,7 +63,7 @@ def phase(model: SpeculativeModel, stages: Sequence[Condition], ready_: Conditio
     """The value of `status.phase`, for people and printer columns."""
     if ready_.status == "True":
         return "Serving"
-    if ready_.reason == "Suspended":
+    if ready_.reason == ReadyReason.SUSPENDED:
         return "Suspended"
     first = _first(model, stages)
     if first is None or first.reason in FAILED:
@@ -82,4 +83,4 @@ def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | 
 
 def _closes_gate(condition: Condition) -> bool:
     """Whether a measurement is missing or bad; one that no client can make does not count."""
-    return condition.status != "True" and condition.reason != "NotComparable"
+    return condition.status != "True" and condition.reason != VerificationReason.NOT_COMPARABLE

@@ -11,6 +11,7 @@ from typing import Any
 from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Type
 from specdec.api.networking import RouteSplit
+from specdec.api.reasons import RouteReason
 from specdec.desired import routes
 from specdec.pipeline.observed import Object
 from specdec.pipeline.stage import Context
@@ -36,7 +37,7 @@ def portion(context: Context) -> Portion:
 
 def with_portion(condition: Condition, portion: Portion) -> Condition:
     """RouteReady with what becomes of the split; any other condition as it is."""
-    if condition.type != Type.ROUTE_READY or condition.reason == "RouteNotAccepted":
+    if condition.type != Type.ROUTE_READY or condition.reason == RouteReason.ROUTE_NOT_ACCEPTED:
         return condition
     if portion.obstacle is not None:
         return replace(
@@ -57,17 +58,19 @@ def _obstacle(context: Context, split: RouteSplit) -> Cause | None:
     peer = context.observed.peer
     if peer is None or peer["metadata"].get("deletionTimestamp"):
         why = f"SpeculativeModel {other} of networking.gateway.split does not exist"
-        return Cause("SplitTargetMissing", f"{why}: every request goes to {own}")
+        return Cause(RouteReason.SPLIT_TARGET_MISSING, f"{why}: every request goes to {own}")
     if not _serves_http(peer):
         why = f"{other} serves no HTTP (serving.http HealthOnly, or serving.tls)"
-        return Cause("SplitWaits", f"{why}: every request goes to {own}")
+        return Cause(RouteReason.SPLIT_WAITS, f"{why}: every request goes to {own}")
     live = context.observed.optional_objects.get(("HTTPRoute", own), {})
     # Its first requests need it to be Ready, and so verified where its Gate asks for that. Later
     # some ready pods are enough: a rollout or the loss of a pod must not move traffic away.
     if _ready(peer) or (routes.sends_to(live, other) and _has_ready_pods(peer)):
         return None
     reason = _ready_condition(peer).get("reason", "no status yet")
-    return Cause("SplitWaits", f"{other} is not Ready ({reason}): every request goes to {own}")
+    return Cause(
+        RouteReason.SPLIT_WAITS, f"{other} is not Ready ({reason}): every request goes to {own}"
+    )
 
 
 def _serves_http(body: Object) -> bool:

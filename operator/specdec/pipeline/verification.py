@@ -10,6 +10,7 @@ from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.conditions import VERIFIED, Condition
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import VerificationReason
 from specdec.desired import measurement as desired
 from specdec.pipeline import job, verification_result
 from specdec.pipeline.job import Done, LiveJob, Task
@@ -57,7 +58,7 @@ def while_stopped(context: Context) -> Outcome:
         f"measured at {last.get('measuredAt', 'some time')} for another revision: measured again "
         "once the desired revision serves"
     )
-    conditions = _unknown(Cause("Stale", message))
+    conditions = _unknown(Cause(VerificationReason.STALE, message))
     return Outcome(conditions, context.facts, proceed=False, status=_stale_status(context.model))
 
 
@@ -65,9 +66,14 @@ def _disabled(context: Context) -> Outcome | None:
     """The outcome where nothing is to be verified; None where something is."""
     model = context.model
     if model.spec.verification.mode == "Disabled":
-        conditions = _unknown(Cause("NotRun", "spec.verification.mode is Disabled"))
+        conditions = _unknown(
+            Cause(VerificationReason.NOT_RUN, "spec.verification.mode is Disabled")
+        )
     elif not model.spec.speculation.speculates:
-        cause = Cause("MethodNone", "spec.speculation.method is None: the target answers alone")
+        cause = Cause(
+            VerificationReason.METHOD_NONE,
+            "spec.speculation.method is None: the target answers alone",
+        )
         active, *rest = _unknown(cause)
         conditions = (replace(active, status="False"), *rest)
     else:
@@ -88,8 +94,8 @@ def _task(context: Context) -> Task[Entry]:
         job=job.with_spec_hash(desired.verify_job(model, plan_hash, facts.version, drafts, image)),
         parse=lambda live: _result(live, plan_hash),
         sections=("verification",),
-        running="Verifying",
-        failure="VerificationFailed",
+        running=VerificationReason.VERIFYING,
+        failure=VerificationReason.VERIFICATION_FAILED,
         activity="verifies the service",
         purpose="to verify the service",
         suspended=SUSPENDED,

@@ -4,6 +4,7 @@ from typing import Any
 
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import VerificationReason
 from specdec.api.speculation import LengthPolicy
 from specdec.pipeline.job_results import Measured, parsed
 
@@ -37,10 +38,10 @@ def conditions(model: SpeculativeModel, result: Entry) -> tuple[Condition, ...]:
 def _active(model: SpeculativeModel, result: Entry) -> Condition:
     kind, prompts = Type.SPECULATION_ACTIVE, result["prompts"]
     if result["active"]:
-        return Condition(kind, "True", "DraftTokensObserved", _counts(result))
+        return Condition(kind, "True", VerificationReason.DRAFT_TOKENS_OBSERVED, _counts(result))
     if "draftedTokens" not in result and "rounds" not in result:
         message = f"{prompts} prompts were answered without counts of drafts: {_uncounted(model)}"
-        return Condition(kind, "Unknown", "NotComparable", message)
+        return Condition(kind, "Unknown", VerificationReason.NOT_COMPARABLE, message)
     cause = "read the server's log and its metric specdec_fallback_total"
     policy = model.spec.speculation.draft_length_policy
     if policy is not None and policy.type is LengthPolicy.ADAPTIVE and policy.min_length == 0:
@@ -50,7 +51,7 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
     elif "draftedTokens" not in result:
         cause = "every step of the engine gave one token: read the server's log"
     message = f"{prompts} prompts were answered without a draft token: {cause}"
-    return Condition(kind, "False", "NoDraftTokensObserved", message)
+    return Condition(kind, "False", VerificationReason.NO_DRAFT_TOKENS_OBSERVED, message)
 
 
 def _uncounted(model: SpeculativeModel) -> str:
@@ -78,14 +79,14 @@ def _equivalent(result: Entry) -> Condition:
     kind, prompts = Type.OUTPUT_EQUIVALENT, result["prompts"]
     matched = result.get("matched")
     if matched is None:
-        return Condition(kind, "Unknown", "NotComparable", _no_baseline())
+        return Condition(kind, "Unknown", VerificationReason.NOT_COMPARABLE, _no_baseline())
     failed = _failed(result)
     if matched < prompts:
         where = result.get("divergence", "an answer differs")
         message = f"{matched} of {prompts} greedy answers are the target's own: {where}{failed}"
-        return Condition(kind, "False", "Diverged", message)
+        return Condition(kind, "False", VerificationReason.DIVERGED, message)
     message = f"all {prompts} greedy answers are the target's own{failed}"
-    return Condition(kind, "True", "Equivalent", message)
+    return Condition(kind, "True", VerificationReason.EQUIVALENT, message)
 
 
 def _failed(result: Entry) -> str:
@@ -102,9 +103,9 @@ def _effective(model: SpeculativeModel, result: Entry) -> Condition:
             f"spec.verification.minAcceptancePercent {spec.min_acceptance_percent}: choose a "
             "draft closer to the target, or lower spec.speculation.draftTokens"
         )
-        return Condition(kind, "False", "LowAcceptance", message)
+        return Condition(kind, "False", VerificationReason.LOW_ACCEPTANCE, message)
     if speed is None:
-        return Condition(kind, "Unknown", "NotComparable", _no_baseline())
+        return Condition(kind, "Unknown", VerificationReason.NOT_COMPARABLE, _no_baseline())
     text = f"answers take {100 / max(speed, 1):.2f} times the target's own time, one at a time"
     if speed < spec.min_speedup_percent:
         message = (
@@ -112,8 +113,8 @@ def _effective(model: SpeculativeModel, result: Entry) -> Condition:
             f"{spec.min_speedup_percent}: lower spec.speculation.draftTokens, choose a faster "
             "draft, or set draftLengthPolicy to Adaptive"
         )
-        return Condition(kind, "False", "SlowerThanBaseline", message)
-    return Condition(kind, "True", "Effective", f"{text}: {speed} % of its speed")
+        return Condition(kind, "False", VerificationReason.SLOWER_THAN_BASELINE, message)
+    return Condition(kind, "True", VerificationReason.EFFECTIVE, f"{text}: {speed} % of its speed")
 
 
 def _no_baseline() -> str:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from specdec.api import names
 from specdec.api.cause import Cause
+from specdec.api.reasons import Reason, RepositoryReason, parse
 from specdec.pipeline import damage, diagnosis, job
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, Ref, pod_ready
@@ -83,7 +84,7 @@ def _ended_while_loading(
         if ended is not None and (checked is None or ended > checked):
             name = pod["metadata"]["name"]
             message = f"the volume is checked again: pod {name} ended while it loaded"
-            return Cause("Publishing", message)
+            return Cause(RepositoryReason.PUBLISHING, message)
     return None
 
 
@@ -102,16 +103,17 @@ def timestamp(context: Context) -> str:
     return context.observed.now.isoformat(timespec="seconds")
 
 
-def loss(context: Context, *reasons: str) -> Loss | None:
+def loss(context: Context, *reasons: Reason) -> Loss | None:
     """The loss that a publish Job reported with one of the reasons; None where none did."""
     for name, live in sorted(context.observed.jobs.items()):
         if not job.belongs(live, context.model) or live["metadata"].get("deletionTimestamp"):
             continue
         report = result(context.observed.pods_of(name))
-        if report.error is not None and report.error.reason in reasons:
+        kind = parse(report.error.reason) if report.error else None
+        if report.error is not None and kind in reasons:
             fetch = job.own(context.observed, context.model, "fetch")
             jobs = tuple(job.ref(n) for n in sorted({name, *fetch}))
-            cause = Cause(report.error.reason, report.error.message[: diagnosis.MOST_CHARACTERS])
+            cause = Cause(kind, report.error.message[: diagnosis.MOST_CHARACTERS])
             return Loss(cause, jobs, frozenset(report.lost.root if report.lost else ()))
     return None
 

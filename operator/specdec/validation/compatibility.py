@@ -11,6 +11,7 @@ from typing import Any
 
 from specdec import backends
 from specdec.api.model import Checks, Severity, SpeculativeModel
+from specdec.api.reasons import CompatibilityReason
 from specdec.backends.finding import Facts, Finding
 
 __all__ = ["Facts", "Finding", "Verdict", "judge", "padded"]
@@ -62,7 +63,7 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
     same = _same_tokenizer(target, draft)
     if same is False:
         yield Finding(
-            "TokenizerMismatch",
+            CompatibilityReason.TOKENIZER_MISMATCH,
             f"draft and target have different tokenizers ({draft['tokenizer']} and "
             f"{target['tokenizer']}): choose a draft trained with the target's tokenizer",
             "tokenizer",
@@ -72,7 +73,7 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
     for name, key in (("end-of-text", "eos"), ("begin-of-text", "bos")):
         if _differ(target, draft, key):
             yield Finding(
-                "SpecialTokensMismatch",
+                CompatibilityReason.SPECIAL_TOKENS_MISMATCH,
                 f"the {name} token is {draft[key]} in the draft and {target[key]} in the "
                 f"target: make {key}_token_id equal in both checkpoints' config.json",
                 "special_tokens",
@@ -80,7 +81,7 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
             )
     if _differ(target, draft, "chatTemplate"):
         yield Finding(
-            "ChatTemplateMismatch",
+            CompatibilityReason.CHAT_TEMPLATE_MISMATCH,
             f"draft and target have different chat templates ({draft['chatTemplate']} and "
             f"{target['chatTemplate']}): fewer draft tokens may be accepted; choose a draft "
             "tuned with the target's template",
@@ -114,7 +115,7 @@ def _vocabulary(
     inner = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
     if model.spec.speculation.block.compares_logits and inner[0] != inner[1]:
         yield Finding(
-            "PaddedVocabMismatch",
+            CompatibilityReason.PADDED_VOCAB_MISMATCH,
             f"the draft's engine has {inner[1]} vocabulary entries (tensor parallelism "
             f"{tensor[1]}) and the target's {inner[0]} (tensor parallelism {tensor[0]}), and "
             "acceptance Logits compares them one by one: set acceptance to Tokens, or choose a "
@@ -125,7 +126,7 @@ def _vocabulary(
     elif sizes[0] != sizes[1]:
         harmless = sure and sizes[1] <= inner[0]
         yield Finding(
-            "VocabSizeMismatch",
+            CompatibilityReason.VOCAB_SIZE_MISMATCH,
             f"the draft's vocabulary has {sizes[1]} entries and the target's {sizes[0]}: choose "
             "a draft with the target's vocab_size",
             "vocabulary",
@@ -140,7 +141,7 @@ def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Fi
         positions = facts.get(role, {}).get("maxPosition")
         if isinstance(positions, int) and spec.limits.max_seq_len > positions:
             yield Finding(
-                "ContextTooShort",
+                CompatibilityReason.CONTEXT_TOO_SHORT,
                 f"the {role} was trained on {positions} positions and limits.maxSeqLen allows "
                 f"{spec.limits.max_seq_len}: longer sequences may lose quality and acceptance; "
                 f"lower limits.maxSeqLen of the {role}, or choose a model made for more",

@@ -3,6 +3,7 @@
 from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AcceptedReason
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid
 from specdec.desired.pod import GPU
@@ -27,5 +28,5 @@ def ranks(model: SpeculativeModel, _: Images) -> Cause | None:
     try:
         backends.of(model).ranks(model)
     except RankError as error:
-        return Cause("InvalidDevices", str(error))
+        return Cause(AcceptedReason.INVALID_DEVICES, str(error))
     return None

@@ -4,6 +4,7 @@ from specdec import backends
 from specdec.api.cause import Cause
 from specdec.api.matrix import matrix, support
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AcceptedReason
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid, version
 from specdec.triton import options
@@ -18,7 +19,7 @@ def served(model: SpeculativeModel, _: Images) -> Cause | None:
         return None
     able = " or ".join(name for name, row in matrix().items() if row.served)
     return Cause(
-        "UnsupportedBackend",
+        AcceptedReason.UNSUPPORTED_BACKEND,
         f"spec.runtime.backend is {backend}, which this release does not serve yet: set it to "
         f"{able}",
     )
@@ -31,7 +32,7 @@ def known_version(model: SpeculativeModel, _: Images) -> Cause | None:
     if runtime.version is None or runtime.version in versions:
         return None
     return Cause(
-        "UnsupportedVersion",
+        AcceptedReason.UNSUPPORTED_VERSION,
         f"spec.runtime.version is {runtime.version}, and backend {runtime.backend} knows "
         f"{', '.join(versions)}: choose one of them, or leave it out for the default",
     )
@@ -46,7 +47,7 @@ def method(model: SpeculativeModel, _: Images) -> Cause | None:
         return None
     able = sorted(name for name in row.methods if row.serves(name, release))
     return Cause(
-        "UnsupportedMethod",
+        AcceptedReason.UNSUPPORTED_METHOD,
         f"spec.speculation.method is {method}, and backend {runtime.backend} {release} serves "
         f"{', '.join(able)}: choose one of them, or another version",
     )
@@ -59,7 +60,7 @@ def image(model: SpeculativeModel, images: Images) -> Cause | None:
     if runtime.image or default:
         return None
     return Cause(
-        "ImageMissing",
+        AcceptedReason.IMAGE_MISSING,
         f"spec.runtime.image is empty and the operator has no default image for backend "
         f"{runtime.backend}: set spec.runtime.image",
     )

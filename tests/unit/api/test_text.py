@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 
 from specdec.api.conditions import Condition, Type, merge
+from specdec.api.reasons import AvailableReason, CommonReason
 from specdec.api.text import LIMIT, bounded, cut, line, plain
 from specdec.client.errors import RefusedError
 
@@ -22,7 +23,7 @@ COMMANDS = [
 @pytest.mark.parametrize("character", COMMANDS, ids=lambda c: f"{ord(c):x}")
 def test_no_character_that_commands_a_terminal_reaches_a_message(character: str) -> None:
     text = f"pod{character}ended"
-    found = Condition(Type.READY, "False", "CrashLoop", text).message
+    found = Condition(Type.READY, "False", AvailableReason.CRASH_LOOP, text).message
     assert character not in found
     assert all(c == " " or unicodedata.category(c)[0] not in "CZ" for c in found)
     assert found.startswith("pod")
@@ -50,7 +51,7 @@ def test_a_long_text_is_cut_at_a_word() -> None:
 
 
 def test_a_message_is_whole_in_a_condition_and_cut_in_the_status() -> None:
-    condition = Condition(Type.READY, "False", "Rejected", "x" * 40_000)
+    condition = Condition(Type.READY, "False", CommonReason.REJECTED, "x" * 40_000)
     assert len(condition.message) == 40_000
     (merged,) = merge([], [condition], 1, "2026-01-01T00:00:00Z")
     assert merged["message"] == "x" * (LIMIT - 1) + "…"

@@ -15,6 +15,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from pydantic import ValidationError
 
 from specdec.api.conditions import Condition, Transition, Type
+from specdec.api.reasons import EngineReason
 from specdec.cluster import Conflict, Missing, Rejected, Transient, convert, path
 from specdec.cluster.events import event_of
 from specdec.controller import handlers, probe
@@ -156,7 +157,7 @@ def test_event_names_the_resource_and_fits_the_limits() -> None:
         "kind": "SpeculativeModel",
         "metadata": {"name": "pair", "namespace": "ns", "uid": "u"},
     }
-    condition = Condition(Type.ENGINES_READY, "False", "BuildFailed", "ä" * 2000)
+    condition = Condition(Type.ENGINES_READY, "False", EngineReason.BUILD_FAILED, "ä" * 2000)
     at = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
     event = event_of(body, Transition(condition, warning=True), at)
     assert event["eventTime"] == "2026-01-02T03:04:05.000006Z"

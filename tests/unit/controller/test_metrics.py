@@ -6,12 +6,13 @@ from prometheus_client import CollectorRegistry
 
 from specdec import metrics
 from specdec.api.conditions import Condition, Type
+from specdec.api.reasons import EngineReason, ReadyReason
 from specdec.controller.reconcile import Reconciler
 from unit.controller.fakes import FakeCluster
 from unit.controller.test_reconcile import DONE, IMAGES, KEY, Decided, resource
 
 PAIR = {"model_namespace": "ns", "model_name": "pair"}
-READY = (Condition(Type.READY, "True", "Serving"),)
+READY = (Condition(Type.READY, "True", ReadyReason.SERVING),)
 
 
 def sample(models: metrics.ModelCollector, name: str, labels: Mapping[str, str]) -> float | None:
@@ -32,7 +33,7 @@ def engine(models: metrics.ModelCollector, state: str) -> float | None:
 
 def test_changed_condition_leaves_no_old_sample() -> None:
     models = metrics.ModelCollector()
-    models.set(KEY, [Condition(Type.READY, "False", "Building")], [])
+    models.set(KEY, [Condition(Type.READY, "False", EngineReason.BUILDING)], [])
     assert condition(models, "Building", "False") == 1
     models.set(KEY, READY, [])
     assert condition(models, "Building", "False") is None

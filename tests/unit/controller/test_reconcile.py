@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 from specdec.api import names
 from specdec.api.conditions import OPTIONAL, Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AcceptedReason, EngineReason, RepositoryReason
 from specdec.api.value import REQUIRED
 from specdec.backends.facts import Images
 from specdec.cluster import Conflict, Rejected, Transient
@@ -21,7 +22,7 @@ from unit.controller.fakes import FakeCluster
 
 KEY = ("ns", "pair")
 IMAGES = Images("operator:1", "reference:1")
-DONE = tuple(Condition(t, "True", "Valid", "fine") for t in Type if t not in OPTIONAL)
+DONE = tuple(Condition(t, "True", AcceptedReason.VALID, "fine") for t in Type if t not in OPTIONAL)
 
 
 def resource(**members: Any) -> dict[str, Any]:
@@ -94,8 +95,8 @@ async def test_status_has_generation_and_times_and_events_are_recorded_once() ->
 
 async def test_ready_has_events_only_for_changes_to_and_from_true() -> None:
     cluster = FakeCluster(resource())
-    building = Condition(Type.READY, "False", "Building", "builds")
-    publishing = Condition(Type.READY, "False", "Publishing", "publishes")
+    building = Condition(Type.READY, "False", EngineReason.BUILDING, "builds")
+    publishing = Condition(Type.READY, "False", RepositoryReason.PUBLISHING, "publishes")
     for conditions in ((building,), (publishing,), (DONE[-1],), (building,), (publishing,)):
         await Reconciler(cluster, IMAGES, Decided(conditions=conditions)).reconcile(KEY)
     assert [t.condition.status for t in cluster.events] == ["True", "False"]

@@ -10,6 +10,7 @@ from typing_extensions import override
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
 from specdec.api.kinds import EXTRAS
+from specdec.api.reasons import EngineReason, ScalingReason, StorageReason
 from specdec.cluster import Missing, Rejected
 from specdec.controller.queue import Result
 from specdec.controller.reconcile import NOT_READY_REQUEUE_AFTER, REFUSED_REQUEUE_AFTER, Reconciler
@@ -23,7 +24,9 @@ from unit.controller.test_reconcile import (
     resource,
 )
 
-SCALING = Condition(Type.SCALING_READY, "Unknown", "ScalerStarting", "not reconciled yet")
+SCALING = Condition(
+    Type.SCALING_READY, "Unknown", ScalingReason.SCALER_STARTING, "not reconciled yet"
+)
 BUDGET = child("ConfigMap", "after", "network")
 
 
@@ -132,7 +135,7 @@ async def test_refused_change_of_a_claim_keeps_ready_and_stops_nothing() -> None
     message = "only dynamically provisioned pvc can be resized"
     cluster.fail["apply", "PersistentVolumeClaim"] = Rejected(403, "claim pair-models", message)
     bound = tuple(
-        Condition(c.type, "True", "Bound", "claim pair-models is bound")
+        Condition(c.type, "True", StorageReason.BOUND, "claim pair-models is bound")
         if c.type == Type.STORAGE_READY
         else c
         for c in DONE
@@ -212,7 +215,7 @@ async def test_refused_status_is_written_in_a_shorter_form() -> None:
     cluster.longest = 100
     conditions = (
         *DONE[:-1],
-        Condition(Type.READY, "False", "Building", "text " * 100),
+        Condition(Type.READY, "False", EngineReason.BUILDING, "text " * 100),
     )
     reconciler = Reconciler(cluster, IMAGES, Decided(conditions=conditions, requeue_after=5))
     for _ in range(2):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec.api.reasons import FetchReason
 from specdec.jobs import result
 from specdec.jobs.result import JobError
 
@@ -22,8 +23,8 @@ Told = Callable[[], dict[str, Any]]
 @pytest.mark.parametrize(
     ("error", "code", "reason"),
     [
-        (JobError("AuthFailed", "no"), 2, "AuthFailed"),
-        (JobError("NetworkError", "no", permanent=False), 1, "NetworkError"),
+        (JobError(FetchReason.AUTH_FAILED, "no"), 2, "AuthFailed"),
+        (JobError(FetchReason.NETWORK_ERROR, "no", permanent=False), 1, "NetworkError"),
         (OSError(28, "No space left on device"), 1, "VolumeFull"),
         (OSError(122, "Disk quota exceeded"), 1, "VolumeFull"),
         (OSError(30, "Read-only file system", "/models"), 1, "VolumeUnusable"),
@@ -37,7 +38,7 @@ def test_every_error_becomes_a_reason_and_a_sentence(
     def work() -> Mapping[str, Any]:
         raise error
 
-    assert result.run(work, "FetchFailed") == code
+    assert result.run(work, FetchReason.FETCH_FAILED) == code
     left = told()["error"]
     assert left["reason"] == reason
     assert left["message"]
@@ -48,7 +49,7 @@ def test_without_a_pod_the_line_on_stdout_is_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SPECDEC_TERMINATION_LOG", "/nowhere/log")
-    assert result.run(lambda: {"ok": 1}, "X") == 0
+    assert result.run(lambda: {"ok": 1}, FetchReason.FETCH_FAILED) == 0
     assert json.loads(capsys.readouterr().out) == {"ok": 1}
 
 

@@ -9,6 +9,7 @@ import pytest
 from golden.world import IMAGES, NOW, ended, resource
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import EngineReason
 from specdec.pipeline import job
 from specdec.pipeline.job import Done, LiveJob, Pending, Task
 from specdec.pipeline.observed import Observed, Ref
@@ -49,8 +50,8 @@ TASK: Task[float] = Task(
     job=desired(),
     parse=parse,
     sections=("engine",),
-    running="Building",
-    failure="BuildFailed",
+    running=EngineReason.BUILDING,
+    failure=EngineReason.BUILD_FAILED,
     activity="builds the engine",
     purpose="to build the engine",
     suspended="suspended",

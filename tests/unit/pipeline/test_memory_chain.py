@@ -5,6 +5,7 @@ from typing import Any
 
 from golden.world import FACTS, World, fetched, resource, source
 from specdec.api.conditions import Condition, Type
+from specdec.api.reasons import AcceptedReason, CommonReason, MemoryReason
 from specdec.pipeline import summary
 from unit.pipeline.public import alone, spec
 
@@ -64,9 +65,9 @@ def test_budgets_reach_the_model_repository() -> None:
 
 def test_unknown_condition_does_not_hold_ready_back() -> None:
     model = alone(H100, spec())
-    stages = [Condition(t, "True", "Valid") for t in Type if t is not Type.READY]
+    stages = [Condition(t, "True", AcceptedReason.VALID) for t in Type if t is not Type.READY]
     at = list(Type).index(Type.MEMORY_FITS)
-    stages[at] = Condition(Type.MEMORY_FITS, "Unknown", "UnknownGpu")
+    stages[at] = Condition(Type.MEMORY_FITS, "Unknown", MemoryReason.UNKNOWN_GPU)
 
     ready = summary.ready(model, stages)
 
@@ -77,11 +78,11 @@ def test_unknown_condition_does_not_hold_ready_back() -> None:
 def test_ready_names_the_first_stage_that_waits() -> None:
     stages = summary.complete(
         [
-            *(Condition(t, "True", "Valid") for t in list(Type)[:4]),
-            Condition(Type.MEMORY_FITS, "Unknown", "UnknownGpu"),
+            *(Condition(t, "True", AcceptedReason.VALID) for t in list(Type)[:4]),
+            Condition(Type.MEMORY_FITS, "Unknown", MemoryReason.UNKNOWN_GPU),
         ]
     )
 
     assert stages[5] == Condition(
-        Type.ENGINES_READY, "Unknown", "Waiting", "waits for EnginesReady"
+        Type.ENGINES_READY, "Unknown", CommonReason.WAITING, "waits for EnginesReady"
     )

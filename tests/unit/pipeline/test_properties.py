@@ -11,6 +11,7 @@ from specdec import backends
 from specdec.api import conditions, names
 from specdec.api.conditions import OPTIONAL, Condition, Type
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CommonReason
 from specdec.backends.facts import Checkpoint, Facts
 
 EVENTS = st.lists(
@@ -181,7 +182,7 @@ SPOKEN = st.lists(STATUS, min_size=len(Type), max_size=len(Type))
 
 
 def spoken(statuses: list[Any]) -> list[Condition]:
-    return [Condition(t, s, "Waiting") for t, s in zip(Type, statuses, strict=True)]
+    return [Condition(t, s, CommonReason.WAITING) for t, s in zip(Type, statuses, strict=True)]
 
 
 @given(SPOKEN, SPOKEN)

@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
 from specdec.backends.finding import Facts, Finding
 from specdec.backends.methods import heads, lengths, tree
@@ -82,7 +83,7 @@ class EagleMethod(MethodDefinition):
         layers = fit.facts.get("layers")
         if layers not in (None, 1):
             yield heads.finding(
-                "HeadsLayersMismatch",
+                CompatibilityReason.HEADS_LAYERS_MISMATCH,
                 f"the EAGLE heads have {layers} decoder layers and EAGLE-1 has one: choose "
                 "EAGLE-1 heads (eagle.numLayers is the number of draft steps, not of layers)",
             )

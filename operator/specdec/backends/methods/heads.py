@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from specdec.api.cause import Cause
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CompatibilityReason, Reason
 from specdec.backends.facts import Images
 from specdec.backends.finding import Facts, Finding
 from specdec.backends.rule import invalid
@@ -58,7 +59,7 @@ def fit(
     method, trained_for = model.spec.speculation.method, heads.get("method")
     if trained_for is not None and trained_for != method:
         other = finding(
-            "HeadsMethodMismatch",
+            CompatibilityReason.HEADS_METHOD_MISMATCH,
             f"the heads are made for {trained_for} and spec.speculation.method is {method}: "
             f"choose heads made for {method}, or another method",
         )
@@ -66,7 +67,7 @@ def fit(
     return Fit((*findings, *_sizes(target, heads)), heads)
 
 
-def finding(code: str, message: str) -> Finding:
+def finding(code: Reason, message: str) -> Finding:
     """A finding about the heads."""
     return Finding(code, message, "heads", "heads")
 
@@ -75,7 +76,7 @@ def _target(model: SpeculativeModel, target: Facts, able: tuple[str, ...]) -> It
     architecture, method = target.get("architecture"), model.spec.speculation.method
     if architecture is not None and architecture not in able:
         yield finding(
-            "TargetArchitectureMismatch",
+            CompatibilityReason.TARGET_ARCHITECTURE_MISMATCH,
             f"method {method} builds heads on {', '.join(able)} and the "
             f"target is {architecture}: choose another target, or method DraftTarget",
         )
@@ -83,8 +84,8 @@ def _target(model: SpeculativeModel, target: Facts, able: tuple[str, ...]) -> It
 
 def _sizes(target: Facts, heads: Facts) -> Iterator[Finding]:
     for code, name, key in (
-        ("HeadsHiddenSizeMismatch", "hidden size", "hiddenSize"),
-        ("HeadsVocabSizeMismatch", "vocabulary size", "vocabSize"),
+        (CompatibilityReason.HEADS_HIDDEN_SIZE_MISMATCH, "hidden size", "hiddenSize"),
+        (CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH, "vocabulary size", "vocabSize"),
     ):
         values = target.get(key), heads.get(key)
         if None not in values and values[0] != values[1]:

@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
 from specdec.backends.finding import Facts, Finding
 from specdec.backends.methods import heads, lengths, tree
@@ -57,13 +58,13 @@ class MedusaMethod(MethodDefinition):
             return
         if count is not None and own.num_heads > count:
             yield heads.finding(
-                "HeadsCountMismatch",
+                CompatibilityReason.HEADS_COUNT_MISMATCH,
                 f"medusa.numHeads is {own.num_heads} and the checkpoint has {count} heads: set "
                 f"medusa.numHeads to {count} or less",
             )
         if layers is not None and own.num_layers != layers:
             yield heads.finding(
-                "HeadsLayersMismatch",
+                CompatibilityReason.HEADS_LAYERS_MISMATCH,
                 f"medusa.numLayers is {own.num_layers} and the heads have {layers} layers each: "
                 f"set medusa.numLayers to {layers}",
             )

@@ -11,6 +11,7 @@ from specdec.api.cause import Cause
 from specdec.api.gpus import gpu
 from specdec.api.matrix import at_least, support
 from specdec.api.model import GpuClass, ModelSpec, SpeculativeModel
+from specdec.api.reasons import AcceptedReason
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid
 
@@ -45,7 +46,7 @@ def removed_formats(model: SpeculativeModel, _: Images) -> Cause | None:
     for what, format_ in _formats(model):
         if format_ in removed.formats:
             return Cause(
-                "UnsupportedGpu",
+                AcceptedReason.UNSUPPORTED_GPU,
                 f"{what} is {format_}, which engines for compute capability {removed.since} to "
                 f"below {removed.until} do not have, and GPU "
                 f"{model.spec.gpu.product} has {actual}: set it to FP8 or "

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from specdec.api.cause import Cause
 from specdec.api.matrix import at_least, support
 from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.api.reasons import AcceptedReason
 from specdec.backends import methods
 from specdec.backends.facts import Images
 from specdec.backends.rule import Rule, invalid
@@ -29,13 +30,13 @@ def capability(model: SpeculativeModel, _: Images) -> Cause | None:
             continue
         if actual is None:
             return Cause(
-                "UnsupportedGpu",
+                AcceptedReason.UNSUPPORTED_GPU,
                 f"spec.gpu.product {own.product} is not in this release's table, and {what} "
                 f"needs compute capability {least}: set spec.gpu.computeCapability",
             )
         if not at_least(actual, least):
             return Cause(
-                "UnsupportedGpu",
+                AcceptedReason.UNSUPPORTED_GPU,
                 f"{what} needs compute capability {least}, and GPU {own.product} has "
                 f"{actual}: choose another GPU product, or do without",
             )
