@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golden.world import FACTS, World
-from specdec.api import conditions, names
+from specdec.api import names
 from specdec.api.conditions import OPTIONAL, Type
 from support.effort import examples
 from unit.pipeline.tensorrt import Json, put, tensorrt
@@ -87,8 +87,7 @@ def sound(world: World, decision: Any) -> None:
     assert len(set(applied)) == len(applied)
     assert {(ref.kind, ref.name) for ref in decision.delete}.isdisjoint(applied)
     assert [c.type for c in decision.conditions] == [t for t in Type if t not in OPTIONAL]
-    known = conditions.PROBLEMS | conditions.PROGRESS
-    assert {c.reason for c in decision.conditions} <= known
+    assert [c for c in decision.conditions if c.type not in (*c.reason.types, Type.READY)] == []
 
 
 def succeed(world: World) -> None:

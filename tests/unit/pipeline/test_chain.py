@@ -235,18 +235,15 @@ def test_unreadable_result_is_a_failure() -> None:
     assert "kubectl delete job" in fetched_["message"]
 
 
-def test_reasons_of_the_chain_are_documented() -> None:
-    known = conditions.PROBLEMS | conditions.PROGRESS
+def test_each_condition_has_a_reason_that_is_documented_for_it() -> None:
     world = World(resource())
-    seen = set()
     for _ in range(2):
-        seen |= {c.reason for c in world.step().conditions}
+        decision = world.step()
+        assert all(c.type in (*c.reason.types, Type.READY) for c in decision.conditions)
         world.bind()
     world.settle()
-    seen |= {c["reason"] for c in world.cr["status"]["conditions"]}
-    assert seen <= known
-    assert conditions.FAILED.isdisjoint(conditions.BLOCKED)
-    assert conditions.PROBLEMS.isdisjoint(conditions.PROGRESS)
+    seen = {c["reason"] for c in world.cr["status"]["conditions"]}
+    assert seen <= conditions.PROBLEMS | conditions.PROGRESS
 
 
 def test_the_status_lists_facts_without_nulls() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from golden.world import IMAGES, NOW
-from specdec.api.conditions import BLOCKED, FAILED, PROGRESS, Type
+from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Facts
 from specdec.pipeline.memory import memory
@@ -23,7 +23,7 @@ def outcome(model: SpeculativeModel, **checkpoints: str) -> Outcome:
 def judged(model: SpeculativeModel, **checkpoints: str) -> tuple[str, str]:
     (condition,) = outcome(model, **checkpoints).conditions
     assert condition.type is Type.MEMORY_FITS
-    assert condition.reason in PROGRESS | FAILED | BLOCKED
+    assert Type.MEMORY_FITS in condition.reason.types
     return condition.status, condition.reason
 
 
