@@ -1,4 +1,4 @@
-"""What Argo CD has to say of a status, of whatever cluster, and whether its script does."""
+"""The health that Argo CD should report for a status, compared with its script."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,9 @@ from chart.lua import health
 from controlplane.tour import current, phase
 from specdec.api.reasons import Health, Severity, parse
 
-# Of a resource that is on its way, in the order of the pipeline.
+# The phases before serving, in the order of the pipeline.
 MOVING = ("Pending", "Fetching", "Building", "Publishing", "Starting", "Verifying")
-# Between two reconciles of most resources, and so not seen of them.
+# Most resources leave this phase within one reconcile, so their status never has it.
 BRIEF = "Checking"
 HEALTH = {
     BRIEF: "Progressing",
@@ -21,23 +21,23 @@ HEALTH = {
 
 
 def judged(bodies: Iterable[Object]) -> set[tuple[str, str]]:
-    """Run the script over statuses; the phases and healths of those of the newest spec.
+    """Run the script over statuses; return phase and health of those with the newest spec.
 
     Raises:
-        AssertionError: a status has another health than its phase and reason ask for.
+        AssertionError: the script reports another health than phase and reason require.
     """
     seen = set()
     for body in bodies:
-        found, message = health(body)
-        assert found == _wanted(body), (found, body["status"])
+        actual, message = health(body)
+        assert actual == _desired(body), (actual, body["status"])
         if current(body):
             ready = _ready(body)
             assert message == f"{ready['reason']}: {ready['message']}"
-            seen.add((phase(body), found))
+            seen.add((phase(body), actual))
     return seen
 
 
-def _wanted(body: Object) -> str:
+def _desired(body: Object) -> str:
     if not current(body):
         return "Progressing"
     now = phase(body)
@@ -50,5 +50,5 @@ def _wanted(body: Object) -> str:
 
 
 def _ready(body: Object) -> Object:
-    (found,) = [c for c in body["status"]["conditions"] if c["type"] == "Ready"]
-    return dict(found)
+    (ready,) = [c for c in body["status"]["conditions"] if c["type"] == "Ready"]
+    return dict(ready)

@@ -1,4 +1,4 @@
-"""Argo CD's scripts, run by the language they are written in."""
+"""Runs Argo CD's scripts in a Lua interpreter."""
 
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from chart.helm import ROOT, Object
 
 ARGOCD = ROOT / "manifests" / "argocd"
 KIND = "specdec.dev_SpeculativeModel"
-# Argo CD opens no more than some of the base library, and no files, programs or modules.
+# Argo CD gives its scripts a part of the base library, and no files, programs or modules.
 _LIBRARIES = (
     "{ipairs = ipairs, pairs = pairs, tonumber = tonumber, tostring = tostring, type = type}"
 )
@@ -18,7 +18,7 @@ _LIBRARIES = (
 
 @cache
 def customization(key: str) -> str:
-    """A value of our part of argocd-cm."""
+    """Return a value of our keys of argocd-cm."""
     text: str = yaml.safe_load((ARGOCD / "argocd-cm.yaml").read_text())["data"][
         f"resource.customizations.{key}"
     ]
@@ -26,7 +26,7 @@ def customization(key: str) -> str:
 
 
 def run(script: str, obj: Object) -> Any:
-    """What a script returns when it is given `obj`, as plain values."""
+    """Run a script with the global `obj`; return its result as plain values."""
     runtime = lua51.LuaRuntime(unpack_returned_tuples=True)
     load = runtime.eval(
         f"function(text, obj) local env = {_LIBRARIES}; env.obj = obj; "
@@ -36,31 +36,31 @@ def run(script: str, obj: Object) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A table as a dict, or as a list when it counts from one."""
+    """Convert a Lua table to a dict, or to a list if its keys are 1, 2, 3 ..."""
     if lua51.lua_type(value) != "table":
         return value
-    found = {key: plain(item) for key, item in value.items()}
-    if found and list(found) == list(range(1, len(found) + 1)):
-        return list(found.values())
-    return found
+    entries = {key: plain(item) for key, item in value.items()}
+    if entries and list(entries) == list(range(1, len(entries) + 1)):
+        return list(entries.values())
+    return entries
 
 
 def health(obj: Object, kind: str = KIND) -> tuple[str, str]:
-    """Argo CD's health of an object, and its words."""
-    found = run(customization(f"health.{kind}"), obj)
-    return found["status"], found["message"]
+    """Return the health that Argo CD reports for an object, and its message."""
+    result = run(customization(f"health.{kind}"), obj)
+    return result["status"], result["message"]
 
 
 def actions(obj: Object) -> Object:
-    """What Argo CD offers to do with an object."""
+    """Return the actions that Argo CD offers for an object."""
     text = yaml.safe_load(customization(f"actions.{KIND}"))["discovery.lua"]
-    found: Object = run(text, obj)
-    return found
+    offered: Object = run(text, obj)
+    return offered
 
 
 def act(name: str, obj: Object) -> Object:
-    """The object as an action leaves it."""
+    """Return the object after an action."""
     known = yaml.safe_load(customization(f"actions.{KIND}"))["definitions"]
-    (script,) = [one["action.lua"] for one in known if one["name"] == name]
-    found: Object = run(script, obj)
-    return found
+    (script,) = [item["action.lua"] for item in known if item["name"] == name]
+    changed: Object = run(script, obj)
+    return changed

@@ -1,4 +1,4 @@
-"""Argo CD's scripts over the statuses of every phase, and its resources against the chart."""
+"""Argo CD's scripts for statuses of every phase, and its resources compared with the chart."""
 
 import json
 import re
@@ -19,47 +19,47 @@ def shown(status: Object, generation: int = 1) -> tuple[str, str]:
 
 
 def of(world: World) -> Object:
-    """The status as the operator writes it, with the generation it speaks of."""
+    """The status as the operator writes it, with its generation."""
     return {**world.cr["status"], "observedGeneration": 1}
 
 
 def failing(reason: str, phase: str) -> Object:
-    told = {"type": "Ready", "status": "False", "reason": reason, "message": "why"}
-    return {"phase": phase, "observedGeneration": 1, "conditions": [told]}
+    ready = {"type": "Ready", "status": "False", "reason": reason, "message": "why"}
+    return {"phase": phase, "observedGeneration": 1, "conditions": [ready]}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_golden_status_has_its_health(case: str) -> None:
     status = generated(case).status
-    wanted = {"Serving": "Healthy", "Suspended": "Suspended"}[status["phase"]]
-    assert shown(status)[0] == wanted
+    expected = {"Serving": "Healthy", "Suspended": "Suspended"}[status["phase"]]
+    assert shown(status)[0] == expected
 
 
-def test_a_resource_on_its_way_is_progressing_in_every_phase() -> None:
+def test_a_resource_is_progressing_in_every_phase_before_serving() -> None:
     world = World(resource())
     assert health(world.cr)[0] == "Progressing"
     phases = []
 
-    def look() -> None:
+    def step() -> None:
         world.step()
         phases.append(world.cr["status"]["phase"])
         assert shown(of(world))[0] == ("Healthy" if phases[-1] == "Serving" else "Progressing")
 
-    look()
+    step()
     world.bind()
     for component in ("fetch", "engine", "publish"):
-        look()
+        step()
         for name in world.named(component):
             world.finish(name, fetched() if component == "fetch" else {})
-    look()
+    step()
     world.serve()
-    look()
+    step()
     assert phases == ["Pending", "Fetching", "Building", "Publishing", "Starting", "Serving"]
     status, message = shown(of(world))
     assert (status, message.split(":")[0]) == ("Healthy", "Serving")
 
 
-def test_what_failed_for_good_is_degraded() -> None:
+def test_a_permanent_failure_is_degraded() -> None:
     world = World(resource())
     world.step()
     world.bind()
@@ -94,7 +94,7 @@ def test_every_reason_of_ready_has_its_health(reason: Reason) -> None:
     assert shown(status) == (reason.health, f"{reason}: why")
 
 
-def test_what_does_not_fit_its_phase_is_found_among_recorded_statuses() -> None:
+def test_a_recorded_status_with_the_wrong_health_fails() -> None:
     def body(reason: str, phase: str, generation: int = 1) -> Object:
         return {
             "metadata": {"generation": generation},
@@ -112,7 +112,7 @@ def test_what_does_not_fit_its_phase_is_found_among_recorded_statuses() -> None:
         judged([body("CrashLoop", "Serving")])
 
 
-def test_an_old_status_says_nothing_of_a_new_spec() -> None:
+def test_the_status_of_an_old_generation_is_progressing() -> None:
     status = generated("reference-baseline").status
     assert shown(status, generation=1)[0] == "Healthy"
     assert shown(status, generation=2)[0] == "Progressing"
@@ -131,7 +131,7 @@ def test_the_actions_change_suspend_alone() -> None:
     assert act("resume", paused) == {**cr, "spec": {**cr["spec"], "suspend": False}}
 
 
-def test_verify_now_asks_for_another_run_and_for_nothing_else() -> None:
+def test_verify_now_requests_another_run_and_changes_nothing_else() -> None:
     cr = resource()
     assert not actions(cr)["verify"]["disabled"]
     asked = {**cr["spec"].get("verification", {}), "run": "1"}
@@ -146,11 +146,11 @@ def test_verify_now_asks_for_another_run_and_for_nothing_else() -> None:
     assert actions(act("suspend", cr))["verify"]["disabled"]
 
 
-def test_an_applications_health_is_its_own() -> None:
+def test_an_application_reports_its_own_health() -> None:
     kind = "argoproj.io_Application"
     assert health({"metadata": {}}, kind)[0] == "Progressing"
-    found = {"status": {"health": {"status": "Degraded", "message": "x"}}}
-    assert health(found, kind) == ("Degraded", "x")
+    application = {"status": {"health": {"status": "Degraded", "message": "x"}}}
+    assert health(application, kind) == ("Degraded", "x")
 
 
 def test_the_operators_application_installs_the_chart(helm: Helm) -> None:

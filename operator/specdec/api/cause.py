@@ -1,4 +1,4 @@
-"""Why something is as it is: a reason for programs and a sentence for people."""
+"""The cause of a state: a reason for programs and a message for people."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from specdec.api.reasons import Reason
 
 @dataclass(frozen=True)
 class Cause:
-    """A CamelCase reason and one sentence."""
+    """A condition reason and its message of one sentence."""
 
     reason: Reason
     message: str

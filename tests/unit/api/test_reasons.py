@@ -36,12 +36,12 @@ def test_a_reason_is_a_word_with_one_sentence_and_a_resolution(reason: Reason) -
     assert reason.meaning
     assert reason.resolution or reason.severity is Severity.PROGRESS
     assert len(set(reason.types)) == len(reason.types) > 0
-    assert (reason.health is None) == (set(reason.types) <= OPTIONAL)
+    assert bool(reason.health) != (set(reason.types) <= OPTIONAL)
 
 
 def test_an_unknown_word_is_no_reason() -> None:
     assert parse("Queued") in REASONS
-    assert parse("queued") is None
+    assert not parse("queued")
 
 
 def test_what_is_generated_from_reasons_is_up_to_date() -> None:
@@ -50,24 +50,24 @@ def test_what_is_generated_from_reasons_is_up_to_date() -> None:
 
 def raised() -> set[str]:
     """The reasons that the build programs raise; they run in images that lack this package."""
-    found = set()
+    reasons = set()
     for path in PAYLOAD.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             named = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "BuildError"
             if isinstance(node, ast.Call) and named:
                 assert isinstance(node.args[0], ast.Constant), f"{path.name}:{node.lineno}"
-                found.add(str(node.args[0].value))
-    return found
+                reasons.add(str(node.args[0].value))
+    return reasons
 
 
 def test_build_programs_raise_known_problems_of_their_condition() -> None:
-    words = raised()
-    assert len(words) > 8
-    for word in words:
-        reason = parse(word)
-        assert reason is not None, word
-        assert reason.severity is not Severity.PROGRESS, word
-        assert Type.ENGINES_READY in reason.types, word
+    texts = raised()
+    assert len(texts) > 8
+    for text in texts:
+        reason = parse(text)
+        assert reason is not None, text
+        assert reason.severity is not Severity.PROGRESS, text
+        assert Type.ENGINES_READY in reason.types, text
 
 
 def contents(root: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a condition reason is: its severity, where it appears, and what it says to people."""
+"""The definition of a condition reason: severity, conditions, meaning and resolution."""
 
 from dataclasses import dataclass
 from enum import StrEnum
