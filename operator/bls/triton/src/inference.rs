@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use triton_sys as sys;
 
-use crate::allocator::{allocate, free, take_bytes};
+use crate::allocator::take_bytes;
 use crate::error::{Code, Error, c_string, catch_panic, check, check_or_log};
 use crate::memory::{copy_shape, copy_text};
+use crate::server::Server;
 use crate::tensor::{DataType, Tensor};
 
 /// One response to a call.
@@ -25,44 +26,6 @@ pub struct Response {
 
 /// Receives every response of a call, on a thread of Triton.
 pub type OnResponse = Box<dyn Fn(Response) + Send + Sync>;
-
-/// The server that this library runs in.
-pub struct Server {
-    server: *mut sys::TRITONSERVER_Server,
-    allocator: *mut sys::TRITONSERVER_ResponseAllocator,
-}
-
-// SAFETY: Triton allows the use of both objects from any thread.
-unsafe impl Send for Server {}
-// SAFETY: as above; nothing here changes either object.
-unsafe impl Sync for Server {}
-
-impl Server {
-    /// Wrap a server, with an allocator for what its models return.
-    ///
-    /// # Safety
-    /// `server` is a server of Triton that outlives the result.
-    pub(crate) unsafe fn new(server: *mut sys::TRITONSERVER_Server) -> Result<Self, Error> {
-        let mut allocator = ptr::null_mut();
-        // SAFETY: the functions are those of this library, which outlives the allocator.
-        unsafe {
-            check(sys::TRITONSERVER_ResponseAllocatorNew(
-                &mut allocator,
-                Some(allocate),
-                Some(free),
-                None,
-            ))?;
-        }
-        Ok(Self { server, allocator })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // SAFETY: Triton unloads a model after the last of its calls.
-        unsafe { check_or_log(sys::TRITONSERVER_ResponseAllocatorDelete(self.allocator)) };
-    }
-}
 
 /// A call in flight. It keeps the inputs alive until Triton has released the request.
 pub struct InferenceCall {

@@ -6,20 +6,25 @@
 
 mod allocator;
 pub mod backend;
+mod clock;
 mod error;
 mod inference;
+mod input;
 mod log;
 pub mod memory;
 mod metrics;
 mod model;
 mod request;
+mod server;
 mod tensor;
 
 pub use backend::Backend;
 pub use error::{Code, Error};
-pub use inference::{InferenceCall, OnResponse, Response, Server};
+pub use inference::{InferenceCall, OnResponse, Response};
+pub use input::InputSize;
 pub use log::{Level, log};
 pub use metrics::{Metric, MetricFamily};
 pub use model::Model;
-pub use request::{InputSize, Request};
+pub use request::Request;
+pub use server::Server;
 pub use tensor::{DataType, Tensor, elements, packed};

@@ -6,8 +6,8 @@ use std::ptr;
 use triton_sys as sys;
 
 use crate::error::{Error, check, check_or_log};
-use crate::inference::Server;
 use crate::memory::copy_text;
+use crate::server::Server;
 
 /// A model that Triton is loading.
 pub struct Model<'a> {

@@ -5,10 +5,12 @@ use std::ptr;
 
 use triton_sys as sys;
 
-use crate::error::{Code, Error, c_string, check, check_or_log};
+use crate::clock::monotonic_ns;
+use crate::error::{Error, c_string, check, check_or_log};
+use crate::input::{Input, InputSize};
 use crate::log::{Level, log};
-use crate::memory::{copy_shape, copy_text, require_cpu};
-use crate::tensor::{DataType, Tensor};
+use crate::memory::{copy_text, require_cpu};
+use crate::tensor::Tensor;
 
 /// A request that Triton handed over, up to its release.
 ///
@@ -24,22 +26,6 @@ pub struct Request {
 
 // SAFETY: Triton allows any thread to answer a request, and one thread at a time owns this value.
 unsafe impl Send for Request {}
-
-/// An input of a request without its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputSize {
-    pub name: String,
-    pub shape: Vec<i64>,
-    pub byte_size: usize,
-}
-
-/// An input where Triton has it.
-struct Input {
-    input: *mut sys::TRITONBACKEND_Input,
-    kind: sys::TRITONSERVER_DataType,
-    size: InputSize,
-    buffers: u32,
-}
 
 impl Request {
     /// Take a request over. Where that fails, the request is released.
@@ -99,42 +85,12 @@ impl Request {
                 &mut count,
             ))?
         };
-        (0..count).map(|index| read(self.input(index)?)).collect()
-    }
-
-    fn input(&self, index: u32) -> Result<Input, Error> {
-        let mut input = ptr::null_mut();
-        let (mut name, mut kind) = (ptr::null(), sys::TRITONSERVER_TYPE_INVALID);
-        let (mut shape, mut dimensions) = (ptr::null(), 0);
-        let (mut byte_size, mut buffers) = (0, 0);
-        // SAFETY: what Triton points to lives as long as the request.
-        unsafe {
-            check(sys::TRITONBACKEND_RequestInputByIndex(
-                self.request,
-                index,
-                &mut input,
-            ))?;
-            check(sys::TRITONBACKEND_InputProperties(
-                input,
-                &mut name,
-                &mut kind,
-                &mut shape,
-                &mut dimensions,
-                &mut byte_size,
-                &mut buffers,
-            ))?;
-            let size = InputSize {
-                name: copy_text(name),
-                shape: copy_shape(shape, dimensions as usize),
-                byte_size: byte_size as usize,
-            };
-            Ok(Input {
-                input,
-                kind,
-                size,
-                buffers,
+        (0..count)
+            .map(|index| {
+                // SAFETY: as above.
+                read(unsafe { Input::of(self.request, index) }?)
             })
-        }
+            .collect()
     }
 
     /// Names of the outputs that the client asked for; all outputs where it named none.
@@ -296,46 +252,6 @@ impl Drop for Request {
     }
 }
 
-impl Input {
-    /// A copy of the input.
-    ///
-    /// # Safety
-    /// The input's request was not released.
-    unsafe fn read(self) -> Result<Tensor, Error> {
-        let InputSize {
-            name,
-            shape,
-            byte_size,
-        } = self.size;
-        let Some(kind) = DataType::from_number(self.kind) else {
-            let message = format!("{name} has an unknown element type: use a type of Triton's");
-            return Err(Error::new(Code::InvalidArg, message));
-        };
-        let mut data = Vec::with_capacity(byte_size);
-        for index in 0..self.buffers {
-            let (mut base, mut length) = (ptr::null(), 0);
-            let (mut memory_type, mut memory_type_id) = (sys::TRITONSERVER_MEMORY_CPU, 0);
-            // SAFETY: as promised by the caller; only bytes in system memory are read.
-            unsafe {
-                check(sys::TRITONBACKEND_InputBuffer(
-                    self.input,
-                    index,
-                    &mut base,
-                    &mut length,
-                    &mut memory_type,
-                    &mut memory_type_id,
-                ))?;
-                require_cpu(&name, memory_type)?;
-                if length > 0 {
-                    let bytes = std::slice::from_raw_parts(base.cast::<u8>(), length as usize);
-                    data.extend_from_slice(bytes);
-                }
-            }
-        }
-        Ok(Tensor::new(name, kind, &shape, data))
-    }
-}
-
 /// # Safety
 /// `response` is a response of Triton that was not sent.
 unsafe fn add_output(
@@ -377,15 +293,4 @@ fn flags(is_final: bool) -> u32 {
     } else {
         0
     }
-}
-
-/// Nanoseconds of the clock that Triton's statistics use.
-fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes one value; this clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

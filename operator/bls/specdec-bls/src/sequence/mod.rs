@@ -10,24 +10,26 @@
 pub mod chunk;
 pub mod detokenizer;
 mod effects;
+mod logits;
 pub mod part;
 mod phase;
 pub mod rendering;
+mod rounds;
 pub mod stop_words;
 pub mod tokens;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use effects::{Counts, Effects, End, Event, PipelinedCall};
 
 use phase::{Phase, PipelinedDraft, TargetOnlyRun};
 
-use self::chunk::{Chunk, Proposal};
+use self::chunk::Chunk;
 use self::part::Part;
 use self::rendering::Rendering;
 use self::tokens::Tokens;
-use crate::draft_length::{DraftLength, FixedLength};
+use crate::draft_length::DraftLength;
 use crate::engine::{Call, EngineResult};
 use crate::error::Error;
 use crate::request::task::Task;
@@ -140,31 +142,6 @@ impl Sequence {
         }
     }
 
-    fn pipelined_completed(
-        &mut self,
-        number: u64,
-        result: EngineResult,
-        seconds: f64,
-        step: &mut Step,
-    ) {
-        let Some(draft) = self
-            .pipelined
-            .as_mut()
-            .filter(|draft| draft.number == number)
-        else {
-            return;
-        };
-        let proposed = result.and_then(|outputs| {
-            self.tokens
-                .pipelined_proposal(&outputs, draft.prefix, draft.length)
-        });
-        draft.proposed = Some(proposed.unwrap_or_default());
-        draft.seconds = seconds;
-        if let Phase::AwaitingPipelined { length, .. } = self.phase {
-            self.begin_round(length, step);
-        }
-    }
-
     fn tick(&mut self, step: &mut Step) {
         if let Phase::AwaitingPipelined { length, since } = self.phase
             && since.elapsed() > PIPELINED_TIMEOUT
@@ -200,101 +177,6 @@ impl Sequence {
             let length = self.tokens.proposal_length(choice.length);
             self.begin_round(length, step);
         }
-    }
-
-    fn begin_round(&mut self, length: usize, step: &mut Step) {
-        if length == 0 {
-            return self.verify(Proposal::default(), 0.0, false, step);
-        }
-        match self.pipelined.take() {
-            Some(draft) if draft.proposed.is_none() => {
-                // The draft call in flight ends before a new one would.
-                self.pipelined = Some(draft);
-                let since = Instant::now();
-                self.phase = Phase::AwaitingPipelined { length, since };
-            }
-            Some(draft) => match draft.tokens_after(self.tokens.generated(), length) {
-                Some(tokens) => {
-                    let proposal = Proposal {
-                        tokens,
-                        logits: None,
-                    };
-                    self.verify(proposal, draft.seconds, true, step);
-                }
-                None => self.draft(length, step),
-            },
-            None => self.draft(length, step),
-        }
-    }
-
-    fn draft(&mut self, length: usize, step: &mut Step) {
-        if self.resources.has_draft {
-            self.phase = Phase::Drafting { length };
-            step.call(self.tokens.draft_call(length));
-        } else {
-            self.continue_without_draft("this server has no draft model".to_owned(), step);
-        }
-    }
-
-    fn proposed(&mut self, result: EngineResult, length: usize, seconds: f64, step: &mut Step) {
-        match result.and_then(|outputs| self.tokens.proposal(outputs, length)) {
-            Ok(proposal) => self.verify(proposal, seconds, false, step),
-            Err(error) => self.continue_without_draft(error.to_string(), step),
-        }
-    }
-
-    /// The target alone gives the same answer, only slower.
-    fn continue_without_draft(&mut self, reason: String, step: &mut Step) {
-        step.effects.draft_error = Some(reason);
-        self.resources.draft_length.close();
-        self.resources.draft_length = Box::new(FixedLength(0));
-        self.continue_unless_cancelled(step);
-    }
-
-    fn verify(&mut self, proposal: Proposal, draft_seconds: f64, pipelined: bool, step: &mut Step) {
-        let tokens = proposal.tokens.clone();
-        step.call(self.tokens.verification_call(proposal, self.draft_length));
-        if self.resources.pipelined
-            && let Some((call, length)) = self.tokens.pipelined_draft_call(&tokens)
-        {
-            self.number += 1;
-            self.pipelined = Some(PipelinedDraft {
-                number: self.number,
-                prefix: self.tokens.len() + tokens.len(),
-                length,
-                proposed: None,
-                seconds: 0.0,
-            });
-            step.effects.pipelined = Some(PipelinedCall {
-                number: self.number,
-                call,
-            });
-        }
-        self.phase = Phase::Verifying {
-            proposal: tokens,
-            draft_seconds,
-            pipelined,
-        };
-    }
-
-    fn round_completed(
-        &mut self,
-        chunk: Chunk,
-        draft_seconds: f64,
-        verify_seconds: f64,
-        step: &mut Step,
-    ) {
-        // A pipelined draft assumed that the target accepts the whole proposal.
-        if chunk.accepted < chunk.drafted || chunk.tokens.len() <= chunk.drafted {
-            self.pipelined = None;
-        }
-        self.resources.draft_length.round_completed(
-            chunk.drafted,
-            chunk.accepted,
-            draft_seconds,
-            verify_seconds,
-        );
-        self.accept(chunk, step);
     }
 
     fn decode_target_only(&mut self, step: &mut Step) {

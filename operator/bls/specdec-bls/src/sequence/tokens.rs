@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use triton::{DataType, Tensor};
+use triton::Tensor;
 
 use super::chunk::{Chunk, Proposal};
 use super::stop_words::StopTokens;
@@ -19,13 +19,13 @@ use crate::request::task::Task;
 /// Most tokens of one call in a target-only stream.
 const MOST_STREAM_TOKENS: usize = 8;
 const TARGET: &str = "tensorrt_llm";
-const DRAFT: &str = "tensorrt_llm_draft";
+pub(super) const DRAFT: &str = "tensorrt_llm_draft";
 
 /// The prompt and the generated tokens of one task.
 pub struct Tokens {
-    task: Arc<Task>,
+    pub(super) task: Arc<Task>,
     /// Prompt and generated tokens.
-    ids: Vec<i32>,
+    pub(super) ids: Vec<i32>,
     /// Tokens of the next call in a target-only stream.
     stream_tokens: usize,
     stop_words: StopTokens,
@@ -234,54 +234,6 @@ impl Tokens {
         })
     }
 
-    /// Inputs of a draft call whose tokens are drawn from the logits that it returns.
-    ///
-    /// Rejection sampling compares with those logits, so nothing may change what is drawn. The
-    /// draft may therefore propose the end like any other token. While the user's minimum keeps
-    /// the target from ending as well, no proposal is longer than that minimum.
-    fn inputs_for_logits(&self, length: usize) -> Vec<Tensor> {
-        let minimum = self.remaining_minimum();
-        let most = if minimum > 0 {
-            length.min(minimum)
-        } else {
-            length
-        };
-        let mut inputs = self.task.inputs(&self.ids, most, minimum.min(most), true);
-        if minimum == 0 {
-            inputs.retain(|input| input.name != "end_id");
-            inputs.push(Tensor::scalar("end_id", -1));
-        }
-        inputs.push(Tensor::flag("return_generation_logits"));
-        inputs
-    }
-
-    fn draft_logits(&self, outputs: Vec<Tensor>, count: usize) -> Result<Option<Tensor>, Error> {
-        if !self.task.use_draft_logits || count == 0 {
-            return Ok(None);
-        }
-        let is_logits = |tensor: &Tensor| tensor.name == "generation_logits";
-        let logits = outputs.into_iter().find(is_logits);
-        let Some(mut logits) = logits.filter(|logits| !logits.data.is_empty()) else {
-            return Err(Error::EngineRefused(format!(
-                "{DRAFT} returned no generation logits: \
-                 build the draft with them or leave use_draft_logits out"
-            )));
-        };
-        // [1, beam, steps, vocabulary] -> [1, steps, vocabulary]. With fast logits one step holds
-        // a handle in place of the values; it is passed on unchanged.
-        let vocabulary = logits.shape.last().copied().unwrap_or(1).max(1);
-        let step = match logits.kind {
-            DataType::Fp16 | DataType::Bf16 => 2,
-            _ => 4,
-        } * vocabulary as usize;
-        let steps = count.min(logits.data.len() / step);
-        // Logits are megabytes, so they are cut in place and not copied.
-        logits.data.truncate(steps * step);
-        logits.shape = vec![1, steps as i64, vocabulary];
-        logits.name = "draft_logits".into();
-        Ok(Some(logits))
-    }
-
     fn request_log_probs(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
         if self.task.log_probs {
             inputs.push(Tensor::flag("return_log_probs"));
@@ -300,7 +252,7 @@ impl Tokens {
         }
     }
 
-    fn remaining_minimum(&self) -> usize {
+    pub(super) fn remaining_minimum(&self) -> usize {
         let generated = self.generated().len();
         let missing = self.task.min_tokens.saturating_sub(generated);
         missing.min(self.remaining())

@@ -1,0 +1,46 @@
+//! The server that this library runs in.
+
+use std::ptr;
+
+use triton_sys as sys;
+
+use crate::allocator::{allocate, free};
+use crate::error::{Error, check, check_or_log};
+
+/// The server that this library runs in.
+pub struct Server {
+    pub(crate) server: *mut sys::TRITONSERVER_Server,
+    pub(crate) allocator: *mut sys::TRITONSERVER_ResponseAllocator,
+}
+
+// SAFETY: Triton allows the use of both objects from any thread.
+unsafe impl Send for Server {}
+// SAFETY: as above; nothing here changes either object.
+unsafe impl Sync for Server {}
+
+impl Server {
+    /// Wrap a server, with an allocator for what its models return.
+    ///
+    /// # Safety
+    /// `server` is a server of Triton that outlives the result.
+    pub(crate) unsafe fn new(server: *mut sys::TRITONSERVER_Server) -> Result<Self, Error> {
+        let mut allocator = ptr::null_mut();
+        // SAFETY: the functions are those of this library, which outlives the allocator.
+        unsafe {
+            check(sys::TRITONSERVER_ResponseAllocatorNew(
+                &mut allocator,
+                Some(allocate),
+                Some(free),
+                None,
+            ))?;
+        }
+        Ok(Self { server, allocator })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SAFETY: Triton unloads a model after the last of its calls.
+        unsafe { check_or_log(sys::TRITONSERVER_ResponseAllocatorDelete(self.allocator)) };
+    }
+}
