@@ -148,7 +148,7 @@ def test_the_page_of_the_architecture_names_modules_and_stages_that_exist() -> N
     decide, bls = page.split("### 5. Decide")[1].split("## A request through the BLS")
     stages = re.findall(r"^\| `(\w+)` \|", decide, re.MULTILINE)
     assert stages == [stage.__name__ for stage in CHAIN]
-    sources = re.findall(r"`(\w+\.rs)`", bls)
+    sources = re.findall(r"`([\w/]+\.rs)`", bls)
     folder = ROOT / "operator/bls/specdec-bls/src"
     assert len(sources) > 8
     assert [name for name in sources if not (folder / name).is_file()] == []
