@@ -95,9 +95,11 @@ CLEAN = (
     ("operator/specdec/controller/*.py", True),
     ("operator/specdec/dry_run/*.py", True),
     ("operator/specdec/inspect/*.py", True),
+    ("operator/specdec/pipeline/*.py", True),
     ("tests/unit/controller/*.py", True),
     ("tests/unit/dry_run/*.py", True),
     ("tests/unit/inspect/*.py", True),
+    ("tests/unit/pipeline/*.*", True),
     ("tests/unit/test_command.py", True),
 )
 # (file, term): the reason why the word is right there.

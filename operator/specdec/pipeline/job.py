@@ -89,7 +89,7 @@ class Done(Generic[R]):
 class Pending:
     """The Job has no result yet: why, and what to do about it.
 
-    `failed` says that no result will come until somebody deletes the Job.
+    `failed` is true where no result will come until somebody deletes the Job.
     """
 
     cause: Cause

@@ -13,7 +13,7 @@ from specdec.pipeline import damage, diagnosis, endpoints
 from specdec.pipeline.observed import Object, pod_ready
 from specdec.pipeline.stage import Context
 
-# The reasons of a service that has no pods because its spec says so.
+# The reasons of a service whose spec asks for no pods.
 _NO_PODS = (ReadyReason.SUSPENDED, AvailableReason.NOT_DEPLOYED)
 
 

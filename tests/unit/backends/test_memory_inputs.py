@@ -124,8 +124,8 @@ def test_a_step_holds_every_draft_of_a_batch() -> None:
         for more in ({}, {"speculation": block})
     ]
 
-    plain, looking = (one.parts["Activations"] for one in need)
-    assert looking * 8192 == plain * 128 * 84
+    plain, lookahead = (engine.parts["Activations"] for engine in need)
+    assert lookahead * 8192 == plain * 128 * 84
 
 
 def test_gathered_logits_take_room_of_both_models() -> None:

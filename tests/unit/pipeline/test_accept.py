@@ -271,7 +271,7 @@ def test_refuses_what_tensorrt_cannot(
 
 @pytest.mark.parametrize("quantization", ["None", "FP8"])
 def test_quantization_on_an_unknown_gpu_is_refused(quantization: str) -> None:
-    cr = put(tensorrt("None"), "gpu.product", "Nobody-Knows-It")
+    cr = put(tensorrt("None"), "gpu.product", "Unknown-Product")
     world = World(put(cr, "target.quantization.method", quantization))
     world.step()
     known = quantization == "None"

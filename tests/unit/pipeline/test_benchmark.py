@@ -102,7 +102,7 @@ def test_change_makes_the_benchmark_stale() -> None:
 
 def test_benchmark_runs_after_a_failed_or_disabled_verification() -> None:
     world = serving()
-    world.fail(world.job("verify"), "gone wrong")
+    world.fail(world.job("verify"), "it failed")
     world.step()
     assert world.named("benchmark")
     off = World(resource(benchmark={"mode": "OnReady"}, verification={"mode": "Disabled"}))

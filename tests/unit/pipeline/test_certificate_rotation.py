@@ -25,7 +25,7 @@ def world() -> World:
     return world
 
 
-def say(world: World, **logs: str) -> None:
+def log_lines(world: World, **logs: str) -> None:
     """Pods of the server, with the logs of their certificate watchers."""
     assert world.deployment is not None
     labels = world.deployment["spec"]["template"]["metadata"]["labels"]
@@ -46,21 +46,21 @@ def mark(world: World) -> str | None:
 
 def test_pods_with_the_current_certificate_stay(world: World) -> None:
     before = json.dumps(world.deployment)
-    say(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST))
+    log_lines(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST))
     assert mark(world) is None
     assert json.dumps(world.deployment) == before
 
 
 def test_renewed_certificate_replaces_pods_once(world: World) -> None:
-    say(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST) + line(FIRST, SECOND, 20.5))
+    log_lines(world, a=line(FIRST, FIRST), b=line(FIRST, FIRST) + line(FIRST, SECOND, 20.5))
     assert mark(world) == SECOND
-    say(world, c=line(SECOND, SECOND, 30))
+    log_lines(world, c=line(SECOND, SECOND, 30))
     assert mark(world) == SECOND, "the new pod reads it, an old one still exists"
-    say(world, d=line(SECOND, THIRD, 40))
+    log_lines(world, d=line(SECOND, THIRD, 40))
     assert mark(world) == THIRD
     world.pods.clear()
     assert mark(world) == THIRD, "without pods the mark stays"
-    say(world, e=line(THIRD, THIRD, 50))
+    log_lines(world, e=line(THIRD, THIRD, 50))
     assert mark(world) == THIRD
 
 
@@ -77,7 +77,7 @@ def test_renewed_certificate_replaces_pods_once(world: World) -> None:
     ],
 )
 def test_other_log_lines_change_nothing(world: World, log: str) -> None:
-    say(world, a=log)
+    log_lines(world, a=log)
     assert mark(world) is None
 
 
@@ -87,14 +87,14 @@ def test_certificate_is_renewed_during_a_build(world: World) -> None:
     live = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
     world.spec["speculation"]["maxDraftTokens"] = 6
     world.step()
-    say(world, a=line(FIRST, SECOND))
+    log_lines(world, a=line(FIRST, SECOND))
     assert mark(world) == SECOND
     after = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
     assert after == live
 
 
 def test_service_without_tls_has_no_certificate_mark(world: World) -> None:
-    say(world, a=line(FIRST, SECOND))
+    log_lines(world, a=line(FIRST, SECOND))
     assert mark(world) == SECOND
     world.spec["serving"] = {}
     assert mark(world) is None

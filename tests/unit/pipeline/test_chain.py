@@ -64,7 +64,7 @@ def test_stages_run_in_order() -> None:
 
 def test_status_always_has_all_conditions() -> None:
     world = World(resource())
-    always = [one for one in Type if one not in OPTIONAL]
+    always = [kind for kind in Type if kind not in OPTIONAL]
     for _ in range(2):
         decision = world.step()
         assert [c.type for c in decision.conditions] == always
@@ -193,7 +193,7 @@ def test_engine_missing_from_the_volume_is_built_again() -> None:
     world.spec["speculation"]["draftTokens"] = 2
     world.step()
     publish = next(n for n in world.named("publish") if "status" not in world.jobs[n])
-    error = '{"error": {"reason": "EngineMissing", "message": "gone"}}'
+    error = '{"error": {"reason": "EngineMissing", "message": "missing"}}'
     world.fail(publish, error)
 
     world.step()

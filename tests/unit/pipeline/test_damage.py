@@ -240,7 +240,7 @@ def test_pod_that_starts_beside_ready_ones_may_report_damage() -> None:
     check(world)
     world.finish(world.job("publish"), {})
     world.step()
-    (started,) = [one for one in world.pods if one["metadata"]["name"] == "pair-abc"]
+    (started,) = [pod for pod in world.pods if pod["metadata"]["name"] == "pair-abc"]
     started["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     assert world.step().requeue_after is None
 

@@ -58,11 +58,11 @@ def good(world: World, job: str) -> Json:
 def nodes(value: Any) -> list[tuple[Any, Any]]:
     """Every member of a JSON value, as its container and key."""
     items = list(value.items() if isinstance(value, dict) else enumerate(value))
-    found = [(value, key) for key, _ in items]
+    members = [(value, key) for key, _ in items]
     for _, inner in items:
         if isinstance(inner, dict | list):
-            found += nodes(inner)
-    return found
+            members += nodes(inner)
+    return members
 
 
 def mutant(value: Json, rng: random.Random) -> str:
@@ -114,10 +114,10 @@ def test_no_message_raises_or_spoils_the_status(component: str, code: int) -> No
         text = mutant(value, rng)
         world.pods[-1]["status"] = ended(text, code)
         world.cr["status"] = status
-        found = result(world.pods[-1:])
-        if found in results or len(results) == examples(DECIDED):
+        parsed = result(world.pods[-1:])
+        if parsed in results or len(results) == examples(DECIDED):
             continue
-        results.append(found)
+        results.append(parsed)
         # The second decision reads what the first one remembers.
         for _ in range(2):
             try:
@@ -181,13 +181,13 @@ def test_unreadable_result_is_a_condition(
     spoil(report)
     world.finish(name, report)
     world.step()
-    found = world.condition(kind)
-    assert found["reason"] == "InvalidResult"
-    assert found["status"] == ("Unknown" if kind in conditions.MEASURED else "False")
-    assert field in found["message"]
-    assert name in found["message"]
-    assert f"kubectl delete job {name}" in found["message"]
-    assert "many" not in found["message"]
+    condition = world.condition(kind)
+    assert condition["reason"] == "InvalidResult"
+    assert condition["status"] == ("Unknown" if kind in conditions.MEASURED else "False")
+    assert field in condition["message"]
+    assert name in condition["message"]
+    assert f"kubectl delete job {name}" in condition["message"]
+    assert "many" not in condition["message"]
     # After its deletion it runs again, and its valid result counts.
     world.delete("Job", name)
     for _ in range(3):
@@ -205,9 +205,9 @@ def test_undocumented_reason_of_a_job_is_replaced() -> None:
     condition = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy"}
     world.jobs[name]["status"] = {"conditions": [condition]}
     world.step()
-    found = world.condition("EnginesReady")
-    assert found["reason"] == "BuildFailed"
-    assert "all is well" in found["message"]
+    condition = world.condition("EnginesReady")
+    assert condition["reason"] == "BuildFailed"
+    assert "all is well" in condition["message"]
 
 
 def test_container_without_end_time_is_handled() -> None:

@@ -27,7 +27,7 @@ def test_missing_prebuilt_engine_is_fetched_again() -> None:
     put(world.cr, "serving", {"streaming": False})
     world.step()
     publish = next(n for n in world.named("publish") if "status" not in world.jobs[n])
-    world.fail(publish, '{"error": {"reason": "EngineMissing", "message": "gone"}}')
+    world.fail(publish, '{"error": {"reason": "EngineMissing", "message": "missing"}}')
     world.step()
     assert world.condition("EnginesReady")["status"] == "False"
     assert {m["role"] for m in world.cr["status"]["models"]} == {"target"}

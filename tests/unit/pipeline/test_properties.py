@@ -29,7 +29,7 @@ def happen(world: World, event: str) -> None:
         fetch = "-fetch-" in open_jobs[0]
         world.finish(open_jobs[0], fetched() if fetch else {})
     elif event == "fail" and open_jobs:
-        world.fail(open_jobs[0], "gone wrong")
+        world.fail(open_jobs[0], "it failed")
     elif event == "serve" and world.deployment is not None:
         world.serve()
     elif event in ("suspend", "resume"):

@@ -110,7 +110,7 @@ def test_pod_of_another_revision_is_ignored() -> None:
     assert world.condition("Available")["reason"] == "Starting"
 
 
-REFUSED = 'pods "pair-7f-" is forbidden: no PriorityClass with name high was found'
+REFUSED = 'pods "pair-7f-" is forbidden: no PriorityClass with name high is known'
 
 
 @pytest.mark.parametrize(

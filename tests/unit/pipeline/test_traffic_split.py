@@ -33,13 +33,13 @@ def reconcile(world: World, route_status: dict[str, Any] | None = None) -> None:
 def shares(world: World) -> dict[str, int | None]:
     """Weights of the route by Service."""
     (rule,) = world.extras[ROUTE]["spec"]["rules"]
-    return {one["name"]: one.get("weight") for one in rule["backendRefs"]}
+    return {backend["name"]: backend.get("weight") for backend in rule["backendRefs"]}
 
 
 def route_ready(world: World) -> tuple[str, str, str]:
-    found = world.condition("RouteReady")
+    condition = world.condition("RouteReady")
     assert world.condition("Ready")["status"] == "True", "a split held the service back"
-    return found["status"], found["reason"], found["message"]
+    return condition["status"], condition["reason"], condition["message"]
 
 
 SERVES, BUILDS = other_resource(ready=True), other_resource(ready=False)

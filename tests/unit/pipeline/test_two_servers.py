@@ -122,7 +122,7 @@ def test_draft_server_is_deleted_when_one_server_serves(world: World) -> None:
     world.settle()
 
     assert set(world.deployments) == set(world.services) == {"pair"}
-    assert [one["role"] for one in world.cr["status"]["endpoints"]] == ["target"]
+    assert [entry["role"] for entry in world.cr["status"]["endpoints"]] == ["target"]
     assert world.condition("Ready")["status"] == "True"
 
 

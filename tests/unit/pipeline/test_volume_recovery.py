@@ -41,7 +41,7 @@ def crash(world: World, at: datetime = NOW, **end: Any) -> None:
 
 def fail(world: World, reason: str) -> None:
     """The check of the volume reports a missing file."""
-    error = f'{{"error": {{"reason": "{reason}", "message": "gone"}}}}'
+    error = f'{{"error": {{"reason": "{reason}", "message": "missing"}}}}'
     world.fail(world.job("publish"), error)
 
 
@@ -51,7 +51,7 @@ def finish(world: World, component: str, result: Json) -> None:
             world.finish(name, result)
 
 
-def look(world: World) -> None:
+def check(world: World) -> None:
     """The publish Job that checks the volume after the crash."""
     world.step()
     condition = world.condition("RepositoryReady")
@@ -65,7 +65,7 @@ def look(world: World) -> None:
 
 def test_complete_volume_is_checked_once(world: World) -> None:
     crash(world)
-    look(world)
+    check(world)
     finish(world, "publish", {})
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
@@ -76,7 +76,7 @@ def test_complete_volume_is_checked_once(world: World) -> None:
     assert world.condition("RepositoryReady")["status"] == "True"
     status = world.cr["status"]["repository"]
     status["checkedAt"] = (NOW - timedelta(hours=1)).isoformat()
-    look(world)
+    check(world)
 
 
 def test_startup_timeout_causes_no_check(world: World) -> None:
@@ -99,7 +99,7 @@ def test_only_an_end_while_loading_causes_a_check(world: World, end: Json) -> No
 def test_a_lost_engine_is_built_again(world: World) -> None:
     builds = world.named("engine")
     crash(world)
-    look(world)
+    check(world)
     fail(world, "EngineMissing")
     world.step()
     assert world.condition("EnginesReady")["reason"] == "EngineMissing"
@@ -112,7 +112,7 @@ def test_a_lost_engine_is_built_again(world: World) -> None:
 
 def test_a_lost_checkpoint_is_fetched_again(world: World) -> None:
     crash(world)
-    look(world)
+    check(world)
     fail(world, "CheckpointMissing")
     world.step()
     condition = world.condition("ModelsFetched")
