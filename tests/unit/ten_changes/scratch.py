@@ -46,7 +46,7 @@ class Scratch:
         self._edit(CRD, changes)
 
     def definition_block(self, name: str) -> str:
-        """The text of a block of `spec.speculation` in the definition."""
+        """The text of a property in the definition, the last one of that name."""
         lines = (self._folder / CRD).read_text().splitlines(keepends=True)
         start = max(i for i, line in enumerate(lines) if line.strip() == f"{name}:")
         depth = len(lines[start]) - len(lines[start].lstrip())

@@ -1,0 +1,44 @@
+"""A value of the chart costs four files, as CONTRIBUTING says."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from chart.helm import CHART, Helm, HelmError
+from cluster import binaries
+
+
+def test_a_value_touches_four_files(tmp_path: Path) -> None:
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    edits = {
+        "values.yaml": (
+            "# A standby:",
+            "# Colour of the operator.\ncolour: green\n\n# A standby:",
+        ),
+        "values.schema.json": (
+            '    "global": {"type": "object"},\n',
+            '    "global": {"type": "object"},\n    "colour": {"enum": ["green", "blue"]},\n',
+        ),
+        "templates/deployment.yaml": (
+            "            - name: PYTHONUNBUFFERED\n",
+            "            - name: SPECDEC_COLOUR\n"
+            "              value: {{ .Values.colour | quote }}\n"
+            "            - name: PYTHONUNBUFFERED\n",
+        ),
+        "README.md": ("| `workers`, ", "| `colour` | the colour |\n| `workers`, "),
+    }
+    for name, (old, new) in edits.items():
+        file = chart / name
+        text = file.read_text()
+        assert text.count(old) == 1, name
+        file.write_text(text.replace(old, new))
+
+    helm = Helm(tmp_path)
+    command = ("template", "specdec-operator", chart, f"--kube-version={binaries.KUBERNETES}")
+    rendered = helm(*command, values={"colour": "blue"})
+    assert 'name: SPECDEC_COLOUR\n              value: "blue"' in rendered
+    with pytest.raises(HelmError, match="colour"):
+        helm(*command, values={"colour": "red"})
+    assert len(edits) == 4

@@ -1,0 +1,36 @@
+"""A command of `specdec` costs two production files."""
+
+from pathlib import Path
+
+from unit.ten_changes.scratch import Scratch
+
+COMMAND = '''"""`specdec echo`."""
+
+import typer
+
+
+def echo(text: str) -> None:
+    """Print a text."""
+    typer.echo(text)
+'''
+PROGRAM = """
+from typer.testing import CliRunner
+from specdec.cli.app import app
+
+assert "Print a text." in CliRunner().invoke(app, ["--help"]).output
+print(CliRunner().invoke(app, ["echo", "hello"]).output)
+"""
+
+
+def test_a_command_touches_two_production_files(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    scratch.write("cli/echo.py", COMMAND)
+    row = '    "echo": Command("specdec.cli.echo:echo", "Print a text."),\n'
+    first = "COMMANDS = {\n"
+    scratch.edit("cli/app.py", (first, first + row))
+
+    assert scratch.run(PROGRAM).strip() == "hello"
+    assert scratch.touched() == [
+        "operator/specdec/cli/app.py",
+        "operator/specdec/cli/echo.py",
+    ]
