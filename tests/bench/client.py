@@ -1,6 +1,6 @@
 """Whether `specdec bench` tells the truth, and what it costs to ask it.
 
-`make bench NAME=client` prints one JSON line a figure and exits 1 when a goal is missed. Its clock
+`make bench NAME=client` prints one JSON line per figure and exits 1 if a goal is missed. Its clock
 is held against that of a server which stamps every chunk (`baseline/clock.py`), over both
 protocols: the goals are those of HTTP, the default. Its request rate is held against `hey`, a load
 generator in Go, which posts the same bodies to the generate endpoint of the same server in turns
@@ -88,15 +88,15 @@ async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
     """What every client saw, and the processor time of this process meanwhile."""
     async with endpoint(Connection(url), protocol) as server:
         request = server.message(BLS, {}, (), streamed=True)
-        lines = [server.line(streamed=True) for _ in range(CLIENTS)]
+        clients = [server.client(streamed=True) for _ in range(CLIENTS)]
 
         async def ask(number: int) -> Exchange:
             # Clients of their own do not begin at one moment; begun together, all chunks would
             # come together, and each wait for those before it.
             await asyncio.sleep(number * CHUNK_SECONDS / CLIENTS)
-            return await lines[number].ask(number, request)
+            return await clients[number].send(number, request)
 
-        await asyncio.gather(*(line.ask(0, request) for line in lines))
+        await asyncio.gather(*(client.send(0, request) for client in clients))
         with undisturbed():
             begun = time.process_time()
             exchanges = await asyncio.gather(*map(ask, range(CLIENTS)))
@@ -104,8 +104,8 @@ async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
             if (error := sample(one).error) is not None:
                 raise RuntimeError(f"a client failed: {error}")
         seconds = time.process_time() - begun
-        for line in lines:
-            await line.close()
+        for client in clients:
+            await client.close()
     return exchanges, seconds
 
 
@@ -113,7 +113,8 @@ def errors(exchange: Exchange) -> tuple[float, list[float]]:
     """Milliseconds by which time to first token and each gap differ from the server's."""
     seen = sample(exchange)
     stamps = [
-        tuple(map(float, tensors["text_output"].item().split())) for _, tensors in exchange.parts()
+        tuple(map(float, tensors["text_output"].item().split()))
+        for _, tensors in exchange.responses()
     ]
     first = abs(seen.first - (stamps[0][1] - stamps[0][0]))
     truth = [after[1] - before[1] for before, after in pairwise(stamps)]

@@ -115,11 +115,11 @@ def test_answers_do_not_depend_on_the_protocol(
             sent = {name: one for name, one in sent.items() if name in model.inputs}
             wanted = [name for name in OUTPUTS if name in model.outputs]
             message = where.message(BLS, sent, wanted, streamed=model.streams)
-            line = where.line(streamed=model.streams)
-            exchange = await line.ask(0, message)
+            line = where.client(streamed=model.streams)
+            exchange = await line.send(0, message)
             await line.close()
         assert sample(exchange).error is None
-        parts = [parts for _, parts in exchange.parts() if parts]
+        parts = [parts for _, parts in exchange.responses() if parts]
         names = [name for name in OUTPUTS[1:] if name in model.outputs]
         texts = [part["text_output"].item() for part in parts]
         return [

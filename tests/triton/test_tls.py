@@ -106,8 +106,8 @@ def test_clients_that_trust_the_authority_get_answers(
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ((), "ask with --tls if the server wants TLS"),
-        (("--tls",), "check whom the client trusts (--ca)"),
+        ((), "add --tls if the server requires TLS"),
+        (("--tls",), "check the CA (--ca)"),
     ],
     ids=["in-the-clear", "trusts-others"],
 )
@@ -160,7 +160,7 @@ def test_the_benchmark_is_such_a_client(
 
 
 def test_a_job_that_trusts_others_says_so(encrypted: Server, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="no encrypted connection with") as caught:
+    with pytest.raises(JobError, match="the TLS connection to") as caught:
         verified(encrypted, {"authority": str(tmp_path / "absent")})
     assert (caught.value.reason, caught.value.permanent) == ("ServerUnreachable", False)
 

@@ -1,4 +1,8 @@
-"""Benchmark of a served model with and without speculation (extra `client`)."""
+"""Benchmark a served model with and without speculation (extra `client`).
+
+`specdec bench` and the in-cluster benchmark Job call `measure`. An arm is one draft length; the
+baseline is the arm without speculation. A level is one number of concurrent clients.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,7 +23,7 @@ __all__ = [
     "Settings",
     "measure",
 ]
-_HOMES = {
+_MODULES = {
     **dict.fromkeys(("Arm", "Interval", "Latency", "Level", "Report"), "report"),
     **dict.fromkeys(("Measurement", "Progress", "measure"), "measurement"),
     "Settings": "settings",
@@ -27,6 +31,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,8 @@
-"""What a benchmark asks of a server, whichever protocol is spoken there."""
+"""The interface between the benchmark and a server, for gRPC and HTTP.
+
+`measurement` opens an `Endpoint`, and sends requests with one `LoadClient` per concurrent client.
+Only the module of the selected protocol is imported.
+"""
 
 import asyncio
 import time
@@ -12,32 +16,32 @@ from specdec.bench.exchange import Exchange
 from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
 from specdec.client.grpc_calls import Tensors
-from specdec.client.transport import Model, late
+from specdec.client.transport import Model, timed_out
 
 Protocol = Literal["grpc", "http"]
 
 
 class LoadClient(ABC):
-    """One client of the load: a connection of its own that carries request after request."""
+    """One concurrent client, which sends one request after another."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def ask(self, index: int, request: Any) -> Exchange:
-        """Send a request and note when its answer's messages come; never raises for its errors.
+    async def send(self, index: int, request: Any) -> Exchange:
+        """Send a request and record the arrival times of its response messages.
 
-        A line whose request failed begins a connection of its own for the next one.
+        An error is recorded in the exchange, and the next request uses a new connection.
 
         Args:
-            index: the exchange's.
-            request: by `Endpoint.message`; it may be sent again.
+            index: of the request.
+            request: from `Endpoint.message`; it can be reused.
         """
         exchange = Exchange(index, time.perf_counter())
         try:
             async with asyncio.timeout(self._connection.timeout):
                 await self._read(exchange, request)
         except TimeoutError:
-            exchange.error = late(self._connection)
+            exchange.error = timed_out(self._connection)
         except ClientError as error:
             exchange.error = error
         if exchange.error is not None:
@@ -46,34 +50,34 @@ class LoadClient(ABC):
 
     @abstractmethod
     async def _read(self, exchange: Exchange, request: Any) -> None:
-        """Send a request and fill in its exchange until the answer is whole."""
+        """Send a request and fill in its exchange until the answer is complete."""
 
     @abstractmethod
     async def close(self) -> None:
-        """End the connection; the next request makes another."""
+        """End the connection; the next request opens another."""
 
 
 class Endpoint(Shape):
-    """A server; errors are those of `transport.Transport`."""
+    """A server under load; its errors are those of `transport.Transport`."""
 
     async def model(self, name: str) -> Model:
-        """What a model declares."""
+        """Request the declaration of a model."""
 
     def message(
         self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
     ) -> Any:
-        """A request as it goes over the wire, made before any clock runs."""
+        """Encode a request; the measurement does so before it starts a clock."""
 
-    def line(self, *, streamed: bool) -> LoadClient:
-        """One more client, of a model that streams or answers once."""
+    def client(self, *, streamed: bool) -> LoadClient:
+        """Create one concurrent client, for a model that streams or for one that does not."""
 
 
 def endpoint(connection: Connection, protocol: Protocol) -> AbstractAsyncContextManager[Endpoint]:
-    """The server at an address; only what that protocol needs is loaded."""
+    """Open the endpoint of a server for a protocol."""
     if protocol == "http":
         from specdec.bench.http_endpoint import Http
 
-        # Nothing is kept open but the lines.
+        # Only its clients hold connections, and each closes its own.
         return nullcontext(Http(connection))
     from specdec.bench.grpc_endpoint import Grpc
 

@@ -1,4 +1,8 @@
-"""One request and the moments at which its answer came; decoded when no clock runs."""
+"""One benchmark request: its raw messages with arrival times, and the sample decoded from them.
+
+Load clients fill in an `Exchange` while clocks run. `measurement` decodes it to a `Sample`
+afterwards, so that decoding does not affect the measured times.
+"""
 
 import gc
 import itertools
@@ -11,16 +15,16 @@ from specdec.client.answer import Counts, chunk
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.grpc_calls import Tensors, decoded
 
-_NUMBER = "num_output_tokens"
-OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens", _NUMBER)
-# When the messages of an answer came, and the messages -> when its parts came, and their tensors.
-Reading = Callable[[Sequence[float], Sequence[Any]], Iterator[tuple[float, Tensors]]]
+_OUTPUT_COUNT = "num_output_tokens"
+OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens", _OUTPUT_COUNT)
+# (arrival times, messages) -> (arrival time, tensors) of each response.
+Decoder = Callable[[Sequence[float], Sequence[Any]], Iterator[tuple[float, Tensors]]]
 
 
-def read_messages(
+def decode_messages(
     arrivals: Sequence[float], messages: Sequence[Any]
 ) -> Iterator[tuple[float, Tensors]]:
-    """The parts of an answer over gRPC: each message is one, or has no outputs."""
+    """Decode gRPC messages: each message with outputs is one response."""
     for arrival, message in zip(arrivals, messages, strict=True):
         if message.outputs:
             yield arrival, decoded(message)
@@ -28,15 +32,15 @@ def read_messages(
 
 @dataclass
 class Exchange:
-    """What went over the wire for one request.
+    """The raw messages of one request.
 
     Attributes:
-        index: the request's number within its arm and level.
-        sent: seconds of `time.perf_counter`, which on Linux all processes share.
-        arrivals: of each message, the same clock.
-        messages: as they came, undecoded.
-        error: why there is no whole answer.
-        reading: makes parts of the messages; may raise `ClientError`.
+        index: of the request within its arm and level.
+        sent: seconds of `time.perf_counter`, which all processes share on Linux.
+        arrivals: of each message, by the same clock.
+        messages: undecoded.
+        error: why the answer is incomplete.
+        decoder: decodes the messages; it may raise `ClientError`.
     """
 
     index: int
@@ -44,16 +48,16 @@ class Exchange:
     arrivals: list[float] = field(default_factory=list)
     messages: list[Any] = field(default_factory=list)
     error: ClientError | None = None
-    reading: Reading = read_messages
+    decoder: Decoder = decode_messages
 
-    def parts(self) -> Iterator[tuple[float, Tensors]]:
-        """When each part of the answer came, and its tensors."""
-        return self.reading(self.arrivals, self.messages)
+    def responses(self) -> Iterator[tuple[float, Tensors]]:
+        """The arrival time and the tensors of each response."""
+        return self.decoder(self.arrivals, self.messages)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one chunk told of its round."""
+    """The draft tokens that one chunk adds to the counts; a streaming BLS sends one per round."""
 
     drafted: int
     accepted: int
@@ -61,17 +65,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Sample:
-    """One request as its client saw it; times in seconds since it was sent.
+    """One decoded request; times are in seconds since it was sent.
 
     Attributes:
-        index: the request's number within its arm and level.
+        index: of the request within its arm and level.
         seconds: until the last chunk.
         first: until the first chunk with text.
-        chunks: of every chunk with an answer's outputs, in order.
-        tokens: of the answer where the server counted them.
-        counts: of draft tokens where the server tells them.
-        steps: of the chunks, where each brought one round.
-        error: why there is no whole answer; nothing else is meant then.
+        chunks: arrival times of all chunks.
+        tokens: number of output tokens; None if the server does not report it.
+        counts: of draft tokens; None if the server does not report them.
+        steps: one per chunk that reports counts.
+        error: why the answer is incomplete; the other attributes are then without meaning.
     """
 
     index: int
@@ -91,7 +95,7 @@ class Sample:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No garbage is collected while clocks run: all that is kept would be walked over again."""
+    """Disable garbage collection while clocks run: it would traverse all recorded messages."""
     gc.collect()
     collecting = gc.isenabled()
     gc.disable()
@@ -103,7 +107,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def sample(exchange: Exchange) -> Sample:
-    """Decode what came."""
+    """Decode an exchange."""
     if exchange.error is not None:
         return Sample(exchange.index, error=exchange.error)
     try:
@@ -116,8 +120,8 @@ def _sample(exchange: Exchange) -> Sample:
     chunks: list[float] = []
     totals: list[Counts | None] = []
     first, tokens = 0.0, None
-    for arrival, tensors in exchange.parts():
-        part = chunk(tensors, frozenset((_NUMBER,)))
+    for arrival, tensors in exchange.responses():
+        part = chunk(tensors, frozenset((_OUTPUT_COUNT,)))
         if part is None:
             continue
         elapsed = arrival - exchange.sent
@@ -125,9 +129,9 @@ def _sample(exchange: Exchange) -> Sample:
         totals.append(part.counts)
         if part.text and not first:
             first = elapsed
-        number = part.extras.get(_NUMBER)
-        if number is not None and number.size:
-            tokens = (tokens or 0) + int(number.reshape(-1)[0])
+        count = part.extras.get(_OUTPUT_COUNT)
+        if count is not None and count.size:
+            tokens = (tokens or 0) + int(count.reshape(-1)[0])
     if not chunks:
         raise RefusedError("the answer had no text_output")
     return Sample(
@@ -142,9 +146,9 @@ def _sample(exchange: Exchange) -> Sample:
 
 
 def _steps(totals: Sequence[Counts | None]) -> tuple[Step, ...]:
-    """What each chunk adds to the counts so far."""
-    known = [Counts(0, 0), *(total for total in totals if total is not None)]
+    """The difference that each chunk makes to the totals of the answer."""
+    reported = [Counts(0, 0), *(total for total in totals if total is not None)]
     return tuple(
         Step(after.drafted - before.drafted, after.accepted - before.accepted)
-        for before, after in itertools.pairwise(known)
+        for before, after in itertools.pairwise(reported)
     )

@@ -1,4 +1,8 @@
-"""A report as CSV, under the names that genai-perf gives columns and metrics."""
+"""Export a report as CSV, with the column and metric names of genai-perf.
+
+`specdec bench --csv` calls `as_csv`. The tables and the HTML page use `length` to print draft
+lengths.
+"""
 
 import csv
 import io
@@ -6,15 +10,15 @@ from collections.abc import Iterator
 
 from specdec.bench.report import Arm, Latency, Report
 
-# genai-perf writes one load a file; here the first two columns say which.
+# genai-perf writes one file per load. Here the first two columns identify the load.
 _KEYS = ("Concurrency", "Draft Tokens")
 _STATISTICS = ("avg", "min", "max", "p99", "p95", "p90", "p75", "p50", "p25")
 
 
 def as_csv(report: Report) -> str:
-    """Two blocks with a blank line between them, as genai-perf writes: distributions, values.
+    """Two blocks with a blank line between them, like genai-perf: distributions, then values.
 
-    What the server chose as the draft length is written `default`, what was not measured is
+    The draft length is `default` if the server selected it. Values that were not measured are
     empty.
     """
     text = io.StringIO()
@@ -23,19 +27,19 @@ def as_csv(report: Report) -> str:
     rows.writerow((*_KEYS, "Metric", *_STATISTICS))
     for concurrency, arm in arms:
         for name, latency in _distributions(arm):
-            values = [f"{getattr(latency, one):.3f}" for one in _STATISTICS] if latency else ()
+            values = [f"{getattr(latency, item):.3f}" for item in _STATISTICS] if latency else ()
             rows.writerow((concurrency, length(arm), name, *values))
     rows.writerow(())
     rows.writerow((*_KEYS, "Metric", "Value"))
     for concurrency, arm in arms:
         for name, value in _values(arm):
-            told = "" if value is None else f"{value:.3f}"
-            rows.writerow((concurrency, length(arm), name, told))
+            text_value = "" if value is None else f"{value:.3f}"
+            rows.writerow((concurrency, length(arm), name, text_value))
     return text.getvalue()
 
 
 def length(arm: Arm) -> str:
-    """An arm's draft length in words."""
+    """The draft length of an arm as text."""
     return "default" if arm.draft_tokens is None else str(arm.draft_tokens)
 
 

@@ -1,4 +1,8 @@
-"""Triton's gRPC endpoint under a benchmark's load; messages are decoded when no clock runs."""
+"""The benchmark's endpoint for gRPC.
+
+`endpoint.endpoint` creates it for `--protocol grpc`. Messages are only recorded while clocks run,
+and decoded afterwards.
+"""
 
 import time
 from collections.abc import Collection
@@ -15,10 +19,10 @@ from specdec.client.transport import Model
 
 
 class Grpc(Server):
-    """See `endpoint.Endpoint`. All lines are streams of one connection."""
+    """See `endpoint.Endpoint`. All clients are streams of one connection."""
 
     async def model(self, name: str) -> Model:
-        """What a model declares."""
+        """Request the declaration of a model."""
         config = await self.config(name)
         return Model(
             frozenset(tensor.name for tensor in config.input),
@@ -29,15 +33,15 @@ class Grpc(Server):
     def message(
         self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
     ) -> Any:
-        """The same of a model that streams and of one that does not."""
+        """Encode a request, which has the same form with and without streaming."""
         return infer_request(model, tensors, outputs)
 
-    def line(self, *, streamed: bool) -> LoadClient:
-        """A stream of its own, or unary calls."""
-        return _Line(self._connection, self, streamed=streamed)
+    def client(self, *, streamed: bool) -> LoadClient:
+        """Create a client with its own stream, or with unary calls."""
+        return _GrpcClient(self._connection, self, streamed=streamed)
 
 
-class _Line(LoadClient):
+class _GrpcClient(LoadClient):
     def __init__(self, connection: Connection, server: Server, *, streamed: bool) -> None:
         super().__init__(connection)
         self._server = server
@@ -51,15 +55,16 @@ class _Line(LoadClient):
 
     @override
     async def _read(self, exchange: Exchange, request: Any) -> None:
-        arrived, kept, clock = exchange.arrivals.append, exchange.messages.append, _now
+        # Local names keep the time between the arrival of a message and the clock short.
+        add_arrival, add_message, clock = exchange.arrivals.append, exchange.messages.append, _now
         if not self._streamed:
-            kept(await self._calls.unary(request))
-            arrived(clock())
+            add_message(await self._calls.unary(request))
+            add_arrival(clock())
             return
         async with aclosing(self._calls.replies(request)) as replies:
             async for message in replies:
-                arrived(clock())
-                kept(message)
+                add_arrival(clock())
+                add_message(message)
 
 
 _now = time.perf_counter

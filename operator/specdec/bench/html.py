@@ -1,4 +1,7 @@
-"""A report as one HTML file that needs nothing else."""
+"""Render a report as one self-contained HTML file, without scripts or external resources.
+
+`specdec bench --html` calls `as_html`.
+"""
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -9,7 +12,7 @@ from specdec.bench.table import sentences
 
 
 def as_html(report: Report) -> str:
-    """The page: verdict, plots, and every number in tables that a screen reader follows."""
+    """The page: summary, plots, and all numbers in accessible tables."""
     environment = Environment(
         loader=PackageLoader("specdec.bench", "."), autoescape=True, undefined=StrictUndefined
     )

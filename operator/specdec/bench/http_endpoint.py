@@ -1,7 +1,8 @@
-"""Triton's generate endpoints under a benchmark's load.
+"""The benchmark's endpoint for HTTP: Triton's generate extension.
 
-Bytes get their time where the event loop hands them over, before anything is done with them; of
-them, only the frame of HTTP is read while clocks run, by a parser in C. Events are read later.
+`endpoint.endpoint` creates it for `--protocol http`. A block of bytes gets its arrival time when
+the event loop delivers it. While clocks run, only HTTP framing is parsed, by a parser in C. Events
+are decoded afterwards.
 """
 
 import asyncio
@@ -27,20 +28,20 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class Http:
-    """See `endpoint.Endpoint`. Every line is a connection that is kept for its next request."""
+    """See `endpoint.Endpoint`. Every client keeps its connection for its next request."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._context = http.tls_context(connection) if connection.tls else None
 
     async def model(self, name: str) -> Model:
-        """What a model declares."""
+        """Request the declaration of a model."""
         return await asyncio.to_thread(http.Http(self._connection).model, name)
 
     def message(
         self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
     ) -> bytes:
-        """The whole request with its head; all outputs come back, whichever are wanted."""
+        """Encode a request with its head; HTTP always returns all outputs."""
         body = http.body(tensors).encode()
         headers = {
             "host": self._connection.url,
@@ -48,22 +49,22 @@ class Http:
             "content-type": "application/json",
             "content-length": str(len(body)),
         }
-        way = "generate_stream" if streamed else "generate"
-        lines = [f"POST {http.path(model)}/{way} HTTP/1.1"]
+        operation = "generate_stream" if streamed else "generate"
+        lines = [f"POST {http.path(model)}/{operation} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, "", ""]).encode() + body
 
-    def line(self, *, streamed: bool) -> LoadClient:
-        """A connection of its own."""
-        return _Line(self._connection, self._context)
+    def client(self, *, streamed: bool) -> LoadClient:
+        """Create a client with its own connection."""
+        return _HttpClient(self._connection, self._context)
 
 
 @dataclass(frozen=True)
-class Events:
-    """Makes parts of an answer's bytes: see `exchange.Reading`.
+class EventDecoder:
+    """Decodes the body of a response to events; see `exchange.Decoder`.
 
     Attributes:
-        url: of who sent them.
+        url: of the server, for messages.
     """
 
     url: str
@@ -71,17 +72,17 @@ class Events:
     def __call__(
         self, arrivals: Sequence[float], bodies: Sequence[bytes]
     ) -> Iterator[tuple[float, Tensors]]:
-        """An event came when its line's last byte did, however it was cut.
+        """Yield each event with the arrival time of the last byte of its line.
 
         Raises:
-            RefusedError: an event is an error, or no JSON.
+            RefusedError: an event is an error, or is not JSON.
         """
         line, arrival = b"", 0.0
         for arrival, body in zip(arrivals, bodies, strict=True):
-            *whole, line = (line + body).split(b"\n")
-            for one in whole:
-                yield from self._read(arrival, one)
-        # The one answer of a model that does not stream has no line's end.
+            *complete, line = (line + body).split(b"\n")
+            for item in complete:
+                yield from self._read(arrival, item)
+        # The single response of a model that does not stream has no newline at the end.
         yield from self._read(arrival, line)
 
     def _read(self, arrival: float, line: bytes) -> Iterator[tuple[float, Tensors]]:
@@ -94,12 +95,12 @@ class Events:
         yield arrival, http.arrays(event, OUTPUTS)
 
 
-class _Line(LoadClient):
+class _HttpClient(LoadClient):
     def __init__(self, connection: Connection, context: ssl.SSLContext | None) -> None:
         super().__init__(connection)
         self._context = context
-        self._events = Events(connection.url)
-        self._link: _Link | None = None
+        self._decoder = EventDecoder(connection.url)
+        self._link: _HttpConnection | None = None
 
     @override
     async def close(self) -> None:
@@ -109,42 +110,43 @@ class _Line(LoadClient):
 
     @override
     async def _read(self, exchange: Exchange, request: bytes) -> None:
-        exchange.reading = self._events
-        kept = self._link is not None
-        status = await (await self._linked()).ask(request, exchange)
-        if status is None and kept and not exchange.messages:
-            # The server had ended the idle connection when the request was on its way.
-            status = await (await self._linked()).ask(request, exchange)
+        exchange.decoder = self._decoder
+        reused = self._link is not None
+        status = await (await self._connected()).send(request, exchange)
+        if status is None and reused and not exchange.messages:
+            # The server closed the idle connection while the request was in flight.
+            status = await (await self._connected()).send(request, exchange)
         if status is None:
-            raise http.nobody(self._connection.url, "it hung up before the answer was whole")
+            cause = "the server closed it before the answer was complete"
+            raise http.connection_failed(self._connection.url, cause)
         if status != _OK:
-            words = http.reason(b"".join(exchange.messages), status)
-            raise http.refused(self._connection.url, words)
+            message = http.reason(b"".join(exchange.messages), status)
+            raise http.refused(self._connection.url, message)
 
-    async def _linked(self) -> "_Link":
-        if self._link is None or self._link.gone:
-            given = self._connection
-            host, _, port = given.url.rpartition(":")
+    async def _connected(self) -> "_HttpConnection":
+        if self._link is None or self._link.closed:
+            target = self._connection
+            host, _, port = target.url.rpartition(":")
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     _, self._link = await asyncio.get_running_loop().create_connection(
-                        _Link, host.strip("[]"), int(port), ssl=self._context
+                        _HttpConnection, host.strip("[]"), int(port), ssl=self._context
                     )
             except OSError as error:
-                raise http.nobody(given.url, error) from error
+                raise http.connection_failed(target.url, error) from error
         return self._link
 
 
-class _Link(asyncio.BufferedProtocol):
+class _HttpConnection(asyncio.BufferedProtocol):
     """One connection, with one request at a time.
 
-    It reads into a buffer of its own: the event loop's way takes 256 KiB of new memory a read.
+    It reads into its own buffer, because the event loop would allocate 256 KiB for every read.
 
     Attributes:
-        gone: it takes no more requests.
+        closed: the connection accepts no more requests.
     """
 
-    gone = False
+    closed = False
 
     def __init__(self) -> None:
         self._parser: httptools.HttpResponseParser | None = None
@@ -154,20 +156,20 @@ class _Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    async def ask(self, request: bytes, exchange: Exchange) -> int | None:
+    async def send(self, request: bytes, exchange: Exchange) -> int | None:
         """Send a request and fill in its exchange.
 
         Returns:
-            The answer's status; None where the connection ended before the answer did.
+            The status; None if the connection ended before the response was complete.
 
         Raises:
-            RefusedError: who answers speaks no HTTP.
+            RefusedError: the response is not HTTP.
         """
-        self._arrived, self._kept = exchange.arrivals.append, exchange.messages.append
+        self._add_arrival, self._add_message = exchange.arrivals.append, exchange.messages.append
         self._parser = httptools.HttpResponseParser(self)
-        self._whole: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._status: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return await self._whole
+        return await self._status
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -177,21 +179,21 @@ class _Link(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._now = _clock()
         if self._parser is None:
-            # Nobody asked for anything.
+            # Bytes without a request in flight violate the protocol.
             self.close()
             return
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except httptools.HttpParserError as error:
-            self._end(RefusedError(f"what answers there speaks no HTTP ({error})"))
+            self._end(RefusedError(f"the response is not HTTP ({error}); give Triton's HTTP port"))
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser."""
-        self._arrived(self._now)
-        self._kept(body)
+        """Record a part of the body; the parser calls it."""
+        self._add_arrival(self._now)
+        self._add_message(body)
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
+        """End the request; the parser calls it after the last byte."""
         parser, self._parser = self._parser, None
         if parser is None:
             return
@@ -201,22 +203,22 @@ class _Link(asyncio.BufferedProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self.gone = True
+        self.closed = True
         if self._parser is not None:
             self._end(None)
 
     def close(self) -> None:
-        """End the connection; the server cancels what it was asked."""
-        self.gone = True
+        """End the connection; the server then cancels a request in flight."""
+        self.closed = True
         self._transport.abort()
 
-    def _end(self, told: int | ClientError | None) -> None:
-        if self._whole.done():
+    def _end(self, result: int | ClientError | None) -> None:
+        if self._status.done():
             return
-        if isinstance(told, ClientError):
-            self._whole.set_exception(told)
+        if isinstance(result, ClientError):
+            self._status.set_exception(result)
         else:
-            self._whole.set_result(told)
+            self._status.set_result(result)
 
 
 _clock = time.perf_counter

@@ -1,4 +1,8 @@
-"""The measurement: levels, arms in turns, blocks of requests by clients that never pause."""
+"""Run a benchmark: for each level, the arms alternate in turns of requests by concurrent clients.
+
+`specdec bench` and the benchmark Job call `measure`. Every arm sends the same prompts with the
+same seeds. An interrupted run still yields a report of the completed requests.
+"""
 
 import asyncio
 import time
@@ -13,22 +17,22 @@ from specdec.bench.endpoint import Endpoint, LoadClient, Protocol, endpoint
 from specdec.bench.exchange import OUTPUTS, Exchange, sample, undisturbed
 from specdec.bench.report import Ended, Report
 from specdec.bench.settings import BLS, Settings
-from specdec.bench.summary import Block, Totals
+from specdec.bench.summary import Totals, Turn
 from specdec.client import metrics
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 from specdec.client.request import Request
 from specdec.client.transport import Model
 
-# Each arm's requests come in so many turns, so that a drift of the machine meets all arms.
+# The requests of an arm are split into turns, so that a drift of the machine affects all arms.
 _TURNS = 4
-# So many requests after another that reach nobody: the server is gone, not one of its pods.
-_LOST = 3
+# After this many connection errors in a row, the server is unreachable and not just one pod.
+_MAX_UNREACHABLE = 3
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: `done` of `total` requests, warm-up included."""
+    """The progress of a run: `done` of `total` requests, including warm-up."""
 
     concurrency: int
     draft_tokens: int | None
@@ -36,7 +40,7 @@ class Progress:
     total: int
 
 
-Tell = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
 async def measure(
@@ -44,10 +48,10 @@ async def measure(
     settings: Settings,
     *,
     metrics_url: str | None = None,
-    tell: Tell | None = None,
+    tell: ProgressCallback | None = None,
     protocol: Protocol = "http",
 ) -> Report:
-    """Run a benchmark to its end; see `Measurement`."""
+    """Run a complete benchmark; see `Measurement`."""
     measurement = Measurement(
         connection, settings, metrics_url=metrics_url, tell=tell, protocol=protocol
     )
@@ -56,19 +60,19 @@ async def measure(
 
 
 class Measurement:
-    """A benchmark of one server; `report` tells what there is at any time.
+    """A benchmark of one server; `report` is available at any time.
 
-    The arms of a level take turns on one connection, so that both meet the same pod, the same
-    clients' load and the same drift; the order is reversed in every other turn. While a clock
-    runs, messages are only kept: they are decoded between turns.
+    The arms of a level alternate on the same connections, so that all of them use the same pod,
+    and see the same load and drift. Every other turn reverses their order. While a clock runs,
+    messages are only recorded; they are decoded between turns.
 
     Args:
-        connection: where the server is.
-        settings: what to run.
-        metrics_url: `host:port` of the server's metrics, for its energy, and for acceptance
-            where answers do not tell it. Others who use the server are counted there too.
+        connection: to the server.
+        settings: of the run.
+        metrics_url: `host:port` of the server's metrics, for energy, and for acceptance if the
+            answers do not report it. The metrics include other users of the server.
         tell: called after every request.
-        protocol: what is spoken there. The times of HTTP are the nearer to the server's.
+        protocol: of the endpoint. HTTP gives times closer to those of the server.
     """
 
     def __init__(
@@ -77,51 +81,51 @@ class Measurement:
         settings: Settings,
         *,
         metrics_url: str | None = None,
-        tell: Tell | None = None,
+        tell: ProgressCallback | None = None,
         protocol: Protocol = "http",
     ) -> None:
         self._connection = connection
         self._protocol: Protocol = protocol
         self._settings = settings
         self._metrics_url = metrics_url
-        self._tell = tell or (lambda _: None)
+        self._on_progress = tell or (lambda _: None)
         self._started = datetime.now(UTC)
-        self._begun = time.monotonic()
-        self._blocks: dict[int, dict[int | None, list[Block]]] = {}
+        self._start_seconds = time.monotonic()
+        self._blocks: dict[int, dict[int | None, list[Turn]]] = {}
         self._ended: Ended = "interrupted"
         self._message = "the run was interrupted"
         self._streamed = True
-        self._silent = 0
+        self._unreachable_in_a_row = 0
         self._done = 0
         self._total = len(settings.arms) * sum(
             settings.sent(level) + _warmup(settings, level) for level in settings.concurrency
         )
 
     async def run(self) -> None:
-        """Measure all levels; a server that goes away in the middle ends the run, told so.
+        """Measure all levels; if the server becomes unreachable, the report says so.
 
         Raises:
-            UnreachableError: nobody answers at first.
-            RefusedError, BadRequestError: the first request of an arm cannot be answered.
+            UnreachableError: the first connection failed.
+            RefusedError, BadRequestError: the first request of an arm failed.
         """
         async with endpoint(self._connection, self._protocol) as server:
             requests = await self._prepare(server)
             try:
                 for concurrency in self._settings.concurrency:
                     await self._level(server, requests, concurrency)
-            except _LostError as lost:
-                self._ended, self._message = "unreachable", str(lost)
+            except _ServerLostError as error:
+                self._ended, self._message = "unreachable", str(error)
             else:
                 self._ended, self._message = "completed", ""
 
     def report(self) -> Report:
-        """What was measured so far."""
+        """The report of all requests so far."""
         return summary.report(
             self._settings,
             self._blocks,
             url=self._connection.url,
             started=self._started,
-            seconds=time.monotonic() - self._begun,
+            seconds=time.monotonic() - self._start_seconds,
             ended=self._ended,
             message=self._message,
             streamed=self._streamed,
@@ -133,80 +137,80 @@ class Measurement:
         model = await server.model(self._settings.model)
         self._streamed = model.streams
         requests = _Requests(self._settings, model, server)
-        line = server.line(streamed=self._streamed)
+        client = server.client(streamed=self._streamed)
         try:
             for length in self._settings.arms:
-                exchange = await line.ask(0, requests.get(length, 0))
+                exchange = await client.send(0, requests.get(length, 0))
                 error = exchange.error or sample(exchange).error
                 if error is not None:
                     raise error
         finally:
-            await line.close()
+            await client.close()
         return requests
 
     async def _level(self, server: Endpoint, requests: "_Requests", concurrency: int) -> None:
         settings = self._settings
-        blocks = self._blocks[concurrency] = {arm: [] for arm in settings.arms}
+        turns = self._blocks[concurrency] = {arm: [] for arm in settings.arms}
         async with AsyncExitStack() as stack:
-            lines = [server.line(streamed=self._streamed) for _ in range(concurrency)]
-            for line in lines:
-                stack.push_async_callback(line.close)
+            clients = [server.client(streamed=self._streamed) for _ in range(concurrency)]
+            for client in clients:
+                stack.push_async_callback(client.close)
             if count := _warmup(settings, concurrency):
                 for length in settings.arms:
-                    await self._turn(lines, requests, length, range(count), [])
-            for number, part in enumerate(_parts(settings.sent(concurrency), concurrency)):
+                    await self._run_turn(clients, requests, length, range(count), [])
+            for number, indices in enumerate(_turns(settings.sent(concurrency), concurrency)):
                 for length in settings.arms[::-1] if number % 2 else settings.arms:
-                    await self._turn(lines, requests, length, part, blocks[length])
+                    await self._run_turn(clients, requests, length, indices, turns[length])
 
-    async def _turn(
+    async def _run_turn(
         self,
-        lines: Sequence[LoadClient],
+        clients: Sequence[LoadClient],
         requests: "_Requests",
         length: int | None,
-        part: range,
-        blocks: list[Block],
+        indices: range,
+        turns: list[Turn],
     ) -> None:
-        """Every client takes the next request as soon as it has its answer."""
-        waiting = iter(part)
-        limit = max(_LOST, len(lines))
+        """Run one turn of an arm: each client sends its next request after the previous answer."""
+        pending = iter(indices)
+        limit = max(_MAX_UNREACHABLE, len(clients))
         exchanges: list[Exchange] = []
         after: Totals = {}
         ends: dict[LoadClient, float] = {}
 
-        async def work(line: LoadClient) -> None:
-            for index in waiting:
-                exchanges.append(await line.ask(index, requests.get(length, index)))
-                ends[line] = time.perf_counter()
-                self._note(exchanges[-1], len(lines), length)
-                if self._silent >= limit:
+        async def work(client: LoadClient) -> None:
+            for index in pending:
+                exchanges.append(await client.send(index, requests.get(length, index)))
+                ends[client] = time.perf_counter()
+                self._count(exchanges[-1], len(clients), length)
+                if self._unreachable_in_a_row >= limit:
                     return
 
         before = await self._totals()
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             with undisturbed():
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 async with asyncio.TaskGroup() as group:
-                    for line in lines:
-                        group.create_task(work(line))
+                    for client in clients:
+                        group.create_task(work(client))
             after = await self._totals()
         finally:
-            # Whoever interrupts the run keeps the answers that were there. Clients that found
-            # nothing more to do do not count while others are still at their last request.
-            seconds = sum(end - begun for end in ends.values()) / max(1, len(ends))
-            samples = [sample(one) for one in exchanges]
-            blocks.append(Block(seconds, samples, before, after))
-        if self._silent >= limit:
-            raise _LostError(str(exchanges[-1].error))
+            # An interrupted run keeps its answers. The mean excludes the time in which a client
+            # has no more requests while others wait for their last answer.
+            seconds = sum(end - started for end in ends.values()) / max(1, len(ends))
+            samples = [sample(exchange) for exchange in exchanges]
+            turns.append(Turn(seconds, samples, before, after))
+        if self._unreachable_in_a_row >= limit:
+            raise _ServerLostError(str(exchanges[-1].error))
 
-    def _note(self, exchange: Exchange, concurrency: int, length: int | None) -> None:
-        gone = isinstance(exchange.error, UnreachableError)
-        self._silent = self._silent + 1 if gone else 0
+    def _count(self, exchange: Exchange, concurrency: int, length: int | None) -> None:
+        unreachable = isinstance(exchange.error, UnreachableError)
+        self._unreachable_in_a_row = self._unreachable_in_a_row + 1 if unreachable else 0
         self._done += 1
-        self._tell(Progress(concurrency, length, self._done, self._total))
+        self._on_progress(Progress(concurrency, length, self._done, self._total))
 
     async def _totals(self) -> Totals:
-        """The server's counters, empty where they cannot be had: a turn is told without them."""
+        """The server's counters; empty if they cannot be read, because they are optional."""
         if self._metrics_url is None:
             return {}
         try:
@@ -215,12 +219,12 @@ class Measurement:
             return {}
 
 
-class _LostError(Exception):
-    """The server is gone; what there is is told."""
+class _ServerLostError(Exception):
+    """The server became unreachable; the run ends and keeps its results."""
 
 
 class _Requests:
-    """The messages of a run, made before any clock runs.
+    """The encoded requests of a run, created before any clock starts.
 
     Raises:
         BadRequestError: the model lacks an input that a benchmark needs.
@@ -235,22 +239,24 @@ class _Requests:
         if "num_draft_tokens" not in self._declared:
             raise BadRequestError(
                 f"model {settings.model} has no input num_draft_tokens, so its speculation cannot "
-                f"be switched off for the baseline; ask {BLS}"
+                f"be disabled for the baseline; use model {BLS}"
             )
-        count = max(settings.sent(one) for one in settings.concurrency)
-        self._made = {arm: [self._make(arm, n) for n in range(count)] for arm in settings.arms}
+        count = max(settings.sent(level) for level in settings.concurrency)
+        self._encoded = {
+            arm: [self._encode(arm, index) for index in range(count)] for arm in settings.arms
+        }
 
     def get(self, length: int | None, index: int) -> Any:
-        """The message of an arm's request."""
-        return self._made[length][index]
+        """An encoded request of an arm."""
+        return self._encoded[length][index]
 
-    def _make(self, length: int | None, index: int) -> Any:
+    def _encode(self, length: int | None, index: int) -> Any:
         settings = self._settings
         request = Request(
             settings.prompts[index % len(settings.prompts)],
             model=settings.model,
             max_tokens=settings.output_tokens,
-            # No token is number -1: nothing but the length ends the answer.
+            # No token has the id -1, so that only the length ends the answer.
             end_id=-1,
             seed=settings.seed + index,
             draft_tokens=length,
@@ -264,12 +270,12 @@ class _Requests:
 
 
 def _warmup(settings: Settings, concurrency: int) -> int:
-    """Requests of an arm before a level: each client opens its stream then."""
+    """The number of warm-up requests per arm of a level, in which each client opens its stream."""
     return max(settings.warmup, concurrency) if settings.warmup else 0
 
 
-def _parts(count: int, concurrency: int) -> Iterator[range]:
-    """The requests of an arm in turns, each of them whole rounds of all clients if it can be."""
+def _turns(count: int, concurrency: int) -> Iterator[range]:
+    """Split the requests of an arm into turns, with multiples of the concurrency if possible."""
     size = max(1, round(count / _TURNS / concurrency)) * concurrency
     for start in range(0, count, size):
         yield range(start, min(start + size, count))

@@ -1,4 +1,7 @@
-"""The plots of a report, as SVG by pygal: no script, no address, no font from elsewhere."""
+"""Draw the plots of a report as SVG with pygal, without scripts, links or external fonts.
+
+`html` puts them into its page.
+"""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -12,10 +15,12 @@ from pygal.style import Style
 from specdec.bench.export import length
 from specdec.bench.report import Arm, Report
 
-# pygal's finder of map plugins speaks a protocol that Python warns of; there are no maps here.
-sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, pygal.PluginImportFixer)]
+# pygal's finder for map plugins uses a deprecated import protocol; this module needs no maps.
+sys.meta_path[:] = [
+    finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)
+]
 
-# Told apart without colour vision too (Okabe & Ito, 2008).
+# Colours that are distinguishable with colour blindness (Okabe & Ito, 2008).
 _COLOURS = ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _LEGEND = 40
 _FONT = "system-ui, sans-serif"
@@ -27,10 +32,10 @@ class Plot:
     """One figure.
 
     Attributes:
-        name: for anchors, lower case.
-        title: what is shown, with the unit.
-        note: how to read it.
-        svg: an element to put into a page.
+        name: anchor in the page, lower case.
+        title: quantity and unit.
+        note: explanation for the reader.
+        svg: the SVG element.
     """
 
     name: str
@@ -40,7 +45,7 @@ class Plot:
 
 
 def plots(report: Report) -> list[Plot]:
-    """What there is to draw; nothing about acceptance where nobody speculated."""
+    """The plots for the values that the report has."""
     drawn = [_latency(report), _throughput(report), _speedup(report), _positions(report)]
     return [plot for plot in drawn if plot is not None]
 
@@ -54,9 +59,9 @@ def _latency(report: Report) -> Plot | None:
         for arms in _by_arm(report)
         for statistic in ("p50", "p99")
     }
-    note = "Until an answer's last token: median, and dashed what one in a hundred exceeds (p99)."
+    note = "Time to the last token of an answer: median, and dashed the 99th percentile (p99)."
     colours = tuple(colour for colour in _COLOURS for _ in range(2))
-    title = "Request latency in ms, by clients at once"
+    title = "Request latency in ms, by concurrent clients"
     return _lines("latency", title, note, report, series, colours)
 
 
@@ -64,7 +69,7 @@ def _throughput(report: Report) -> Plot | None:
     series = {
         _name(arms[0]): [arm.output_token_throughput for arm in arms] for arms in _by_arm(report)
     }
-    title = "Output tokens a second, by clients at once"
+    title = "Output tokens per second, by concurrent clients"
     return _lines("throughput", title, "All clients together.", report, series, _COLOURS)
 
 
@@ -87,13 +92,13 @@ def _lines(
 
 
 def _speedup(report: Report) -> Plot | None:
-    title = "Speed in percent of the baseline, by clients at once"
+    title = "Speed in percent of the baseline, by concurrent clients"
     levels = [level for level in report.levels if level.best is not None]
     if not levels:
         return None
     intervals = [arm.speedup_percent for level in levels for arm in level.speculative]
-    # Room for the whiskers, which pygal does not reckon with.
-    top = 1.05 * max(one.high for one in intervals if one is not None)
+    # pygal does not include the whiskers in the range of the axis.
+    top = 1.05 * max(interval.high for interval in intervals if interval is not None)
     names = [_name(arm) for arm in levels[0].speculative]
     config = _config(names, range=(0, max(100, top)))
     chart = pygal.Bar(config, style=_style(_COLOURS[1:]))
@@ -101,7 +106,7 @@ def _speedup(report: Report) -> Plot | None:
     for arms in zip(*(level.speculative for level in levels), strict=True):
         chart.add(_name(arms[0]), [_with_interval(arm) for arm in arms])
     note = (
-        "100 is as fast as without speculation. Whiskers are the "
+        "100 is the speed without speculation. Whiskers are the "
         f"{report.confidence_percent:g} % confidence interval."
     )
     return Plot("speedup", title, note, _svg(chart, title))
@@ -115,7 +120,7 @@ def _with_interval(arm: Arm) -> Any:
 
 
 def _positions(report: Report) -> Plot | None:
-    """Of the first level: what the draft guesses right does not hang on the load."""
+    """Acceptance by position at the first level, because it does not depend on the load."""
     if not report.levels:
         return None
     arms = [arm for arm in report.levels[0].speculative if arm.acceptance_by_position]
@@ -131,14 +136,14 @@ def _positions(report: Report) -> Plot | None:
     for arm in arms:
         chart.add(_name(arm), list(arm.acceptance_by_position), stroke_style={"width": 2})
     note = (
-        "Share of the rounds whose draft was right up to this token. "
-        f"Measured at {report.levels[0].concurrency} at once."
+        "Share of the rounds whose draft was accepted up to this token. "
+        f"Measured with concurrency {report.levels[0].concurrency}."
     )
     return Plot("acceptance", title, note, _svg(chart, title))
 
 
 def _acceptance(report: Report) -> Plot | None:
-    """By draft length, where answers came whole and no round could be told from another."""
+    """Acceptance by draft length, for answers in one piece, which do not show single rounds."""
     arms = [arm for arm in report.levels[0].speculative if arm.acceptance_percent is not None]
     if not arms:
         return None
@@ -147,12 +152,12 @@ def _acceptance(report: Report) -> Plot | None:
     chart = pygal.Bar(config, style=_style(_COLOURS[1:]))
     chart.x_labels = [length(arm) for arm in arms]
     chart.add("accepted", [arm.acceptance_percent for arm in arms])
-    note = "By position is not known: this model answers once, so that rounds are not told apart."
+    note = "Acceptance by position is unknown: this model answers in one piece, without rounds."
     return Plot("acceptance", title, note, _svg(chart, title))
 
 
 def _by_arm(report: Report) -> list[tuple[Arm, ...]]:
-    """Every arm across the levels."""
+    """The results of each arm over all levels."""
     return list(zip(*(level.arms for level in report.levels), strict=True))
 
 
@@ -163,15 +168,15 @@ def _name(arm: Arm) -> str:
 
 
 def _config(names: Collection[str], **values: Any) -> Any:
-    """Settings of a chart whose legend has these names."""
+    """The settings of a chart with these names in its legend."""
     widest = max(map(len, names), default=0)
-    # Sized for a phone's width: wider screens put several side by side instead of drawing larger.
+    # Sized for the width of a phone; wider screens show several charts side by side.
     return pygal.Config(
         js=[],
         width=460,
         height=330,
         legend_at_bottom=True,
-        # pygal leaves no room for a row that is not full, nor for long names.
+        # pygal reserves no space for an incomplete row, or for long names.
         legend_at_bottom_columns=next(
             n for n in (4, 3, 2, 1) if (len(names) % n == 0 and n * widest <= _LEGEND) or n == 1
         ),
@@ -190,7 +195,7 @@ def _config(names: Collection[str], **values: Any) -> Any:
 
 
 def _style(colours: tuple[str, ...]) -> Any:
-    """Colours stay with their arms; without the baseline its own is left out."""
+    """The style with the given colours, so that an arm has the same colour in all charts."""
     return Style(
         background="#ffffff",
         plot_background="#ffffff",
@@ -210,7 +215,7 @@ def _style(colours: tuple[str, ...]) -> Any:
 
 
 def _svg(chart: Any, title: str) -> str:
-    """The drawing without pygal's script, named for who cannot see it."""
+    """The SVG element without pygal's script, with a label for screen readers."""
     root = ElementTree.fromstring(chart.render())  # noqa: S314 - pygal's own output
     for parent in list(root.iter()):
         for child in list(parent):

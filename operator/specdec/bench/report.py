@@ -1,8 +1,8 @@
-"""What a benchmark found: frozen values, and their JSON document.
+"""The report of a benchmark as immutable values, and its JSON document.
 
-Field names are those of the document; `docs/cli.md` describes it. Latencies are milliseconds,
-throughputs per second, speed-ups percent of the baseline (100 is as fast). What could not be
-measured is None.
+`summary` creates it; the exports and the benchmark Job read it. Field names are those of the
+document, which `docs/cli.md` describes. Latencies are in milliseconds, throughputs per second, and
+speed-ups in percent of the baseline (100 is equal speed). Values that were not measured are None.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Ended = Literal["completed", "interrupted", "unreachable"]
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds over all requests that were answered (of chunks: over all gaps)."""
+    """The distribution in milliseconds over all answered requests (for chunks, over all gaps)."""
 
     avg: float
     min: float
@@ -29,7 +29,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Interval:
-    """A value in percent between the bounds of its confidence interval."""
+    """A value in percent with the bounds of its confidence interval."""
 
     value: float
     low: float
@@ -41,23 +41,23 @@ class Arm:
     """One draft length at one level.
 
     Attributes:
-        draft_tokens: asked for; 0 is the baseline, None what the server chose.
-        requests, errors: sent, and those among them without an answer.
-        first_error: what was said about the first of those.
-        seconds: a client was busy with this arm, the mean over the clients.
-        request_throughput, output_token_throughput: per second of those.
-        output_tokens: of all answers; counted by the server where `output_tokens_counted`, else
-            by what was asked for.
+        draft_tokens: per round, as requested; 0 is the baseline, None the server's default.
+        requests, errors: number of requests, and of requests without an answer.
+        first_error: message of the first error.
+        seconds: time that a client spent on this arm, the mean over the clients.
+        request_throughput, output_token_throughput: per second of that time.
+        output_tokens: of all answers; reported by the server if `output_tokens_counted`,
+            otherwise as requested.
         request_latency: until the last chunk.
-        time_to_first_token: until the first chunk that carries text; None unless streamed.
-        inter_token_latency: of each answer, time after the first token over the tokens after it.
-        inter_chunk_latency: between the chunks of an answer; a round's tokens come together.
+        time_to_first_token: until the first chunk with text; None unless streamed.
+        inter_token_latency: time after the first token, divided by the tokens after it.
+        inter_chunk_latency: between the chunks of an answer; a chunk has the tokens of a round.
         acceptance_percent: accepted of drafted tokens.
-        tokens_per_round: output tokens of one draft and one verification.
-        acceptance_by_position: share of rounds that reached to the first, second ... draft token
-            accepted, out of those that offered so many; percent.
-        speedup_percent: speed of an answer against the baseline's to the same prompts.
-        energy_joules: what the server's GPUs took meanwhile, idle power included.
+        tokens_per_round: output tokens per round (one draft and one verification step).
+        acceptance_by_position: percent of rounds that accepted their first, second ... draft
+            token, among the rounds with a draft of that length.
+        speedup_percent: speed relative to the baseline for the same prompts.
+        energy_joules: energy of the server's GPUs during this arm, including idle power.
     """
 
     draft_tokens: int | None
@@ -81,7 +81,7 @@ class Arm:
 
     @property
     def joules_per_token(self) -> float | None:
-        """Energy of one output token, where it is known."""
+        """The energy per output token, if known."""
         if self.energy_joules is None or not self.output_tokens:
             return None
         return self.energy_joules / self.output_tokens
@@ -89,11 +89,11 @@ class Arm:
 
 @dataclass(frozen=True)
 class Level:
-    """One number of clients at once.
+    """The results for one number of concurrent clients.
 
     Attributes:
-        recommended_draft_tokens: the fastest of the arms, 0 when the baseline is; None when that
-            is the server's own choice or nothing could be compared.
+        recommended_draft_tokens: of the fastest arm, 0 for the baseline; None if that arm uses the
+            server's default, or if no arms could be compared.
     """
 
     concurrency: int
@@ -103,34 +103,34 @@ class Level:
 
     @property
     def arms(self) -> tuple[Arm, ...]:
-        """All of them, the baseline first."""
+        """All arms, the baseline first."""
         return (self.baseline, *self.speculative)
 
     @property
     def best(self) -> Arm | None:
-        """The fastest speculative arm, None without a comparison."""
+        """The fastest speculative arm; None without a comparison."""
         compared = [arm for arm in self.speculative if arm.speedup_percent is not None]
         return max(compared, key=_speedup, default=None)
 
 
 @dataclass(frozen=True)
 class Report:
-    """A whole run, or what there was of it.
+    """A complete or interrupted run.
 
     Attributes:
         format: version of this document.
-        url, model: what was asked.
+        url, model: of the server.
         started_at: RFC 3339, UTC.
-        seconds: the run took, warm-up included.
-        ended: why it ended.
-        message: what was said when it did not complete.
+        seconds: duration of the run, with warm-up.
+        ended: whether the run completed.
+        message: why the run did not complete.
         requests, errors, error_percent: over all arms and levels, without warm-up.
-        error_limit_percent: see `failed`.
-        failed: more requests than the limit allows had no answer.
-        output_tokens_per_request: asked for.
-        seed, confidence_percent, resamples: as asked for.
-        streamed: whether answers came in chunks, so that time to first token means something.
-        levels: in the order measured; one that was cut off is there with what it had.
+        error_limit_percent: maximum error rate.
+        failed: the error rate exceeded the limit.
+        output_tokens_per_request: as requested.
+        seed, confidence_percent, resamples: as requested.
+        streamed: whether answers came in chunks; time to first token requires that.
+        levels: in the order of measurement; an interrupted level is partial.
         recommended_draft_tokens: by the geometric mean of speed-ups over the levels.
     """
 
@@ -155,16 +155,16 @@ class Report:
     recommended_draft_tokens: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """The document: plain values under the names of the fields."""
-        found: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        return found
+        """The JSON document, with the names of the fields as keys."""
+        document: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return document
 
     @classmethod
     def from_json(cls, document: Any) -> "Report":
-        """The report that a document describes.
+        """Parse a JSON document.
 
         Raises:
-            ValueError: it is none; with the fields and what is wrong with them.
+            ValueError: the document is invalid; with the fields and their errors.
         """
         report: Report = _adapter().validate_python(document)
         return report

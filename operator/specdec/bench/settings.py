@@ -1,4 +1,7 @@
-"""What a benchmark asks for, checked before anything is sent."""
+"""The settings of a benchmark, validated before a request is sent.
+
+`specdec bench` and the benchmark Job create `Settings` and pass them to `measure`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +10,8 @@ from specdec.client.errors import BadRequestError
 
 BLS = "tensorrt_llm_bls"
 
-# Texts of several kinds, since acceptance depends on what is written; for a first look. What a
-# service is really asked is the better measure.
+# Prompts of several kinds, because acceptance depends on the text. They give a first impression;
+# the prompts of the real service are more representative.
 PROMPTS = (
     "def read_lines(path):\n",
     "class Stack:\n    def __init__(self):\n",
@@ -23,24 +26,23 @@ PROMPTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A sweep over numbers of clients, each measured with and without speculation.
+    """A sweep over numbers of concurrent clients, each measured with and without speculation.
 
     Attributes:
-        prompts: texts; request n of every arm continues prompt n modulo their number.
+        prompts: texts; request n of every arm uses prompt n modulo their number.
         model: Triton name of a model with the input num_draft_tokens.
-        concurrency: numbers of clients at once, one level each.
-        requests: of each arm at each level; at least as many as there are clients are sent.
-        output_tokens: every answer has exactly so many: its end token is switched off.
-        draft_tokens: draft lengths, one speculative arm each; None is what the server chooses for
-            a client that does not say.
-        warmup: requests of each arm before a level is timed, at least one a client; 0 for none.
-        seed: request n is sampled with seed + n in every arm, and seeds the bootstrap.
-        error_limit_percent: the run failed when more than this share of its requests did.
+        concurrency: numbers of concurrent clients, one level each.
+        requests: per arm and level; at least one per client is sent.
+        output_tokens: exact length of every answer, because the end token is disabled.
+        draft_tokens: draft lengths, one speculative arm each; None is the server's default.
+        warmup: requests per arm before a level, at least one per client; 0 for none.
+        seed: request n of every arm samples with seed + n; also the seed of the bootstrap.
+        error_limit_percent: maximum error rate of a successful run.
         confidence_percent: of the intervals around speed-ups.
         resamples: of the bootstrap.
 
     Raises:
-        BadRequestError: a value no run could use.
+        BadRequestError: an invalid value.
     """
 
     prompts: Sequence[str] = PROMPTS
@@ -58,9 +60,9 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.prompts or "" in self.prompts:
             raise BadRequestError("there is no prompt, or an empty one; give at least one text")
-        for name, values, least in (
+        for name, values, minimum in (
             ("concurrency", self.concurrency, 1),
-            ("draft tokens", [one for one in self.draft_tokens if one is not None], 1),
+            ("draft tokens", [length for length in self.draft_tokens if length is not None], 1),
             ("requests", (self.requests,), 1),
             ("output tokens", (self.output_tokens,), 1),
             ("warm-up", (self.warmup,), 0),
@@ -68,16 +70,14 @@ class Settings:
             ("resamples", (self.resamples,), 100),
         ):
             for value in values:
-                if value < least:
-                    raise BadRequestError(f"{name} is {value}; set it to {least} or more")
-        for name, chosen in (
+                if value < minimum:
+                    raise BadRequestError(f"{name} is {value}; set it to {minimum} or more")
+        for name, selected in (
             ("concurrency", self.concurrency),
             ("draft tokens", self.draft_tokens),
         ):
-            if not chosen or len(set(chosen)) < len(chosen):
-                raise BadRequestError(
-                    f"{name} needs values, each of them once; give for example 4"
-                )
+            if not selected or len(set(selected)) < len(selected):
+                raise BadRequestError(f"{name} needs distinct values; give for example 4")
         if not 0 <= self.error_limit_percent <= 100:
             raise BadRequestError(
                 f"error limit is {self.error_limit_percent:g} %; set it between 0 and 100"
@@ -89,9 +89,9 @@ class Settings:
 
     @property
     def arms(self) -> tuple[int | None, ...]:
-        """Draft lengths of all arms; the baseline, which is 0, comes first."""
+        """The draft lengths of all arms; the first one is 0, the baseline."""
         return (0, *self.draft_tokens)
 
     def sent(self, concurrency: int) -> int:
-        """Requests of each arm at a level."""
+        """The number of requests per arm at a level."""
         return max(self.requests, concurrency)

@@ -1,4 +1,7 @@
-"""Numbers out of samples: percentiles, the speed-up's interval, acceptance by position."""
+"""Statistics of samples: percentiles, speed-up with confidence interval, acceptance by position.
+
+`summary` calls these functions; they are pure, and the bootstrap is deterministic for a seed.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +16,7 @@ _MILLISECONDS = 1000.0
 
 
 def latency(seconds: Sequence[float]) -> Latency | None:
-    """Distribution in milliseconds, percentiles interpolated linearly; None without values."""
+    """The distribution in milliseconds, with linear percentiles; None without values."""
     if not seconds:
         return None
     values = np.asarray(seconds) * _MILLISECONDS
@@ -22,25 +25,24 @@ def latency(seconds: Sequence[float]) -> Latency | None:
 
 
 def inter_token(sample: Sample, tokens: int) -> float | None:
-    """Seconds a token after the first: genai-perf's definition; None for a single token."""
+    """Seconds per token after the first, as genai-perf defines it; None for a single token."""
     if tokens < 2 or not sample.first:
         return None
     return (sample.seconds - sample.first) / (tokens - 1)
 
 
 def by_position(samples: Sequence[Sample]) -> tuple[float, ...]:
-    """Percent of rounds that accepted their first, second ... draft token.
+    """The percentage of rounds that accepted their first, second ... draft token.
 
-    A round counts at a position when it offered a token there. An answer whose chunks carried
-    several rounds, or none of the counts, has steps that say so little that only those of the
-    streamed kind are of use: the caller passes those.
+    A round counts at a position if it drafted a token there. Only streamed answers have one round
+    per chunk, so the caller passes only those.
     """
     steps = [step for sample in samples for step in sample.steps if step.drafted]
     longest = max((step.drafted for step in steps), default=0)
     shares = []
     for position in range(1, longest + 1):
-        offered = [step.accepted >= position for step in steps if step.drafted >= position]
-        shares.append(100 * sum(offered) / len(offered))
+        accepted = [step.accepted >= position for step in steps if step.drafted >= position]
+        shares.append(100 * sum(accepted) / len(accepted))
     return tuple(shares)
 
 
@@ -53,30 +55,30 @@ def speedup(
     resamples: int,
     seed: int,
 ) -> Interval | None:
-    """Seconds a token of the baseline over those of the other arm, in percent.
+    """The baseline's seconds per token divided by those of the other arm, in percent.
 
-    In a closed loop whose answers are equally long this is the ratio of throughputs too, without
-    the ends of blocks at which clients run out of work.
+    In a closed loop with equally long answers, this equals the ratio of the throughputs. It
+    excludes the end of a turn, when some clients have no more requests.
 
     The interval is the percentile bootstrap (Efron & Tibshirani, An Introduction to the
-    Bootstrap, 1993, ch. 13) over pairs of requests that continue the same prompt with the same
-    seed: prompts differ more than repetitions do.
+    Bootstrap, 1993, ch. 13) over pairs of requests with the same prompt and seed, because prompts
+    differ more than repetitions do.
 
     Args:
         baseline, speculative: answered requests; those that both arms answered are compared.
-        tokens: output tokens (baseline's, other's) by the request's index.
+        tokens: output tokens (of the baseline, of the other arm) by index of the request.
         confidence: percent.
-        resamples: draws of as many pairs as there are, with replacement.
-        seed: of the draws.
+        resamples: number of bootstrap samples.
+        seed: of the bootstrap.
 
     Returns:
-        None without two pairs.
+        None with fewer than two pairs.
     """
-    plain = {one.index: one.seconds for one in baseline}
+    baseline_seconds = {sample.index: sample.seconds for sample in baseline}
     pairs = [
-        (plain[one.index], one.seconds, *tokens[one.index])
-        for one in speculative
-        if one.index in plain
+        (baseline_seconds[sample.index], sample.seconds, *tokens[sample.index])
+        for sample in speculative
+        if sample.index in baseline_seconds
     ]
     if len(pairs) < 2:
         return None
@@ -89,6 +91,6 @@ def speedup(
 
 
 def _ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Percent, from sums [..., 4] of seconds and tokens of both arms."""
-    plain, other, plain_tokens, other_tokens = np.moveaxis(sums, -1, 0)
-    return np.asarray(100 * (plain / plain_tokens) / (other / other_tokens))
+    """The speed-up in percent, from sums [..., 4] of seconds and tokens of both arms."""
+    baseline, other, baseline_tokens, other_tokens = np.moveaxis(sums, -1, 0)
+    return np.asarray(100 * (baseline / baseline_tokens) / (other / other_tokens))

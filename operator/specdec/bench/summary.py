@@ -1,4 +1,7 @@
-"""From samples to the report."""
+"""Summarize the samples of a run as a report.
+
+`measurement` calls `report`, also for an interrupted run. The functions are pure.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,18 +15,18 @@ from specdec.bench.settings import Settings
 from specdec.client.metrics import SpeculationTotals, speculation
 
 Totals = Mapping[str, float]
-# NVIDIA's DCGM by Triton: joules since the driver started, one sample a GPU.
+# Joules since the driver started, one sample per GPU; Triton reads it from NVIDIA's DCGM.
 _ENERGY = "nv_energy_consumption"
 
 
 @dataclass(frozen=True)
-class Block:
-    """One turn of an arm.
+class Turn:
+    """The results of one turn of an arm.
 
     Attributes:
-        seconds: from its beginning to a client's last answer, the mean over its clients.
-        samples: its requests.
-        before, after: the server's counters, empty where there are none.
+        seconds: from its start to a client's last answer, the mean over the clients.
+        samples: one per request.
+        before, after: the server's counters; empty if they cannot be read.
     """
 
     seconds: float
@@ -31,19 +34,19 @@ class Block:
     before: Totals
     after: Totals
 
-    def gained(self, name: str) -> float | None:
-        """What a counter gained, None where it is not known."""
+    def increase(self, name: str) -> float | None:
+        """The increase of a counter; None if it is not known."""
         if name not in self.before or name not in self.after:
             return None
         return self.after[name] - self.before[name]
 
 
-Blocks = Mapping[int | None, Sequence[Block]]
+Turns = Mapping[int | None, Sequence[Turn]]
 
 
 def report(
     settings: Settings,
-    levels: Mapping[int, Blocks],
+    levels: Mapping[int, Turns],
     *,
     url: str,
     started: datetime,
@@ -52,14 +55,25 @@ def report(
     message: str,
     streamed: bool,
 ) -> Report:
-    """The report of a run whose levels got as far as given."""
-    found = tuple(
-        _level(settings, concurrency, blocks)
-        for concurrency, blocks in levels.items()
-        if any(blocks.values())
+    """Create the report of a run, which may be incomplete.
+
+    Args:
+        settings: of the run.
+        levels: the turns so far, by concurrency and draft length.
+        url: of the server.
+        started: in UTC.
+        seconds: duration of the run.
+        ended: whether the run completed.
+        message: why it did not complete.
+        streamed: whether answers came in chunks.
+    """
+    results = tuple(
+        _level(settings, concurrency, turns)
+        for concurrency, turns in levels.items()
+        if any(turns.values())
     )
-    requests = sum(arm.requests for level in found for arm in level.arms)
-    errors = sum(arm.errors for level in found for arm in level.arms)
+    requests = sum(arm.requests for level in results for arm in level.arms)
+    errors = sum(arm.errors for level in results for arm in level.arms)
     share = 100 * errors / requests if requests else 0.0
     return Report(
         format=FORMAT,
@@ -79,40 +93,47 @@ def report(
         confidence_percent=settings.confidence_percent,
         resamples=settings.resamples,
         streamed=streamed,
-        levels=found,
-        recommended_draft_tokens=_recommended(found),
+        levels=results,
+        recommended_draft_tokens=_recommended(results),
     )
 
 
-def _level(settings: Settings, concurrency: int, blocks: Blocks) -> Level:
-    arms = {length: _arm(settings, length, blocks[length]) for length in settings.arms}
-    plain = [one for one in _samples(blocks[0]) if one.error is None]
+def _level(settings: Settings, concurrency: int, turns: Turns) -> Level:
+    arms = {length: _arm(settings, length, turns[length]) for length in settings.arms}
+    baseline = _answered(_samples(turns[0]))
+    baseline_tokens = {sample.index: sample.tokens for sample in baseline}
+    requested = settings.output_tokens
     for length in settings.draft_tokens:
-        other = [one for one in _samples(blocks[length]) if one.error is None]
-        counted = {one.index: one.tokens for one in plain}
-        wanted = settings.output_tokens
+        other = _answered(_samples(turns[length]))
         interval = statistics.speedup(
-            plain,
+            baseline,
             other,
-            {one.index: (counted.get(one.index) or wanted, one.tokens or wanted) for one in other},
+            {
+                sample.index: (
+                    baseline_tokens.get(sample.index) or requested,
+                    sample.tokens or requested,
+                )
+                for sample in other
+            },
             confidence=settings.confidence_percent,
             resamples=settings.resamples,
             seed=settings.seed,
         )
         arms[length] = replace(arms[length], speedup_percent=interval)
-    level = Level(concurrency, arms[0], tuple(arms[one] for one in settings.draft_tokens), None)
+    speculative = tuple(arms[length] for length in settings.draft_tokens)
+    level = Level(concurrency, arms[0], speculative, None)
     return replace(level, recommended_draft_tokens=_recommended([level]))
 
 
-def _arm(settings: Settings, length: int | None, blocks: Sequence[Block]) -> Arm:
-    samples = _samples(blocks)
-    answered = [one for one in samples if one.error is None]
-    failed = [one for one in samples if one.error is not None]
-    seconds = sum(block.seconds for block in blocks)
-    tokens = [_tokens(settings, one) for one in answered]
-    streamed = [one for one in answered if len(one.chunks) > 1]
-    acceptance, per_round = _acceptance(sum(tokens), answered, blocks)
-    energy = [block.gained(_ENERGY) for block in blocks]
+def _arm(settings: Settings, length: int | None, turns: Sequence[Turn]) -> Arm:
+    samples = _samples(turns)
+    answered = _answered(samples)
+    failed = [sample for sample in samples if sample.error is not None]
+    seconds = sum(turn.seconds for turn in turns)
+    tokens = [_tokens(settings, sample) for sample in answered]
+    streamed = [sample for sample in answered if len(sample.chunks) > 1]
+    acceptance, per_round = _acceptance(sum(tokens), answered, turns)
+    energy = [turn.increase(_ENERGY) for turn in turns]
     return Arm(
         draft_tokens=length,
         requests=len(samples),
@@ -122,21 +143,29 @@ def _arm(settings: Settings, length: int | None, blocks: Sequence[Block]) -> Arm
         request_throughput=len(answered) / seconds if seconds else 0.0,
         output_token_throughput=sum(tokens) / seconds if seconds else 0.0,
         output_tokens=sum(tokens),
-        output_tokens_counted=all(one.tokens is not None for one in answered),
-        request_latency=statistics.latency([one.seconds for one in answered]),
-        time_to_first_token=statistics.latency([one.first for one in streamed]),
+        output_tokens_counted=all(sample.tokens is not None for sample in answered),
+        request_latency=statistics.latency([sample.seconds for sample in answered]),
+        time_to_first_token=statistics.latency([sample.first for sample in streamed]),
         inter_token_latency=statistics.latency(list(_inter_token(settings, streamed))),
-        inter_chunk_latency=statistics.latency([gap for one in streamed for gap in one.gaps]),
+        inter_chunk_latency=statistics.latency(
+            [gap for sample in streamed for gap in sample.gaps]
+        ),
         acceptance_percent=acceptance,
         tokens_per_round=per_round,
         acceptance_by_position=statistics.by_position(streamed),
         speedup_percent=None,
-        energy_joules=sum(one or 0.0 for one in energy) if energy and None not in energy else None,
+        energy_joules=(
+            sum(joules or 0.0 for joules in energy) if energy and None not in energy else None
+        ),
     )
 
 
-def _samples(blocks: Sequence[Block]) -> list[Sample]:
-    return [one for block in blocks for one in block.samples]
+def _samples(turns: Sequence[Turn]) -> list[Sample]:
+    return [sample for turn in turns for sample in turn.samples]
+
+
+def _answered(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.error is None]
 
 
 def _tokens(settings: Settings, sample: Sample) -> int:
@@ -144,47 +173,48 @@ def _tokens(settings: Settings, sample: Sample) -> int:
 
 
 def _inter_token(settings: Settings, samples: Sequence[Sample]) -> Iterator[float]:
-    for one in samples:
-        value = statistics.inter_token(one, _tokens(settings, one))
+    for sample in samples:
+        value = statistics.inter_token(sample, _tokens(settings, sample))
         if value is not None:
             yield value
 
 
 def _acceptance(
-    tokens: int, answered: Sequence[Sample], blocks: Sequence[Block]
+    tokens: int, answered: Sequence[Sample], turns: Sequence[Turn]
 ) -> tuple[float | None, float | None]:
-    """Percent of draft tokens accepted, and tokens a round; None without draft tokens.
+    """The percentage of accepted draft tokens, and tokens per round; None without draft tokens.
 
-    Every round adds one token to those it accepts, so an answer of n tokens took n less the
-    accepted ones. Where answers do not tell, the server's counters do.
+    Every round generates the accepted tokens and one more. The number of rounds is therefore the
+    number of tokens minus the accepted ones. If answers have no counts, the server's counters
+    replace them.
     """
-    counts = [one.counts for one in answered if one.counts is not None]
-    drafted = sum(one.drafted for one in counts)
+    counts = [sample.counts for sample in answered if sample.counts is not None]
+    drafted = sum(count.drafted for count in counts)
     if drafted and len(counts) == len(answered):
-        accepted = sum(one.accepted for one in counts)
+        accepted = sum(count.accepted for count in counts)
         return 100 * accepted / drafted, tokens / max(1, tokens - accepted)
-    told = _counters(blocks)
-    if not told.drafted or not told.rounds:
+    total = _counters(turns)
+    if not total.drafted or not total.rounds:
         return None, None
-    return 100 * told.accepted / told.drafted, (told.accepted + told.rounds) / told.rounds
+    return 100 * total.accepted / total.drafted, (total.accepted + total.rounds) / total.rounds
 
 
-def _counters(blocks: Sequence[Block]) -> SpeculationTotals:
-    """What the server counted in all turns."""
+def _counters(turns: Sequence[Turn]) -> SpeculationTotals:
+    """The increase of the server's counters during all turns."""
     sums = SpeculationTotals()
-    for block in blocks:
-        gained = speculation(block.after) - speculation(block.before)
+    for turn in turns:
+        increase = speculation(turn.after) - speculation(turn.before)
         sums = SpeculationTotals(
-            sums.rounds + gained.rounds,
-            sums.drafted + gained.drafted,
-            sums.accepted + gained.accepted,
-            sums.generated + gained.generated,
+            sums.rounds + increase.rounds,
+            sums.drafted + increase.drafted,
+            sums.accepted + increase.accepted,
+            sums.generated + increase.generated,
         )
     return sums
 
 
 def _recommended(levels: Sequence[Level]) -> int | None:
-    """The arm with the highest geometric mean of speed-ups; 0 where none beats the baseline."""
+    """The draft length with the highest geometric mean of speed-ups; 0 if none exceeds 100 %."""
     logarithms: dict[int | None, list[float]] = {}
     for level in levels:
         for arm in level.speculative:

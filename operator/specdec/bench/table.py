@@ -1,4 +1,7 @@
-"""A report for the terminal."""
+"""Print a report in the terminal: a table of all arms, and sentences with the conclusions.
+
+`specdec bench` calls `table` and `sentences`; the HTML page uses the same sentences.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +12,7 @@ from specdec.bench.export import length
 from specdec.bench.report import Arm, Latency, Report
 
 _HEADS = (
-    "at\nonce",
+    "cli-\nents",
     "draft\ntokens",
     "tokens\n/s",
     "p50\nms",
@@ -24,42 +27,40 @@ _HEADS = (
 
 
 def table(report: Report) -> Table:
-    """One line an arm; latencies of whole requests, medians where a column has one number.
-
-    Narrow enough for 80 columns.
-    """
-    found = Table(*_HEADS, box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
-    for column in found.columns:
+    """One row per arm, in at most 80 columns; a column with one number shows the median."""
+    table_ = Table(*_HEADS, box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
+    for column in table_.columns:
         column.justify = "right"
         column.no_wrap = True
     for level in report.levels:
         for arm in level.arms:
-            found.add_row(*_row(level.concurrency, arm), end_section=arm is level.arms[-1])
-    return found
+            table_.add_row(*_row(level.concurrency, arm), end_section=arm is level.arms[-1])
+    return table_
 
 
 def sentences(report: Report) -> Iterator[str]:
-    """What the numbers come to, worst news last."""
+    """The conclusions of the report; errors come last."""
     for level in report.levels:
         best = level.best
         if best is not None and best.speedup_percent is not None:
             speed = best.speedup_percent
             verdict = "faster" if speed.low > 100 else "slower" if speed.high < 100 else ""
             yield (
-                f"{level.concurrency} at once: {speed.value / 100:.2f} times the baseline's speed "
+                f"concurrency {level.concurrency}: "
+                f"{speed.value / 100:.2f} times the baseline's speed "
                 f"({speed.low / 100:.2f} to {speed.high / 100:.2f} with "
                 f"{report.confidence_percent:g} % confidence"
                 + (f", {verdict})" if verdict else ", which may be chance)")
             )
     if report.recommended_draft_tokens is not None:
-        advice = "switch speculation off" if not report.recommended_draft_tokens else ""
-        yield f"recommended draft tokens: {report.recommended_draft_tokens} {advice}".rstrip()
+        advice = "" if report.recommended_draft_tokens else " (disable speculation)"
+        yield f"recommended draft tokens: {report.recommended_draft_tokens}{advice}"
     for arm in (arm for level in report.levels for arm in level.arms):
         if arm.first_error is not None:
             yield f"{arm.errors} of {arm.requests} requests failed: {arm.first_error}"
             break
     if report.ended != "completed":
-        yield f"{report.message}; the numbers are of what was measured before"
+        yield f"{report.message}; the numbers cover the requests before that"
 
 
 def _row(concurrency: int, arm: Arm) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""Clients of a served model (extra `client`); gRPC is loaded with the first of these names."""
+"""The Python API for a served model (extra `client`): generation, speculation and verification.
+
+The command line, the benchmark and the in-cluster Jobs use this package. gRPC is imported with the
+first use of one of these names, so that importing the package is fast.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -33,7 +37,7 @@ __all__ = [
     "Verification",
     "verify",
 ]
-_HOMES = {
+_MODULES = {
     "Answer": "answer",
     "Chunk": "answer",
     "Client": "generate",
@@ -53,5 +57,5 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES.get(name, "errors")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    module = _MODULES.get(name, "errors")
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,4 +1,8 @@
-"""What comes back: chunks of an answer, and the answer they make."""
+"""The answer to a request: its chunks as they arrive, and the complete answer.
+
+`generate.Client` and the benchmark create a `Chunk` from each response of the server. `Answer.add`
+combines the chunks, whichever protocol delivered them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# What is kept beside the text, where it was asked for.
+# Optional outputs that a request can ask for.
 EXTRAS = (
     "cum_log_probs",
     "output_log_probs",
@@ -16,7 +20,7 @@ EXTRAS = (
     "num_input_tokens",
     "num_output_tokens",
 )
-_NEW = "num_output_tokens"
+_OUTPUT_TOKENS = "num_output_tokens"
 ALWAYS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 
 
@@ -30,13 +34,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of the answer.
+    """One response with a part of the answer.
 
     Attributes:
-        text: new text; of the first beam where there are several.
-        counts: those so far, where the server tells them.
+        text: new text, of the first beam if there are several.
+        counts: totals so far; None if the server does not report them.
         beams: the texts of all beams.
-        extras: further outputs by Triton's names, as the server shaped them.
+        extras: optional outputs by their Triton names, in the server's shapes.
     """
 
     text: str
@@ -47,16 +51,16 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer.
+    """A complete answer.
 
     Attributes:
-        text: what was generated.
-        chunks: how many pieces carried text.
-        counts: None when the server does not tell.
+        text: the generated text.
+        chunks: number of chunks with text.
+        counts: None if the server does not report them.
         first_chunk_seconds, seconds: since the request was sent.
-        log_probs: of the new tokens, where they were asked for.
-        beams: the texts of all beams, in the last chunk.
-        extras: further outputs of the last chunk that had them; num_output_tokens of all.
+        log_probs: of the new tokens, if requested.
+        beams: the texts of all beams in the last chunk.
+        extras: optional outputs of the last chunk that had them; num_output_tokens is the sum.
     """
 
     text: str = ""
@@ -81,27 +85,29 @@ class Answer:
             seconds=elapsed,
             log_probs=self.log_probs + new,
             beams=chunk.beams or self.beams,
-            extras={**self.extras, **chunk.extras, **self._grown(chunk)},
+            extras={**self.extras, **chunk.extras, **self._token_count(chunk)},
         )
 
-    def _grown(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
-        """The number of tokens so far: a chunk tells its own alone."""
-        new = chunk.extras.get(_NEW)
-        return {} if new is None else {_NEW: self.extras.get(_NEW, np.zeros_like(new)) + new}
+    def _token_count(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
+        """The number of output tokens so far: each chunk reports only its own."""
+        new = chunk.extras.get(_OUTPUT_TOKENS)
+        if new is None:
+            return {}
+        return {_OUTPUT_TOKENS: self.extras.get(_OUTPUT_TOKENS, np.zeros_like(new)) + new}
 
 
-def chunk(outputs: Mapping[str, NDArray[Any]], asked: frozenset[str]) -> Chunk | None:
-    """A response's tensors as a chunk, None without text.
+def chunk(outputs: Mapping[str, NDArray[Any]], requested: frozenset[str]) -> Chunk | None:
+    """Convert the output tensors of a response to a chunk; None without a text output.
 
     Args:
-        outputs: by Triton's names.
-        asked: names of the extras that were asked for; the others hold fillers.
+        outputs: by their Triton names.
+        requested: names of the requested extras; servers fill the others with placeholders.
     """
     text = outputs.get("text_output")
     if text is None or not text.size:
         return None
-    beams = tuple(_text(one) for one in text.reshape(-1))
-    extras = {name: outputs[name] for name in EXTRAS if name in asked and name in outputs}
+    beams = tuple(_text(beam) for beam in text.reshape(-1))
+    extras = {name: outputs[name] for name in EXTRAS if name in requested and name in outputs}
     return Chunk(beams[0], _counts(outputs), beams, extras)
 
 

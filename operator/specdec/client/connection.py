@@ -1,4 +1,8 @@
-"""Where a server is and how to reach it, checked before anything is sent."""
+"""The address of a server with its TLS files and headers, validated before a request is sent.
+
+Every client in this package takes a `Connection`. Header values are secrets: they are never
+printed.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,9 +12,9 @@ from pathlib import Path
 from specdec.client.errors import BadRequestError
 
 CONNECT_SECONDS = 5.0
-# What gRPC says of somebody who is there and does not speak as the client does.
-_AT_ODDS = ("Socket closed", "Connection reset", "Broken pipe", "andshake", "erification")
-# gRPC takes lower case alone; no other character may stand in a header's name.
+# gRPC errors of a server that accepts a connection but does not speak gRPC, or not with this TLS.
+_PROTOCOL_ERRORS = ("Socket closed", "Connection reset", "Broken pipe", "andshake", "erification")
+# Header names in gRPC are lower case, and limited to these characters.
 _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_|~-]+")
 
 
@@ -19,13 +23,13 @@ class Connection:
     """One endpoint of a server.
 
     Attributes:
-        url: `host:port`, of Triton's gRPC endpoint unless said otherwise.
-        timeout: seconds one answer may take.
-        tls: encrypt; the three files are PEM, and without `root_certificates` the system's count.
-        headers: sent with every request; never printed, because they carry tokens.
+        url: `host:port`, of Triton's gRPC endpoint unless the client uses HTTP.
+        timeout: maximum seconds for one answer.
+        tls: use TLS. The three files are PEM; without `root_certificates` the system's CAs apply.
+        headers: sent with every request; never printed, because they may contain tokens.
 
     Raises:
-        BadRequestError: no host:port, a file that is not there, a header that cannot be sent.
+        BadRequestError: invalid host:port, a missing file, or a file without TLS.
     """
 
     url: str
@@ -52,29 +56,29 @@ class Connection:
             if not Path(file).is_file():
                 raise BadRequestError(f"certificate {file} is no file; name a PEM file")
 
-    def unanswered(self, words: str) -> str:
-        """Why a call over gRPC found nobody; `words` are the library's own."""
-        _, told, last = words.rpartition("last error: ")
-        # A call that is cut says so without that: its server was there, and went away.
-        if not told or not any(sign in last for sign in _AT_ODDS):
+    def unreachable_message(self, details: str) -> str:
+        """The message for a failed gRPC connection; `details` is the error text of the library."""
+        _, separator, cause = details.rpartition("last error: ")
+        # Without that text, an established connection broke: the server stopped during the call.
+        if not separator or not any(error in cause for error in _PROTOCOL_ERRORS):
             return (
-                f"nobody answers at {self.url}; check the address, "
+                f"connection to {self.url} failed; check the address, "
                 "and that the server is ready and port 8001 is forwarded"
             )
         if not self.tls:
             return (
-                f"{self.url} hangs up ({last}); check that it is a gRPC port, and ask with --tls "
-                "if the server wants TLS"
+                f"{self.url} closed the connection ({cause}); check that it is a gRPC port, and "
+                "add --tls if the server requires TLS"
             )
         return (
-            f"no encrypted connection with {self.url} ({last}); check whom the client trusts "
-            "(--ca), its own certificate (--cert), and the names in the server's"
+            f"the TLS connection to {self.url} failed ({cause}); check the CA (--ca), the "
+            "client's certificate (--cert), and the names in the server's certificate"
         )
 
     def files(self) -> list[str]:
-        """The PEM files that are named."""
-        named = (self.root_certificates, self.private_key, self.certificate_chain)
-        return [file for file in named if file is not None]
+        """The PEM files of this connection."""
+        files = (self.root_certificates, self.private_key, self.certificate_chain)
+        return [file for file in files if file is not None]
 
     def certificate(self, file: str | None) -> bytes | None:
         """The content of a PEM file, None without one."""
@@ -82,17 +86,17 @@ class Connection:
 
 
 def headers(lines: Iterable[str]) -> dict[str, str]:
-    """`name: value` lines as a mapping.
+    """Parse `name: value` lines.
 
     Raises:
-        BadRequestError: a line without a colon, or with a name that HTTP does not take. Values
-            are secrets and not repeated.
+        BadRequestError: a line without a colon or with an invalid name. The message does not quote
+            values, because they are secrets.
     """
-    found = {}
+    result = {}
     for number, line in enumerate(lines, 1):
         name, colon, value = line.partition(":")
         name, value = name.strip().lower(), value.strip()
         if not colon or not _HEADER.fullmatch(name) or not value.isprintable():
             raise BadRequestError(f"header {number} is no 'name: value'; write one per --header")
-        found[name] = value
-    return found
+        result[name] = value
+    return result

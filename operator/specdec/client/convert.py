@@ -1,9 +1,13 @@
-"""Data sets of others into ours, and ours into those of load generators."""
+"""Convert public data sets to entries, and entries to the input files of genai-perf.
+
+`specdec dataset` calls it. Records without a prompt are counted, and an invalid record is an error
+that names its line.
+"""
 
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +15,19 @@ from typing import Any
 from specdec.client.dataset import Entry, entry, prompt_of, records
 from specdec.client.errors import BadRequestError
 
-# The rule of the TensorRT-LLM backend's benchmark tools for how long an answer may get.
+# The benchmark tools of the TensorRT-LLM backend estimate output lengths with this factor.
 _TOKENS_PER_WORD = 1.3
 _HUMAN = ("human", "user")
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What a file held.
+    """The prompts of a converted file.
 
     Attributes:
-        kind: its format.
+        kind: format of the file.
         entries: its prompts.
-        without: records that hold no prompt, for example conversations nobody began.
+        without: number of records without a prompt, such as conversations without a human turn.
     """
 
     kind: str
@@ -32,64 +36,65 @@ class Converted:
 
 
 def convert(text: str, name: str, kind: str | None = None) -> Converted:
-    """The prompts of a file.
+    """Convert the content of a file to prompts.
 
     Args:
-        text: its content: JSON lines, one JSON array, or plain text with a prompt a line.
-        name: where it is from, for errors.
-        kind: a key of `READERS`, `jsonl` or `text`; None finds out.
+        text: JSON lines, one JSON array, or plain text with one prompt per line.
+        name: of the file, for messages.
+        kind: a key of `READERS`, `jsonl` or `text`; None detects the format.
 
     Raises:
-        BadRequestError: no prompt in it, or a record that is not of that format; with its line.
+        BadRequestError: no prompt, or a record that does not have the format; with its line.
     """
     if kind == "text":
-        return _whole(kind, [_entries_of_text(text, name)], name)
+        return _converted(kind, [_entries_of_text(text, name)], name)
     if kind is None and not text.lstrip().startswith(("{", "[")):
         return convert(text, name, "text")
     listed = text.lstrip().startswith("[")
-    found = _elements(text, name) if listed else records(text, name)
+    values = _elements(text, name) if listed else records(text, name)
     if kind is None:
-        first, place = next(found, (None, name))
-        kind = _kind(first, place)
-        found = _elements(text, name) if listed else records(text, name)
+        first, location = next(values, (None, name))
+        kind = _kind(first, location)
+        values = _elements(text, name) if listed else records(text, name)
     reader = READERS[kind]
-    return _whole(kind, (reader(_object(value, place), place) for value, place in found), name)
+    groups = (reader(_object(value, location), location) for value, location in values)
+    return _converted(kind, groups, name)
 
 
-def _humaneval(given: dict[str, Any], place: str) -> list[Entry]:
-    return [Entry(prompt_of(given.get("prompt"), place))]
+def _humaneval(record: dict[str, Any], location: str) -> list[Entry]:
+    return [Entry(prompt_of(record.get("prompt"), location))]
 
 
-def _alpaca(given: dict[str, Any], place: str) -> list[Entry]:
-    """As the backend's benchmark tools put it together: the input, then the instruction."""
-    parts = [given.get("input") or "", given.get("instruction")]
+def _alpaca(record: dict[str, Any], location: str) -> list[Entry]:
+    """The input, then the instruction, as the backend's benchmark tools join them."""
+    parts = [record.get("input") or "", record.get("instruction")]
     if not all(isinstance(part, str) for part in parts):
-        raise BadRequestError(f"{place} has no instruction; write it as text beside input")
-    prompt = prompt_of(" ".join(part for part in parts if part), place)
-    return [Entry(prompt, _length(given.get("output")))]
+        raise BadRequestError(f"{location} has no instruction; write it as text beside input")
+    prompt = prompt_of(" ".join(part for part in parts if part), location)
+    return [Entry(prompt, _length(record.get("output")))]
 
 
-def _sharegpt(given: dict[str, Any], place: str) -> list[Entry]:
-    """The first thing that the human says; what comes back tells how long an answer may get."""
-    turns = given.get("conversations")
+def _sharegpt(record: dict[str, Any], location: str) -> list[Entry]:
+    """The first human turn; the length of its answer limits the output tokens."""
+    turns = record.get("conversations")
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
-        raise BadRequestError(f"{place} has no conversations; write a list of from and value")
+        raise BadRequestError(f"{location} has no conversations; write a list of from and value")
     for turn, answer in zip(turns, [*turns[1:], {}], strict=True):
         if turn.get("from") in _HUMAN and turn.get("value"):
-            return [Entry(prompt_of(turn["value"], place), _length(answer.get("value")))]
+            return [Entry(prompt_of(turn["value"], location), _length(answer.get("value")))]
     return []
 
 
-def _turns(given: dict[str, Any], place: str) -> list[Entry]:
-    """Every turn is a prompt of its own, as in the guides' converter for HumanEval of EAGLE."""
-    turns = given.get("turns")
+def _turns(record: dict[str, Any], location: str) -> list[Entry]:
+    """One prompt per turn, as in the guides' converter for the HumanEval data set of EAGLE."""
+    turns = record.get("turns")
     if not isinstance(turns, list):
-        raise BadRequestError(f"{place} has no turns; write a list of texts")
-    return [Entry(prompt_of(turn, place)) for turn in turns]
+        raise BadRequestError(f"{location} has no turns; write a list of texts")
+    return [Entry(prompt_of(turn, location)) for turn in turns]
 
 
-def _ours(given: dict[str, Any], place: str) -> list[Entry]:
-    return [entry(given, place)]
+def _entry(record: dict[str, Any], location: str) -> list[Entry]:
+    return [entry(record, location)]
 
 
 READERS: dict[str, Callable[[dict[str, Any], str], list[Entry]]] = {
@@ -97,10 +102,10 @@ READERS: dict[str, Callable[[dict[str, Any], str], list[Entry]]] = {
     "alpaca": _alpaca,
     "sharegpt": _sharegpt,
     "turns": _turns,
-    "jsonl": _ours,
+    "jsonl": _entry,
 }
-# What tells a format: the first key that a record has.
-_TOLD_BY = {
+# The format of a file, by the first of these keys that its first record has.
+_KIND_BY_KEY = {
     "conversations": "sharegpt",
     "turns": "turns",
     "instruction": "alpaca",
@@ -116,26 +121,26 @@ def limited(entries: Sequence[Entry], limit: int | None, max_tokens: int | None)
 
 
 def genai_perf(entries: Sequence[Entry], max_tokens: int) -> str:
-    """What genai-perf hands to perf_analyzer for Triton's generate endpoint.
+    """The input file with which genai-perf drives Triton's generate endpoint.
 
     Args:
         entries: the data set.
-        max_tokens: for prompts that do not say; the endpoint needs it.
+        max_tokens: for entries without a limit; the endpoint requires one.
     """
     data = [
-        {"text_input": [one.prompt], "max_tokens": [one.max_tokens or max_tokens]}
-        for one in entries
+        {"text_input": [entry.prompt], "max_tokens": [entry.max_tokens or max_tokens]}
+        for entry in entries
     ]
     return json.dumps({"data": data}, ensure_ascii=False, indent=1) + "\n"
 
 
 def genai_perf_lines(entries: Sequence[Entry]) -> str:
-    """What `genai-perf profile --input-file` reads: JSON lines with `text`."""
+    """The input of `genai-perf profile --input-file`: JSON lines with `text`."""
     return "".join(f"{json.dumps({'text': e.prompt}, ensure_ascii=False)}\n" for e in entries)
 
 
 def write(text: str, file: Path) -> None:
-    """Write a file whole or not at all: beside it first, then under its name.
+    """Write a file; it appears complete or not at all.
 
     Raises:
         BadRequestError: it cannot be written.
@@ -150,12 +155,13 @@ def write(text: str, file: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _whole(kind: str, found: Any, name: str) -> Converted:
-    groups = list(found)
-    entries = [one for group in groups for one in group]
+def _converted(kind: str, groups: Iterable[list[Entry]], name: str) -> Converted:
+    """The result for the entries of each record."""
+    records = list(groups)
+    entries = [entry for group in records for entry in group]
     if not entries:
         raise BadRequestError(f"{name} holds no prompt; give a data set with at least one")
-    return Converted(kind, entries, sum(not group for group in groups))
+    return Converted(kind, entries, sum(not group for group in records))
 
 
 def _entries_of_text(text: str, name: str) -> list[Entry]:
@@ -167,49 +173,49 @@ def _entries_of_text(text: str, name: str) -> list[Entry]:
 
 
 def _elements(text: str, name: str) -> Iterator[tuple[Any, str]]:
-    """Elements of a JSON array with the lines they begin at."""
+    """The elements of a JSON array, each with the file and line where it starts."""
     decoder = json.JSONDecoder()
     at, line, counted = text.index("[") + 1, 1, 0
     while True:
-        at = _past(text, at)
+        at = _skip_space(text, at)
         line, counted = line + text.count("\n", counted, at), at
-        place = f"{name}, line {line}"
+        location = f"{name}, line {line}"
         if text[at : at + 1] == "]":
             return
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             raise BadRequestError(
-                f"{place} is no JSON ({error}); write a list of objects, or give --from text"
+                f"{location} is not JSON ({error}); write a list of objects, or give --from text"
             ) from error
-        yield value, place
-        at = _past(text, at)
+        yield value, location
+        at = _skip_space(text, at)
         if text[at : at + 1] not in {",", "]"}:
             raise BadRequestError(
-                f"{place} is followed by neither a comma nor a bracket; write a list of objects"
+                f"{location} is followed by neither a comma nor a bracket; write a list of objects"
             )
         at += text[at] == ","
 
 
-def _past(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
 
 
-def _object(value: Any, place: str) -> dict[str, Any]:
+def _object(value: Any, location: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadRequestError(f"{place} is no object; write one record as one JSON object")
+        raise BadRequestError(f"{location} is not an object; write each record as a JSON object")
     return value
 
 
-def _kind(first: Any, place: str) -> str:
+def _kind(first: Any, location: str) -> str:
     keys = first if isinstance(first, dict) else {}
-    for key, kind in _TOLD_BY.items():
+    for key, kind in _KIND_BY_KEY.items():
         if key in keys:
             return kind
     raise BadRequestError(
-        f"{place} is of no known format; name it: --from {', '.join([*READERS, 'text'])}"
+        f"{location} has an unknown format; name it with --from {', '.join([*READERS, 'text'])}"
     )
 
 

@@ -1,4 +1,8 @@
-"""Data sets of prompts: JSON lines with `prompt` and, where wanted, `max_tokens`."""
+"""Read and write data sets of prompts: JSON lines with `prompt` and an optional `max_tokens`.
+
+The command line, verification and benchmark use it. An invalid line is an error that names the
+line.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -18,14 +22,14 @@ class Entry:
 
     Attributes:
         prompt: the text to continue.
-        max_tokens: new tokens at most; None leaves it to who asks.
+        max_tokens: maximum of new tokens; None applies the caller's limit.
     """
 
     prompt: str
     max_tokens: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as a line of a data set holds it."""
+        """The JSON object of a line in a data set."""
         limit = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
         return {"prompt": self.prompt, **limit}
 
@@ -40,7 +44,7 @@ def read(file: Path) -> list[Entry]:
     """The entries of a file.
 
     Raises:
-        BadRequestError: it cannot be read, holds no prompt, or a line is no entry.
+        BadRequestError: the file cannot be read, has no prompt, or has an invalid line.
     """
     try:
         text = file.read_text("utf-8")
@@ -50,16 +54,16 @@ def read(file: Path) -> list[Entry]:
 
 
 def parse(text: str, name: str) -> list[Entry]:
-    """The entries of JSON lines; other keys and empty lines are passed over.
+    """The entries of JSON lines; other keys and empty lines are ignored.
 
     Args:
         text: the lines.
-        name: where they are from, for errors.
+        name: of the file, for messages.
 
     Raises:
-        BadRequestError: there is no prompt, or a line is no entry; with the line's number.
+        BadRequestError: no prompt, or an invalid line; with its number.
     """
-    entries = [entry(given, place) for given, place in records(text, name)]
+    entries = [entry(value, location) for value, location in records(text, name)]
     if not entries:
         raise BadRequestError(f"{name} is empty; write one {_SHAPE} a line")
     return entries
@@ -71,43 +75,45 @@ def lines(entries: Iterable[Entry]) -> str:
 
 
 def records(text: str, name: str) -> Iterator[tuple[Any, str]]:
-    """Values of JSON lines with their places, empty lines passed over.
+    """The values of JSON lines, each with its file and line; empty lines are skipped.
 
     Raises:
-        BadRequestError: a line is no JSON.
+        BadRequestError: a line is not JSON.
     """
-    # Not splitlines(): JSON may hold line separators of Unicode as they are.
+    # splitlines() would also split at Unicode line separators, which JSON strings may contain.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        place = f"{name}, line {number}"
+        location = f"{name}, line {number}"
         try:
-            yield json.loads(line), place
+            yield json.loads(line), location
         except (ValueError, RecursionError) as error:
-            raise BadRequestError(f"{place} is no JSON ({error}); write {_SHAPE}") from error
+            raise BadRequestError(f"{location} is not JSON ({error}); write {_SHAPE}") from error
 
 
-def prompt_of(value: Any, place: str) -> str:
-    """A prompt that can be sent.
+def prompt_of(value: Any, location: str) -> str:
+    """Validate a prompt.
 
     Raises:
-        BadRequestError: no text, an empty one, or one that UTF-8 cannot carry.
+        BadRequestError: the value is no text, is empty, or cannot be encoded in UTF-8.
     """
     if not isinstance(value, str) or not value:
-        raise BadRequestError(f"{place} has no prompt; write {_SHAPE}")
+        raise BadRequestError(f"{location} has no prompt; write {_SHAPE}")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise BadRequestError(f"{place}: the prompt has half a surrogate pair; write whole ones")
+        raise BadRequestError(
+            f"{location}: the prompt has half a surrogate pair; write complete characters"
+        )
     return value
 
 
-def entry(given: Any, place: str) -> Entry:
-    """The entry that a value of JSON is.
+def entry(value: Any, location: str) -> Entry:
+    """Convert a JSON value to an entry.
 
     Raises:
-        BadRequestError: it is none.
+        BadRequestError: the value is no valid entry.
     """
-    prompt = prompt_of(given.get("prompt") if isinstance(given, dict) else None, place)
-    limit = given.get("max_tokens")
+    prompt = prompt_of(value.get("prompt") if isinstance(value, dict) else None, location)
+    limit = value.get("max_tokens")
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise BadRequestError(f"{place}: max_tokens is {limit!r}; set it to 1 or more")
+        raise BadRequestError(f"{location}: max_tokens is {limit!r}; set it to 1 or more")
     return Entry(prompt, limit)

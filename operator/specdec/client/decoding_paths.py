@@ -1,4 +1,8 @@
-"""Three ways to an answer that `verification` sets against each other, all greedy."""
+"""The decoding paths that verification compares: BLS or ensemble, target alone, client loop.
+
+`verification` and the verification Job run prompts through two of them. All paths decode greedily,
+so equal answers are expected.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,10 +29,10 @@ class PathAnswer:
     """One answer.
 
     Attributes:
-        text: what was generated.
-        ids: its token ids, None where the way to it tells text alone.
-        counts: draft tokens offered and accepted, None where nobody tells.
-        rounds: those with a draft, None where nobody tells.
+        text: the generated text.
+        ids: its token ids; None if the path returns only text.
+        counts: drafted and accepted tokens; None if not reported.
+        rounds: number of rounds with a draft; None if not reported.
     """
 
     text: str
@@ -38,13 +42,13 @@ class PathAnswer:
 
 
 class DecodingPath(Protocol):
-    """A way to an answer. Both methods raise the errors of `wire.Server`."""
+    """One way to generate an answer. Both methods raise the errors of `grpc_calls.Server`."""
 
     async def check(self) -> None:
-        """Find out whether it can be gone at all.
+        """Check that the server has the models and inputs of this path.
 
         Raises:
-            BadRequestError: a model or an input that it needs is not there.
+            BadRequestError: a model or an input is missing.
         """
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
@@ -52,12 +56,12 @@ class DecodingPath(Protocol):
 
 
 class TextModel:
-    """A model that takes text: the BLS, or the ensemble.
+    """A model with text input: the BLS, or the ensemble.
 
     Args:
-        server: where it is.
+        server: that has the model.
         model: its Triton name.
-        draft_tokens: sent along; None leaves the length to the server.
+        draft_tokens: per round; None applies the server's default.
     """
 
     def __init__(self, server: Server, model: str, draft_tokens: int | None) -> None:
@@ -66,18 +70,18 @@ class TextModel:
         self._draft_tokens = draft_tokens
 
     async def check(self) -> None:
-        """The model takes text, and a draft length where one is to be sent."""
-        wanted = ["text_input", "max_tokens"]
+        """Check the text inputs, and the input for the draft length if one is sent."""
+        required = ["text_input", "max_tokens"]
         if self._draft_tokens is not None:
-            wanted.append("num_draft_tokens")
-        await _declared(self._server, self._model, wanted)
+            required.append("num_draft_tokens")
+        await _require_inputs(self._server, self._model, required)
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
-        """Ask once; a BLS that streams tells its rounds by its responses."""
+        """Send one request; the responses of a streaming BLS show its rounds."""
         config = await self._server.config(self._model)
         inputs = await self._server.inputs(self._model)
-        # Every response of a streaming BLS is one round. The ensemble's would be tokens, whose
-        # texts lose characters that lie in two of them.
+        # Every response of a streaming BLS is one round. A streaming ensemble sends a response per
+        # token, and loses characters that consist of two tokens.
         stream = config.model_transaction_policy.decoupled and self._model != ENSEMBLE
         request = Request(
             prompt,
@@ -88,39 +92,39 @@ class TextModel:
         )
         declared = {tensor.name for tensor in config.output}
         outputs = [name for name in ALWAYS if name in declared]
-        said = PathAnswer("", rounds=0)
+        answer = PathAnswer("", rounds=0)
         server = self._server
         try:
-            # A stream for each request: an ensemble of decoupled models takes nothing else.
+            # One stream per request: an ensemble of decoupled models supports nothing else.
             async with (
                 asyncio.timeout(server.timeout),
                 Calls(server) as calls,
                 aclosing(calls.parts(self._model, request.tensors(inputs), outputs)) as parts,
             ):
                 async for part in parts:
-                    said = _longer(said, part)
+                    answer = _extended(answer, part)
         except TimeoutError:
             raise UnreachableError(
-                f"no whole answer of {self._model} at {server.url} within {server.timeout:g} s; "
-                "ask for fewer tokens or give more time"
+                f"no complete answer of {self._model} at {server.url} within "
+                f"{server.timeout:g} s; request fewer tokens or increase the timeout"
             ) from None
-        return said if stream and said.counts else replace(said, rounds=None)
+        return answer if stream and answer.counts else replace(answer, rounds=None)
 
 
 class EngineModel:
-    """The engine of the target alone, in one call; the server turns text into tokens and back."""
+    """The target's engine alone, in one call, with the server's tokenizer models."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     async def check(self) -> None:
-        """The engine and the models around it are there."""
-        await _declared(self._server, PREPROCESSING, ["QUERY"])
-        await _declared(self._server, TARGET, _ENGINE_INPUTS)
-        await _declared(self._server, POSTPROCESSING, ["TOKENS_BATCH"])
+        """Check the engine and the tokenizer models."""
+        await _require_inputs(self._server, PREPROCESSING, ["QUERY"])
+        await _require_inputs(self._server, TARGET, _ENGINE_INPUTS)
+        await _require_inputs(self._server, POSTPROCESSING, ["TOKENS_BATCH"])
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
-        """Ask once."""
+        """Generate all tokens with one engine call."""
         inputs = await self._server.inputs(TARGET)
         async with Calls(self._server) as calls:
             prepared = await tokenization.prepare(calls, prompt, Sampling())
@@ -131,13 +135,13 @@ class EngineModel:
 
 
 class ClientLoop:
-    """The draft/target loop of this client.
+    """The client's draft/target loop.
 
     Args:
-        server: the target's.
-        target: how to reach it.
-        draft: server of the draft; the target's without one.
-        draft_tokens: a round.
+        server: that has the target.
+        target: the connection to it.
+        draft: connection to the draft's own server; None if the target's server has the draft.
+        draft_tokens: per round.
     """
 
     def __init__(
@@ -149,13 +153,13 @@ class ClientLoop:
         self._draft_tokens = draft_tokens
 
     async def check(self) -> None:
-        """Both engines and the models around the target are there."""
+        """Check both engines and the target's tokenizer models."""
         await EngineModel(self._server).check()
         if self._draft is None:
-            await _declared(self._server, DRAFT, _ENGINE_INPUTS)
+            await _require_inputs(self._server, DRAFT, _ENGINE_INPUTS)
             return
         async with Server(self._draft) as draft:
-            await _declared(draft, TARGET, _ENGINE_INPUTS)
+            await _require_inputs(draft, TARGET, _ENGINE_INPUTS)
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Draft and verify until the answer ends."""
@@ -168,25 +172,25 @@ class ClientLoop:
         return PathAnswer(result.text, result.tokens, counts, rounds)
 
 
-async def _declared(server: Server, model: str, wanted: Sequence[str]) -> None:
+async def _require_inputs(server: Server, model: str, required: Sequence[str]) -> None:
     try:
         inputs = await server.inputs(model)
     except RefusedError as error:
-        raise BadRequestError(f"{error}; verification needs model {model} there") from error
-    for name in wanted:
+        raise BadRequestError(f"{error}; verification needs model {model}") from error
+    for name in required:
         if name not in inputs:
             raise BadRequestError(
                 f"model {model} at {server.url} has no input {name}, which verification needs; "
-                "serve it in the layout of the guides, as the operator does"
+                "serve it with the model layout of the guides, as the operator does"
             )
 
 
-def _longer(said: PathAnswer, response: Tensors) -> PathAnswer:
-    """What was said, with one more response; its counts are those of the answer so far."""
+def _extended(answer: PathAnswer, response: Tensors) -> PathAnswer:
+    """The answer with one more response, whose counts are totals so far."""
     part = chunk(response, frozenset())
     if part is None:
-        return said
-    drafted = said.counts.drafted if said.counts else 0
-    counts = part.counts or said.counts
-    more = counts is not None and counts.drafted > drafted
-    return PathAnswer(said.text + part.text, None, counts, (said.rounds or 0) + more)
+        return answer
+    drafted = answer.counts.drafted if answer.counts else 0
+    counts = part.counts or answer.counts
+    is_round = counts is not None and counts.drafted > drafted
+    return PathAnswer(answer.text + part.text, None, counts, (answer.rounds or 0) + is_round)

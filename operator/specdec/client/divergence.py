@@ -1,4 +1,8 @@
-"""Where two answers part, token by token."""
+"""Compare two answers, and locate their first difference.
+
+`verification_result` uses it for the prompts of a data set. Answers without token ids are compared
+by text, and the server's tokenizer gives the token at the difference.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +20,13 @@ class Divergence:
     """The first difference between the answers to one prompt.
 
     Attributes:
-        prompt_index: the prompt's place in the data set, from 0.
+        prompt_index: index of the prompt in the data set, from 0.
         prompt: its text.
-        position: token of the answer, from 0; None where no server turns text into tokens.
-        expected_token, got_token: ids there; None behind an answer's end, or with `position` None.
+        position: index of the first different token; None without a tokenizer.
+        expected_token, got_token: ids at `position`; None after the end of an answer.
         expected_token_text, got_token_text: their texts, empty without an id.
-        character: the first that differs in the answers' texts; None where the texts are equal.
-        expected, got: the whole texts.
+        character: index of the first different character; None if the texts are equal.
+        expected, got: the complete texts.
     """
 
     prompt_index: int
@@ -38,7 +42,7 @@ class Divergence:
 
 
 def equal(expected: PathAnswer, got: PathAnswer) -> bool:
-    """Token ids are compared where both answers have them, else the texts."""
+    """Whether the answers are equal: by token ids if both have them, otherwise by text."""
     if expected.ids is not None and got.ids is not None:
         return expected.ids == got.ids
     return expected.text == got.text
@@ -47,17 +51,17 @@ def equal(expected: PathAnswer, got: PathAnswer) -> bool:
 async def divergence(
     server: Server, index: int, prompt: str, expected: PathAnswer, got: PathAnswer
 ) -> Divergence:
-    """Where two answers part.
+    """Locate the first difference between two answers.
 
-    Answers without ids are turned into tokens behind their prompt by the server, both in the same
-    way: the ids are then those of the texts, which need not be those that were generated.
+    The server tokenizes answers without ids, together with their prompt. These token ids belong to
+    the texts and may differ from the generated ones.
 
     Args:
-        server: has the tokenizer.
+        server: that has the tokenizer.
         index: of the prompt.
         prompt: its text.
-        expected: the baseline's answer.
-        got: the one that is verified.
+        expected: the answer of the baseline.
+        got: the verified answer.
     """
     position: int | None = None
     pair: tuple[int | None, int | None] = (None, None)
@@ -70,7 +74,7 @@ async def divergence(
                 pair = (_at(before, position), _at(after, position))
                 texts = (await _text(calls, pair[0]), await _text(calls, pair[1]))
         except ClientError:
-            # The texts differ whether or not somebody there can name the tokens.
+            # The difference in the texts is reported even without a tokenizer.
             texts = ("", "")
     return Divergence(
         index, prompt, position, *pair, *texts, _first(expected.text, got.text),
@@ -85,8 +89,8 @@ async def _ids(
         return expected.ids, got.ids
     start = len((await tokenization.prepare(calls, prompt, Sampling())).ids)
     before, after = [
-        (await tokenization.prepare(calls, prompt + said.text, Sampling())).ids
-        for said in (expected, got)
+        (await tokenization.prepare(calls, prompt + answer.text, Sampling())).ids
+        for answer in (expected, got)
     ]
     # A tokenizer may merge the prompt's last token with the answer's first.
     first = _first(before, after)

@@ -1,8 +1,9 @@
-"""The draft/target loop of one prompt as a state machine: who is asked what next, and no I/O.
+"""The draft/target loop for one prompt as a state machine without I/O.
 
-The scheme is speculative decoding (Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023,
-arXiv:2302.01318). Acceptance happens in the target's engine, which answers with the accepted draft
-tokens and one token of its own; this module sizes the rounds and ends the answer.
+`speculate` drives it. The algorithm is speculative decoding (Leviathan et al. 2023,
+arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318). The target's engine accepts draft tokens,
+and returns them with one token of its own. This module determines draft lengths and the end of the
+answer.
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Round:
-    """What one verification gained.
+    """The result of one round: one draft and one verification step.
 
     Attributes:
         drafted: draft tokens offered to the target.
         accepted: how many of them are in the answer.
-        tokens: ids that the answer grew by.
+        tokens: ids that the round added to the answer.
     """
 
     drafted: int
@@ -25,18 +26,18 @@ class Round:
 
 
 class DraftLoop:
-    """The answer to one prompt as it grows; ask `draft_length`, then tell `advance`, in turns.
+    """The state of one answer: alternate `draft_length` and `advance` until `finished`.
 
     Args:
         prompt: token ids.
-        max_tokens: new tokens at most.
-        draft_tokens: draft tokens a round at most; 0 leaves the target alone, one token a round.
+        max_tokens: maximum of new tokens.
+        draft_tokens: maximum per round; 0 runs the target alone, with one token per round.
         end_id: the token that ends an answer.
-        stop_words: token sequences; the answer ends with the first of them.
+        stop_words: token sequences; the first of them ends the answer.
 
     Attributes:
         ids: prompt and answer so far.
-        finished: nothing more is asked.
+        finished: the answer is complete.
     """
 
     def __init__(
@@ -61,36 +62,36 @@ class DraftLoop:
         return self.ids[self._start :]
 
     def draft_length(self) -> int:
-        """How many tokens to draft next; 0 asks the target without a draft.
+        """The number of tokens to draft next; 0 runs the target without a draft.
 
-        The target always adds one token, so drafting the last one would be wasted.
+        The target always adds one token, so a draft of the last token would be wasted.
         """
         return max(0, min(self._draft_tokens, self._end - len(self.ids) - 1))
 
     def advance(self, proposal: Sequence[int], verified: Sequence[int]) -> Round:
-        """Take the target's answer to a proposal.
+        """Add the target's result for a proposal to the answer.
 
         Args:
-            proposal: the draft tokens that were offered.
-            verified: new tokens of the target: those it accepted, then at most one of its own.
+            proposal: the draft tokens.
+            verified: new tokens of the target: the accepted ones, then at most one of its own.
         """
         new = list(verified[: len(proposal) + 1])
-        agreed = _common_prefix(proposal, new)
-        kept = 0
+        accepted = _common_prefix(proposal, new)
+        added = 0
         for token in new[: self._end - len(self.ids)]:
             self.ids.append(token)
-            kept += 1
+            added += 1
             if self._ends():
                 self.finished = True
                 break
-        # Without a token of its own behind the agreed ones the target has met the end.
-        self.finished = self.finished or len(new) <= agreed or len(self.ids) >= self._end
-        return Round(len(proposal), min(agreed, kept), tuple(new[:kept]))
+        # The target adds no token of its own after the accepted ones only if the answer ends.
+        self.finished = self.finished or len(new) <= accepted or len(self.ids) >= self._end
+        return Round(len(proposal), min(accepted, added), tuple(new[:added]))
 
     def _ends(self) -> bool:
         if self.ids[-1] == self._end_id:
             return True
-        # As in the engines, a stop word may begin in the prompt; its last token never lies there.
+        # As in the engines, a stop word may start in the prompt, but it must end in the answer.
         return any(tuple(self.ids[-len(word) :]) == word for word in self._stop_words)
 
 

@@ -1,4 +1,8 @@
-"""One engine of a draft/target loop: prefix in, new tokens and their logits out."""
+"""Calls to one engine model: token ids in, new token ids and their logits out.
+
+The client's draft/target loop (`speculate`) and the target-only path (`decoding_paths`) use it.
+Calls with the same seed and prefix return the same tokens.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +14,23 @@ from numpy.typing import NDArray
 from specdec.client import tokenization
 from specdec.client.errors import RefusedError
 from specdec.client.grpc_calls import Calls, Tensors
-from specdec.client.sampling import call_seed, spelled
+from specdec.client.sampling import call_seed, input_name
 
 _OUTPUTS: tuple[str, ...] = ("output_ids", "sequence_length")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine model, with what does not change from round to round."""
+    """One engine model, with the inputs that are the same in every round.
+
+    Attributes:
+        calls: the connection.
+        model: Triton name.
+        url: of the server, for messages.
+        declared: names of the model's inputs.
+        common: inputs that every call sends.
+        seed: of the answer; None for greedy decoding.
+    """
 
     calls: Calls
     model: str
@@ -30,42 +43,47 @@ class Engine:
         self,
         ids: Sequence[int],
         length: int,
-        offered: Tensors,
+        extra: Tensors,
         *,
         generated: int = 0,
-        apart: bool = False,
+        separate_draws: bool = False,
         minimum: int,
         logits: bool,
     ) -> tuple[list[int], NDArray[Any] | None]:
-        """At most `length` tokens behind `ids`, and their logits [length, vocabulary] if asked.
+        """Generate at most `length` tokens after `ids`.
 
         Args:
             ids: prompt and answer so far.
-            offered: further inputs of this call.
-            generated: how many of `ids` are the answer's.
-            apart: draw other numbers than a call that continues the same ids.
-            minimum: tokens before the end may come.
+            length: maximum of new tokens.
+            extra: additional inputs of this call.
+            generated: how many of `ids` belong to the answer.
+            separate_draws: use other random numbers than a second call with the same `ids`.
+            minimum: number of tokens before the end token is allowed.
+            logits: return the logits too.
+
+        Returns:
+            The new tokens, and their logits [length, vocabulary] if requested.
         """
-        tensors = {**self.common, **offered, **tokenization.prefix(ids, length)}
+        tensors = {**self.common, **extra, **tokenization.prefix(ids, length)}
         if minimum > 0:
-            name = spelled("min_tokens", self.declared, self.model)
+            name = input_name("min_tokens", self.declared, self.model)
             tensors[name] = np.array([[min(minimum, length)]], np.int32)
         if self.seed is not None:
-            seed = call_seed(self.seed, generated, apart=apart)
-            tensors[spelled("seed", self.declared, self.model)] = np.array([[seed]], np.uint64)
+            seed = call_seed(self.seed, generated, separate_draws=separate_draws)
+            tensors[input_name("seed", self.declared, self.model)] = np.array([[seed]], np.uint64)
         outputs = _OUTPUTS
         if logits:
             tensors["return_generation_logits"] = np.array([[True]])
             outputs = (*outputs, "generation_logits")
         answer = await self.calls.call(self.model, tensors, outputs)
-        new = tokenization.new(answer, len(ids), f"{self.model} at {self.url}")[:length]
+        new = tokenization.new_tokens(answer, len(ids), f"{self.model} at {self.url}")[:length]
         return new, self._logits(answer, len(new)) if logits else None
 
     def _logits(self, answer: Tensors, count: int) -> NDArray[Any]:
-        found = answer.get("generation_logits")
-        if found is None or not found.size:
+        logits = answer.get("generation_logits")
+        if logits is None or not logits.size:
             raise RefusedError(
                 f"{self.model} at {self.url} returned no generation logits; "
-                "build its engine with them, or ask without"
+                "build its engine with them, or do not request them"
             )
-        return found.reshape(-1, found.shape[-1])[:count]
+        return logits.reshape(-1, logits.shape[-1])[:count]

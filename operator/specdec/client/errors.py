@@ -1,29 +1,33 @@
-"""What can go wrong between a client and a server, each with the exit status of the command."""
+"""The errors of a client, each with the exit status of the command line.
+
+All public functions of `specdec.client` raise only these. A message is a single printable line,
+even if it quotes a server.
+"""
 
 from specdec.api.text import line
 
 
 class ClientError(Exception):
-    """One sentence for the user; `exit_status` is what the command line ends with."""
+    """An error with one sentence for the user; `exit_status` is the command's exit status."""
 
     exit_status = 1
 
     def __init__(self, message: str) -> None:
-        # It may quote what a server answered.
+        # The message may quote a server's response, with any characters.
         super().__init__(line(message))
 
 
 class RefusedError(ClientError):
-    """The server answered, and its answer is an error."""
+    """The server answered with an error."""
 
 
 class BadRequestError(ClientError):
-    """The request cannot be sent as it stands."""
+    """The request is invalid, and was not sent."""
 
     exit_status = 2
 
 
 class UnreachableError(ClientError):
-    """Nobody answers at the address, or not in time."""
+    """The connection failed, or the answer was not complete in time."""
 
     exit_status = 3

@@ -1,4 +1,8 @@
-"""Ask a served model, streaming or not, and read what speculation did for the answer."""
+"""Send generation requests to a served model, over gRPC or HTTP, streaming or not.
+
+`specdec generate` and the demo use `Client`. An answer carries the counts of draft tokens where
+the server reports them.
+"""
 
 import time
 from collections.abc import Iterator
@@ -23,11 +27,11 @@ class Client:
 
     Args:
         where: `host:port` of Triton's endpoint, or a `Connection` with TLS and headers.
-        timeout: seconds one answer may take; a `Connection` has its own.
-        protocol: what is spoken at that port.
+        timeout: maximum seconds for one answer; a `Connection` has its own timeout.
+        protocol: of the endpoint.
 
-    Every method raises `UnreachableError` when nobody answers, `RefusedError` with the server's
-    own words when it refuses.
+    Every method raises `UnreachableError` if the connection fails, and `RefusedError` with the
+    server's message if the server returns an error.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class Client:
         self._transport.close()
 
     def ask(self, request: Request) -> Answer:
-        """The whole answer at once."""
+        """Send a request and return the complete answer."""
         started = time.monotonic()
         answer = Answer()
         for part in self.generate(request):
@@ -57,18 +61,18 @@ class Client:
         return answer
 
     def generate(self, request: Request) -> Iterator[Chunk]:
-        """The answer's chunks as they arrive; abandoning the iterator cancels the request."""
+        """Send a request and yield its chunks as they arrive; closing the iterator cancels it."""
         model = self._transport.model(request.model)
         if request.stream and not model.streams:
             raise BadRequestError(
                 f"model {request.model} at {self.url} does not stream; "
-                "ask without streaming, or set spec.serving.streaming to true"
+                "send the request without streaming, or set spec.serving.streaming to true"
             )
         tensors = request.tensors(model.inputs)
-        asked = request.returned()
-        wanted = [name for name in (*ALWAYS, *sorted(asked)) if name in model.outputs]
-        with closing(self._transport.answers(request.model, tensors, wanted)) as responses:
+        requested = request.optional_outputs()
+        names = [name for name in (*ALWAYS, *sorted(requested)) if name in model.outputs]
+        with closing(self._transport.answers(request.model, tensors, names)) as responses:
             for outputs in responses:
-                part = chunk(outputs, asked)
+                part = chunk(outputs, requested)
                 if part is not None:
                     yield part

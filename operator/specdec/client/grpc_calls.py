@@ -1,4 +1,8 @@
-"""Models of one server over gRPC, from coroutines: arrays in, arrays out."""
+"""Asynchronous gRPC calls to the models of one server: arrays in, arrays out.
+
+The client's draft/target loop, verification and the benchmark use it. gRPC errors become
+`RefusedError` or `UnreachableError`. A request that ends early is cancelled on the server.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
@@ -16,8 +20,8 @@ from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import RefusedError, UnreachableError
 
 Tensors = Mapping[str, NDArray[Any]]
-_NOT_THERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-# An engine answers with logits of a whole prompt, far above gRPC's 4 MiB.
+_UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+# An engine returns the logits of a whole prompt, which exceed gRPC's default limit of 4 MiB.
 _CHANNEL = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -27,8 +31,8 @@ _CHANNEL = (
 class Server:
     """A connection to one server; an asynchronous context manager.
 
-    Every method raises `UnreachableError` when nobody answers, `RefusedError` with the server's
-    own words when it refuses.
+    Every method raises `UnreachableError` if the connection fails, and `RefusedError` with the
+    server's message if the server returns an error.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -52,7 +56,7 @@ class Server:
         await self._channel.close()
 
     async def config(self, model: str) -> Any:
-        """The model's configuration as Triton serves it; asked once."""
+        """The model's configuration from Triton, requested once per model."""
         if model not in self._configs:
             request = service_pb2.ModelConfigRequest(name=model)
             try:
@@ -60,27 +64,27 @@ class Server:
                     request, timeout=CONNECT_SECONDS, metadata=self.metadata
                 )
             except grpc.aio.AioRpcError as error:
-                raise self.spoken(error.code(), error.details()) from error
+                raise self.error(error.code(), error.details()) from error
             self._configs[model] = reply.config
         return self._configs[model]
 
     async def inputs(self, model: str) -> frozenset[str]:
-        """Names of the inputs that a model declares."""
+        """The names of the inputs that a model declares."""
         return frozenset(tensor.name for tensor in (await self.config(model)).input)
 
-    def spoken(self, code: grpc.StatusCode, words: str | None) -> RefusedError | UnreachableError:
-        """What a failed call means."""
-        if code in _NOT_THERE:
-            return UnreachableError(self._connection.unanswered(words or ""))
-        return RefusedError(f"the server at {self.url} refused: {words or code.name}")
+    def error(self, code: grpc.StatusCode, details: str | None) -> RefusedError | UnreachableError:
+        """The client error for a failed call."""
+        if code in _UNREACHABLE:
+            return UnreachableError(self._connection.unreachable_message(details or ""))
+        return RefusedError(f"the server at {self.url} refused: {details or code.name}")
 
 
 class Calls:
-    """Calls one after another: of decoupled models over one stream, of others by the unary call.
+    """Sequential calls: to decoupled models over one stream, to other models by unary calls.
 
-    One stream for the many short calls of a loop saves each of them its HTTP/2 headers. Models
-    that are not decoupled must not share it: Triton 2.51 aborts now and then when a second request
-    for one follows on a stream.
+    A shared stream saves the HTTP/2 headers of each of the many short calls of a loop. Models that
+    are not decoupled cannot share it: Triton 2.51 sometimes aborts at a second request on a
+    stream.
     """
 
     def __init__(self, server: Server) -> None:
@@ -99,8 +103,8 @@ class Calls:
     ) -> None:
         if self._stream is None:
             return
-        # What has ended is not cancelled: Triton 2.51 then keeps the request now and then, and
-        # with it the model, so that the server's next stop lasts until its exit timeout.
+        # Cancel only an active request. After a late cancellation, Triton 2.51 sometimes keeps the
+        # request and its model, so that the server's shutdown takes until its exit timeout.
         if self._pending:
             self._stream.cancel()
             return
@@ -113,12 +117,12 @@ class Calls:
             self._stream.cancel()
 
     async def call(self, model: str, tensors: Tensors, outputs: Collection[str] = ()) -> Tensors:
-        """The whole answer of a model: its last response that holds tensors.
+        """Call a model, and return its last response with tensors.
 
         Args:
             model: its Triton name.
             tensors: inputs, batch dimension first.
-            outputs: the outputs wanted; all when empty.
+            outputs: names of the requested outputs; empty for all.
         """
         config = await self._server.config(model)
         request = infer_request(model, tensors, outputs)
@@ -132,7 +136,7 @@ class Calls:
         return decoded(await self.unary(request))
 
     async def unary(self, request: Any) -> Any:
-        """The one message, undecoded, of a model that is not decoupled."""
+        """The undecoded response of a model that is not decoupled."""
         server = self._server
         try:
             return await server.stub.ModelInfer(
@@ -140,8 +144,8 @@ class Calls:
             )
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise self._late(request) from error
-            raise server.spoken(error.code(), error.details()) from error
+                raise self._timed_out(request) from error
+            raise server.error(error.code(), error.details()) from error
 
     async def _streamed(self, request: Any) -> Tensors:
         answer: Tensors = {}
@@ -153,29 +157,29 @@ class Calls:
                 async for part in parts:
                     answer = part
         except TimeoutError:
-            raise self._late(request) from None
+            raise self._timed_out(request) from None
         return answer
 
     async def parts(
         self, model: str, tensors: Tensors, outputs: Collection[str] = ()
     ) -> AsyncGenerator[Tensors, None]:
-        """The responses of a decoupled model; a caller that goes away cancels the request."""
+        """The responses of a decoupled model; closing the iterator cancels the request."""
         async with aclosing(self._read(infer_request(model, tensors, outputs))) as responses:
             async for part in responses:
                 yield part
 
     async def _read(self, request: Any) -> AsyncGenerator[Tensors, None]:
-        """Responses that hold tensors, to the last one."""
+        """The decoded responses that have tensors."""
         async with aclosing(self.replies(request)) as replies:
             async for response in replies:
                 if response.outputs:
                     yield decoded(response)
 
     async def replies(self, request: Any) -> AsyncGenerator[Any, None]:
-        """A decoupled model's messages as they come, undecoded; the last may have no outputs.
+        """The undecoded responses of a decoupled model; the last one may have no outputs.
 
         Args:
-            request: see `infer_request`; it may be sent again.
+            request: from `infer_request`; it can be reused.
         """
         if self._stream is None:
             self._stream = self._server.stub.ModelStreamInfer(metadata=self._server.metadata)
@@ -192,15 +196,15 @@ class Calls:
             raise await self._failure() from error
         self._pending = False
 
-    def _late(self, request: Any) -> UnreachableError:
+    def _timed_out(self, request: Any) -> UnreachableError:
         return UnreachableError(
-            f"no whole answer of {request.model_name} at {self._server.url} within "
-            f"{self._server.timeout:g} s; ask for fewer tokens or give more time"
+            f"no complete answer of {request.model_name} at {self._server.url} within "
+            f"{self._server.timeout:g} s; request fewer tokens or increase the timeout"
         )
 
     def _response(self, reply: Any) -> Any:
         if reply is grpc.aio.EOF:
-            raise RefusedError(f"the server at {self._server.url} closed the stream; ask again")
+            raise RefusedError(f"the server at {self._server.url} closed the stream; try again")
         if reply.error_message:
             self._pending = False
             raise RefusedError(f"the server at {self._server.url} refused: {reply.error_message}")
@@ -208,11 +212,11 @@ class Calls:
 
     async def _failure(self) -> RefusedError | UnreachableError:
         self._pending = False
-        return self._server.spoken(await self._stream.code(), await self._stream.details())
+        return self._server.error(await self._stream.code(), await self._stream.details())
 
 
 def infer_request(model: str, tensors: Tensors, outputs: Collection[str]) -> Any:
-    """The message of one call."""
+    """Create the gRPC message of a request."""
     request = service_pb2.ModelInferRequest(model_name=model)
     for name, array in tensors.items():
         dtype = np_to_triton_dtype(array.dtype)
@@ -224,7 +228,7 @@ def infer_request(model: str, tensors: Tensors, outputs: Collection[str]) -> Any
 
 
 def decoded(response: Any) -> Tensors:
-    """The arrays of one message."""
+    """The output arrays of a gRPC response."""
     result = InferResult(response)
     return {output.name: result.as_numpy(output.name) for output in response.outputs}
 

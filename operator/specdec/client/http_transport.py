@@ -1,4 +1,7 @@
-"""One request and its responses over HTTP: Triton's generate extension and its event stream."""
+"""The HTTP transport of `generate.Client`: Triton's generate extension with its event stream.
+
+The benchmark's HTTP client reuses the functions for request bodies, events and errors.
+"""
 
 import json
 import ssl
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
-from specdec.client.transport import Model, Outputs, late
+from specdec.client.transport import Model, Outputs, timed_out
 
 EVENT = b"data:"
 
@@ -21,59 +24,59 @@ EVENT = b"data:"
 class Http:
     """Triton's HTTP endpoint; see `transport.Transport`.
 
-    Outputs come as the extension flattens them: a list of values, without the tensor's shape.
+    The extension flattens outputs: they are lists of values, without the tensor's shape.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def close(self) -> None:
-        """Nothing is kept open between requests."""
+        """Do nothing: every request has its own connection."""
 
     def model(self, name: str) -> Model:
-        """What a model declares."""
+        """Request the declaration of a model."""
         link = self._link(CONNECT_SECONDS)
         try:
             config = read(self._reply(link, "GET", f"{path(name)}/config").read())
         except (OSError, HTTPException) as error:
-            raise self._lost(error) from error
+            raise self._client_error(error) from error
         finally:
             link.close()
         decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
         return Model(
             frozenset(tensor["name"] for tensor in config.get("input", ())),
             frozenset(tensor["name"] for tensor in config.get("output", ())),
-            # An ensemble has no policy of its own: it streams when its steps do.
+            # An ensemble declares no transaction policy: it streams if its steps do.
             bool(decoupled) or config.get("platform") == "ensemble",
         )
 
     def answers(
         self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
     ) -> Generator[Outputs, None, None]:
-        """The responses to one request; abandoning the iterator closes the connection."""
-        sent = body(tensors)
+        """Send one request and yield its responses; closing the iterator ends the connection."""
+        content = body(tensors)
         deadline = time.monotonic() + self._connection.timeout
         link = self._link(self._connection.timeout)
         try:
-            reply = self._reply(link, "POST", f"{path(model)}/generate_stream", sent)
+            reply = self._reply(link, "POST", f"{path(model)}/generate_stream", content)
             for line in reply:
                 if time.monotonic() > deadline:
-                    raise late(self._connection)
+                    raise timed_out(self._connection)
                 if line.startswith(EVENT):
                     event = read(line[len(EVENT) :])
                     if "error" in event:
                         raise refused(self._connection.url, event["error"])
                     yield arrays(event, outputs)
         except (OSError, HTTPException) as error:
-            raise self._lost(error) from error
+            raise self._client_error(error) from error
         finally:
             link.close()
 
     def _link(self, timeout: float) -> HTTPConnection:
-        given = self._connection
-        if not given.tls:
-            return HTTPConnection(given.url, timeout=timeout)
-        return HTTPSConnection(given.url, timeout=timeout, context=tls_context(given))
+        target = self._connection
+        if not target.tls:
+            return HTTPConnection(target.url, timeout=timeout)
+        return HTTPSConnection(target.url, timeout=timeout, context=tls_context(target))
 
     def _reply(
         self, link: HTTPConnection, method: str, path: str, body: str | None = None
@@ -85,30 +88,30 @@ class Http:
             raise refused(self._connection.url, reason(reply.read(), reply.status))
         return reply
 
-    def _lost(self, error: Exception) -> ClientError:
+    def _client_error(self, error: Exception) -> ClientError:
         if isinstance(error, TimeoutError):
-            return late(self._connection)
-        return nobody(self._connection.url, error)
+            return timed_out(self._connection)
+        return connection_failed(self._connection.url, error)
 
 
-def refused(url: str, words: str) -> RefusedError:
-    """The server answered with an error; `words` are its own."""
-    return RefusedError(f"the server at {url} refused: {words}")
+def refused(url: str, message: str) -> RefusedError:
+    """The error for a server that answered with the given error message."""
+    return RefusedError(f"the server at {url} refused: {message}")
 
 
-def nobody(url: str, error: object) -> UnreachableError:
-    """Nothing that speaks HTTP is there, or it went away."""
+def connection_failed(url: str, cause: object) -> UnreachableError:
+    """The error for a connection that could not be made, or that broke."""
     return UnreachableError(
-        f"nobody answers at {url} ({error}); check the address, "
+        f"connection to {url} failed ({cause}); check the address, "
         "and that the server is ready and port 8000 is forwarded"
     )
 
 
 def tls_context(connection: Connection) -> ssl.SSLContext:
-    """What an encrypted connection is made with.
+    """The TLS context with the files of a connection.
 
     Raises:
-        BadRequestError: a file is no PEM.
+        BadRequestError: a file is not PEM.
     """
     try:
         context = ssl.create_default_context(cafile=connection.root_certificates)
@@ -116,47 +119,47 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
             context.load_cert_chain(connection.certificate_chain, connection.private_key)
     except ssl.SSLError as error:
         raise BadRequestError(
-            f"a certificate of {', '.join(connection.files())} is no PEM ({error}); name another"
+            f"one of {', '.join(connection.files())} is not PEM ({error}); name another file"
         ) from error
     return context
 
 
 def path(model: str) -> str:
-    """Where a model is on its server."""
+    """The URL path of a model."""
     return f"/v2/models/{quote(model, safe='')}"
 
 
 def body(tensors: Mapping[str, NDArray[Any]]) -> str:
-    """A request of the generate extension; tensors have the shapes that the model declares."""
+    """The JSON body of a request; tensors have the shapes that the model declares."""
     return json.dumps({name: _plain(array) for name, array in tensors.items()})
 
 
 def reason(text: bytes, status: int) -> str:
-    """Why a request was refused, from the body of an answer that is not 200."""
-    # An event stream that fails at once is still an event.
+    """The server's error message, from the body of a response with another status than 200."""
+    # A stream that fails immediately still has the format of an event.
     text = text.removeprefix(EVENT).strip()
-    told = read(text) if text.startswith(b"{") else {}
-    return str(told.get("error", f"HTTP {status}"))
+    response = read(text) if text.startswith(b"{") else {}
+    return str(response.get("error", f"HTTP {status}"))
 
 
 def arrays(event: Mapping[str, Any], outputs: Collection[str]) -> Outputs:
-    """An event's values, as far as they are wanted and there."""
+    """The values of the requested outputs that an event contains."""
     return {name: _array(event[name]) for name in outputs if name in event}
 
 
 def read(text: bytes) -> dict[str, Any]:
-    """The JSON object that an answer or an event is.
+    """Parse a response or an event as a JSON object.
 
     Raises:
-        RefusedError: it is none.
+        RefusedError: it is no JSON object.
     """
     try:
-        told = json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
-        raise RefusedError("what answers there speaks no JSON; give Triton's HTTP port") from error
-    if not isinstance(told, dict):
-        raise RefusedError("what answers there is no Triton; give its HTTP port")
-    return told
+        raise RefusedError("the response is not JSON; give Triton's HTTP port") from error
+    if not isinstance(value, dict):
+        raise RefusedError("the response is no JSON object; give Triton's HTTP port")
+    return value
 
 
 def _plain(array: NDArray[Any]) -> Any:

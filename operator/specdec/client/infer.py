@@ -1,4 +1,8 @@
-"""One call of an engine model alone: token ids in, token ids out."""
+"""Send one request to an engine model: token ids in, token ids out.
+
+`specdec infer` and the verification Job use it. It needs no tokenizer, and can cancel a request
+after a given time.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,24 +18,25 @@ from specdec.client import tokenization
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, UnreachableError
 from specdec.client.grpc_calls import Calls, Server
-from specdec.client.sampling import Sampling, spelled
+from specdec.client.sampling import Sampling, input_name
 
 _COUNTS = ("total_draft_tokens", "total_accepted_draft_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inference(Sampling):
-    """What is asked of an engine.
+    """A request to an engine.
 
     Attributes:
         ids: the prompt's token ids.
-        draft: ids to verify; the engine then answers for one round: those it accepts and one more.
-        max_tokens: new tokens at most.
+        draft: draft tokens; the engine then runs one verification step, and returns the accepted
+            tokens and one more.
+        max_tokens: maximum of new tokens.
         stream: several responses instead of one.
         model: the engine's Triton name.
 
     Raises:
-        BadRequestError: a value no engine could take, or words, which need a tokenizer.
+        BadRequestError: an invalid value, or stop, bad or bias words, which need a tokenizer.
     """
 
     ids: tuple[int, ...]
@@ -49,33 +54,35 @@ class Inference(Sampling):
             raise BadRequestError(f"max tokens is {self.max_tokens}; set it to 1 or more")
         for token in (*self.ids, *self.draft):
             if not 0 <= token < 2**31:
-                raise BadRequestError(f"token id {token} is none; give ids between 0 and 2**31-1")
+                raise BadRequestError(
+                    f"token id {token} is invalid; give ids between 0 and 2**31-1"
+                )
         if self.stop_words or self.bad_words or self.bias_words:
-            raise BadRequestError("an engine takes no words; ask a model that takes text")
+            raise BadRequestError("an engine takes no words; use a model with text input")
 
     def tensors(self, declared: frozenset[str]) -> dict[str, NDArray[Any]]:
-        """The request as arrays [1, n], by the input names the engine declares."""
-        given = {
-            spelled(field, declared, self.model): array.reshape(1, -1)
+        """The request as arrays [1, n], by the input names that the engine declares."""
+        inputs = {
+            input_name(field, declared, self.model): array.reshape(1, -1)
             for field, array in self.numbers()
         }
         if self.draft:
-            given["draft_input_ids"] = np.array([self.draft], np.int32)
+            inputs["draft_input_ids"] = np.array([self.draft], np.int32)
         if self.stream:
-            given["streaming"] = np.array([[True]])
-        given["exclude_input_in_output"] = np.array([[False]])
-        return {**given, **tokenization.prefix(self.ids, self.max_tokens)}
+            inputs["streaming"] = np.array([[True]])
+        inputs["exclude_input_in_output"] = np.array([[False]])
+        return {**inputs, **tokenization.prefix(self.ids, self.max_tokens)}
 
 
 @dataclass
 class Output:
-    """What came back.
+    """The answer of an engine.
 
     Attributes:
         tokens: new ids.
-        responses: how many there were.
-        cancelled: the answer was ended by the caller's time.
-        drafted, accepted: None where the engine does not tell.
+        responses: number of responses.
+        cancelled: the request was cancelled after `cancel_after`.
+        drafted, accepted: None if the engine does not report them.
     """
 
     tokens: list[int]
@@ -92,18 +99,18 @@ async def infer(
     cancel_after: float | None = None,
     tell: Callable[[list[int]], None] | None = None,
 ) -> Output:
-    """Ask an engine; with `cancel_after` go away so many seconds after the request was sent.
+    """Send a request to an engine, and cancel it after `cancel_after` seconds if given.
 
     Args:
-        connection: the server.
-        inference: what is asked.
-        cancel_after: seconds, None waits for the end.
+        connection: to the server.
+        inference: the request.
+        cancel_after: seconds after which the request is cancelled; None waits for the end.
         tell: called with the new ids of every response.
 
     Raises:
         BadRequestError: the engine lacks an input, or does not stream.
-        RefusedError: the server's own words.
-        UnreachableError: nobody answers, or not in time.
+        RefusedError: the server returned an error.
+        UnreachableError: the connection failed, or the answer was not complete in time.
     """
     output = Output([])
     async with Server(connection) as server, Calls(server) as calls:
@@ -111,16 +118,17 @@ async def infer(
         decoupled = config.model_transaction_policy.decoupled
         if inference.stream and not decoupled:
             raise BadRequestError(
-                f"model {inference.model} at {connection.url} does not stream; ask without"
+                f"model {inference.model} at {connection.url} does not stream; "
+                "send the request without streaming"
             )
         tensors = inference.tensors(await server.inputs(inference.model))
         names = {tensor.name for tensor in config.output}
-        wanted = ("output_ids", "sequence_length", *(n for n in _COUNTS if n in names))
+        requested = ("output_ids", "sequence_length", *(n for n in _COUNTS if n in names))
 
         def take(answer: Any) -> None:
-            # A streamed response has its new tokens alone.
+            # A streamed response contains its new tokens only, not the prompt.
             skip = 0 if inference.stream else len(inference.ids)
-            new = tokenization.new(answer, skip, f"{inference.model} at {connection.url}")
+            new = tokenization.new_tokens(answer, skip, f"{inference.model} at {connection.url}")
             _count(output, answer)
             output.tokens += new
             output.responses += 1
@@ -131,26 +139,30 @@ async def infer(
         try:
             async with asyncio.timeout(limit):
                 if not decoupled:
-                    take(await calls.call(inference.model, tensors, wanted))
+                    take(await calls.call(inference.model, tensors, requested))
                     return output
-                async with aclosing(calls.parts(inference.model, tensors, wanted)) as parts:
+                async with aclosing(calls.parts(inference.model, tensors, requested)) as parts:
                     async for part in parts:
                         take(part)
         except TimeoutError:
             output.cancelled = True
         if output.cancelled and limit == connection.timeout:
             raise UnreachableError(
-                f"no whole answer from {connection.url} within {limit:g} s; "
-                "ask for fewer tokens or give more time"
+                f"no complete answer from {connection.url} within {limit:g} s; "
+                "request fewer tokens or increase the timeout"
             )
     return output
 
 
 def agreement(expected: Sequence[object], got: Sequence[object]) -> tuple[float, int | None]:
-    """Share of places that hold the same id, of the longer one's; and the first that differs."""
+    """Compare two sequences.
+
+    Returns:
+        The share of equal positions in the longer sequence, and the index of the first difference.
+    """
     length = max(len(expected), len(got))
     same = [left == right for left, right in zip(expected, got, strict=False)]
-    first = next((place for place, equal in enumerate(same) if not equal), len(same))
+    first = next((index for index, equal in enumerate(same) if not equal), len(same))
     return (sum(same) / length if length else 1.0), None if first == length else first
 
 

@@ -1,4 +1,7 @@
-"""Counters of a served model, read from Triton's metrics endpoint."""
+"""Read the speculation counters of a served model from Triton's metrics endpoint.
+
+Verification, the benchmark, `specdec top` and the demo use it. Counters that a server lacks are 0.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +18,10 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True)
 class SpeculationTotals:
-    """What the server's rounds did: totals since it started, or a difference of two readings.
+    """Speculation counters: totals since the server started, or the difference of two readings.
 
-    One round is one draft and one verification; it yields what was accepted and one more token.
+    One round is one draft and one verification step. It generates the accepted draft tokens and
+    one more token.
     """
 
     rounds: int = 0
@@ -42,11 +46,11 @@ def read(url: str) -> SpeculationTotals:
 def totals(url: str) -> dict[str, float]:
     """Every sample of the metrics at `url` (`host:port`), summed over its label sets.
 
-    A counter is there by the server's name for it, and with `_total` behind it.
+    A counter appears under the server's name and under that name with the suffix `_total`.
 
     Raises:
-        UnreachableError: nobody answers there.
-        RefusedError: what answers speaks no Prometheus text.
+        UnreachableError: the connection failed.
+        RefusedError: the response is not in the Prometheus text format.
     """
     try:
         with urlopen(f"http://{url}/metrics", timeout=_SECONDS) as reply:
@@ -55,28 +59,31 @@ def totals(url: str) -> dict[str, float]:
     except (URLError, HTTPException, OSError) as error:
         raise UnreachableError(f"no metrics at {url} ({error}); check the address") from error
     except ValueError as error:
-        raise RefusedError(f"what answers at {url} is no metrics endpoint ({error})") from error
+        raise RefusedError(
+            f"the response of {url} is not in the Prometheus format ({error}); "
+            "give the port of Triton's metrics"
+        ) from error
 
 
 def parse(text: str) -> SpeculationTotals:
-    """The totals in a Prometheus exposition; families the server lacks count as 0."""
+    """The totals in a Prometheus exposition; a missing counter is 0."""
     return speculation(summed(text))
 
 
 def summed(text: str) -> dict[str, float]:
     """Every sample of a Prometheus exposition, as `totals` has them; raises ValueError."""
-    found: dict[str, float] = {}
+    totals_by_name: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found[sample.name] = found.get(sample.name, 0.0) + sample.value
-            # The parser has `_total` behind every counter; many of Triton's own have not.
+            totals_by_name[sample.name] = totals_by_name.get(sample.name, 0.0) + sample.value
+            # The parser adds `_total` to every counter, and many of Triton's names lack it.
             if family.type == "counter" and sample.name == f"{family.name}_total":
-                found[family.name] = found.get(family.name, 0.0) + sample.value
-    return found
+                totals_by_name[family.name] = totals_by_name.get(family.name, 0.0) + sample.value
+    return totals_by_name
 
 
 def speculation(totals: Mapping[str, float]) -> SpeculationTotals:
-    """What the server's rounds did, by the totals of its metrics."""
+    """The speculation counters among the totals of a server's metrics."""
 
     def total(name: str) -> int:
         return int(totals.get(f"specdec_{name}_total", 0.0))

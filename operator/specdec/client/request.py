@@ -1,4 +1,8 @@
-"""What is asked of a served model, checked before anything is sent."""
+"""A generation request to a model with text input, validated before it is sent.
+
+`generate.Client`, verification and the benchmark convert it to tensors with `Request.tensors`, by
+the input names that the model declares.
+"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -10,10 +14,10 @@ from typing_extensions import override
 
 from specdec.client.errors import BadRequestError
 from specdec.client.model_names import BLS, ENSEMBLE
-from specdec.client.sampling import Field, Sampling, spelled, strings
+from specdec.client.sampling import Field, Sampling, input_name, strings
 
-# What an answer may carry beside its text: our field -> inputs that ask for it, its outputs.
-_RETURNS = {
+# Optional outputs: field of `Request` -> inputs that request it, and the names of its outputs.
+_OPTIONAL_OUTPUTS = {
     "log_probs": (("return_log_probs",), ("cum_log_probs", "output_log_probs")),
     "context_logits": (("return_context_logits",), ("context_logits",)),
     "generation_logits": (("return_generation_logits",), ("generation_logits",)),
@@ -30,12 +34,12 @@ class Request(Sampling):
 
     Attributes:
         prompt: the text to continue.
-        model: `tensorrt_llm_bls` speculates, `ensemble` is the plain path of the same target.
-        max_tokens: new tokens at most.
-        draft_tokens: draft tokens a round; None takes the server's default, 0 turns it off.
-        use_draft_logits: accept by the draft's logits; None takes the server's default.
+        model: `tensorrt_llm_bls` speculates, `ensemble` runs the same target without speculation.
+        max_tokens: maximum of new tokens.
+        draft_tokens: per round; None applies the server's default, 0 disables speculation.
+        use_draft_logits: accept by the draft's logits; None applies the server's default.
         stream: several chunks instead of one.
-        log_probs, context_logits, generation_logits, token_counts: return them too.
+        log_probs, context_logits, generation_logits, token_counts: optional outputs.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -65,7 +69,7 @@ class Request(Sampling):
             )
         if self.draft_tokens is not None and self.model == ENSEMBLE:
             raise BadRequestError(
-                f"model {ENSEMBLE} takes no draft tokens; ask model {BLS}, or leave them out"
+                f"model {ENSEMBLE} takes no draft tokens; use model {BLS}, or leave them out"
             )
         if self.draft_tokens and (self.beam_width or 1) > 1:
             raise BadRequestError(
@@ -74,22 +78,22 @@ class Request(Sampling):
             )
 
     def tensors(self, declared: Collection[str]) -> dict[str, NDArray[Any]]:
-        """The request as arrays of shape [1, n], by the input names the model declares.
+        """The request as arrays of shape [1, n], by the input names that the model declares.
 
         Raises:
-            BadRequestError: the model has no input for a value that was asked for.
+            BadRequestError: the model has no input for a value of the request.
         """
         return {
-            spelled(field, declared, self.model): array.reshape(1, -1)
+            input_name(field, declared, self.model): array.reshape(1, -1)
             for field, array in self._fields(declared)
         }
 
-    def returned(self) -> frozenset[str]:
-        """Names of the outputs that are asked for beside text and counts."""
+    def optional_outputs(self) -> frozenset[str]:
+        """The names of the optional outputs that this request asks for."""
         return frozenset(
             output
-            for returned, (_, outputs) in _RETURNS.items()
-            if getattr(self, returned)
+            for field, (_, outputs) in _OPTIONAL_OUTPUTS.items()
+            if getattr(self, field)
             for output in outputs
         )
 
@@ -97,7 +101,7 @@ class Request(Sampling):
         yield "text_input", strings((self.prompt,))
         yield "max_tokens", np.array([self.max_tokens], np.int32)
         yield "stream", np.array([self.stream])
-        # The text of an answer is what was generated; the prompt is known here.
+        # The answer contains the generated text only; the caller knows the prompt.
         yield "exclude_input_in_output", np.array([True])
         if "return_perf_metrics" in declared:
             yield "return_perf_metrics", np.array([True])
@@ -112,6 +116,6 @@ class Request(Sampling):
         if self.bias_words:
             yield "embedding_bias_words", strings(self.bias_words)
             yield "embedding_bias_weights", np.array(self.bias_weights, np.float32)
-        for returned, (inputs, _) in _RETURNS.items():
-            if getattr(self, returned):
+        for optional, (inputs, _) in _OPTIONAL_OUTPUTS.items():
+            if getattr(self, optional):
                 yield from ((name, np.array([True])) for name in inputs)

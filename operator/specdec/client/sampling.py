@@ -1,4 +1,7 @@
-"""Options of decoding, under the names that each model and release gives them."""
+"""Sampling parameters, and the input names that models and releases of Triton give them.
+
+Every kind of request inherits from `Sampling`. It validates the values before a request is sent.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,9 +14,8 @@ from specdec.client.errors import BadRequestError
 
 Field = tuple[str, NDArray[Any]]
 
-# One field of ours may have several spellings on the wire: releases renamed some, and the engine's
-# names differ from those of the models that take text.
-_SPELLINGS = {
+# Releases renamed some inputs, and an engine has other names than the models with text input.
+_INPUT_NAMES = {
     "seed": ("seed", "random_seed"),
     "min_tokens": ("min_tokens", "min_length"),
     "top_k": ("top_k", "runtime_top_k"),
@@ -37,7 +39,7 @@ _NUMBERS: tuple[tuple[str, type[np.generic]], ...] = (
 _INT32 = 2**31
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
-# What a value must satisfy, and how that is said.
+# The check of a value, and its range for messages.
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "temperature": (lambda v: v >= 0, "0 or more"),
     "top_k": (lambda v: 0 <= v < _INT32, "0 (off) or more"),
@@ -53,18 +55,18 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How tokens are chosen and when an answer ends; None leaves a value to the server.
+    """How tokens are selected and when an answer ends; None applies the server's default.
 
     Attributes:
         temperature, top_k, top_p, seed: sampling; without them the server decodes greedily.
-        min_tokens: the answer does not end before.
-        beam_width: beams; above 1 only without speculation.
-        repetition_penalty, presence_penalty, frequency_penalty: against saying things again.
-        length_penalty: of beam search.
-        end_id, pad_id: token ids in place of the tokenizer's.
-        stop_words: the answer ends with the first of them, as in the engines.
+        min_tokens: minimum length of the answer.
+        beam_width: number of beams; above 1 only without speculation.
+        repetition_penalty, presence_penalty, frequency_penalty: against repetition.
+        length_penalty: for beam search.
+        end_id, pad_id: token ids that replace those of the tokenizer.
+        stop_words: the first of them ends the answer, as in the engines.
         bad_words: never generated.
-        bias_words, bias_weights: added to the logits of the words' tokens; one weight a word.
+        bias_words, bias_weights: each weight is added to the logits of its word's tokens.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -90,9 +92,9 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, _ in _NUMBERS:
             value = getattr(self, name)
-            allowed, said = _RANGES.get(name, (np.isfinite, "a finite number"))
-            if value is not None and not allowed(value):
-                raise BadRequestError(f"{name.replace('_', ' ')} is {value}; set it to {said}")
+            is_valid, range_ = _RANGES.get(name, (np.isfinite, "a finite number"))
+            if value is not None and not is_valid(value):
+                raise BadRequestError(f"{name.replace('_', ' ')} is {value}; set it to {range_}")
         if len(self.bias_words) != len(self.bias_weights):
             raise BadRequestError(
                 f"embedding bias has {len(self.bias_words)} words and "
@@ -102,12 +104,12 @@ class Sampling:
             raise BadRequestError("a stop, bad or bias word is empty; leave it out")
 
     @property
-    def draws(self) -> bool:
-        """Whether tokens are drawn rather than the likeliest taken."""
+    def samples(self) -> bool:
+        """Whether tokens are sampled instead of decoded greedily."""
         return any(value is not None for value in (self.temperature, self.top_k, self.top_p))
 
     def numbers(self) -> Iterator[Field]:
-        """The values that were set, each [1]."""
+        """The numeric parameters that are set, as arrays of shape [1]."""
         for name, dtype in _NUMBERS:
             value = getattr(self, name)
             if value is not None:
@@ -115,36 +117,36 @@ class Sampling:
 
 
 def strings(values: Iterable[str]) -> NDArray[Any]:
-    """Texts as Triton's clients send them: [n] of UTF-8 bytes."""
+    """An array [n] of UTF-8 bytes, as Triton's clients send strings."""
     return np.array([value.encode() for value in values], dtype=np.object_)
 
 
-def spelled(field: str, declared: Collection[str], model: str) -> str:
-    """The name that a model gives a field.
+def input_name(field: str, declared: Collection[str], model: str) -> str:
+    """The model's input name for a parameter.
 
     Raises:
-        BadRequestError: it has no such input.
+        BadRequestError: the model has no such input.
     """
-    for name in _SPELLINGS.get(field, (field,)):
+    for name in _INPUT_NAMES.get(field, (field,)):
         if name in declared:
             return name
     raise BadRequestError(f"model {model} has no input {field}; leave it out")
 
 
-def call_seed(seed: int, generated: int, *, apart: bool) -> int:
-    """Seed of one engine call of an answer that takes many, so that no two draw the same numbers.
+def call_seed(seed: int, generated: int, *, separate_draws: bool) -> int:
+    """The seed of one engine call, so that no two calls of an answer use the same random numbers.
 
-    An engine begins its numbers anew with every request. The first call keeps the user's seed; the
-    others are splitmix64 (Steele et al. 2014) of it and their place, as the server's BLS does it.
+    An engine restarts its random numbers with every request. The first call uses the user's seed.
+    Other seeds are splitmix64 (Steele et al. 2014) of that seed and the position, as in the BLS.
 
     Args:
         seed: the user's, 64 bits.
         generated: tokens of the answer before this call.
-        apart: whether another call draws behind the same tokens.
+        separate_draws: another call continues the same tokens with other random numbers.
     """
-    if not generated and not apart:
+    if not generated and not separate_draws:
         return seed
-    mixed = (seed + (2 * generated + apart) * _GOLDEN) & _MASK
+    mixed = (seed + (2 * generated + separate_draws) * _GOLDEN) & _MASK
     mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
     return mixed ^ mixed >> 31

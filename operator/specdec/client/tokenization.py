@@ -1,4 +1,8 @@
-"""Text to tokens and back by the models of a server, and the engine's tensors around them."""
+"""Tokenize and detokenize with the server's models, and convert the result to engine inputs.
+
+The client's draft/target loop, single engine calls and verification use it. The tokenizer itself
+runs in the preprocessing and postprocessing models, so the client needs none.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from numpy.typing import NDArray
 from specdec.client.errors import BadRequestError, RefusedError
 from specdec.client.grpc_calls import Calls, Tensors
 from specdec.client.model_names import POSTPROCESSING, PREPROCESSING
-from specdec.client.sampling import Sampling, spelled, strings
+from specdec.client.sampling import Sampling, input_name, strings
 
 _OUTPUTS = (
     "INPUT_ID",
@@ -25,13 +29,13 @@ _OUTPUTS = (
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prompt as an engine takes it.
+    """A tokenized prompt.
 
     Attributes:
         ids: token ids.
-        end_id, pad_id: the tokenizer's, or those asked for.
+        end_id, pad_id: of the request, or else of the tokenizer.
         stop_words: as token ids.
-        lists: word lists [1, 2, n] and bias [1, vocabulary] that are not empty, by input name.
+        lists: non-empty word lists [1, 2, n] and bias [1, vocabulary], by input name.
     """
 
     ids: tuple[int, ...]
@@ -42,15 +46,15 @@ class Prepared:
 
 
 async def prepare(calls: Calls, prompt: str, sampling: Sampling) -> Prepared:
-    """Tokenize a prompt and its words.
+    """Tokenize a prompt and its stop, bad and bias words.
 
     Raises:
         BadRequestError: the prompt is empty.
-        RefusedError: the server's words, for example that it has no such model.
+        RefusedError: the server returned an error, for example because it lacks the model.
     """
     if not prompt:
         raise BadRequestError("prompt is empty; give at least one character")
-    answer = await calls.call(PREPROCESSING, _question(prompt, sampling), _OUTPUTS)
+    answer = await calls.call(PREPROCESSING, _inputs(prompt, sampling), _OUTPUTS)
     length = int(answer["REQUEST_INPUT_LEN"].reshape(-1)[0])
     lists = {
         "stop_words_list": answer["STOP_WORDS_IDS"],
@@ -61,24 +65,24 @@ async def prepare(calls: Calls, prompt: str, sampling: Sampling) -> Prepared:
         ids=tuple(int(token) for token in answer["INPUT_ID"].reshape(-1)[:length]),
         end_id=int(answer["OUT_END_ID"].reshape(-1)[0]),
         pad_id=int(answer["OUT_PAD_ID"].reshape(-1)[0]),
-        stop_words=words(answer["STOP_WORDS_IDS"]),
+        stop_words=word_list(answer["STOP_WORDS_IDS"]),
         lists={name: array for name, array in lists.items() if array.size},
     )
 
 
-def _question(prompt: str, sampling: Sampling) -> dict[str, NDArray[Any]]:
+def _inputs(prompt: str, sampling: Sampling) -> dict[str, NDArray[Any]]:
     tensors = {
         "QUERY": strings((prompt,)),
-        # The model wants a length; the loop sets its own in every round.
+        # The model requires a length, which has no effect here: each engine call sets its own.
         "REQUEST_OUTPUT_LEN": np.array([1], np.int32),
     }
-    for name, given in (
+    for name, words in (
         ("STOP_WORDS_DICT", sampling.stop_words),
         ("BAD_WORDS_DICT", sampling.bad_words),
         ("EMBEDDING_BIAS_WORDS", sampling.bias_words),
     ):
-        if given:
-            tensors[name] = strings(given)
+        if words:
+            tensors[name] = strings(words)
     if sampling.bias_weights:
         tensors["EMBEDDING_BIAS_WEIGHTS"] = np.array(sampling.bias_weights, np.float32)
     for name, value in (("END_ID", sampling.end_id), ("PAD_ID", sampling.pad_id)):
@@ -99,38 +103,38 @@ async def text(calls: Calls, ids: Sequence[int]) -> str:
     return str(answer["OUTPUT"].reshape(-1)[0].decode(errors="replace"))
 
 
-def words(table: NDArray[Any]) -> tuple[tuple[int, ...], ...]:
-    """Token sequences of a word list [1, 2, n]: row 0 all ids, row 1 end offsets, -1 pads."""
+def word_list(table: NDArray[Any]) -> tuple[tuple[int, ...], ...]:
+    """The token sequences of a word list [1, 2, n]: row 0 has all ids, row 1 end offsets or -1."""
     if not table.size:
         return ()
     ids, ends = table.reshape(2, -1)
-    found, start = [], 0
+    sequences, start = [], 0
     for end in ends:
         if end < 0:
             break
-        found.append(tuple(int(token) for token in ids[start:end]))
+        sequences.append(tuple(int(token) for token in ids[start:end]))
         start = end
-    return tuple(found)
+    return tuple(sequences)
 
 
 def engine_inputs(
     sampling: Sampling, prepared: Prepared, declared: Collection[str], model: str
 ) -> dict[str, NDArray[Any]]:
-    """What every call for one prompt carries, by the names the engine declares, [1, ...].
+    """The inputs that all engine calls for a prompt share, by the engine's names, [1, ...].
 
     Raises:
-        BadRequestError: the engine has no input for a value that was asked for.
+        BadRequestError: the engine has no input for a value of the request.
     """
-    # These are set anew in every round, or by the tokenizer.
-    apart = ("seed", "min_tokens", "end_id", "pad_id")
+    # Each call sets the first two, and the tokenizer the others.
+    excluded = ("seed", "min_tokens", "end_id", "pad_id")
     tensors = {
-        spelled(field, declared, model): array.reshape(1, -1)
+        input_name(field, declared, model): array.reshape(1, -1)
         for field, array in sampling.numbers()
-        if field not in apart
+        if field not in excluded
     }
     tensors["end_id"] = np.array([[prepared.end_id]], np.int32)
     tensors["pad_id"] = np.array([[prepared.pad_id]], np.int32)
-    # Without it the server's configuration decides, and a loop needs the prefix back.
+    # The loop needs the prefix in the output, whatever the server's configuration is.
     tensors["exclude_input_in_output"] = np.array([[False]])
     return {**tensors, **prepared.lists}
 
@@ -144,16 +148,16 @@ def prefix(ids: Sequence[int], length: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def new(answer: Tensors, skip: int, who: str) -> list[int]:
-    """Tokens of beam 0 behind the first `skip`, which are the prefix that was sent.
+def new_tokens(answer: Tensors, skip: int, engine: str) -> list[int]:
+    """The tokens of beam 0 after the first `skip`, which are the prefix of the request.
 
     Raises:
-        RefusedError: the answer is shorter than the prefix, so nothing behind it can be found.
+        RefusedError: the answer is shorter than the prefix, so it does not contain the prefix.
     """
     length = int(answer["sequence_length"].reshape(-1)[0])
     if length < skip:
         raise RefusedError(
-            f"{who} answered {length} tokens to a prefix of {skip}; "
+            f"{engine} returned {length} tokens for a prefix of {skip}; "
             "set its parameter exclude_input_in_output to false"
         )
     return [int(token) for token in answer["output_ids"][0, 0, skip:length]]

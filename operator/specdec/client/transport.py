@@ -1,4 +1,8 @@
-"""One request and its responses over gRPC; what the HTTP way has in common with it."""
+"""The transports of `generate.Client`: the common protocol, and its gRPC implementation.
+
+`http_transport` has the HTTP implementation. Both send one request at a time, and return the same
+tensors for it.
+"""
 
 import queue
 import time
@@ -19,7 +23,7 @@ _UNREACHABLE = ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED")
 
 @dataclass(frozen=True)
 class Model:
-    """What a served model declares: names of its tensors, and whether it may stream."""
+    """The declaration of a served model: names of its tensors, and whether it can stream."""
 
     inputs: frozenset[str]
     outputs: frozenset[str]
@@ -27,29 +31,29 @@ class Model:
 
 
 class Transport(Protocol):
-    """A way to one server.
+    """A connection to one server.
 
-    Every method raises `UnreachableError` when nobody answers, `RefusedError` with the server's
-    own words when it refuses.
+    Every method raises `UnreachableError` if the connection fails, and `RefusedError` with the
+    server's message if the server returns an error.
     """
 
     def model(self, name: str) -> Model:
-        """What a model declares."""
+        """Request the declaration of a model."""
 
     def answers(
         self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
     ) -> Generator[Outputs, None, None]:
-        """The responses to one request; abandoning the iterator cancels the request."""
+        """Send one request and yield its responses; closing the iterator cancels the request."""
 
     def close(self) -> None:
         """End the connection."""
 
 
-def late(connection: Connection) -> UnreachableError:
-    """The answer took longer than allowed."""
+def timed_out(connection: Connection) -> UnreachableError:
+    """The error for an answer that exceeds the timeout."""
     return UnreachableError(
-        f"no whole answer from {connection.url} within {connection.timeout:g} s; "
-        "ask for fewer tokens or give more time"
+        f"no complete answer from {connection.url} within {connection.timeout:g} s; "
+        "request fewer tokens or increase the timeout"
     )
 
 
@@ -72,39 +76,39 @@ class Grpc:
         self._triton.close()
 
     def model(self, name: str) -> Model:
-        """What a model declares."""
-        how = {"headers": self._headers, "client_timeout": CONNECT_SECONDS}
+        """Request the declaration of a model."""
+        options = {"headers": self._headers, "client_timeout": CONNECT_SECONDS}
         try:
-            if not self._triton.is_server_live(**how):
+            if not self._triton.is_server_live(**options):
                 raise UnreachableError(
-                    f"the server at {self._connection.url} is not live; ask again later"
+                    f"the server at {self._connection.url} is not live; try again later"
                 )
-            config = self._triton.get_model_config(name, **how).config
+            config = self._triton.get_model_config(name, **options).config
         except InferenceServerException as error:
-            raise self._spoken(error) from error
+            raise self._client_error(error) from error
         return Model(
             frozenset(tensor.name for tensor in config.input),
             frozenset(tensor.name for tensor in config.output),
-            # An ensemble has no policy of its own: it streams when its steps do.
+            # An ensemble declares no transaction policy: it streams if its steps do.
             config.model_transaction_policy.decoupled or config.HasField("ensemble_scheduling"),
         )
 
     def answers(
         self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
     ) -> Generator[Outputs, None, None]:
-        """The responses to one request; abandoning the iterator cancels the request."""
+        """Send one request and yield its responses; closing the iterator cancels the request."""
         inputs = [_input(name, array) for name, array in tensors.items()]
-        wanted = [triton.InferRequestedOutput(name) for name in outputs]
+        requested = [triton.InferRequestedOutput(name) for name in outputs]
         replies: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
         self._triton.start_stream(
             lambda result, error: replies.put((result, error)), headers=self._headers
         )
-        # What has ended is not cancelled: Triton 2.51 then keeps the request now and then, and
-        # with it the model, so that the server's next stop lasts until its exit timeout.
+        # Cancel only an active request. After a late cancellation, Triton 2.51 sometimes keeps the
+        # request and its model, so that the server's shutdown takes until its exit timeout.
         ended = False
         try:
             self._triton.async_stream_infer(
-                model, inputs, outputs=wanted, enable_empty_final_response=True
+                model, inputs, outputs=requested, enable_empty_final_response=True
             )
             yield from self._replies(replies)
             ended = True
@@ -112,7 +116,7 @@ class Grpc:
             ended = True
             raise
         except InferenceServerException as error:
-            raise self._spoken(error) from error
+            raise self._client_error(error) from error
         finally:
             self._triton.stop_stream(cancel_requests=not ended)
 
@@ -124,21 +128,21 @@ class Grpc:
             try:
                 result, error = replies.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise late(self._connection) from None
+                raise timed_out(self._connection) from None
             if error is not None:
-                raise self._spoken(error)
+                raise self._client_error(error)
             response = result.get_response()
             yield {output.name: result.as_numpy(output.name) for output in response.outputs}
             if response.parameters["triton_final_response"].bool_param:
                 return
 
-    def _spoken(self, error: Exception) -> RefusedError | UnreachableError:
-        words = error.message() if isinstance(error, InferenceServerException) else str(error)
+    def _client_error(self, error: Exception) -> RefusedError | UnreachableError:
+        message = error.message() if isinstance(error, InferenceServerException) else str(error)
         status = error.status() if isinstance(error, InferenceServerException) else None
         url = self._connection.url
         if status in _UNREACHABLE:
-            return UnreachableError(self._connection.unanswered(words or ""))
-        return RefusedError(f"the server at {url} refused: {words}")
+            return UnreachableError(self._connection.unreachable_message(message or ""))
+        return RefusedError(f"the server at {url} refused: {message}")
 
 
 def _input(name: str, array: NDArray[Any]) -> Any:

@@ -1,4 +1,8 @@
-"""Whether speculation gives the target's own answers: a data set against the target alone."""
+"""Verify that speculation gives the same answers as the target alone, for a data set.
+
+`specdec verify` and the verification Job call `verify`. It reports equal and different answers,
+and the counts of draft tokens; it does not judge them.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,16 +29,16 @@ _LOOP_DRAFT_TOKENS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a data set is verified.
+    """The options of a verification.
 
     Attributes:
-        max_tokens: new tokens at most, for prompts that do not say.
-        draft_tokens: a round; None leaves it to the BLS, and is 4 in the client's loop.
-        against: the baseline: `ensemble`, the BLS without drafts, or the target's engine alone;
-            None is the engine for the client's loop, whose ids it can be compared with, else the
-            ensemble.
-        client_loop: verify the loop of this client in place of the BLS.
-        model: Triton name of the BLS, or of a model that takes text as it does.
+        max_tokens: maximum of new tokens for prompts without their own limit.
+        draft_tokens: per round; None is the default of the BLS, or 4 for the client's loop.
+        against: the baseline: `ensemble`, the BLS without drafts (`bls`), or the target's engine
+            (`target`). None selects the engine for the client's loop, because both return token
+            ids, and otherwise the ensemble.
+        client_loop: verify the client's draft/target loop instead of the BLS.
+        model: Triton name of the BLS, or of a model with the same inputs.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -55,7 +59,7 @@ class Options:
             )
         if self.client_loop and self.model != BLS:
             raise BadRequestError(
-                f"model {self.model} is no part of the client's loop; leave out one of them"
+                f"model {self.model} has no part in the client's loop; leave out one of them"
             )
 
 
@@ -70,41 +74,47 @@ async def verify(
     concurrency: int = 8,
     tell: Callable[[Comparison], None] | None = None,
 ) -> Verification:
-    """Ask every prompt twice, with speculation and of the target alone, and compare.
+    """Run every prompt with speculation and with the target alone, and compare the answers.
 
-    Greedy: nothing that samples is sent, so both answers must be equal token by token.
+    All requests decode greedily, so both answers must be equal token by token.
 
     Args:
         entries: the data set.
-        options: for all of it.
-        server: gRPC endpoint of what is verified.
-        baseline: that of the target alone; the same server without one.
-        draft: that of the draft in the client's loop; the same server without one.
-        metrics: `host:port` of the verified server's metrics: what it counted meanwhile stands in
-            for draft tokens and rounds that its answers do not tell. It counts all its clients.
-        concurrency: prompts at a time.
-        tell: called with each prompt's outcome when it is there.
+        options: for all prompts.
+        server: gRPC endpoint of the verified model.
+        baseline: gRPC endpoint of the target alone; by default the same server.
+        draft: gRPC endpoint of the draft for the client's loop; by default the same server.
+        metrics: `host:port` of the verified server's metrics. Its counters replace the counts that
+            the answers do not report; they include the requests of other clients.
+        concurrency: number of prompts in flight.
+        tell: called with the outcome of each prompt.
 
     Raises:
-        BadRequestError: no prompts, no concurrency, or a model or input that is not served.
-        UnreachableError: nobody answers when the first question is asked.
+        BadRequestError: no prompts, concurrency below 1, or a missing model or input.
+        UnreachableError: the first connection failed.
     """
     if not entries or concurrency < 1:
         raise BadRequestError("there is nothing to do; give a prompt and concurrency 1 or more")
     if draft is not None and not options.client_loop:
-        raise BadRequestError("a server of the draft is for the client's loop; ask for the loop")
+        raise BadRequestError(
+            "a draft server requires the client's loop; select the loop or leave it out"
+        )
     async with AsyncExitStack() as stack:
         verified = await stack.enter_async_context(Server(server))
-        control = await stack.enter_async_context(Server(baseline or server))
-        run = _Run(_verified(options, verified, server, draft), _control(options, control))
+        baseline_server = await stack.enter_async_context(Server(baseline or server))
+        run = _Run(
+            _verified_path(options, verified, server, draft), _baseline(options, baseline_server)
+        )
         await run.check()
         before = await _counted(metrics)
         await run.all(entries, options.max_tokens, concurrency, tell or (lambda _: None))
         outcomes = [run.outcomes[index] for index in range(len(entries))]
-        return await summary(entries, outcomes, control, await _counted_since(before, metrics))
+        return await summary(
+            entries, outcomes, baseline_server, await _counted_since(before, metrics)
+        )
 
 
-def _verified(
+def _verified_path(
     options: Options, server: Server, target: Connection, draft: Connection | None
 ) -> DecodingPath:
     if not options.client_loop:
@@ -113,7 +123,7 @@ def _verified(
     return ClientLoop(server, target, draft, length)
 
 
-def _control(options: Options, server: Server) -> DecodingPath:
+def _baseline(options: Options, server: Server) -> DecodingPath:
     against = options.against or ("target" if options.client_loop else "ensemble")
     if against == "target":
         return EngineModel(server)
@@ -123,31 +133,33 @@ def _control(options: Options, server: Server) -> DecodingPath:
 
 
 class _Run:
-    def __init__(self, verified: DecodingPath, control: DecodingPath) -> None:
+    """All prompts of one verification."""
+
+    def __init__(self, verified: DecodingPath, baseline_server: DecodingPath) -> None:
         self.outcomes: dict[int, Comparison] = {}
         self._verified = verified
-        self._control = control
-        self._gone: UnreachableError | None = None
+        self._baseline = baseline_server
+        self._unreachable: UnreachableError | None = None
 
     async def check(self) -> None:
         await self._verified.check()
-        await self._control.check()
+        await self._baseline.check()
 
     async def all(
         self,
         entries: Sequence[Entry],
         max_tokens: int,
         concurrency: int,
-        tell: Callable[[Comparison], None],
+        on_result: Callable[[Comparison], None],
     ) -> None:
-        """Fill in `outcomes`, so many prompts at a time."""
-        waiting = iter(enumerate(entries))
+        """Fill in `outcomes`, with `concurrency` prompts in flight."""
+        pending = iter(enumerate(entries))
 
         async def work() -> None:
-            for index, entry in waiting:
+            for index, entry in pending:
                 limit = entry.max_tokens or max_tokens
                 self.outcomes[index] = await self._compare(index, entry.prompt, limit)
-                tell(self.outcomes[index])
+                on_result(self.outcomes[index])
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(entries))):
@@ -155,13 +167,14 @@ class _Run:
 
     async def _compare(self, index: int, prompt: str, max_tokens: int) -> Comparison:
         try:
-            # A server that is gone is not waited for again by every prompt.
-            if self._gone is not None:
-                raise self._gone
+            # After one connection error, the other prompts fail without another timeout.
+            if self._unreachable is not None:
+                raise self._unreachable
             got = await self._verified.answer(prompt, max_tokens)
-            return Comparison(index, await self._control.answer(prompt, max_tokens), got)
+            return Comparison(index, await self._baseline.answer(prompt, max_tokens), got)
         except ClientError as error:
-            self._gone = error if isinstance(error, UnreachableError) else self._gone
+            if isinstance(error, UnreachableError):
+                self._unreachable = error
             return Comparison(index, failure=Failure(index, str(error), _kind(error)))
 
 
@@ -181,6 +194,6 @@ async def _counted_since(
     try:
         after = await _counted(metrics)
     except UnreachableError:
-        # What was compared before the server went away is worth more than its counts.
+        # The comparison is valid without counters, so a server that stopped is no error here.
         return None
     return None if before is None or after is None else after - before

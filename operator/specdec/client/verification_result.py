@@ -1,4 +1,8 @@
-"""What a verification found: outcomes of single prompts, and what they come to."""
+"""The result of a verification: the outcome of each prompt, and the summary of a data set.
+
+`verification` creates a `Comparison` per prompt and calls `summary`. `specdec verify` and the
+verification Job report the resulting `Verification`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,9 +22,9 @@ class Failure:
     """A prompt that was not compared.
 
     Attributes:
-        prompt_index: its place in the data set, from 0.
-        sentence: why.
-        kind: whose fault it is.
+        prompt_index: index in the data set, from 0.
+        sentence: the error message.
+        kind: of the error.
     """
 
     prompt_index: int
@@ -30,18 +34,18 @@ class Failure:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a data set showed; a server that went away leaves what was compared before.
+    """The summary of a data set; it is partial if a server became unreachable.
 
     Attributes:
-        prompts: how many were given.
-        matched: had equal answers.
-        different: had not.
-        divergence: the first of the different, in the data set's order.
-        failures: prompts without an answer to compare.
-        draft_tokens, accepted_tokens: of the verified answers; None where the server tells neither
-            with its answers nor in its metrics.
-        rounds: those with a draft; None where nobody tells.
-        compared: by token ids, or by text where an answer has no ids.
+        prompts: number of prompts.
+        matched: number of prompts with equal answers.
+        different: number of prompts with different answers.
+        divergence: the first difference, in the order of the data set.
+        failures: prompts that were not compared.
+        draft_tokens, accepted_tokens: of the verified answers; None if the server reports them
+            neither in its answers nor in its metrics.
+        rounds: number of rounds with a draft; None if not reported.
+        compared: by token ids, or by text if an answer has no ids.
     """
 
     prompts: int
@@ -56,21 +60,21 @@ class Verification:
 
     @property
     def acceptance_percent(self) -> float | None:
-        """Accepted of the draft tokens; None where none were drafted or nobody tells."""
+        """The share of accepted draft tokens; None without draft tokens or counts."""
         if not self.draft_tokens or self.accepted_tokens is None:
             return None
         return 100 * self.accepted_tokens / self.draft_tokens
 
     @property
     def tokens_per_round(self) -> float | None:
-        """Accepted tokens and the target's own one; None without rounds."""
+        """Accepted tokens per round plus the target's own token; None without rounds."""
         if not self.rounds or self.accepted_tokens is None:
             return None
         return 1 + self.accepted_tokens / self.rounds
 
     @property
     def exit_status(self) -> int:
-        """0 all equal, 1 a difference, 3 the server went away, 2 a prompt could not be asked."""
+        """0: all equal; 1: a difference; 2: a prompt failed; 3: the server became unreachable."""
         if self.different:
             return 1
         if any(failure.kind == "unreachable" for failure in self.failures):
@@ -78,11 +82,11 @@ class Verification:
         return 2 if self.failures else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Every attribute under its name, with the two shares; JSON's own types alone."""
-        told = asdict(self)
-        told["failures"] = list(told["failures"])
+        """A JSON object with every attribute, acceptance_percent and tokens_per_round."""
+        result = asdict(self)
+        result["failures"] = list(result["failures"])
         return {
-            **told,
+            **result,
             "acceptance_percent": self.acceptance_percent,
             "tokens_per_round": self.tokens_per_round,
         }
@@ -90,12 +94,12 @@ class Verification:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One prompt's outcome, as `tell` gets it.
+    """The outcome of one prompt.
 
     Attributes:
-        index: the prompt's place in the data set.
-        expected, got: the answers; None with `failure`.
-        failure: why there is nothing to compare.
+        index: of the prompt in the data set.
+        expected, got: the answers of baseline and verified path; None with `failure`.
+        failure: why the prompt was not compared.
     """
 
     index: int
@@ -105,12 +109,12 @@ class Comparison:
 
     @property
     def matched(self) -> bool:
-        """Both answers are there and equal."""
+        """Whether both answers exist and are equal."""
         return self.pair is not None and equal(*self.pair)
 
     @property
     def pair(self) -> tuple[PathAnswer, PathAnswer] | None:
-        """Expected and got, where both are there."""
+        """Both answers, or None if the prompt was not compared."""
         if self.expected is None or self.got is None:
             return None
         return self.expected, self.got
@@ -122,27 +126,29 @@ async def summary(
     server: Server,
     counted: SpeculationTotals | None,
 ) -> Verification:
-    """What the outcomes of a data set come to.
+    """Summarize the outcomes of a data set.
 
     Args:
         entries: the data set.
-        outcomes: one for each entry, in its order.
-        server: turns text into tokens.
-        counted: by the verified server meanwhile, for what the answers do not tell.
+        outcomes: one per entry, in the same order.
+        server: that has the tokenizer.
+        counted: the verified server's counters for this run, if its answers report no counts.
     """
-    pairs = [one.pair for one in outcomes if one.pair is not None]
-    different = [one for one in outcomes if one.pair is not None and not one.matched]
+    pairs = [outcome.pair for outcome in outcomes if outcome.pair is not None]
+    different = [
+        outcome for outcome in outcomes if outcome.pair is not None and not outcome.matched
+    ]
     first = None
     if different and different[0].pair is not None:
         index = different[0].index
         first = await divergence(server, index, entries[index].prompt, *different[0].pair)
-    by_ids = bool(pairs) and all(said.ids is not None for pair in pairs for said in pair)
+    by_ids = bool(pairs) and all(answer.ids is not None for pair in pairs for answer in pair)
     return Verification(
         prompts=len(entries),
-        matched=sum(one.matched for one in outcomes),
+        matched=sum(outcome.matched for outcome in outcomes),
         different=len(different),
         divergence=first,
-        failures=tuple(one.failure for one in outcomes if one.failure is not None),
+        failures=tuple(outcome.failure for outcome in outcomes if outcome.failure is not None),
         **_counts([got for _, got in pairs], counted),
         compared="tokens" if by_ids else "text",
     )
@@ -151,15 +157,20 @@ async def summary(
 def _counts(
     answers: Sequence[PathAnswer], counted: SpeculationTotals | None
 ) -> dict[str, int | None]:
-    told = [said.counts for said in answers if said.counts is not None]
-    rounds = [said.rounds for said in answers if said.rounds is not None]
-    found: dict[str, int | None] = {"draft_tokens": None, "accepted_tokens": None, "rounds": None}
+    """The counts that the answers report, or else those of the server's counters."""
+    reported = [answer.counts for answer in answers if answer.counts is not None]
+    rounds = [answer.rounds for answer in answers if answer.rounds is not None]
+    result: dict[str, int | None] = {
+        "draft_tokens": None,
+        "accepted_tokens": None,
+        "rounds": None,
+    }
     if counted is not None:
-        found["draft_tokens"], found["accepted_tokens"] = counted.drafted, counted.accepted
-        found["rounds"] = counted.rounds
-    if told:
-        found["draft_tokens"] = sum(counts.drafted for counts in told)
-        found["accepted_tokens"] = sum(counts.accepted for counts in told)
+        result["draft_tokens"], result["accepted_tokens"] = counted.drafted, counted.accepted
+        result["rounds"] = counted.rounds
+    if reported:
+        result["draft_tokens"] = sum(counts.drafted for counts in reported)
+        result["accepted_tokens"] = sum(counts.accepted for counts in reported)
     if rounds:
-        found["rounds"] = sum(rounds)
-    return found
+        result["rounds"] = sum(rounds)
+    return result

@@ -50,7 +50,7 @@ def test_table_and_verdict_go_to_stdout(url: str) -> None:
     lines = result.stdout.splitlines()
     arms = [line.split()[:2] for line in lines if line.split()[1:2] in (["off"], ["2"], ["4"])]
     assert arms == [["1", "off"], ["1", "2"], ["1", "4"], ["2", "off"], ["2", "2"], ["2", "4"]]
-    assert "1 at once: " in result.stdout
+    assert "concurrency 1: " in result.stdout
     assert "recommended draft tokens: " in result.stdout
     assert result.stderr == ""
 
@@ -89,7 +89,7 @@ def test_prompts_come_from_options(simulated: Simulated, url: str, tmp_path: Pat
         (["--prompts-file", "/no/such/file"], 2, "cannot be read"),
         (["--model", "ensemble"], 2, "no input num_draft_tokens"),
         (["--model", "absent"], 1, "unknown model"),
-        (["--url", "127.0.0.1:9"], 3, "nobody answers"),
+        (["--url", "127.0.0.1:9"], 3, "connection to 127.0.0.1:9 failed"),
         (["--metrics", "127.0.0.1:9"], 3, "no metrics at"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_server_that_goes_away_ends_with_3_and_what_there_was(
     html = tmp_path / "report.html"
     result = bench(url, "--requests", "40", "--html", str(html))
     assert result.exit_code == 3
-    assert "the numbers are of what was measured before" in result.stdout
+    assert "the numbers cover the requests before that" in result.stdout
     assert "It did not complete" in html.read_text("utf-8")
 
 

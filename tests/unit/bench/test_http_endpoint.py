@@ -14,7 +14,7 @@ import pytest
 
 from specdec.bench import Report, Settings, measure
 from specdec.bench.exchange import Exchange, Sample, sample
-from specdec.bench.http_endpoint import Events, Http
+from specdec.bench.http_endpoint import EventDecoder, Http
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from unit.bench.simulated import Simulated, served
@@ -84,14 +84,14 @@ def test_models_that_cannot_be_measured(model: str, kind: type[Exception], words
 
 
 def test_nobody_there_is_said_so() -> None:
-    with pytest.raises(UnreachableError, match="nobody answers"):
+    with pytest.raises(UnreachableError, match=r"connection to .* failed"):
         asyncio.run(measure(Connection("127.0.0.1:9"), Settings()))
 
 
 def test_a_server_that_goes_away_leaves_what_there_was() -> None:
     report = run(Simulated(leave=30), requests=40, output_tokens=4)
     assert report.ended == "unreachable"
-    assert "nobody answers" in report.message
+    assert "connection to" in report.message
     assert report.levels[0].baseline.request_latency is not None
 
 
@@ -101,8 +101,8 @@ def asked(url: str, count: int = 1) -> list[Sample]:
     async def ask() -> list[Sample]:
         endpoint = Http(Connection(url, timeout=60))
         request = endpoint.message("m", {}, (), streamed=True)
-        line = endpoint.line(streamed=True)
-        told = [sample(await line.ask(number, request)) for number in range(count)]
+        line = endpoint.client(streamed=True)
+        told = [sample(await line.send(number, request)) for number in range(count)]
         await line.close()
         return told
 
@@ -146,11 +146,11 @@ def test_an_answer_that_says_close_is_whole() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (ANSWER[:-5], UnreachableError, "hung up before the answer was whole"),
-        ("", UnreachableError, "hung up before the answer was whole"),
-        ("220 mail.example ESMTP\r\n", RefusedError, "speaks no HTTP"),
+        (ANSWER[:-5], UnreachableError, "the server closed it before the answer was complete"),
+        ("", UnreachableError, "the server closed it before the answer was complete"),
+        ("220 mail.example ESMTP\r\n", RefusedError, "response is not HTTP"),
         ("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", RefusedError, "refused: HTTP 503"),
-        (HEAD + "3\r\nabc\r\n0\r\n\r\n", RefusedError, "speaks no JSON"),
+        (HEAD + "3\r\nabc\r\n0\r\n\r\n", RefusedError, "response is not JSON"),
         (HEAD + "0\r\n\r\n", RefusedError, "no text_output"),
     ],
 )
@@ -167,7 +167,7 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
 
         async def ask() -> Exchange:
             endpoint = Http(Connection(url, timeout=0.1))
-            return await endpoint.line(streamed=True).ask(0, b"GET / HTTP/1.1\r\n\r\n")
+            return await endpoint.client(streamed=True).send(0, b"GET / HTTP/1.1\r\n\r\n")
 
         error = asyncio.run(ask()).error
         assert isinstance(error, UnreachableError)
@@ -183,7 +183,7 @@ def test_an_event_comes_with_its_last_byte_however_it_is_cut(size: int) -> None:
     )
     parts = [whole[start : start + size] for start in range(0, len(whole), size)]
     moments = [float(number + 1) for number in range(len(parts))]
-    read = list(Events("a:1")(moments, parts))
+    read = list(EventDecoder("a:1")(moments, parts))
     assert [tensors["text_output"].item() for _, tensors in read] == texts
     ends = [place for place in range(len(whole)) if whole[place : place + 2] == b"\n\n"]
     assert [moment for moment, _ in read] == [1.0 + end // size for end in ends]

@@ -61,13 +61,14 @@ def test_table_fits_80_columns() -> None:
 def test_sentences_say_what_the_numbers_come_to() -> None:
     told = list(sentences(report()))
     assert told[0] == (
-        "1 at once: 2.00 times the baseline's speed (1.80 to 2.40 with 95 % confidence, faster)"
+        "concurrency 1: 2.00 times the baseline's speed "
+        "(1.80 to 2.40 with 95 % confidence, faster)"
     )
     assert told[-1] == "recommended draft tokens: 4"
-    slow = report(recommended_draft_tokens=0, ended="unreachable", message="nobody answers")
+    slow = report(recommended_draft_tokens=0, ended="unreachable", message="connection failed")
     assert list(sentences(slow))[-2:] == [
-        "recommended draft tokens: 0 switch speculation off",
-        "nobody answers; the numbers are of what was measured before",
+        "recommended draft tokens: 0 (disable speculation)",
+        "connection failed; the numbers cover the requests before that",
     ]
 
 
@@ -140,7 +141,7 @@ def test_without_positions_acceptance_is_drawn_by_length() -> None:
     whole = tuple(arm(length, 500.0, acceptance_by_position=()) for length in (2, 4))
     text = as_html(report(levels=(type(level)(1, level.baseline, whole, 4),)))
     assert "by draft length" in text
-    assert "answers once" in text
+    assert "answers in one piece" in text
 
 
 @pytest.fixture(scope="module")

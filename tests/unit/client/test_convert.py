@@ -63,24 +63,24 @@ def test_conversations_without_a_human_are_counted() -> None:
     ("text", "kind", "words"),
     [
         ("", None, "file holds no prompt"),
-        ("[]", None, "file is of no known format"),
+        ("[]", None, "file has an unknown format"),
         ("[]", "alpaca", "file holds no prompt"),
-        ('{"question": "a"}', None, "line 1 is of no known format; name it: --from humaneval"),
-        (f"{HUMANEVAL}nonsense\n", None, "line 3 is no JSON"),
-        (f"{HUMANEVAL}[1]\n", None, "line 3 is no object"),
+        ('{"question": "a"}', None, "line 1 has an unknown format; name it with --from humaneval"),
+        (f"{HUMANEVAL}nonsense\n", None, "line 3 is not JSON"),
+        (f"{HUMANEVAL}[1]\n", None, "line 3 is not an object"),
         (f"{HUMANEVAL}" + '{"task_id": 4}\n', None, "line 3 has no prompt"),
         ('[\n{"instruction": "a"},\n\n{"instruction": 4}]', None, "line 4 has no instruction"),
         ('[\n{"instruction": "a"}\n{"instruction": "b"}]', None, "line 2 is followed by neither"),
-        ('[\n{"instruction": "a"},\n{"instr', None, "line 3 is no JSON"),
-        ('[\n{"instruction": "a"},\n', None, "line 3 is no JSON"),
+        ('[\n{"instruction": "a"},\n{"instr', None, "line 3 is not JSON"),
+        ('[\n{"instruction": "a"},\n', None, "line 3 is not JSON"),
         ('{"conversations": 4}', None, "line 1 has no conversations"),
         ('{"conversations": ["a"]}', None, "line 1 has no conversations"),
         ('{"turns": "a"}', None, "line 1 has no turns"),
         ('{"turns": [""]}', None, "line 1 has no prompt"),
         ('{"prompt": "\\ud800"}', None, "half a surrogate pair"),
         ('[{"prompt": "a", "max_tokens": -1}]', None, "line 1: max_tokens is -1"),
-        ("[" * 100_000, None, "line 1 is no JSON"),
-        ('{"a":' * 100_000, None, "line 1 is no JSON"),
+        ("[" * 100_000, None, "line 1 is not JSON"),
+        ('{"a":' * 100_000, None, "line 1 is not JSON"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, kind: str | None, words: str) -> None:
@@ -127,7 +127,7 @@ def test_a_bad_line_leaves_the_output_as_it_was(tmp_path: Path) -> None:
     target.write_text("old", "utf-8")
     status, _, stderr = run("-", "-o", str(target), given=f"{HUMANEVAL}nonsense\n")
     assert status == 2
-    assert stderr.startswith("specdec: stdin, line 3 is no JSON")
+    assert stderr.startswith("specdec: stdin, line 3 is not JSON")
     assert len(stderr.splitlines()) == 1
     assert target.read_text("utf-8") == "old"
     assert list(tmp_path.iterdir()) == [target]

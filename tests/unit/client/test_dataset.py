@@ -29,7 +29,7 @@ def test_other_keys_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("not json", "is no JSON"),
+        ("not json", "is not JSON"),
         ('["a"]', "has no prompt"),
         ('{"prompt": ""}', "has no prompt"),
         ('{"prompt": 4}', "has no prompt"),

@@ -74,7 +74,7 @@ def test_tensors_have_the_wire_types() -> None:
         ({"prompt": ""}, "prompt is empty"),
         ({"max_tokens": 0}, "max tokens is 0"),
         ({"draft_tokens": -1}, "draft tokens is -1"),
-        ({"draft_tokens": 2, "model": "ensemble"}, "ask model tensorrt_llm_bls"),
+        ({"draft_tokens": 2, "model": "ensemble"}, "use model tensorrt_llm_bls"),
     ],
 )
 def test_bad_requests_say_the_mend(change: dict[str, str | int], words: str) -> None:
@@ -111,7 +111,10 @@ def test_silence_ends_at_the_deadline(script: Script, url: str) -> None:
 
 
 def test_nobody_there_is_said_so() -> None:
-    with Client("127.0.0.1:9") as client, pytest.raises(UnreachableError, match="nobody answers"):
+    with (
+        Client("127.0.0.1:9") as client,
+        pytest.raises(UnreachableError, match=r"connection to .* failed"),
+    ):
         client.ask(Request("x"))
 
 

@@ -75,5 +75,5 @@ def test_nobody_there() -> None:
 
 def test_something_else_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "body", "specdec_rounds_total{ 12")
-    with pytest.raises(RefusedError, match="no metrics endpoint"):
+    with pytest.raises(RefusedError, match="not in the Prometheus format"):
         metrics.read(url)

@@ -141,7 +141,7 @@ def test_other_tokens_at_the_draft_are_refused_unless_one_insists() -> None:
     with served(Pair()) as url, served(Pair(target=counting, shift=1)) as other:
         [result] = run(url, ["a"], other)
         assert isinstance(result.error, BadRequestError)
-        assert "one vocabulary" in str(result.error)
+        assert "tokenize a prompt differently" in str(result.error)
         assert not run(url, ["a"], other, check_vocabulary=False, max_tokens=3)[0].error
 
 
@@ -207,7 +207,7 @@ def test_command_gives_answers_and_sums(tmp_path: Path) -> None:
         (["--prompt", "a", "--tls", "--ca", "missing.pem"], 2, "missing.pem is no file"),
         (["--prompts-file", "/no/such"], 2, "cannot be read"),
         (["--prompt", "a", "--concurrency", "0"], 2, "concurrency 1 or more"),
-        (["--prompt", "a", "--target", "127.0.0.1:9"], 3, "nobody answers"),
+        (["--prompt", "a", "--target", "127.0.0.1:9"], 3, "connection to 127.0.0.1:9 failed"),
         (["--prompt", "a", "--top-k", "3"], 2, "no input top_k"),
     ],
 )
@@ -238,5 +238,5 @@ def test_calls_draw_the_numbers_that_the_servers_own_loop_draws() -> None:
     )
     assert len(rows) > 20
     for row in rows:
-        found = call_seed(row["seed"], row["generated"], apart=row["apart"])
+        found = call_seed(row["seed"], row["generated"], separate_draws=row["apart"])
         assert found == row["value"], row

@@ -71,7 +71,7 @@ def test_grpc(certificate: Certificate) -> None:
         assert client.ask(Request("x")).text == "ab"
     with (
         Client(Connection(url, 10)) as client,
-        pytest.raises(UnreachableError, match=r"hangs up .* ask with --tls"),
+        pytest.raises(UnreachableError, match=r"closed the connection .* add --tls"),
     ):
         client.ask(Request("x"))
     server.stop(grace=None).wait(10)
@@ -82,7 +82,7 @@ def test_grpc_from_coroutines(certificate: Certificate) -> None:
     asked = Inference(ids=(97,), max_tokens=2)
     trusted = Connection(url, 10, tls=True, root_certificates=certificate.file)
     assert asyncio.run(infer(trusted, asked)).tokens == [98, 99]
-    with pytest.raises(UnreachableError, match=r"no encrypted connection with .*CERTIFICATE"):
+    with pytest.raises(UnreachableError, match=r"the TLS connection to .*CERTIFICATE"):
         asyncio.run(infer(Connection(url, 10, tls=True), asked))
     server.stop(grace=None).wait(10)
 
@@ -91,8 +91,8 @@ def test_grpc_from_coroutines(certificate: Certificate) -> None:
 def test_somebody_who_is_away_or_goes_away_is_no_matter_of_tls(tls: bool) -> None:
     away = "failed to connect to all addresses; last error: UNKNOWN: Connection refused"
     for words in (away, "Socket closed", ""):
-        told = Connection("h:1", tls=tls).unanswered(words)
-        assert told.startswith("nobody answers at h:1")
+        told = Connection("h:1", tls=tls).unreachable_message(words)
+        assert told.startswith("connection to h:1 failed")
 
 
 def test_the_benchmark_over_http(certificate: Certificate) -> None:

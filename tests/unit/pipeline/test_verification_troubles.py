@@ -23,12 +23,12 @@ def test_verification_waits_for_available() -> None:
 
 def test_failed_verification_is_reported_and_not_repeated() -> None:
     world = serving()
-    error = {"reason": "ServerUnreachable", "message": "connection failed to pair.demo.svc:8001"}
+    error = {"reason": "ServerUnreachable", "message": "connection to pair.demo.svc:8001 failed"}
     world.fail(world.job("verify"), json.dumps({"error": error}))
     decision = world.step()
     assert reasons(world)["SpeculationActive"] == ("Unknown", "ServerUnreachable")
     message = world.condition("SpeculationActive")["message"]
-    assert "connection failed" in message
+    assert "connection to pair.demo.svc:8001 failed" in message
     assert f"kubectl delete job {world.job('verify')}" in message
     assert decision.requeue_after is None
     assert world.condition("Ready")["status"] == "True"
