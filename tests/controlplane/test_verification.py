@@ -91,7 +91,7 @@ def test_a_gate_is_closed_until_it_went_well(lab: Lab) -> None:
     assert "Gate holds Ready" in waiting["message"]
     assert status(lab)["phase"] == "Verifying"
     job = lab.job("verify")
-    error = {"reason": "PromptsInvalid", "message": "ConfigMap ours is not there: create it"}
+    error = {"reason": "PromptsInvalid", "message": "ConfigMap ours is missing: create it"}
     lab.finish(job, {"error": error}, exit_code=2)
     failed = lab.wait("pair", "SpeculationActive", "Unknown", "PromptsInvalid")
     assert f"kubectl delete job {job}" in failed["message"]

@@ -18,7 +18,7 @@ def run(
 ) -> dict[str, Any]:
     plan = Plan(
         plan_hash="0" * 16,
-        way=way,
+        path=way,
         server=server.url,
         draft_server=None,
         metrics=metrics,

@@ -1,4 +1,8 @@
-"""Layers that are archives: the files that count, and nothing that leads elsewhere."""
+"""Unpack the tar layers of an OCI image into a directory of model files.
+
+`oci` calls `unpack` for every layer that is an archive. Only regular files that belong to the
+artifact are written; the unpacked size is bounded, so that a small archive cannot fill the volume.
+"""
 
 import gzip
 import io
@@ -18,19 +22,19 @@ from specdec.jobs.result import JobError
 _FOLDER = "models/"
 _WHITEOUT = ".wh."
 _GZIP = b"\x1f\x8b"
-# Weights hardly shrink and JSON shrinks to a tenth; what swells more than this is made to.
+# Weights hardly compress, and JSON compresses to a tenth. A higher ratio is an attack.
 _RATIO = 50
 _SLACK_BYTES = 64 << 20
-# tarfile reads a header in one piece, however long it says it is, and content in small ones.
+# tarfile reads a header in a single call, whatever length it declares. It reads content in blocks.
 _READ_BYTES = 1 << 20
 
 
 class _BombError(Exception):
-    """An archive that is larger inside than any model's."""
+    """The archive unpacks to more bytes than the files of a model do."""
 
 
 class _Bounded(io.RawIOBase):
-    """An archive's bytes, unpacked, up to a limit; what is read in one piece has one too."""
+    """The unpacked bytes of an archive, with a limit on their total and on a single read."""
 
     def __init__(self, inner: IO[bytes] | gzip.GzipFile, limit: int) -> None:
         self._inner, self._limit = inner, limit
@@ -48,7 +52,7 @@ class _Bounded(io.RawIOBase):
 
     @override
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        # In steps: the far end of a swollen archive takes minutes to reach.
+        # Read in steps, so that the limit applies before a far offset is unpacked.
         while self._inner.tell() < offset:
             if not self.read(min(_READ_BYTES, offset - self._inner.tell())):
                 break
@@ -68,7 +72,7 @@ class _Bounded(io.RawIOBase):
 
 
 class _Archive(tarfile.TarFile):
-    """An archive that is read once: what it remembers of millions of members fills the memory."""
+    """An archive that is read once and keeps no members: millions would fill the memory."""
 
     members: list[tarfile.TarInfo]
 
@@ -80,14 +84,20 @@ class _Archive(tarfile.TarFile):
 
 
 def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
-    """Write the regular files at the archive's top, or in `models/`, into a directory.
+    """Write the regular files at the archive's root, or in `models/`, into a directory.
 
-    Names are compared, never followed; links, devices and folders are not taken. A link that
-    stands for a file that counts is refused, because the file would be missing later.
+    Links, devices and directories are skipped, and no member name is followed as a path. A link
+    that has the name of a model file is an error, because that file would be missing later.
+
+    Args:
+        path: the archive.
+        folder: receives the files.
+        kind: selects the files by name.
+        where: the source, for messages.
 
     Raises:
-        JobError: SourceNotFound for such a link, CheckpointCorrupt for what is no archive, is cut
-            short or swells beyond what files of a model do.
+        JobError: SourceNotFound for such a link; CheckpointCorrupt if the file is no archive, is
+            truncated, or unpacks beyond the limit.
     """
     try:
         with path.open("rb") as file, _opened(file) as packed:
@@ -98,7 +108,7 @@ def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
                 if not member.isreg() or member.issparse():
                     raise JobError(
                         FetchReason.SOURCE_NOT_FOUND,
-                        f"{name} in {where} is a link or no regular file: put the file itself "
+                        f"{name} in {where} is a link or device, not a file: put the file itself "
                         "into the layer",
                     )
                 volume.require_space(folder, member.size)
@@ -107,18 +117,18 @@ def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
         raise JobError(
             FetchReason.CHECKPOINT_CORRUPT,
             f"a layer of {where} unpacks to more than {_RATIO} times its size, or has headers of "
-            "more than 1 MiB: pack the model's files alone",
+            "more than 1 MiB: pack only the model's files",
         ) from error
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise JobError(
             FetchReason.CHECKPOINT_CORRUPT,
-            f"a layer of {where} cannot be unpacked: it is cut short, damaged or no archive; pack "
+            f"a layer of {where} cannot be unpacked: it is truncated, damaged or no archive; pack "
             "it as tar or tar+gzip",
         ) from error
 
 
 def _opened(file: IO[bytes]) -> tarfile.TarFile:
-    """The archive in a file, which is packed with gzip or not at all."""
+    """Open a tar archive, with or without gzip, with its limit on unpacked bytes."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     zipped = file.read(len(_GZIP)) == _GZIP

@@ -1,30 +1,34 @@
-"""What is fetched for a role, and which files of a source belong to it."""
+"""The kinds of artifact that a fetch Job copies, and the file patterns of each.
+
+Every source filters its listing by `ArtifactKind.includes`, so that equal content gets the same
+digest whichever source it comes from. A role is a key of `SpeculativeModel.sources`.
+"""
 
 from collections.abc import Collection
 from enum import Enum
 from fnmatch import fnmatchcase
 
 _NAME_BYTES = 200
-_WORDS = ("*.json", "*.model", "tokenizer*", "merges.txt", "vocab.txt", "*.jinja")
-_CHECKPOINT = (*_WORDS, "*.safetensors")
+_CONFIGURATION = ("*.json", "*.model", "tokenizer*", "merges.txt", "vocab.txt", "*.jinja")
+_CHECKPOINT = (*_CONFIGURATION, "*.safetensors")
 
 
 class ArtifactKind(Enum):
-    """A checkpoint with or without weights, heads, or a prebuilt engine, by the files that count.
+    """A checkpoint with or without weights, draft heads, or a prebuilt engine.
 
-    The same patterns filter every source, so that equal content gets equal digests.
+    A value is the tuple of file name patterns that belong to the kind.
     """
 
     CHECKPOINT = _CHECKPOINT
-    # Beside a prebuilt engine: its configuration and tokenizer, not its hundreds of gigabytes.
-    WITHOUT_WEIGHTS = _WORDS
-    # Published heads are often pickled; only the build reads those, this process never does.
+    # A prebuilt engine needs configuration and tokenizer, not hundreds of gigabytes of weights.
+    WITHOUT_WEIGHTS = _CONFIGURATION
+    # Published heads are often pickled. Only the build loads those; this process never does.
     HEADS = (*_CHECKPOINT, "*.bin", "*.pt")
     ENGINE = ("*.json", "*.engine")
 
     @classmethod
     def of(cls, role: str, without_weights: Collection[str] = ()) -> "ArtifactKind":
-        """The kind of a role of `SpeculativeModel.sources`, by the roles that need no weights."""
+        """The kind of artifact of a role; `without_weights` lists roles that need no weights."""
         if role == "heads":
             return cls.HEADS
         if role in without_weights:
@@ -32,9 +36,9 @@ class ArtifactKind(Enum):
         return cls.ENGINE if role.endswith("-engine") else cls.CHECKPOINT
 
     def includes(self, name: str) -> bool:
-        """Whether a file directly inside a directory belongs to it.
+        """Whether a file at the root of a source belongs to this kind.
 
-        Names come from servers that others fill: what could lead elsewhere is no file of ours.
+        Names come from untrusted servers: a hidden name, a path or control characters exclude it.
         """
         if name.startswith(".") or "/" in name or not name.isprintable():
             return False

@@ -1,7 +1,7 @@
-"""Benchmark what serves: `python -m specdec.jobs.benchmark --plan JSON`.
+"""Benchmark a served model in the cluster: `python -m specdec.jobs.benchmark --plan JSON`.
 
-The measurement is that of `specdec.bench`; this program asks the Service with it, puts the whole
-report on the volume and leaves a summary.
+The operator's benchmark Job runs this program. It measures the Service with `specdec.bench`,
+writes the report to the volume, and returns a summary for `status.benchmark`.
 """
 
 import argparse
@@ -26,9 +26,9 @@ Json = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; 0 when the benchmark completed within its limit of errors."""
+    """Run the command line; the exit code is 0 if the error rate stayed within its limit."""
     parser = argparse.ArgumentParser(description="Benchmark a served model")
-    parser.add_argument("--plan", required=True, help="JSON: what serves, and how to ask it")
+    parser.add_argument("--plan", required=True, help="JSON: the server and the load")
     parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
     options = parser.parse_args(arguments)
     plan: Json = json.loads(options.plan)
@@ -56,21 +56,21 @@ def benchmark(plan: Json, root: Path) -> Json:
     server = measurement_common.connection(plan["server"], plan.get("tls"))
     try:
         report = asyncio.run(
-            measure(server, settings, tell=_Teller(), protocol=plan.get("protocol", "grpc"))
+            measure(server, settings, tell=_ProgressLog(), protocol=plan.get("protocol", "grpc"))
         )
     except ClientError as error:
         raise measurement_common.job_error(error, FAILED) from error
     write(root / plan["report"], report)
     if report.ended != "completed":
         raise JobError(measurement_common.UNREACHABLE, report.message, permanent=False)
-    told = {"benchmark": _summary(report, plan)}
+    summary = {"benchmark": _summary(report, plan)}
     if report.failed:
-        raise JobError(BenchmarkReason.ERROR_RATE_HIGH, _failure(report), told=told)
-    return told
+        raise JobError(BenchmarkReason.ERROR_RATE_HIGH, _failure(report), partial_result=summary)
+    return summary
 
 
 def write(file: Path, report: Report) -> None:
-    """Put a report on the volume, whole or not at all."""
+    """Write a report to the volume; the file appears complete or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
@@ -83,17 +83,17 @@ def write(file: Path, report: Report) -> None:
     volume.sync(file.parent)
 
 
-class _Teller:
-    """Tells the log every tenth of the way."""
+class _ProgressLog:
+    """Logs a line for every tenth of the requests."""
 
     def __init__(self) -> None:
-        self._told = -1
+        self._logged_tenth = -1
 
-    def __call__(self, made: Progress) -> None:
-        tenth = 10 * made.done // max(1, made.total)
-        if tenth > self._told:
-            self._told = tenth
-            progress("benchmark", 10 * tenth, f"{made.concurrency} clients")
+    def __call__(self, current: Progress) -> None:
+        tenth = 10 * current.done // max(1, current.total)
+        if tenth > self._logged_tenth:
+            self._logged_tenth = tenth
+            progress("benchmark", 10 * tenth, f"{current.concurrency} clients")
 
 
 def _summary(report: Report, plan: Json) -> Json:
@@ -112,7 +112,7 @@ def _message(report: Report) -> str:
         for level in report.levels
         if (arm := level.best) is not None and arm.speedup_percent is not None
     ]
-    return f"speed against the target's alone, by clients at a time: {', '.join(speeds)}"
+    return f"speed relative to the target alone, by concurrent clients: {', '.join(speeds)}"
 
 
 def _failure(report: Report) -> str:
@@ -125,34 +125,34 @@ def _failure(report: Report) -> str:
 
 
 def _level(level: Level) -> Json:
-    (fast,) = level.speculative
-    told: Json = {
+    (speculative,) = level.speculative
+    summary: Json = {
         "concurrency": level.concurrency,
         "baseline": _arm(level.baseline),
-        "speculative": _arm(fast),
+        "speculative": _arm(speculative),
     }
-    if fast.speedup_percent is not None:
-        speed = fast.speedup_percent
-        told["speedupPercent"] = round(speed.value)
-        told["speedupInterval"] = f"{speed.low:.0f}-{speed.high:.0f}"
-    if fast.acceptance_percent is not None:
-        told["acceptancePercent"] = round(fast.acceptance_percent)
-    if fast.tokens_per_round is not None:
-        told["tokensPerRound"] = f"{fast.tokens_per_round:.2f}"
-    return told
+    if speculative.speedup_percent is not None:
+        speed = speculative.speedup_percent
+        summary["speedupPercent"] = round(speed.value)
+        summary["speedupInterval"] = f"{speed.low:.0f}-{speed.high:.0f}"
+    if speculative.acceptance_percent is not None:
+        summary["acceptancePercent"] = round(speculative.acceptance_percent)
+    if speculative.tokens_per_round is not None:
+        summary["tokensPerRound"] = f"{speculative.tokens_per_round:.2f}"
+    return summary
 
 
 def _arm(arm: Arm) -> Json:
-    told: Json = {
+    summary: Json = {
         "requests": arm.requests,
         "errors": arm.errors,
         "tokensPerSecond": f"{arm.output_token_throughput:.1f}",
     }
     if arm.request_latency is not None:
-        told["latencyP50Ms"] = f"{arm.request_latency.p50:.1f}"
+        summary["latencyP50Ms"] = f"{arm.request_latency.p50:.1f}"
     if arm.time_to_first_token is not None:
-        told["firstTokenP50Ms"] = f"{arm.time_to_first_token.p50:.1f}"
-    return told
+        summary["firstTokenP50Ms"] = f"{arm.time_to_first_token.p50:.1f}"
+    return summary
 
 
 if __name__ == "__main__":

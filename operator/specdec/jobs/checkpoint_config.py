@@ -1,4 +1,8 @@
-"""Values of a checkpoint's JSON files, believed only when they have the right shape."""
+"""Read JSON files of a checkpoint, with a check of every value's type and range.
+
+The modules that inspect artifacts call it. A file from an untrusted source raises
+`JobError(CheckpointCorrupt)` or yields a default; it never exhausts memory or overflows a status.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,15 +12,15 @@ from typing import Any
 from specdec.jobs.weights import corrupt
 
 Config = Mapping[str, Any]
-# The largest is a tokenizer with a vocabulary of hundreds of thousands: some 35 MB. The Job's
-# memory holds a few times that as Python objects.
+# The largest file is a tokenizer with a vocabulary of hundreds of thousands: some 35 MB. Python
+# objects take a few times that, which the Job's memory limit allows for.
 _LIMIT_BYTES = 64 << 20
-# A status holds 64 bits.
-_MOST = 2**63
+# Integers in a Kubernetes object have 64 bits.
+_INTEGER_LIMIT = 2**63
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object; raises JobError (CheckpointCorrupt) when it is missing or none."""
+    """The JSON object in a file; raises JobError (CheckpointCorrupt) if missing or no object."""
     if not (folder / name).is_file():
         raise corrupt(f"it has no {name}")
     try:
@@ -29,49 +33,49 @@ def read(folder: Path, name: str) -> dict[str, Any]:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a small file; raises JobError (CheckpointCorrupt) when it is none."""
+    """The bytes of a file; raises JobError (CheckpointCorrupt) if it exceeds the size limit."""
     size = path.stat().st_size
     if size > _LIMIT_BYTES:
-        raise corrupt(f"{path.name} has {size} bytes, and no model's has more than {_LIMIT_BYTES}")
+        raise corrupt(f"{path.name} has {size} bytes, above the limit of {_LIMIT_BYTES}")
     return path.read_bytes()
 
 
 def optional(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object that need not be there; empty then."""
+    """The JSON object in a file; empty if there is no such file."""
     return read(folder, name) if (folder / name).is_file() else {}
 
 
-def part(config: Config, key: str) -> dict[str, Any]:
-    """An object inside an object; empty when it is none."""
+def section(config: Config, key: str) -> dict[str, Any]:
+    """An object inside an object; empty if the value is absent or no object."""
     value = config.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def number(config: Config, key: str, default: int | None = None) -> int:
-    """A size that every configuration states; only small plain values go into a result."""
+    """A required positive integer; raises JobError (CheckpointCorrupt) for any other value."""
     value = config.get(key, default)
     if value is None:
         value = default
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _INTEGER_LIMIT:
         raise corrupt(f"{key} in config.json is {str(value)[:40]!r}, not a positive number")
     return value
 
 
-def whole(config: Config, key: str) -> int | None:
-    """A whole number that may be absent; one that no status can hold is as good as absent."""
+def optional_number(config: Config, key: str) -> int | None:
+    """An optional integer; None if it is absent, negative or above 64 bits."""
     value = config.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if 0 <= value < _MOST else None
+    return value if 0 <= value < _INTEGER_LIMIT else None
 
 
-def word(value: object) -> str | None:
-    """A short text that may be absent."""
+def short_text(value: object) -> str | None:
+    """The first 80 characters of a string; None if the value is empty or no string."""
     return value[:80] if isinstance(value, str) and value else None
 
 
 def architecture(config: Config) -> str:
-    """The first architecture that a configuration states."""
+    """The first of the architectures in config.json; `(none)` if there is no valid name."""
     stated = config.get("architectures")
     first = str(stated[0])[:80] if isinstance(stated, list) and stated else ""
     return first if first.isidentifier() else "(none)"

@@ -1,8 +1,9 @@
-"""Sources behind a network: what they hold, and how it arrives whole.
+"""Download the files of a remote source, with resume, verification and limits.
 
-A file grows under a hidden name beside its final one and is renamed when its length, and its
-digest where the source states one, are right. A Job that is killed leaves what has arrived; the
-next one asks for the rest.
+The sources (`hugging_face`, `oci`, `ngc`, `object_store`) implement `Remote` and call `transfer`.
+A file is written to `.NAME.part` and renamed once its length matches, and its digest where the
+source states one. A killed Job leaves its partial files, and the next Job requests the missing
+bytes.
 """
 
 import hashlib
@@ -22,19 +23,23 @@ from specdec.jobs.result import JobError, progress
 _REPORT_SECONDS = 10.0
 _WORKERS = 4
 _BLOCK = 4 << 20
-# A transfer that brings less on an average of a window is given up: it would take days.
+# A transfer below this average rate over a window ends with an error: it would take days.
 _WINDOW_SECONDS = 60.0
-_RATE_BYTES = 16 << 10
-# And so is one whose connections break before they brought this much.
-_LEAST_BYTES = 4096
+_MINIMUM_RATE_BYTES = 16 << 10
+# A connection that breaks after fewer bytes than this is not resumed within the same Job.
+_MINIMUM_PROGRESS_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a source; `key` is what the source knows it by.
+    """One file of a source.
 
-    Digests (hex) are those that the source states, else empty: `sha256` of the content, `git` of
-    the content as a blob of git (SHA-1).
+    Attributes:
+        name: on the volume.
+        size: in bytes.
+        key: identifies the file at the source.
+        sha256: of the content in hex, empty unless the source states it.
+        git: SHA-1 in hex of the content as a git blob, empty unless the source states it.
     """
 
     name: str
@@ -46,7 +51,14 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a source holds now: `identity` changes with the content, `bytes` are to be fetched."""
+    """The current content of a source.
+
+    Attributes:
+        identity: a JSON value that changes with the content.
+        revision: for the status; empty if the source has none.
+        bytes: of all files.
+        files: to download.
+    """
 
     identity: Any
     revision: str
@@ -55,44 +67,50 @@ class Listing:
 
 
 class Remote(Protocol):
-    """A source of files; both methods raise JobError with a documented reason."""
+    """A remote source of files; both methods raise JobError with a documented reason."""
 
     def resolve(self) -> Listing:
-        """Ask what there is."""
+        """List the files and their sizes."""
 
     def download(self, listing: Listing, folder: Path) -> None:
-        """Bring it into a directory; what is there already is not sent again."""
+        """Download the files into a directory; files that are complete there are skipped."""
 
 
 class BrokenError(Exception):
-    """A transfer broke off; it may go on from where it is."""
+    """A connection broke during a transfer; the transfer may resume at the current offset."""
 
 
-# Bytes of a file from an offset on; raises BrokenError or JobError.
+# Opens a file at an offset and yields its bytes; raises BrokenError or JobError.
 Reader = Callable[[RemoteFile, int], AbstractContextManager[Iterator[bytes]]]
 
 
 def transfer(files: Sequence[RemoteFile], folder: Path, read: Reader, where: str) -> None:
     """Download files, several at a time.
 
+    Args:
+        files: of the source.
+        folder: receives them.
+        read: opens a file at an offset.
+        where: the source, for messages.
+
     Raises:
-        JobError: NetworkError when a connection breaks without a byte in between,
-            CheckpointCorrupt when the bytes are not those that the source states.
+        JobError: NetworkError if a connection breaks without progress; CheckpointCorrupt if the
+            content does not match the size or digest that the source states.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(_WORKERS) as pool:
-        waiting = [pool.submit(_whole, file, folder, read, where, stop) for file in files]
+        transfers = [pool.submit(_transfer, file, folder, read, where, stop) for file in files]
         try:
-            for done in as_completed(waiting):
-                done.result()
+            for transfer in as_completed(transfers):
+                transfer.result()
         except BaseException:
-            # Also when the Job is told to end: the others stop at their next block.
+            # Also on SIGTERM, which raises SystemExit: other transfers stop at their next block.
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _whole(
+def _transfer(
     file: RemoteFile, folder: Path, read: Reader, where: str, stop: threading.Event
 ) -> None:
     final, part = folder / file.name, folder / f".{file.name}.part"
@@ -105,19 +123,19 @@ def _whole(
         try:
             _append(part, file, read, stop, where)
         except BrokenError as error:
-            # As long as bytes come it goes on at once; else the next Job tries, later.
-            if part.stat().st_size < min(before + _LEAST_BYTES, file.size):
+            # With progress the transfer resumes at once; without, the next Job retries later.
+            if part.stat().st_size < min(before + _MINIMUM_PROGRESS_BYTES, file.size):
                 raise unreachable(where, error) from error
         else:
             if part.stat().st_size < file.size and not stop.is_set():
                 raise unreachable(where, f"{file.name} ends before its {file.size} bytes")
     if stop.is_set():
         return
-    if not _is_stated(part, file):
+    if not _matches_digests(part, file):
         part.unlink()
         raise JobError(
             FetchReason.CHECKPOINT_CORRUPT,
-            f"{file.name} from {where} is not what its digest says: check the source for damage",
+            f"{file.name} from {where} does not match its digest: check the source for damage",
             permanent=False,
         )
     part.rename(final)
@@ -126,7 +144,7 @@ def _whole(
 def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event, where: str) -> None:
     start = part.stat().st_size
     with part.open("ab") as writer, read(file, start) as blocks:
-        for block in _steady(blocks, where):
+        for block in _above_minimum_rate(blocks, where):
             start += len(block)
             if start > file.size:
                 raise JobError(
@@ -140,10 +158,10 @@ def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event, w
                 return
 
 
-def _steady(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
-    """The blocks of a server that sends; one that drips for ever ends the transfer.
+def _above_minimum_rate(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
+    """Pass the blocks on, and raise JobError if the server sends them too slowly.
 
-    Only the time that the server takes counts, not that of the volume.
+    Only the time spent waiting for the server counts, not the time to write to the volume.
     """
     waited, count = 0.0, 0
     while True:
@@ -154,21 +172,22 @@ def _steady(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
             return
         count += len(block)
         if waited > _WINDOW_SECONDS:
-            if count < _RATE_BYTES * waited:
-                raise unreachable(where, f"it sends less than {_RATE_BYTES >> 10} KiB a second")
+            if count < _MINIMUM_RATE_BYTES * waited:
+                rate = _MINIMUM_RATE_BYTES >> 10
+                raise unreachable(where, f"it sends less than {rate} KiB a second")
             waited, count = 0.0, 0
         yield block
 
 
-def _is_stated(path: Path, file: RemoteFile) -> bool:
-    """Whether the content has the digests that its source states."""
+def _matches_digests(path: Path, file: RemoteFile) -> bool:
+    """Whether the content has the digests that the source states."""
     if file.sha256 and volume.sha256(path) != file.sha256:
         return False
-    return not file.git or _git(path) == file.git
+    return not file.git or _git_blob_id(path) == file.git
 
 
-def _git(path: Path) -> str:
-    """The name that git gives a blob of this content."""
+def _git_blob_id(path: Path) -> str:
+    """The id (SHA-1) of a git blob with the file's content."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as reader:
         while block := reader.read(_BLOCK):
@@ -176,9 +195,9 @@ def _git(path: Path) -> str:
     return digest.hexdigest()
 
 
-def unreachable(where: str, why: object) -> JobError:
-    """A network error that another try may mend."""
-    text = " ".join(str(why).split())[:200]
+def unreachable(where: str, cause: object) -> JobError:
+    """The error for a transient network problem; the Job may be retried."""
+    text = " ".join(str(cause).split())[:200]
     return JobError(
         FetchReason.NETWORK_ERROR,
         f"{where} cannot be downloaded ({text}): check that pods reach it, or correct the "
@@ -187,17 +206,17 @@ def unreachable(where: str, why: object) -> JobError:
     )
 
 
-def nothing(where: str, what: str) -> JobError:
-    """A source that answers and holds none of the files that count."""
+def no_matching_files(where: str, expected: str) -> JobError:
+    """The error for a source that has none of the expected files at its root."""
     return JobError(
         FetchReason.SOURCE_NOT_FOUND,
-        f"{where} has no {what} at its top: correct the source, which names the directory itself",
+        f"{where} has no {expected} at its root: let the source name the directory itself",
     )
 
 
 @contextmanager
 def reporting(folder: Path, total: int, role: str) -> Iterator[None]:
-    """Print how much has arrived, now and then, while the block runs."""
+    """Log the downloaded percentage at an interval while the block runs."""
     done = threading.Event()
 
     def report() -> None:
@@ -221,5 +240,5 @@ def _percent(folder: Path, total: int) -> int:
         try:
             arrived += path.stat().st_size if path.is_file() else 0
         except FileNotFoundError:
-            continue  # renamed between listing and looking
+            continue  # renamed after it was listed
     return min(99, 100 * arrived // max(total, 1))

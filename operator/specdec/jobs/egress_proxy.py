@@ -1,9 +1,9 @@
-"""The one way out of a fetch Job: a proxy on its loopback that connects only where it may.
+"""The egress proxy of a fetch Job: it listens on loopback and connects to allowed addresses only.
 
-Every client asks through it, whatever library that is, for the first address as for those that
-redirects, token servers and pages of a listing lead to. It resolves a name once, checks what came
-of it, and connects to the checked address, so that a name cannot mean another one a moment later.
-TLS runs through it end to end.
+`fetch` starts an `EgressProxy`, and every source's client sends its requests through it, including
+redirects, token servers and pages of a listing. The proxy resolves a host name once, checks the
+addresses against the allowed networks, and connects to a checked address. A later DNS change can
+therefore not redirect the connection. TLS stays end to end between client and server.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from specdec.jobs.proxy_protocol import ConnectionFailedError, Request, Upstream
 from specdec.jobs.result import JobError
 
 _HEAD_SECONDS = 60.0
-# A client that writes to a slow volume takes its time to read the rest.
+# A client that writes to a slow volume reads the end of a response late.
 _FLUSH_SECONDS = 600.0
-_LAST_TURNS = 10
+_CLOSE_ROUNDS = 10
 _BLOCK = 1 << 20
-_SMALL_BYTES = 64 << 20
+_LISTING_BYTES = 64 << 20
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class RefusedError(Exception):
-    """An address that may not be reached: its host, and of what kind it is."""
+    """The host's address is not in an allowed network; `kind` names the network it is in."""
 
     def __init__(self, host: str, kind: str) -> None:
         super().__init__(host)
@@ -40,15 +40,17 @@ class RefusedError(Exception):
 
 
 class EgressProxy:
-    """Serves while the context lasts; `url` is the proxy that clients are given.
+    """An HTTP proxy in a thread, as a context manager.
 
-    `small_url` is one whose connections end after 64 MiB, for a library that reads whole listings
-    into memory.
+    Attributes:
+        url: the proxy address for clients.
+        small_url: a second address that ends a connection after 64 MiB, for libraries that read a
+            whole listing into memory.
     """
 
-    def __init__(self, networks: Networks, outward: UpstreamProxies | None = None) -> None:
+    def __init__(self, networks: Networks, upstream: UpstreamProxies | None = None) -> None:
         self._networks = networks
-        self._outward = UpstreamProxies.from_environment() if outward is None else outward
+        self._upstream = UpstreamProxies.from_environment() if upstream is None else upstream
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,11 +60,11 @@ class EgressProxy:
         self.url = self.small_url = ""
 
     def __enter__(self) -> Self:
-        """Listen on a free port of the loopback, and serve in a thread of its own."""
+        """Listen on two free loopback ports, and serve in a separate thread."""
         self._thread.start()
-        listening = [self._listen(limit) for limit in (None, _SMALL_BYTES)]
+        listeners = [self._listen(limit) for limit in (None, _LISTING_BYTES)]
         self.url, self.small_url = (
-            asyncio.run_coroutine_threadsafe(one, self._loop).result() for one in listening
+            asyncio.run_coroutine_threadsafe(item, self._loop).result() for item in listeners
         )
         return self
 
@@ -78,13 +80,13 @@ class EgressProxy:
         self._thread.join()
         self._loop.close()
 
-    def explained(self, error: JobError, where: str) -> JobError:
-        """The error of a client, or what the guard knows better: where it did not connect."""
+    def root_cause(self, error: JobError, where: str) -> JobError:
+        """The client's error, or the proxy's own reason why it made no connection."""
         if self._refused is not None:
             host = self._refused.host
             return JobError(
                 FetchReason.ADDRESS_REFUSED,
-                f"{where} leads to {_shown(host)}, which is {self._refused.kind}: correct the "
+                f"{where} leads to {_printable(host)}, which is {self._refused.kind}: correct the "
                 "source, or ask the operator's administrator to add the network to "
                 "fetch.allowedNetworks",
             )
@@ -93,7 +95,7 @@ class EgressProxy:
         return error
 
     async def _listen(self, limit: int | None) -> str:
-        """Listen; a connection brings at most `limit` bytes."""
+        """Listen on a free port and return its URL; `limit` bounds the bytes of a response."""
         accept = functools.partial(self._accept, limit)
         server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=_BLOCK, backlog=64)
         self._servers.append(server)
@@ -102,9 +104,9 @@ class EgressProxy:
     async def _close(self) -> None:
         for server in self._servers:
             server.close()
-        for _ in range(_LAST_TURNS):
-            # A connection that is being accepted appears some turns of the loop later, and an
-            # aborted one lets go of its socket in the next.
+        for _ in range(_CLOSE_ROUNDS):
+            # A connection that is being accepted becomes a task some iterations of the event loop
+            # later, and an aborted one releases its socket in the next iteration.
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -116,7 +118,7 @@ class EgressProxy:
         task = asyncio.ensure_future(self._serve((reader, writer), limit))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # Also of a task that is cancelled before it begins.
+        # The callback also closes the connection of a task that was cancelled before it started.
         task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, client: Streams, limit: int | None) -> None:
@@ -127,12 +129,12 @@ class EgressProxy:
                 upstream = await self._connect(request)
         except RefusedError as error:
             self._refused = error
-            _answer(writer, "403 Forbidden")
+            _respond(writer, "403 Forbidden")
         except ConnectionFailedError as error:
             self._failure = str(error)
-            _answer(writer, "502 Bad Gateway")
+            _respond(writer, "502 Bad Gateway")
         except (OSError, TimeoutError, EOFError, ValueError):
-            _answer(writer, "400 Bad Request")
+            _respond(writer, "400 Bad Request")
         else:
             self._failure = ""
             await _relay(client, upstream, request, limit)
@@ -140,14 +142,14 @@ class EgressProxy:
             await _finish(writer)
 
     async def _connect(self, request: Request) -> Streams:
-        """Connect to the host of a request, or to the proxy that leads there."""
-        proxy = self._outward.proxy(request.scheme, request.host)
+        """Connect to the host of a request, or to the configured upstream proxy for it."""
+        proxy = self._upstream.proxy(request.scheme, request.host)
         if proxy is None:
-            addresses = await self._checked(request.host, request.port)
+            addresses = await self._allowed_addresses(request.host, request.port)
             upstream = await _open(addresses, request.host)
         else:
-            await self._behind_proxy(request)
-            addresses = await self._checked(proxy.host, proxy.port)
+            await self._check_host_behind_proxy(request)
+            addresses = await self._allowed_addresses(proxy.host, proxy.port)
             upstream = await _open(addresses, proxy.host, tls=proxy.tls)
         try:
             await request.send(*upstream, proxy)
@@ -156,30 +158,30 @@ class EgressProxy:
             raise
         return upstream
 
-    async def _behind_proxy(self, request: Request) -> None:
-        """A name that only the proxy knows is the proxy's to judge; what is known here is ours."""
+    async def _check_host_behind_proxy(self, request: Request) -> None:
+        """Check the host if it resolves here; a name that only the upstream proxy knows passes."""
         try:
-            await self._checked(request.host, request.port)
+            await self._allowed_addresses(request.host, request.port)
         except ConnectionFailedError:
             return
 
-    async def _checked(self, host: str, port: int) -> list[tuple[str, int]]:
-        """The addresses of a name that may be reached; at least one."""
+    async def _allowed_addresses(self, host: str, port: int) -> list[tuple[str, int]]:
+        """The allowed addresses of a host; raises RefusedError if there is none."""
         loop = asyncio.get_running_loop()
         try:
             entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise ConnectionFailedError(f"{_shown(host)} cannot be resolved") from error
+            raise ConnectionFailedError(f"{_printable(host)} cannot be resolved") from error
         addresses = [str(entry[4][0]) for entry in entries]
         refusals = {address: self._networks.refusal(address) for address in addresses}
-        good = [(address, port) for address, kind in refusals.items() if kind is None]
-        if not good:
+        allowed = [(address, port) for address, kind in refusals.items() if kind is None]
+        if not allowed:
             raise RefusedError(host, next(kind for kind in refusals.values() if kind))
-        return good
+        return allowed
 
 
 async def _open(addresses: list[tuple[str, int]], host: str, *, tls: bool = False) -> Streams:
-    """Connect to the first address that answers."""
+    """Connect to the first address that accepts a connection."""
     context = UpstreamProxies.context() if tls else None
     for address, port in addresses:
         try:
@@ -192,11 +194,11 @@ async def _open(addresses: list[tuple[str, int]], host: str, *, tls: bool = Fals
             )
         except OSError:
             continue
-    raise ConnectionFailedError(f"{_shown(host)} does not take connections")
+    raise ConnectionFailedError(f"{_printable(host)} does not accept connections")
 
 
 async def _relay(client: Streams, upstream: Streams, request: Request, limit: int | None) -> None:
-    """Both directions at once, until either side ends."""
+    """Copy both directions until either side closes its connection."""
     pumps: list[asyncio.Task[None]] = []
     try:
         await request.accept(upstream[0], client[1])
@@ -227,7 +229,7 @@ async def _pump(
 
 
 async def _finish(writer: asyncio.StreamWriter) -> None:
-    """Close a connection once what was written has left."""
+    """Close a connection after its send buffer is empty."""
     writer.close()
     try:
         async with asyncio.timeout(_FLUSH_SECONDS):
@@ -239,10 +241,10 @@ async def _finish(writer: asyncio.StreamWriter) -> None:
         raise
 
 
-def _answer(writer: asyncio.StreamWriter, status: str) -> None:
+def _respond(writer: asyncio.StreamWriter, status: str) -> None:
     writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
 
 
-def _shown(host: str) -> str:
-    """A host for a message: it may come from a redirect, and a redirect may hold any text."""
+def _printable(host: str) -> str:
+    """A host name for a message; a redirect may contain any text instead of a host name."""
     return host if _HOST.fullmatch(host) else "a host whose name is invalid"

@@ -1,9 +1,9 @@
-"""Bring checkpoints onto the volume: `python -m specdec.jobs.fetch --plan JSON`.
+"""Copy checkpoints to the volume: `python -m specdec.jobs.fetch --plan JSON`.
 
-Each lands in `checkpoints/<digest>`, where the digest is that of its content: whatever its source,
-an equal checkpoint is there once. It is filled in a hidden directory beside it, which survives a
-killed Job so that the next one downloads only the files that are missing, and renamed when it is
-whole and inspected.
+The operator's fetch Job runs this program. Each checkpoint is stored in `checkpoints/<digest>`, by
+the digest of its content, so equal checkpoints from different sources are stored once. Files are
+collected in a hidden directory, which the next Job resumes after a failure. The directory gets its
+final name only when it is complete and inspected.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from specdec.jobs.inspection import inspect
 from specdec.jobs.manifests import DamagedError
 from specdec.jobs.result import JobError, progress
 
-_ENGINES_TOLD = 60
+_MAX_ENGINES_REPORTED = 60
 _PUBLIC = Networks()
 
 
@@ -42,12 +42,14 @@ class Fetched:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; 0 when everything is on the volume, whether it fits or not."""
-    parser = argparse.ArgumentParser(description="Bring checkpoints onto the volume")
+    """Run the command line; the exit code is 0 if all checkpoints are on the volume."""
+    parser = argparse.ArgumentParser(description="Copy checkpoints to the volume")
     parser.add_argument("--plan", required=True, help="sources by role, as JSON")
     parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
     parser.add_argument("--sources", type=Path, default=Path("/sources"))
-    parser.add_argument("--allow", action="append", default=[], help="network (CIDR) to reach too")
+    parser.add_argument(
+        "--allow", action="append", default=[], help="additional allowed network (CIDR)"
+    )
     options = parser.parse_args(arguments)
     plan, networks = json.loads(options.plan), Networks.parse(options.allow)
     return result.run(
@@ -58,18 +60,24 @@ def main(arguments: list[str] | None = None) -> int:
 def fetch(
     plan: Mapping[str, Any], root: Path, mounts: Path, networks: Networks = _PUBLIC
 ) -> dict[str, Any]:
-    """Fetch everything the plan names and look at it; whether it fits is judged elsewhere.
+    """Fetch and inspect every source of the plan; the operator judges compatibility.
 
-    `networks` are those that sources may lead to beside public addresses.
+    Args:
+        plan: sources by role.
+        root: of the volume.
+        mounts: directory with a mounted claim per role, for sources of kind `pvc`.
+        networks: addresses that sources may use in addition to public ones.
 
     Raises:
-        JobError: a source cannot be had, or is not a checkpoint this release can build.
+        JobError: a source is not available, or is no checkpoint that this release can build.
     """
     checkpoints = root / Path(names.CHECKPOINTS).name
     checkpoints.mkdir(parents=True, exist_ok=True)
-    bare = plan.get("withoutWeights", ())
+    without_weights = plan.get("withoutWeights", ())
     models = {
-        role: _model(role, ArtifactKind.of(role, bare), source, checkpoints, mounts, networks)
+        role: _model(
+            role, ArtifactKind.of(role, without_weights), source, checkpoints, mounts, networks
+        )
         for role, source in plan["models"].items()
     }
     return {
@@ -87,7 +95,7 @@ def engines(root: Path) -> list[str]:
         if not path.parent.name.startswith(".")
     ]
     newest = sorted(complete, key=lambda path: path.stat().st_mtime, reverse=True)
-    return [path.name[:16] for path in newest[:_ENGINES_TOLD]]
+    return [path.name[:16] for path in newest[:_MAX_ENGINES_REPORTED]]
 
 
 def _model(
@@ -100,50 +108,50 @@ def _model(
 ) -> Fetched:
     if "pvc" in source:
         return _from_claim(role, kind, source["pvc"], checkpoints, mounts / role)
-    with EgressProxy(networks) as guard:
+    with EgressProxy(networks) as proxy:
         try:
-            return _from_remote(role, kind, source, checkpoints, guard)
+            return _from_remote(role, kind, source, checkpoints, proxy)
         except JobError as error:
-            raise guard.explained(error, f"the source of the {role}") from error
+            raise proxy.root_cause(error, f"the source of the {role}") from error
 
 
 def _from_remote(
-    role: str, kind: ArtifactKind, source: Mapping[str, Any], checkpoints: Path, guard: EgressProxy
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], checkpoints: Path, proxy: EgressProxy
 ) -> Fetched:
-    with sources.remote(role, kind, source, guard) as where:
-        listing = _listing(where, role)
-        # Without a name of its own, the same files under two roles are two things.
-        own = [] if kind is ArtifactKind.CHECKPOINT else [kind.name]
-        key = names.digest([*listing.identity, *own])[:32]
+    with sources.remote(role, kind, source, proxy) as remote:
+        listing = _listing(remote, role)
+        # The kind selects the files, so another kind of the same source is another directory.
+        suffix = [] if kind is ArtifactKind.CHECKPOINT else [kind.name]
+        key = names.digest([*listing.identity, *suffix])[:32]
         with volume.locked(checkpoints / f".lock-{key}"):
             index = checkpoints / f".index-{key}.json"
-            known = _indexed(index, checkpoints, kind)
-            if known is not None:
-                progress("download", 100, f"{role} is on the volume already")
-                return _seen(known, listing.revision, kind)
+            existing = _indexed(index, checkpoints, kind)
+            if existing is not None:
+                progress("download", 100, f"{role} is already on the volume")
+                return _existing(existing, listing.revision, kind)
             scratch = checkpoints / f".download-{key}"
-            _download(where, listing, scratch)
-            fetched = _settle(scratch, checkpoints, listing.revision, role, kind)
+            _download(remote, listing, scratch)
+            fetched = _complete(scratch, checkpoints, listing.revision, role, kind)
             _write(index, json.dumps({"digest": fetched.digest}))
             return fetched
 
 
-def _listing(where: Remote, role: str) -> Listing:
-    """What a source holds; it comes from a server, so its shape may be any."""
+def _listing(remote: Remote, role: str) -> Listing:
+    """The listing of a source; the server is untrusted, so its response may have any type."""
     try:
-        return where.resolve()
+        return remote.resolve()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        why = "its answer is not what such a server answers"
-        raise unreachable(f"the source of the {role}", why) from error
+        cause = "its response does not follow the protocol"
+        raise unreachable(f"the source of the {role}", cause) from error
 
 
-def _download(where: Remote, listing: Listing, scratch: Path) -> None:
+def _download(remote: Remote, listing: Listing, scratch: Path) -> None:
     scratch.mkdir(exist_ok=True)
-    # Half files of an earlier release, which nothing can go on with.
+    # Partial files of an earlier release, which cannot be resumed.
     shutil.rmtree(scratch / ".cache", ignore_errors=True)
     arrived = sum(p.stat().st_size for p in scratch.rglob("*") if p.is_file())
     volume.require_space(scratch, listing.bytes - arrived)
-    where.download(listing, scratch)
+    remote.download(listing, scratch)
 
 
 def _from_claim(
@@ -154,9 +162,9 @@ def _from_claim(
     digest = volume.digest(folder, kind)
     final = checkpoints / digest
     if _intact(final, kind):
-        progress("copy", 100, f"{role} is on the volume already")
-        return _seen(final, digest[:12], kind)
-    # Inspected before the copy too: a wrong directory costs no space.
+        progress("copy", 100, f"{role} is already on the volume")
+        return _existing(final, digest[:12], kind)
+    # Inspect before the copy, so that a wrong directory takes no space on the volume.
     inspect(folder, kind)
     with volume.locked(checkpoints / f".lock-{digest[:32]}"):
         scratch = checkpoints / f".copy-{digest[:32]}"
@@ -166,75 +174,75 @@ def _from_claim(
         scratch.mkdir()
         try:
             _copy(folder, scratch, total, role, kind)
-            return _settle(scratch, checkpoints, digest[:12], role, kind)
+            return _complete(scratch, checkpoints, digest[:12], role, kind)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _copy(folder: Path, scratch: Path, total: int, role: str, kind: ArtifactKind) -> None:
-    copied, told = 0, -1
+    copied, logged_tenth = 0, -1
     for count in volume.copy(folder, scratch, kind):
         copied += count
         percent = 100 * copied // max(total, 1)
-        if percent // 10 > told:
-            told = percent // 10
+        if percent // 10 > logged_tenth:
+            logged_tenth = percent // 10
             progress("copy", percent, role)
 
 
-def _settle(
+def _complete(
     scratch: Path, checkpoints: Path, revision: str, role: str, kind: ArtifactKind
 ) -> Fetched:
-    """Inspect what has arrived and give it its final name."""
+    """Inspect a complete directory, write its list of files and give it its final name."""
     progress("inspect", 0, role)
     try:
         facts = inspect(scratch, kind)
     except JobError:
-        # What is corrupt is fetched from the start the next time.
+        # The next Job fetches a corrupt checkpoint from the start.
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     files, size = manifests.describe(volume.files(scratch, kind)), volume.size(scratch, kind)
     digest = manifests.digest(files)
     final = checkpoints / digest
     if not _intact(final, kind):
-        manifests.write(manifests.of_checkpoint(final), {"files": files})
+        manifests.write(manifests.checkpoint_manifest(final), {"files": files})
     volume.settle(scratch, final)
     progress("inspect", 100, role)
     return Fetched(digest, revision or digest[:12], size, facts)
 
 
-def _seen(folder: Path, revision: str, kind: ArtifactKind) -> Fetched:
+def _existing(folder: Path, revision: str, kind: ArtifactKind) -> Fetched:
     size = volume.size(folder, kind)
     return Fetched(folder.name, revision or folder.name[:12], size, inspect(folder, kind))
 
 
 def _directory(mount: Path, path: str, role: str, kind: ArtifactKind) -> Path:
-    """The checkpoint's directory on the claim, which it may not leave."""
+    """The checkpoint's directory on a mounted claim; a path outside the claim is an error."""
     root = mount.resolve()
     folder = (root / path.strip("/")).resolve()
     if not folder.is_relative_to(root):
         raise JobError(
             FetchReason.SOURCE_NOT_FOUND,
-            f"pvc.path of the {role} is {path!r} and leads out of the claim: name a directory "
-            "in it",
+            f"pvc.path of the {role} is {path!r}, which is outside the claim: name a directory "
+            "inside it",
         )
     if not folder.is_dir():
         raise JobError(
             FetchReason.SOURCE_NOT_FOUND,
             f"pvc.path of the {role} is {path!r}, which is no directory on the claim: correct it, "
-            "or put the checkpoint there",
+            "or copy the checkpoint there",
         )
     for file in volume.files(folder, kind):
         if not file.resolve().is_relative_to(root):
             raise JobError(
                 FetchReason.SOURCE_NOT_FOUND,
-                f"{file.name} in pvc.path {path!r} of the {role} links out of the claim: copy the "
-                "file itself there",
+                f"{file.name} in pvc.path {path!r} of the {role} is a link to a file outside the "
+                "claim: copy the file itself there",
             )
     return folder
 
 
 def _indexed(index: Path, checkpoints: Path, kind: ArtifactKind) -> Path | None:
-    """The checkpoint an earlier Job made of the same commit, if it is still there."""
+    """The checkpoint that an earlier Job stored for the same listing, if it is still intact."""
     if not index.is_file():
         return None
     folder = checkpoints / str(json.loads(index.read_text(encoding="utf-8"))["digest"])
@@ -242,13 +250,13 @@ def _indexed(index: Path, checkpoints: Path, kind: ArtifactKind) -> Path | None:
 
 
 def _intact(folder: Path, kind: ArtifactKind) -> bool:
-    """Whether a checkpoint is on the volume as it arrived; a damaged one is removed."""
+    """Whether a checkpoint on the volume is undamaged; a damaged one is removed."""
     if not folder.is_dir():
         return False
     try:
         manifests.checkpoint(folder, kind, kind, content=False)
     except DamagedError as error:
-        print(f"{folder.name} is damaged ({error}): it is fetched again", flush=True)
+        print(f"{folder.name} is damaged ({error}) and will be fetched again", flush=True)
         volume.discard(folder)
         return False
     return True

@@ -1,6 +1,8 @@
-"""Files over plain HTTP: requests whose failures speak, downloads that go on where they broke.
+"""HTTP requests to a source: small responses with limits, and resumable downloads of files.
 
-No message quotes what a server sends: it may be somebody else's secret.
+`oci`, `ngc` and `hugging_face` use `HttpSource` with a `client` that sends everything through the
+egress proxy. HTTP errors become `JobError` with a documented reason. No message quotes a response,
+which may contain another party's secret.
 """
 
 import ssl
@@ -19,25 +21,31 @@ from specdec.jobs.download import BrokenError
 from specdec.jobs.result import JobError
 
 _TIMEOUT = httpx.Timeout(60.0, connect=20.0)
-# Answers that are small by nature: a larger or slower one is no answer to our question.
-_ANSWER_BYTES = 8 << 20
-_ANSWER_SECONDS = 120.0
+# Limits of every response except a file: listings, manifests, tokens and redirects are small.
+_RESPONSE_BYTES = 8 << 20
+_RESPONSE_SECONDS = 120.0
 
 
-class AnswerError(httpx.RequestError):
-    """An answer that is of no use; the message is a sentence of ours."""
+class ResponseError(httpx.RequestError):
+    """A response cannot be used; the message comes from this package, not from the server."""
 
 
 @dataclass(frozen=True)
 class HttpSource:
-    """A server of one source: `where` names the source, `secret` where its credentials are."""
+    """A server that holds one source.
+
+    Attributes:
+        client: sends the requests.
+        where: the source, for messages.
+        secret: the Secret with its credentials, for messages.
+    """
 
     client: httpx.Client
     where: str
     secret: str
 
-    def ask(self, url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
-        """GET a small answer.
+    def get(self, url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """GET a small response.
 
         Raises:
             JobError: SourceNotFound, AuthFailed or NetworkError.
@@ -48,20 +56,20 @@ class HttpSource:
                 response.read()
                 return response
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise download.unreachable(self.where, reason(error)) from error
+            raise download.unreachable(self.where, cause(error)) from error
 
     def json(self, url: str) -> dict[str, Any]:
         """GET a JSON object."""
         try:
-            value = self.ask(url).json()
+            value = self.get(url).json()
         except ValueError as error:
-            raise download.unreachable(self.where, "the server does not answer in JSON") from error
+            raise download.unreachable(self.where, "the server's response is not JSON") from error
         if not isinstance(value, dict):
-            raise download.unreachable(self.where, "the server answers with no JSON object")
+            raise download.unreachable(self.where, "the server's response is no JSON object")
         return value
 
     def size(self, url: str) -> int | None:
-        """The bytes of a file as its head states them; None when it does not.
+        """The size of a file in bytes, by a HEAD request; None if the server does not state it.
 
         Raises:
             JobError: SourceNotFound, AuthFailed or NetworkError.
@@ -69,31 +77,31 @@ class HttpSource:
         try:
             response = self.client.head(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise download.unreachable(self.where, reason(error)) from error
+            raise download.unreachable(self.where, cause(error)) from error
         self._refuse(response)
         stated = response.headers.get("Content-Length", "")
         return int(stated) if stated.isdecimal() else None
 
     @contextmanager
     def read(self, url: str, offset: int) -> Iterator[Iterator[bytes]]:
-        """The bytes of a file from an offset on."""
+        """Open a file at an offset and yield its bytes; raises BrokenError or JobError."""
         headers = {"Range": f"bytes={offset}-"}
         try:
             with self.client.stream("GET", url, headers=headers) as response:
                 self._refuse(response)
-                # Blocks as they come: larger ones would lose what came before a break.
+                # Yield blocks as they arrive: collecting larger ones loses bytes on a break.
                 skip = offset if response.status_code == httpx.codes.OK else 0
-                yield _after(response.iter_raw(), skip)
+                yield _skip(response.iter_raw(), skip)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise BrokenError(reason(error)) from error
+            raise BrokenError(cause(error)) from error
 
     def _refuse(self, response: httpx.Response) -> None:
         status = response.status_code
         if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise JobError(
                 FetchReason.AUTH_FAILED,
-                f"the server refused {self.where} ({status}): give {self.secret} credentials "
-                "that may read it",
+                f"the server refused {self.where} ({status}): put credentials with read access "
+                f"into {self.secret}",
             )
         if status == httpx.codes.NOT_FOUND:
             raise JobError(
@@ -101,48 +109,48 @@ class HttpSource:
                 f"{self.where} does not exist: correct the name or its version",
             )
         if not response.is_success:
-            raise download.unreachable(self.where, f"answer {status}")
+            raise download.unreachable(self.where, f"HTTP status {status}")
 
 
 def client(proxy: str, auth: httpx.Auth | None = None) -> httpx.Client:
-    """A client that asks through the guard and follows redirects.
+    """An HTTP client that uses the egress proxy at `proxy` and follows redirects.
 
-    Credentials stay with the host they are for.
+    httpx sends credentials only to the host that they are for.
     """
     return httpx.Client(
         auth=auth,
-        # Compressed on the way, a file would have no offsets, and a small answer no limit.
+        # A compressed file has no byte offsets, and a compressed response no reliable size limit.
         headers={"Accept-Encoding": "identity"},
         follow_redirects=True,
         timeout=_TIMEOUT,
-        transport=_Bounded(httpx.HTTPTransport(proxy=proxy)),
+        transport=_BoundedTransport(httpx.HTTPTransport(proxy=proxy)),
     )
 
 
-def reason(error: Exception) -> str:
-    """What went wrong, without a word of the server's."""
-    if isinstance(error, AnswerError):
+def cause(error: Exception) -> str:
+    """The cause of a failed request, without any text from the server."""
+    if isinstance(error, ResponseError):
         return str(error)
     if isinstance(error, httpx.TooManyRedirects):
-        return "it redirects without end"
+        return "too many redirects"
     if isinstance(error, httpx.TimeoutException):
-        return "it does not answer in time"
+        return "the request timed out"
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return "it leads to what is no HTTP address"
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        return "it redirects to an address that is not HTTP"
+    chained: BaseException | None = error
+    while chained is not None:
+        if isinstance(chained, ssl.SSLCertVerificationError):
             return "its certificate is not trusted"
-        cause = cause.__cause__ or cause.__context__
+        chained = chained.__cause__ or chained.__context__
     if isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        return "it does not take connections"
+        return "it does not accept connections"
     return "the connection broke"
 
 
-class _Bounded(httpx.BaseTransport):
-    """Every answer but the bytes of a file that was asked for ends in time and in size.
+class _BoundedTransport(httpx.BaseTransport):
+    """Limits the size and duration of every response except a requested file range.
 
-    Those of token servers and of redirects too, which the client reads by itself.
+    The limit also covers responses that the client reads itself: redirects and token servers.
     """
 
     def __init__(self, inner: httpx.BaseTransport) -> None:
@@ -150,21 +158,21 @@ class _Bounded(httpx.BaseTransport):
 
     @override
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; its answer is bounded unless it is a part of a file.
+        """Send a request and limit its response, unless it is a file range.
 
         Raises:
-            AnswerError: the answer is compressed.
+            ResponseError: the response is compressed.
         """
         response = self._inner.handle_request(request)
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             response.close()
-            raise AnswerError("its answer is compressed, which nobody asked for")
+            raise ResponseError("its response is compressed, although the request excludes that")
         if "Range" in request.headers and response.is_success:
             return response
         return httpx.Response(
             response.status_code,
             headers=response.headers,
-            stream=_Small(response.stream),
+            stream=_BoundedStream(response.stream),
             extensions=response.extensions,
         )
 
@@ -173,19 +181,19 @@ class _Bounded(httpx.BaseTransport):
         self._inner.close()
 
 
-class _Small(httpx.SyncByteStream):
-    """The bytes of a small answer."""
+class _BoundedStream(httpx.SyncByteStream):
+    """The bytes of a response, with a limit on size and duration."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     @override
     def __iter__(self) -> Iterator[bytes]:
-        count, end = 0, time.monotonic() + _ANSWER_SECONDS
+        count, deadline = 0, time.monotonic() + _RESPONSE_SECONDS
         for block in self._inner:
             count += len(block)
-            if count > _ANSWER_BYTES or time.monotonic() > end:
-                raise AnswerError("the server's answer has no end")
+            if count > _RESPONSE_BYTES or time.monotonic() > deadline:
+                raise ResponseError("the server's response is too large or too slow")
             yield block
 
     @override
@@ -193,8 +201,8 @@ class _Small(httpx.SyncByteStream):
         self._inner.close()
 
 
-def _after(blocks: Iterator[bytes], skip: int) -> Iterator[bytes]:
-    """Without the first bytes: the server took no notice of the range."""
+def _skip(blocks: Iterator[bytes], skip: int) -> Iterator[bytes]:
+    """The blocks without the first `skip` bytes, for a server that ignored the Range header."""
     for block in blocks:
         if skip < len(block):
             yield block[skip:]

@@ -1,7 +1,12 @@
-"""Checkpoints from a Hugging Face hub: resolve a revision, download what is missing."""
+"""Fetch a checkpoint from a Hugging Face hub or a mirror of it.
+
+`sources` calls `open_source`; the `Repository` it returns implements `download.Remote`: `resolve`
+turns a revision into a commit and its files, `download` fetches the files that are missing. The
+token is sent to the hub alone, never to a host that a redirect names.
+"""
 
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +28,14 @@ from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
 from specdec.jobs.http_source import HttpSource
 from specdec.jobs.result import JobError
+from specdec.jobs.source_request import SourceRequest
 
 _PUBLIC = "https://huggingface.co"
 _SECONDS = 60.0
 
 
 class _TokenAuth(httpx.Auth):
-    """The token for the hub itself; a redirect to another host goes without it."""
+    """Sends the token to the hub alone; httpx drops it on a redirect to another host."""
 
     def __init__(self, token: str) -> None:
         self._header = f"Bearer {token}"
@@ -44,9 +50,11 @@ class _TokenAuth(httpx.Auth):
 
 @dataclass(frozen=True)
 class Repository:
-    """A hub repository as the plan names it; `token` is empty for anonymous access.
+    """A hub repository as the plan names it.
 
-    `proxy` is the guard that everything is asked through.
+    Attributes:
+        token: empty for anonymous access.
+        proxy: address of the egress proxy, which all requests pass through.
     """
 
     repo: str
@@ -59,40 +67,40 @@ class Repository:
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The source, as messages name it."""
         return f"{self.repo} at revision {self.revision} on {self.endpoint or _PUBLIC}"
 
     @property
     def secret(self) -> str:
-        """Where messages say that a token belongs."""
+        """The Secret that holds the token, as messages name it."""
         return f"the Secret of the {self.role}'s huggingFace.tokenSecretRef"
 
     def resolve(self) -> Listing:
-        """Ask the hub what the revision is, and what digests its files have.
+        """Request the commit of the revision, and the sizes and digests of its files.
 
         Raises:
             JobError: SourceNotFound, AuthFailed, RevisionNotFound or NetworkError.
         """
         set_client_factory(lambda: http_source.client(self.proxy))
-        with _explained(self):
+        with _job_errors(self):
             api = HfApi(endpoint=self.endpoint or None, token=self.token or False)
             info = api.model_info(
                 self.repo, revision=self.revision, files_metadata=True, timeout=_SECONDS
             )
         siblings = [s for s in info.siblings or [] if self.kind.includes(s.rfilename)]
         if not siblings or info.sha is None:
-            raise download.nothing(self.where, "configuration and no weights")
+            raise download.no_matching_files(self.where, "configuration and no weights")
         with self._server() as server:
             files = tuple(self._file(server, info.sha, s) for s in siblings)
         identity = [self.endpoint, self.repo, info.sha]
         return Listing(identity, info.sha, sum(f.size for f in files), files)
 
     def download(self, listing: Listing, folder: Path) -> None:
-        """Download the files that count; what is there already is not sent again.
+        """Download the listed files; files that are complete in `folder` are skipped.
 
         Raises:
-            JobError: the hub refused, the connection broke, or a file is not what the listing
-                states; what has arrived whole stays.
+            JobError: the hub refused a request, the connection broke, or a file does not match the
+                listing. Complete files stay in the directory.
         """
         with self._server() as server:
 
@@ -112,7 +120,7 @@ class Repository:
         return hf_hub_url(self.repo, name, revision=commit, endpoint=self.endpoint or None)
 
     def _file(self, server: HttpSource, commit: str, sibling: Any) -> RemoteFile:
-        """A file of the listing; some mirrors state neither size nor digest."""
+        """One file of the listing; some mirrors state neither size nor digest."""
         name, size = sibling.rfilename, sibling.size
         if size is None:
             size = server.size(self._url(commit, name))
@@ -123,9 +131,25 @@ class Repository:
         return RemoteFile(name, size, name, git=str(sibling.blob_id or ""))
 
 
+def open_source(request: SourceRequest) -> AbstractContextManager[Repository]:
+    """The repository that `repo` names, with `revision` and `endpoint` where given."""
+    settings = request.settings
+    return nullcontext(
+        Repository(
+            repo=settings["repo"],
+            revision=settings.get("revision", "main"),
+            endpoint=settings.get("endpoint", ""),
+            token=request.secret("HF_TOKEN"),
+            role=request.role,
+            proxy=request.proxy.url,
+            kind=request.kind,
+        )
+    )
+
+
 @contextmanager
-def _explained(repository: Repository) -> Iterator[None]:
-    """Say in one sentence what the hub's client says in classes."""
+def _job_errors(repository: Repository) -> Iterator[None]:
+    """Convert the errors of the hub's client to `JobError`."""
     secret = repository.secret
     try:
         yield
@@ -149,7 +173,8 @@ def _explained(repository: Repository) -> Iterator[None]:
         ) from error
     except HFValidationError as error:
         raise JobError(
-            FetchReason.SOURCE_NOT_FOUND, f"{repository.repo} is no repository name"
+            FetchReason.SOURCE_NOT_FOUND,
+            f"{repository.repo} is no valid repository name: correct huggingFace.repo",
         ) from error
     except HfHubHTTPError as error:
         status = _status(error)
@@ -159,12 +184,12 @@ def _explained(repository: Repository) -> Iterator[None]:
                 f"the hub refused {repository.where} ({status}): put a token with access into "
                 f"{secret}",
             ) from error
-        raise download.unreachable(repository.where, f"answer {status}") from error
+        raise download.unreachable(repository.where, f"HTTP status {status}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise download.unreachable(repository.where, http_source.reason(error)) from error
+        raise download.unreachable(repository.where, http_source.cause(error)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        why = "the hub's answer describes no model"
-        raise download.unreachable(repository.where, why) from error
+        cause = "the hub's response describes no model"
+        raise download.unreachable(repository.where, cause) from error
 
 
 def _status(error: HfHubHTTPError) -> int:

@@ -1,4 +1,8 @@
-"""Look at a checkpoint directory: is it whole, can it be built, and the small facts about it."""
+"""Inspect a fetched directory: verify that it is complete, and read the facts about the model.
+
+`fetch` calls `inspect` before a directory gets its final name. The facts go into the Job's result,
+and the operator judges compatibility and memory by them.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,38 +12,38 @@ from specdec.api.matrix import architectures
 from specdec.api.reasons import FetchReason
 from specdec.jobs import artifact_inspection, checkpoint_config, tokenizer_facts, weights
 from specdec.jobs.artifact_kind import ArtifactKind
-from specdec.jobs.checkpoint_config import number, part, whole, word
+from specdec.jobs.checkpoint_config import number, optional_number, section, short_text
 from specdec.jobs.result import JobError
 
 _INDEX = "model.safetensors.index.json"
 
 
 def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[str, Any]:
-    """The facts that compatibility and memory are judged by.
+    """The facts of an artifact.
 
     Returns:
-        Of a checkpoint: architecture, vocabSize, hiddenSize, intermediateSize, layers, heads,
-        kvHeads, headDim, maxPosition (tokens, stretched as its rotary scaling says), dtype,
-        parameters (numbers in its weights), tieEmbeddings, quantization, and those of
-        `tokens.facts`; without weights no parameters. Of the other kinds those of `parts.heads`
-        and `parts.engine`. What the files do not tell is left out.
+        For a checkpoint: architecture, vocabSize, hiddenSize, intermediateSize, layers, heads,
+        kvHeads, headDim, maxPosition (tokens, after rotary scaling), dtype, parameters (their
+        number; absent without weights), tieEmbeddings, quantization, and those of
+        `tokenizer_facts.facts`. For the other kinds: see `artifact_inspection.heads` and `engine`.
+        Facts that the files do not state are left out.
 
     Raises:
         JobError: CheckpointCorrupt or UnsupportedArchitecture.
     """
-    look = {
+    inspectors = {
         ArtifactKind.CHECKPOINT: _checkpoint,
         ArtifactKind.WITHOUT_WEIGHTS: _without_weights,
         ArtifactKind.HEADS: artifact_inspection.heads,
         ArtifactKind.ENGINE: artifact_inspection.engine,
     }
-    return {key: value for key, value in look[kind](folder).items() if value is not None}
+    return {key: value for key, value in inspectors[kind](folder).items() if value is not None}
 
 
 def _checkpoint(folder: Path) -> dict[str, Any]:
-    found = _without_weights(folder)
+    facts = _without_weights(folder)
     index = checkpoint_config.read(folder, _INDEX) if (folder / _INDEX).is_file() else None
-    return {**found, "parameters": weights.parameters(weights.shapes(folder, index))}
+    return {**facts, "parameters": weights.parameters(weights.shapes(folder, index))}
 
 
 def _without_weights(folder: Path) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def _without_weights(folder: Path) -> dict[str, Any]:
         "architecture": architecture,
         "vocabSize": number(config, "vocab_size"),
         "hiddenSize": hidden,
-        "intermediateSize": whole(config, "intermediate_size"),
+        "intermediateSize": optional_number(config, "intermediate_size"),
         "layers": number(config, "num_hidden_layers"),
         "heads": heads,
         "kvHeads": number(config, "num_key_value_heads", heads),
@@ -70,23 +74,23 @@ def _without_weights(folder: Path) -> dict[str, Any]:
 
 
 def _positions(config: Mapping[str, Any]) -> int:
-    """Positions it was made for: with a stretched rotary embedding, those after stretching."""
-    positions, scaling = number(config, "max_position_embeddings"), part(config, "rope_scaling")
+    """The context length in tokens, after rotary scaling."""
+    positions, scaling = number(config, "max_position_embeddings"), section(config, "rope_scaling")
     kind = scaling.get("rope_type") or scaling.get("type")
     factor = scaling.get("factor")
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1024:
         return positions
-    original = whole(scaling, "original_max_position_embeddings")
+    original = optional_number(scaling, "original_max_position_embeddings")
     if original is not None:
         return max(positions, int(original * factor))
-    # These two leave max_position_embeddings at what it was before.
+    # With these two types, max_position_embeddings states the length before scaling.
     return int(positions * factor) if kind in ("linear", "dynamic") else positions
 
 
 def _quantization(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """How the weights are quantized already, in the words of the tool that did it."""
-    modelopt = part(checkpoint_config.optional(folder, "hf_quant_config.json"), "quantization")
-    own = part(config, "quantization_config")
-    return word(modelopt.get("quant_algo")) or word(
-        own.get("quant_algo") or own.get("quant_method")
+    """The quantization of the weights, under the name that the quantization tool wrote."""
+    modelopt = section(checkpoint_config.optional(folder, "hf_quant_config.json"), "quantization")
+    hugging_face = section(config, "quantization_config")
+    return short_text(modelopt.get("quant_algo")) or short_text(
+        hugging_face.get("quant_algo") or hugging_face.get("quant_method")
     )

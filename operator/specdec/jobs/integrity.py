@@ -1,6 +1,7 @@
-"""Whether the volume has what servers of a repository read, as it was built and fetched.
+"""Verify that the engines and checkpoints on the volume are complete and undamaged.
 
-What is damaged is removed: the stages of the operator make what is missing.
+`publish` calls `check` before it publishes a repository that points at them. Damaged directories
+are removed from the volume, and the operator then fetches or builds them again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,25 +17,25 @@ from specdec.jobs.manifests import DamagedError, Files
 from specdec.jobs.result import JobError
 
 Folder = dict[str, Any]
-"""A directory that servers read: `what` it is, its `path` below the volume, its `files`, and
-whether it holds nothing else (`exact`)."""
+"""A directory that servers read: a name for messages (`what`), its `path` below the volume, its
+`files`, and whether it may contain no other file (`exact`)."""
 
 
 @dataclass(frozen=True)
-class _Lost:
-    """An engine that has to be made again, and why."""
+class _UnusableEngine:
+    """An engine that must be made again; `damage` is None if it is missing or incomplete."""
 
     engine: Mapping[str, Any]
     damage: str | None
 
 
 def check(expected: Mapping[str, Any], root: Path, *, content: bool) -> list[Folder]:
-    """The directories that servers read beside the repository.
+    """Check all engines and checkpoints, and list the directories that servers read.
 
     Args:
-        expected: what the operator expects of engines and checkpoints.
+        expected: the engines and checkpoints that the operator expects.
         root: of the volume.
-        content: read every file; else only those that changed after they were listed.
+        content: read every file; otherwise read only files modified after their list was written.
 
     Raises:
         JobError: CheckpointMissing, CheckpointDamaged, EngineMissing or EngineDamaged, naming role
@@ -42,35 +43,35 @@ def check(expected: Mapping[str, Any], root: Path, *, content: bool) -> list[Fol
         OSError: a file cannot be read.
     """
     folders: list[Folder] = []
-    lost: list[_Lost] = []
+    unusable: list[_UnusableEngine] = []
     for engine in expected["engines"]:
         try:
             files = _engine(engine, root, content=content)
         except DamagedError as error:
-            lost.append(_Lost(engine, str(error)))
+            unusable.append(_UnusableEngine(engine, str(error)))
         else:
             if files is None:
-                lost.append(_Lost(engine, None))
+                unusable.append(_UnusableEngine(engine, None))
             else:
-                folders.append(_folder(engine, _named(engine), files))
-    for one in lost:
-        # A build, or a fetch, takes a directory that is there for a complete one.
-        volume.discard(place(one.engine, root))
-    folders += _checkpoints(expected, lost, root, content=content)
-    if lost:
-        raise _error(lost)
+                folders.append(_folder(engine, _name(engine), files))
+    for item in unusable:
+        # A build or fetch Job treats an existing directory as complete, so remove it.
+        volume.discard(directory(item.engine, root))
+    folders += _checkpoints(expected, unusable, root, content=content)
+    if unusable:
+        raise _error(unusable)
     return folders
 
 
-def place(one: Mapping[str, Any], root: Path) -> Path:
-    """The directory of an engine or a checkpoint, wherever the volume is mounted here."""
-    return root / Path(one["path"]).relative_to(names.VOLUME)
+def directory(artifact: Mapping[str, Any], root: Path) -> Path:
+    """The directory of an engine or checkpoint below `root`, the mount point of the volume."""
+    return root / Path(artifact["path"]).relative_to(names.VOLUME)
 
 
 def _engine(engine: Mapping[str, Any], root: Path, *, content: bool) -> Files | None:
-    """The files of an engine; None where it is not complete."""
-    folder = place(engine, root)
-    # Our own builds write the manifest last; a fetched directory is there whole or not at all.
+    """The files of an engine; None if it is incomplete."""
+    folder = directory(engine, root)
+    # A build writes the manifest last. A fetched directory appears complete or not at all.
     last = folder / ("config.json" if engine["prebuilt"] else manifests.ENGINE)
     if not last.is_file():
         return None
@@ -85,58 +86,58 @@ def _engine(engine: Mapping[str, Any], root: Path, *, content: bool) -> Files | 
 
 
 def _checkpoints(
-    expected: Mapping[str, Any], lost: list[_Lost], root: Path, *, content: bool
+    expected: Mapping[str, Any], unusable: list[_UnusableEngine], root: Path, *, content: bool
 ) -> Iterator[Folder]:
-    """The checkpoints that servers read a tokenizer of.
+    """The checkpoints whose tokenizer the servers read.
 
-    Those that a lost engine is built from are compared too; others may be missing: who has the
-    engines can spare the weights.
+    Checkpoints that an unusable engine is built from are checked in full. Other weights may be
+    missing, because a server with engines does not need them.
     """
-    bare = [engine["role"] for engine in expected["engines"] if engine["prebuilt"]]
-    built = {one.engine["role"] for one in lost if not one.engine["prebuilt"]}
-    for role, one in expected.get("checkpoints", {}).items():
-        read = role in built or (role == "heads" and built)
-        if not read and not one["served"]:
+    without_weights = [engine["role"] for engine in expected["engines"] if engine["prebuilt"]]
+    rebuilt = {item.engine["role"] for item in unusable if not item.engine["prebuilt"]}
+    for role, checkpoint in expected.get("checkpoints", {}).items():
+        is_build_input = role in rebuilt or (role == "heads" and rebuilt)
+        if not is_build_input and not checkpoint["served"]:
             continue
-        folder, kind = place(one, root), ArtifactKind.of(role, bare)
+        folder, kind = directory(checkpoint, root), ArtifactKind.of(role, without_weights)
         if not folder.is_dir():
             raise JobError(
                 FetchReason.CHECKPOINT_MISSING,
-                f"the checkpoint of the {role} is missing from the volume: it is fetched again",
+                f"the checkpoint of the {role} is missing on the volume and will be fetched again",
             )
         try:
-            part = kind if read else ArtifactKind.WITHOUT_WEIGHTS
-            files = manifests.checkpoint(folder, kind, part, content=content)
+            subset = kind if is_build_input else ArtifactKind.WITHOUT_WEIGHTS
+            files = manifests.checkpoint(folder, kind, subset, content=content)
         except DamagedError as error:
             volume.discard(folder)
             raise JobError(
                 FetchReason.CHECKPOINT_DAMAGED,
-                f"the checkpoint of the {role} is damaged ({error}): it is fetched again",
+                f"the checkpoint of the {role} is damaged ({error}) and will be fetched again",
             ) from error
-        if one["served"]:
-            yield _folder(one, f"the checkpoint of the {role}", files)
+        if checkpoint["served"]:
+            yield _folder(checkpoint, f"the checkpoint of the {role}", files)
 
 
-def _folder(one: Mapping[str, Any], what: str, files: Files) -> Folder:
-    path = str(Path(one["path"]).relative_to(names.VOLUME))
-    return {"what": what, "path": path, "files": files, "exact": False}
+def _folder(artifact: Mapping[str, Any], name: str, files: Files) -> Folder:
+    path = str(Path(artifact["path"]).relative_to(names.VOLUME))
+    return {"what": name, "path": path, "files": files, "exact": False}
 
 
-def _named(engine: Mapping[str, Any]) -> str:
+def _name(engine: Mapping[str, Any]) -> str:
     return f"the {engine['role']} engine {engine['key'][:16]}"
 
 
-def _error(lost: list[_Lost]) -> JobError:
-    """Which engines are to be made again; damage goes before absence."""
+def _error(unusable: list[_UnusableEngine]) -> JobError:
+    """The error that names all unusable engines; one damaged engine decides the reason."""
     sentences = []
-    for one in lost:
-        again = "fetched" if one.engine["prebuilt"] else "built"
-        state = "not complete on the volume" if one.damage is None else f"damaged ({one.damage})"
-        sentences.append(f"{_named(one.engine)} is {state}: it is {again} again")
+    for item in unusable:
+        action = "fetched" if item.engine["prebuilt"] else "built"
+        state = "not complete on the volume" if item.damage is None else f"damaged ({item.damage})"
+        sentences.append(f"{_name(item.engine)} is {state} and will be {action} again")
     reason = (
         EngineReason.ENGINE_DAMAGED
-        if any(one.damage for one in lost)
+        if any(item.damage for item in unusable)
         else EngineReason.ENGINE_MISSING
     )
-    roles = [one.engine["role"] for one in lost]
-    return JobError(reason, "; ".join(sentences), told={"lost": roles})
+    roles = [item.engine["role"] for item in unusable]
+    return JobError(reason, "; ".join(sentences), partial_result={"lost": roles})

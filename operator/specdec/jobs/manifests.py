@@ -1,8 +1,9 @@
-"""Lists of a directory's files on the volume, and whether the directory is as they say.
+"""Read and write manifests: lists of a directory's files with their sizes and SHA-256.
 
-An engine's is written by its build, a checkpoint's when it has arrived: names, sizes and SHA-256.
-What servers of a repository read is listed once more when it is published, with modification
-times: that list is what a server's start is compared with (`payload/serving/check_volume.py`).
+A build writes the manifest of an engine, and `fetch` that of a checkpoint. `integrity` compares
+the directories with them. `publish` writes another manifest, with modification times, of
+everything that servers read; a server compares its volume with that one at start
+(`payload/serving/check_volume.py`).
 """
 
 import json
@@ -16,14 +17,14 @@ from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.payload.serving.check_volume import differences
 
 ENGINE = "manifest.json"
-_LISTED = 3
+_MAX_DIFFERENCES = 3
 
 Files = dict[str, dict[str, Any]]
-"""By path: `bytes`, `sha256` (hex, None where it is not known) and `mtime` (ns, None to read)."""
+"""By path: `bytes`, `sha256` (hex; None if unknown), `mtime` (ns; None means: read the file)."""
 
 
 class DamagedError(Exception):
-    """A directory is not what it was when it was completed; the message names the files."""
+    """A directory differs from its manifest; the message names the files."""
 
 
 def describe(paths: Iterable[Path]) -> Files:
@@ -38,17 +39,17 @@ def digest(files: Files) -> str:
     return volume.combined({name: entry["sha256"] for name, entry in files.items()})
 
 
-def of_checkpoint(folder: Path) -> Path:
-    """The list of a checkpoint's files, beside it: its digest is of its own files alone."""
+def checkpoint_manifest(folder: Path) -> Path:
+    """The manifest of a checkpoint. It is beside the directory, which the digest covers."""
     return folder.with_name(f".manifest-{folder.name}.json")
 
 
 def engine(folder: Path, *, content: bool) -> Files:
-    """The files of a built engine, compared with its manifest.
+    """Compare a built engine with its manifest, and return its files.
 
     Args:
         folder: of the engine, with a manifest.
-        content: read every file, whatever its modification time.
+        content: read every file, regardless of its modification time.
 
     Raises:
         DamagedError: a file is missing or differs.
@@ -60,38 +61,38 @@ def engine(folder: Path, *, content: bool) -> Files:
     return _verified(folder, *listed, content=content)
 
 
-def checkpoint(folder: Path, kind: ArtifactKind, part: ArtifactKind, *, content: bool) -> Files:
-    """Files of a checkpoint or of a prebuilt engine, compared with their list.
+def checkpoint(folder: Path, kind: ArtifactKind, subset: ArtifactKind, *, content: bool) -> Files:
+    """Compare a checkpoint or a prebuilt engine with its manifest, and return its files.
 
-    Where an earlier release left no list, files are read when content counts, all of them: the
-    directory's name is the digest of all.
+    Earlier releases wrote no manifest. With `content`, all files are then read and compared with
+    the directory's name, which is the digest of all of them.
 
     Args:
         folder: of the checkpoint, named after its digest.
         kind: of the checkpoint.
-        part: which of its files.
-        content: read every file, whatever its modification time.
+        subset: selects the files to compare and return.
+        content: read every file, regardless of its modification time.
 
     Raises:
         DamagedError: a file is missing or differs.
         OSError: a file cannot be read.
     """
-    listed = _read(of_checkpoint(folder))
+    listed = _read(checkpoint_manifest(folder))
     if listed is not None and digest(listed[0]) == folder.name:
-        files = {name: entry for name, entry in listed[0].items() if part.includes(name)}
+        files = {name: entry for name, entry in listed[0].items() if subset.includes(name)}
         return _verified(folder, files, listed[1], content=content)
     present = volume.files(folder, kind)
     if not content:
-        return stamped(folder, {path.name: None for path in present if part.includes(path.name)})
+        return stamped(folder, {path.name: None for path in present if subset.includes(path.name)})
     files = describe(present)
     if digest(files) != folder.name:
-        raise DamagedError("its files are not those that its digest names")
-    write(of_checkpoint(folder), {"files": files})
-    return stamped(folder, {n: e["sha256"] for n, e in files.items() if part.includes(n)})
+        raise DamagedError("its files do not match its digest")
+    write(checkpoint_manifest(folder), {"files": files})
+    return stamped(folder, {n: e["sha256"] for n, e in files.items() if subset.includes(n)})
 
 
 def stamped(folder: Path, digests: Mapping[str, str | None]) -> Files:
-    """Sizes and modification times of files, by path, beside the digests that are known."""
+    """The entries of files by path: current size, modification time and the given digest."""
     stats = {name: (folder / name).stat() for name in digests}
     return {
         name: {"bytes": stats[name].st_size, "mtime": stats[name].st_mtime_ns, "sha256": sha256}
@@ -100,7 +101,7 @@ def stamped(folder: Path, digests: Mapping[str, str | None]) -> Files:
 
 
 def write(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a list; it appears complete or not at all."""
+    """Write a manifest; the file appears complete or not at all."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     scratch.write_text(json.dumps(value, separators=(",", ":")), encoding="utf-8")
     scratch.chmod(0o644)
@@ -109,17 +110,20 @@ def write(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _verified(folder: Path, files: Files, written: int, *, content: bool) -> Files:
-    """The files with their modification times; what changed after the list was written is read."""
+    """The entries with modification times, once the directory matches them.
+
+    Files modified after the manifest was written are read, even without `content`.
+    """
     times = {name: _modified(folder / name) for name in files}
-    known = {name: None if content or time > written else time for name, time in times.items()}
-    expected = {name: {**entry, "mtime": known[name]} for name, entry in files.items()}
-    if found := list(differences(folder, expected)):
-        raise DamagedError(", ".join(found[:_LISTED]))
+    trusted = {name: None if content or time > written else time for name, time in times.items()}
+    expected = {name: {**entry, "mtime": trusted[name]} for name, entry in files.items()}
+    if different := list(differences(folder, expected)):
+        raise DamagedError(", ".join(different[:_MAX_DIFFERENCES]))
     return {name: {**entry, "mtime": times[name]} for name, entry in files.items()}
 
 
 def _modified(path: Path) -> int:
-    """When a file was changed last (ns); what is missing is found to be so later."""
+    """The modification time in ns; 0 for a missing file, which `differences` then reports."""
     try:
         return path.stat().st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
@@ -127,22 +131,22 @@ def _modified(path: Path) -> int:
 
 
 def _read(path: Path) -> tuple[Files, int] | None:
-    """A list of files and when it was written (ns); None unless there is a readable one."""
+    """The entries of a manifest and its modification time (ns); None if it cannot be read."""
     try:
         value = json.loads(path.read_bytes())
         written = path.stat().st_mtime_ns
     except (FileNotFoundError, ValueError):
         return None
     files = value.get("files", {}) if isinstance(value, dict) else None
-    if not isinstance(files, dict) or not all(map(_sound, files, files.values())):
+    if not isinstance(files, dict) or not all(map(_is_valid, files, files.values())):
         return None
     return {name: {k: entry[k] for k in ("bytes", "sha256")} for name, entry in files.items()}, (
         written
     )
 
 
-def _sound(name: str, entry: Any) -> bool:
-    """Whether an entry is one that we write: a plain name, a size and a digest."""
+def _is_valid(name: str, entry: Any) -> bool:
+    """Whether an entry has the form that this module writes: plain name, size and digest."""
     match entry:
         case {"bytes": int(), "sha256": str()}:
             return Path(name).name == name and name not in ("", "..")

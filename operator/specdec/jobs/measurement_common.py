@@ -1,4 +1,7 @@
-"""What the measuring Jobs share: prompts, patience, and how a client's error ends a Job."""
+"""Shared by the verification and the benchmark Job: connection, prompts and error conversion.
+
+`verify` and `benchmark` call it. Every function raises only `JobError`, with a documented reason.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,53 +14,60 @@ from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 from specdec.jobs.result import JobError
 
 UNREACHABLE = VerificationReason.SERVER_UNREACHABLE
-# One answer may take so long.
-SECONDS = 120.0
+REQUEST_TIMEOUT_SECONDS = 120.0
 
 
 def connection(server: str, tls: Mapping[str, str] | None) -> Connection:
-    """The way to a server's endpoint (`host:port`); `tls` is as `desired.tls.plan` writes it.
+    """The connection to a server's endpoint.
 
-    A Secret without an authority is that of a public one.
+    Args:
+        server: `host:port`.
+        tls: as `desired.tls.plan` writes it. Without a CA file the system's CAs are trusted.
 
     Raises:
-        JobError: SecretMissing, where servers want a client's certificate and there is none.
+        JobError: SecretMissing if the plan needs a client certificate and there is none.
     """
     if not tls:
-        return Connection(server, SECONDS)
-    own = [Path(tls[name]) for name in ("certificate", "key") if name in tls]
-    missing = [file.name for file in own if not file.is_file()]
+        return Connection(server, REQUEST_TIMEOUT_SECONDS)
+    client_files = [Path(tls[name]) for name in ("certificate", "key") if name in tls]
+    missing = [file.name for file in client_files if not file.is_file()]
     if missing:
         raise JobError(
             CommonReason.SECRET_MISSING,
-            f"Secret {tls['clientSecret']} with {' and '.join(missing)} is not there: create it, "
+            f"Secret {tls['clientSecret']} with {' and '.join(missing)} is missing: create it, "
             "or correct spec.serving.tls.clientSecretName",
         )
     authority = Path(tls["authority"])
-    known = authority.is_file() and authority.stat().st_size > 0
+    has_authority = authority.is_file() and authority.stat().st_size > 0
     return Connection(
         server,
-        SECONDS,
+        REQUEST_TIMEOUT_SECONDS,
         tls=True,
-        root_certificates=str(authority) if known else None,
+        root_certificates=str(authority) if has_authority else None,
         certificate_chain=tls.get("certificate"),
         private_key=tls.get("key"),
     )
 
 
 def prompts(file: Path | None, name: str, count: int, field: str) -> list[Entry]:
-    """At most `count` prompts: the first of a file, or some of every kind that ships.
+    """At most `count` prompts: the first of a file, or an even selection of the built-in ones.
+
+    Args:
+        file: None selects the built-in prompts.
+        name: of the file, for messages.
+        count: the limit.
+        field: the part of the spec that names the file, for messages.
 
     Raises:
         JobError: PromptsInvalid, with what to correct in `spec.<field>`.
     """
     if file is None:
-        shipped = dataset.built_in()
-        return shipped[:: max(1, len(shipped) // count)][:count]
+        entries = dataset.built_in()
+        return entries[:: max(1, len(entries) // count)][:count]
     if not file.is_file():
         raise JobError(
             VerificationReason.PROMPTS_INVALID,
-            f"{name} is not there: create it, or correct spec.{field}.promptsConfigMapRef",
+            f"{name} is missing: create it, or correct spec.{field}.promptsConfigMapRef",
         )
     try:
         return dataset.parse(file.read_text("utf-8"), name)[:count]
@@ -68,7 +78,7 @@ def prompts(file: Path | None, name: str, count: int, field: str) -> list[Entry]
 
 
 def job_error(error: ClientError, reason: Reason) -> JobError:
-    """A client's error as the Job tells it; who is away now may be back for the next try."""
+    """The `JobError` for a client's error; an unreachable server is worth another attempt."""
     if isinstance(error, UnreachableError):
         return JobError(UNREACHABLE, str(error), permanent=False)
     return JobError(reason, str(error), permanent=isinstance(error, BadRequestError))

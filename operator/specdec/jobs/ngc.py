@@ -1,4 +1,8 @@
-"""Model versions of the NGC catalogue."""
+"""Fetch a model version from the NVIDIA NGC catalogue.
+
+`sources` calls `open_source`; the `Version` it yields implements `download.Remote`. An API key is
+exchanged for short-lived tokens where NGC requires that; without a key, requests are anonymous.
+"""
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -14,8 +18,9 @@ from specdec.api.reasons import FetchReason
 from specdec.jobs import download, http_source
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
-from specdec.jobs.http_source import AnswerError, HttpSource
+from specdec.jobs.http_source import HttpSource, ResponseError
 from specdec.jobs.result import JobError
+from specdec.jobs.source_request import SourceRequest
 
 _CATALOGUE = "https://api.ngc.nvidia.com"
 _TOKENS = "https://authn.nvidia.com"
@@ -24,7 +29,10 @@ _PAGES = 100
 
 
 class _KeyAuth(httpx.Auth):
-    """An API key: a personal one is sent as it is, an older one is changed for a short token."""
+    """Authenticates with an NGC API key.
+
+    A personal key (`nvapi-`) is the bearer token itself; an older key is exchanged for one.
+    """
 
     requires_response_body = False
 
@@ -37,13 +45,13 @@ class _KeyAuth(httpx.Auth):
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
         if not self._token:
-            answer = yield self._exchange()
-            self._read(answer)
+            token_response = yield self._exchange()
+            self._read_token(token_response)
         response = yield self._signed(request)
         if response.status_code == httpx.codes.UNAUTHORIZED and self._token != self._key:
-            # Tokens live for minutes, a large download for hours.
-            answer = yield self._exchange()
-            self._read(answer)
+            # A token expires after minutes, and a large download takes hours.
+            token_response = yield self._exchange()
+            self._read_token(token_response)
             yield self._signed(request)
 
     def _signed(self, request: httpx.Request) -> httpx.Request:
@@ -52,23 +60,23 @@ class _KeyAuth(httpx.Auth):
         return request
 
     def _exchange(self) -> httpx.Request:
-        query = urlencode([("service", "ngc"), *(("scope", one) for one in self._scope)])
+        query = urlencode([("service", "ngc"), *(("scope", group) for group in self._scope)])
         request = httpx.Request("GET", f"{self._tokens}/token?{query}")
         basic = httpx.BasicAuth("$oauthtoken", self._key)
         return next(basic.auth_flow(request))
 
-    def _read(self, response: httpx.Response) -> None:
+    def _read_token(self, response: httpx.Response) -> None:
         response.read()
         if response.is_success:
             try:
                 self._token = str(response.json()["token"])
             except (ValueError, KeyError, TypeError) as error:
-                raise AnswerError("the token server's answer has no token") from error
+                raise ResponseError("the token server's response has no token") from error
 
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a model; `base` is its address without the trailing `/files`."""
+    """One version of a model; `base` is its URL without the trailing `/files`."""
 
     web: HttpSource
     base: str
@@ -77,10 +85,10 @@ class Version:
     kind: ArtifactKind
 
     def resolve(self) -> Listing:
-        """List the files at its top."""
+        """List the files at the root of the version."""
         files = sorted(self._files(), key=lambda file: file.name)
         if not files:
-            raise download.nothing(self.web.where, "file that counts")
+            raise download.no_matching_files(self.web.where, "matching file")
         identity = [self.base, [[f.name, f.size, f.sha256] for f in files]]
         version = self.resource.rpartition(":")[2]
         return Listing(identity, version, sum(f.size for f in files), tuple(files))
@@ -97,10 +105,10 @@ class Version:
     def _files(self) -> Iterator[RemoteFile]:
         for page in range(_PAGES):
             address = f"{self.base}/files?page-number={page}&page-size={_PAGE}"
-            answer = self.web.json(address)
-            yield from filter(None, map(self._file, answer.get("modelFiles") or []))
-            information = answer.get("paginationInfo") or {}
-            if page + 1 >= int(information.get("totalPages") or 1):
+            response = self.web.json(address)
+            yield from filter(None, map(self._file, response.get("modelFiles") or []))
+            pagination = response.get("paginationInfo") or {}
+            if page + 1 >= int(pagination.get("totalPages") or 1):
                 return
 
     def _file(self, entry: Mapping[str, Any]) -> RemoteFile | None:
@@ -113,15 +121,14 @@ class Version:
 
 
 @contextmanager
-def version(
-    role: str, kind: ArtifactKind, source: Mapping[str, Any], key: str, proxy: str
-) -> Iterator[Version]:
-    """The version that `org/team/model:version` or `org/model:version` names.
+def open_source(request: SourceRequest) -> Iterator[Version]:
+    """Open the version that `org/team/model:version` or `org/model:version` names.
 
     Raises:
-        JobError: SourceNotFound when the name is neither.
+        JobError: SourceNotFound if the name has another form.
     """
-    resource = str(source["resource"])
+    role, key = request.role, request.secret("NGC_API_KEY")
+    resource, endpoint = str(request.settings["resource"]), request.settings.get("endpoint")
     path, _, number = resource.partition(":")
     parts = [quote(part, safe="") for part in path.split("/")]
     if len(parts) not in (2, 3) or not number or not all(parts) or {".", ".."} & {*parts, number}:
@@ -130,7 +137,7 @@ def version(
             f"ngc.resource of the {role} is {resource!r}: write org/team/model:version",
         )
     org, *team, model = parts
-    catalogue = str(source.get("endpoint") or _CATALOGUE).rstrip("/")
+    catalogue = str(endpoint or _CATALOGUE).rstrip("/")
     end = f"versions/{quote(number, safe='')}"
     if key:
         teams = f"/team/{team[0]}" if team else ""
@@ -138,8 +145,8 @@ def version(
     else:
         base = f"{catalogue}/v2/models/{'/'.join([org, *team, model])}/{end}"
     groups = [f"group/ngc:{'/'.join(parts[:n])}" for n in range(1, len(parts))]
-    auth = _KeyAuth(key, str(source.get("endpoint") or _TOKENS).rstrip("/"), groups)
-    words = f"the Secret of the {role}'s ngc.authSecretRef"
-    with http_source.client(proxy, auth if key else None) as client:
-        server = HttpSource(client, f"{resource} of the {role}", words)
-        yield Version(server, base, resource, role, kind)
+    auth = _KeyAuth(key, str(endpoint or _TOKENS).rstrip("/"), groups)
+    secret = f"the Secret of the {role}'s ngc.authSecretRef"
+    with http_source.client(request.proxy.url, auth if key else None) as client:
+        server = HttpSource(client, f"{resource} of the {role}", secret)
+        yield Version(server, base, resource, role, request.kind)

@@ -1,7 +1,11 @@
-"""Checkpoints from object stores: S3 and what speaks its protocol, Google Cloud Storage."""
+"""Fetch artifacts from a bucket of an object store.
+
+`s3` and `gcs` create a `Bucket`, which implements `download.Remote`. All requests go through the
+egress proxy, and no message quotes a store's response.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,7 +14,6 @@ from typing import Any
 
 import obstore
 from obstore import exceptions
-from obstore.store import GCSStore, S3Store
 
 from specdec.api.reasons import FetchReason
 from specdec.jobs import download
@@ -19,18 +22,24 @@ from specdec.jobs.download import BrokenError, Listing, RemoteFile
 from specdec.jobs.result import JobError
 
 _BLOCK = 4 << 20
-# Of a listing the library tells the status in its text only.
+# The library reports the HTTP status of a failed listing in its error text only.
 _STATUS = re.compile(r"status code: (\d{3})")
-# The proxies of the guard: for files, and for listings.
-Ways = tuple[str, str]
 _RETRY: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A prefix of a bucket; `secret` says in messages where its credentials are given.
+    """A prefix of a bucket.
 
-    `index` is the same store asked for listings, which the library reads into memory.
+    Attributes:
+        store: the library's client for files.
+        index: a second client for listings. The library reads a listing into memory, so this
+            client uses the proxy address that limits the size.
+        uri: `scheme://bucket/prefix`, for messages.
+        prefix: of the object keys, without a slash at either end.
+        role: that the files are for.
+        secret: the Secret with the credentials, for messages.
+        kind: selects the files.
     """
 
     store: Any
@@ -43,58 +52,58 @@ class Bucket:
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The source, as messages name it."""
         return f"{self.uri} of the {self.role}"
 
     def resolve(self) -> Listing:
-        """List the prefix itself, not what lies deeper."""
-        with self._explained():
-            found = obstore.list_with_delimiter(self.index, self.prefix or None)["objects"]
+        """List the objects directly under the prefix."""
+        with self._job_errors():
+            objects = obstore.list_with_delimiter(self.index, self.prefix or None)["objects"]
         files = [
             RemoteFile(name, int(item["size"]), str(item["path"]), "")
-            for item in found
+            for item in objects
             if self.kind.includes(name := str(item["path"]).rpartition("/")[2])
         ]
         if not files:
-            raise download.nothing(self.where, f"file of a {_what(self.kind)}")
-        tags = {str(item["path"]): str(item.get("e_tag") or "") for item in found}
+            raise download.no_matching_files(self.where, f"file of a {_label(self.kind)}")
+        tags = {str(item["path"]): str(item.get("e_tag") or "") for item in objects}
         files.sort(key=lambda file: file.name)
         identity = [self.uri, [[f.name, f.size, tags[f.key]] for f in files]]
         total = sum(f.size for f in files)
         return Listing(identity, "", total, tuple(files))
 
     def download(self, listing: Listing, folder: Path) -> None:
-        """Download by byte ranges."""
+        """Download the files by byte ranges, each only while its ETag is unchanged."""
         tags = {name: tag for name, _, tag in listing.identity[1]}
 
         @contextmanager
         def read(file: RemoteFile, offset: int) -> Iterator[Iterator[bytes]]:
             options: Any = {"range": {"offset": offset}, "if_match": tags[file.name] or None}
-            with self._explained():
-                answer = obstore.get(self.store, file.key, options=options)
-                yield self._blocks(answer)
+            with self._job_errors():
+                response = obstore.get(self.store, file.key, options=options)
+                yield self._blocks(response)
 
         with download.reporting(folder, listing.bytes, self.role):
             download.transfer(listing.files, folder, read, self.where)
 
-    def _blocks(self, answer: Any) -> Iterator[bytes]:
+    def _blocks(self, response: Any) -> Iterator[bytes]:
         try:
-            for block in answer.stream(min_chunk_size=_BLOCK):
+            for block in response.stream(min_chunk_size=_BLOCK):
                 yield bytes(block)
         except exceptions.GenericError as error:
-            raise BrokenError(_short(error)) from error
+            raise BrokenError(_cause(error)) from error
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say in one sentence what the library says in classes and in text."""
+    def _job_errors(self) -> Iterator[None]:
+        """Convert the library's errors to `JobError`."""
         try:
             yield
         except exceptions.PreconditionError as error:
-            raise download.unreachable(self.where, "a file changed meanwhile") from error
+            raise download.unreachable(self.where, "a file changed during the download") from error
         except exceptions.BaseError as error:
-            raise self._problem(error) from error
+            raise self._job_error(error) from error
 
-    def _problem(self, error: exceptions.BaseError) -> JobError:
+    def _job_error(self, error: exceptions.BaseError) -> JobError:
         status = _STATUS.search(str(error))
         refused = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
         missing = (exceptions.NotFoundError, exceptions.InvalidPathError)
@@ -112,85 +121,34 @@ class Bucket:
         if "redirect without LOCATION" in str(error):
             return JobError(
                 FetchReason.SOURCE_NOT_FOUND,
-                f"{self.where} lies in another region: set s3.region to the bucket's",
+                f"{self.where} is in another region: set s3.region to the bucket's region",
             )
-        return download.unreachable(self.where, _short(error))
+        return download.unreachable(self.where, _cause(error))
 
 
-def s3(
-    role: str,
-    kind: ArtifactKind,
-    source: Mapping[str, Any],
-    secrets: Mapping[str, str],
-    ways: Ways,
-) -> Bucket:
-    """A prefix of an S3 bucket; without an access key it is read anonymously."""
-    bucket, prefix = _split(source["uri"])
-    endpoint = source.get("endpoint", "")
-    config: dict[str, Any] = {"region": source.get("region", "us-east-1")}
-    if endpoint:
-        config["endpoint"] = endpoint
-    if secrets.get("access"):
-        config["access_key_id"] = secrets["access"]
-        config["secret_access_key"] = secrets.get("secret", "")
-        if secrets.get("session"):
-            config["session_token"] = secrets["session"]
-    else:
-        config["skip_signature"] = True
-    store, index = (
-        S3Store(bucket, client_options=_client(endpoint, way), retry_config=_RETRY, **config)
-        for way in ways
-    )
-    words = f"the Secret of the {role}'s s3.credentialsSecretRef"
-    return Bucket(store, index, source["uri"], prefix, role, words, kind)
-
-
-def gcs(role: str, kind: ArtifactKind, source: Mapping[str, Any], key: str, ways: Ways) -> Bucket:
-    """A prefix of a Google Cloud Storage bucket; without a key it is read anonymously.
-
-    Raises:
-        JobError: AuthFailed when the key is no service account's.
-    """
-    bucket, prefix = _split(source["uri"])
-    endpoint = source.get("endpoint", "")
-    config: dict[str, Any] = {"service_account_key": key} if key else {"skip_signature": True}
-    if endpoint:
-        config["base_url"] = endpoint
-    words = f"the Secret of the {role}'s gcs.credentialsSecretRef"
-    try:
-        store, index = (
-            GCSStore(bucket, client_options=_client(endpoint, way), retry_config=_RETRY, **config)
-            for way in ways
-        )
-    except exceptions.BaseError:
-        # The library may quote what it could not read, which is the key: its words stay here.
-        raise JobError(
-            FetchReason.AUTH_FAILED, f"{words} holds no service account key in JSON: put one there"
-        ) from None
-    return Bucket(store, index, source["uri"], prefix, role, words, kind)
-
-
-def _split(uri: str) -> tuple[str, str]:
-    """Bucket and prefix of `scheme://bucket/prefix`."""
+def split(uri: str) -> tuple[str, str]:
+    """The bucket and the prefix of `scheme://bucket/prefix`."""
     bucket, _, prefix = uri.partition("://")[2].partition("/")
     return bucket, prefix.strip("/")
 
 
-def _client(endpoint: str, proxy: str) -> Any:
-    return {
+def store_options(endpoint: str, proxy: str) -> dict[str, Any]:
+    """The library's options for a store: the egress proxy, timeout and retries."""
+    client = {
         "allow_http": endpoint.startswith("http://"),
         "timeout": timedelta(seconds=300),
         "proxy_url": proxy,
     }
+    return {"client_options": client, "retry_config": _RETRY}
 
 
-def _what(kind: ArtifactKind) -> str:
+def _label(kind: ArtifactKind) -> str:
     return {ArtifactKind.HEADS: "heads checkpoint", ArtifactKind.ENGINE: "engine"}.get(
         kind, "checkpoint"
     )
 
 
-def _short(error: Exception) -> str:
-    """Without the library's text, which quotes the answer's body."""
+def _cause(error: Exception) -> str:
+    """The cause without the library's text, which quotes the response body."""
     status = _STATUS.search(str(error))
-    return f"answer {status[1]}" if status else "the connection failed"
+    return f"HTTP status {status[1]}" if status else "the connection failed"

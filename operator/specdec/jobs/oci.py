@@ -1,7 +1,8 @@
-"""Checkpoints from OCI registries: an artifact's files, or the files of an image's layers.
+"""Fetch a checkpoint from an OCI registry, stored as an artifact or as a container image.
 
-A layer with a title is a file of that name (ORAS, model packages). Layers of a plain image are
-archives; of those the files at the top or in `models/` count.
+`sources` calls `open_source`; the `Artifact` it yields implements `download.Remote`. A layer with
+a title annotation is a file of that name (ORAS, model packages). Other layers are archives, whose
+files at the root or in `models/` are unpacked.
 """
 
 import hashlib
@@ -17,8 +18,9 @@ from specdec.jobs import archive, download, http_source
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, RemoteFile
 from specdec.jobs.http_source import HttpSource
-from specdec.jobs.registry import Reference, RegistryAuth, login
+from specdec.jobs.registry import Reference, RegistryAuth, registry_credentials
 from specdec.jobs.result import JobError
+from specdec.jobs.source_request import SourceRequest
 
 _TITLE = "org.opencontainers.image.title"
 _UNPACK = "io.deis.oras.content.unpack"
@@ -35,7 +37,7 @@ _INDEX = (
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a reference names in a registry."""
+    """The artifact or image that a reference names in a registry."""
 
     web: HttpSource
     reference: Reference
@@ -43,18 +45,18 @@ class Artifact:
     kind: ArtifactKind
 
     def resolve(self) -> Listing:
-        """Read the manifest; of an index that for linux/amd64, else the first."""
+        """Read the manifest; an index selects the manifest for linux/amd64, or else the first."""
         digest, manifest = self._manifest(self.reference.name)
         if "manifests" in manifest:
             digest, manifest = self._manifest(_chosen(manifest["manifests"], self.web.where))
         layers = manifest.get("layers")
         files = [f for layer in layers or [] if (f := self._file(layer)) is not None]
         if not files:
-            raise download.nothing(self.web.where, "file that counts and no archive")
+            raise download.no_matching_files(self.web.where, "matching file and no archive")
         if len({file.name for file in files}) < len(files):
             raise JobError(
                 FetchReason.SOURCE_NOT_FOUND,
-                f"{self.web.where} has two layers of one name: give every file a name of its own",
+                f"{self.web.where} has two layers with the same title: give each file its own",
             )
         identity = [self.reference.base, digest]
         return Listing(identity, digest, sum(f.size for f in files), tuple(files))
@@ -77,14 +79,14 @@ class Artifact:
         return self.web.read(f"{self.reference.base}/blobs/{file.key}", offset)
 
     def _manifest(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Digest and content of a manifest by tag or digest."""
+        """The digest and content of a manifest, by tag or digest."""
         accept = {"Accept": ", ".join((*_MANIFEST, *_INDEX))}
-        answer = self.web.ask(f"{self.reference.base}/manifests/{name}", accept)
-        digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+        response = self.web.get(f"{self.reference.base}/manifests/{name}", accept)
+        digest = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
         if name.startswith("sha256:") and name != digest:
-            raise download.unreachable(self.web.where, "the manifest is not what its digest says")
+            raise download.unreachable(self.web.where, "the manifest does not match its digest")
         try:
-            manifest = answer.json()
+            manifest = response.json()
         except ValueError as error:
             raise download.unreachable(self.web.where, "the manifest is not JSON") from error
         if not isinstance(manifest, dict):
@@ -92,16 +94,16 @@ class Artifact:
         return digest, manifest
 
     def _file(self, layer: Mapping[str, Any]) -> RemoteFile | None:
-        """A layer as a file, a packed one under `.blobs/`; None when it does not count."""
+        """The file of a layer, an archive under `.blobs/`; None if the layer is not needed."""
         digest, size = str(layer.get("digest", "")), layer.get("size")
         algorithm, _, digits = digest.partition(":")
-        shaped = algorithm == "sha256" and len(digits) == 64 and digits.isalnum()
-        if not shaped or not isinstance(size, int) or size < 0:
+        is_sha256 = algorithm == "sha256" and len(digits) == 64 and digits.isalnum()
+        if not is_sha256 or not isinstance(size, int) or size < 0:
             raise download.unreachable(self.web.where, "the manifest has a layer without a digest")
-        notes = layer.get("annotations") or {}
-        title = str(notes.get(_TITLE, ""))
-        if title and str(notes.get(_UNPACK)) != "true":
-            # A title may carry folders; what lies in one does not count, as in any source.
+        annotations = layer.get("annotations") or {}
+        title = str(annotations.get(_TITLE, ""))
+        if title and str(annotations.get(_UNPACK)) != "true":
+            # A title may contain directories; like in every source, only root files are needed.
             if not self.kind.includes(title):
                 return None
             return RemoteFile(title, size, digest, digits)
@@ -116,24 +118,25 @@ def _chosen(manifests: list[Mapping[str, Any]], where: str) -> str:
         if (platform.get("os"), platform.get("architecture")) == ("linux", "amd64"):
             return str(entry["digest"])
     if not manifests:
-        raise download.nothing(where, "manifest")
+        raise download.no_matching_files(where, "manifest")
     return str(manifests[0]["digest"])
 
 
 @contextmanager
-def artifact(
-    role: str, kind: ArtifactKind, source: Mapping[str, Any], config: str, proxy: str
-) -> Iterator[Artifact]:
-    """The artifact of `registry/repository:tag` or `@sha256:...`.
+def open_source(request: SourceRequest) -> Iterator[Artifact]:
+    """Open the artifact that `registry/repository:tag` or `@sha256:...` names.
 
-    `config` is a docker configuration in JSON with the registry's login, or empty.
+    The secret is a Docker configuration in JSON with the registry's credentials, or empty.
 
     Raises:
-        JobError: SourceNotFound for a reference that is none, AuthFailed for a bad configuration.
+        JobError: SourceNotFound for an invalid reference, AuthFailed for an invalid configuration.
     """
-    reference = Reference.parse(str(source["reference"]), role)
-    words = f"the Secret of the {role}'s oci.pullSecretRef"
-    auth = RegistryAuth(login(config, reference.registry, words), reference.scheme)
-    where = f"{source['reference']} of the {role}"
-    with http_source.client(proxy, auth) as client:
-        yield Artifact(HttpSource(client, where, words), reference, role, kind)
+    role = request.role
+    reference = Reference.parse(str(request.settings["reference"]), role)
+    secret = f"the Secret of the {role}'s oci.pullSecretRef"
+    config = request.secret("OCI_CONFIG")
+    credentials = registry_credentials(config, reference.registry, secret)
+    auth = RegistryAuth(credentials, reference.scheme)
+    where = f"{request.settings['reference']} of the {role}"
+    with http_source.client(request.proxy.url, auth) as client:
+        yield Artifact(HttpSource(client, where, secret), reference, role, request.kind)

@@ -1,4 +1,8 @@
-"""What the guard speaks: with clients that know it as their proxy, and with proxies behind it."""
+"""The HTTP proxy protocol of the egress proxy, towards clients and towards upstream proxies.
+
+`egress_proxy` parses each client request into a `Request`, and asks `UpstreamProxies` for the
+proxy that the pod's environment names for a host. Connections in the clear serve one request each.
+"""
 
 import asyncio
 import base64
@@ -9,48 +13,48 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 _PORTS = {"http": 80, "https": 443}
-# Of the head of a request, what concerns this connection alone.
-_OWN = ("connection", "proxy-connection", "proxy-authorization", "keep-alive")
+# Hop-by-hop headers, which are not forwarded.
+_HOP_BY_HOP = ("connection", "proxy-connection", "proxy-authorization", "keep-alive")
 
 
 class ConnectionFailedError(Exception):
-    """No connection; the message is a sentence of ours."""
+    """No connection could be made; the message never quotes a server."""
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy that the environment names; `login` is `user:password` or empty."""
+    """An upstream proxy; `credentials` is `user:password` or empty."""
 
     host: str
     port: int
     tls: bool
-    login: str
+    credentials: str
 
     @property
     def header(self) -> bytes:
-        """The line that logs in to it."""
-        if not self.login:
+        """The Proxy-Authorization header line, empty without credentials."""
+        if not self.credentials:
             return b""
-        basic = base64.b64encode(self.login.encode())
+        basic = base64.b64encode(self.credentials.encode())
         return b"Proxy-Authorization: Basic " + basic + b"\r\n"
 
 
 @dataclass(frozen=True)
 class UpstreamProxies:
-    """HTTPS_PROXY, HTTP_PROXY and NO_PROXY as the pod has them, by scheme in lower case."""
+    """The pod's HTTPS_PROXY, HTTP_PROXY and NO_PROXY, by scheme in lower case."""
 
     proxies: Mapping[str, str]
 
     @classmethod
     def from_environment(cls) -> "UpstreamProxies":
-        """Read the variables."""
+        """Read the environment variables."""
         return cls(urllib.request.getproxies_environment())
 
     def proxy(self, scheme: str, host: str) -> Proxy | None:
-        """The proxy that leads to a host; None when there is none.
+        """The upstream proxy for a host; None for a direct connection.
 
         Raises:
-            UnreachableError: the variable holds no address of a proxy.
+            ConnectionFailedError: the variable holds no valid proxy address.
         """
         address = self.proxies.get(scheme) or self.proxies.get("all")
         if not address or urllib.request.proxy_bypass(host, self.proxies):
@@ -60,18 +64,18 @@ class UpstreamProxies:
             port = url.port or _PORTS[url.scheme]
         except (ValueError, KeyError):
             raise ConnectionFailedError("the proxy's address cannot be read") from None
-        login = ":".join(unquote(part) for part in (url.username, url.password) if part)
-        return Proxy(url.hostname or "", port, url.scheme == "https", login)
+        credentials = ":".join(unquote(part) for part in (url.username, url.password) if part)
+        return Proxy(url.hostname or "", port, url.scheme == "https", credentials)
 
     @staticmethod
     def context() -> ssl.SSLContext:
-        """Whose certificates a proxy with TLS may have: SSL_CERT_FILE's, or the image's."""
+        """The TLS context for a proxy with TLS: CAs of SSL_CERT_FILE, or of the image."""
         return ssl.create_default_context()
 
 
 @dataclass(frozen=True)
 class Request:
-    """A client's request: a tunnel (CONNECT), or one whole request in the clear."""
+    """A client's request to the proxy: a tunnel (CONNECT), or a plain HTTP request."""
 
     method: bytes
     scheme: str
@@ -82,7 +86,7 @@ class Request:
 
     @classmethod
     def parse(cls, head: bytes) -> "Request":
-        """Read the head of a request; raises ValueError when it is none for a proxy."""
+        """Parse the head of a request; raises ValueError if it is no valid proxy request."""
         line, _, headers = head.partition(b"\r\n")
         method, target, _ = line.split(b" ")
         address = target.decode("ascii")
@@ -94,23 +98,23 @@ class Request:
 
     @property
     def tunnel(self) -> bool:
-        """Whether the bytes after the head are the client's and the server's alone."""
+        """Whether the request opens a tunnel, whose bytes the proxy does not interpret."""
         return self.method == b"CONNECT"
 
     async def send(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: Proxy | None
     ) -> None:
-        """Hand the request on, or have the next proxy open the tunnel.
+        """Forward the request, or make the upstream proxy open the tunnel.
 
         Raises:
-            UnreachableError: the next proxy does not open it.
+            ConnectionFailedError: the upstream proxy refuses the tunnel.
         """
-        login = proxy.header if proxy is not None else b""
+        authorization = proxy.header if proxy is not None else b""
         if not self.tunnel:
             target = self.target if proxy is not None else _path(self.target)
-            kept = _without(self.headers, _OWN)
+            forwarded = _without(self.headers, _HOP_BY_HOP)
             line = self.method + b" " + target + b" HTTP/1.1\r\n"
-            writer.write(line + b"Connection: close\r\n" + login + kept)
+            writer.write(line + b"Connection: close\r\n" + authorization + forwarded)
         elif proxy is not None:
             writer.write(
                 b"CONNECT "
@@ -118,7 +122,7 @@ class Request:
                 + b" HTTP/1.1\r\nHost: "
                 + self.target
                 + b"\r\n"
-                + login
+                + authorization
                 + b"\r\n"
             )
             await writer.drain()
@@ -127,9 +131,9 @@ class Request:
                 raise ConnectionFailedError(f"the proxy {proxy.host} answered {status}")
 
     async def accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        """Open the tunnel for the client, or pass on the head of the answer.
+        """Confirm the tunnel to the client, or forward the head of the response.
 
-        A connection in the clear serves one request: the next may be for another host.
+        A plain connection serves one request, because the next one may be for another host.
         """
         if self.tunnel:
             client.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -138,11 +142,11 @@ class Request:
         while _status(head) // 100 == 1:
             head = await read_head(reader)
         line, _, rest = head.partition(b"\r\n")
-        client.write(line + b"\r\nConnection: close\r\n" + _without(rest, _OWN))
+        client.write(line + b"\r\nConnection: close\r\n" + _without(rest, _HOP_BY_HOP))
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes:
-    """The head of a message with its blank line; raises EOFError or ValueError."""
+    """The head of an HTTP message with its blank line; raises EOFError or ValueError."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
@@ -150,7 +154,7 @@ async def read_head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _status(head: bytes) -> int:
-    """The status of an answer; raises ValueError when it is none."""
+    """The status of a response; raises ValueError if there is none."""
     return int(head.split(b" ", 2)[1][:3])
 
 
@@ -164,7 +168,7 @@ def _path(target: bytes) -> bytes:
 
 
 def _without(headers: bytes, names: tuple[str, ...]) -> bytes:
-    """Header lines but those of some names; the blank line stays."""
+    """The header lines except those with the given names; the blank line stays."""
     kept = [
         line
         for line in headers.split(b"\r\n")

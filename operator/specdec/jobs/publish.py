@@ -1,9 +1,9 @@
-"""Publish a model repository: `python -m specdec.jobs.publish --repository DIR ...`.
+"""Publish a model repository on the volume: `python -m specdec.jobs.publish --repository DIR ...`.
 
-The rendered files come from a ConfigMap, the library of the BLS from this image's own package.
-Before they get a final name, the engines they point at are held against what the repository
-expects of them, and the library against the one the operator means: a server that finds a mismatch
-at load time says so much later and less clearly.
+The operator's publish Job runs this program. The rendered files come from a ConfigMap, and the BLS
+library from this image. Before the repository gets its final name, the engines are compared with
+what the repository expects, and the library with the digest that the operator expects. A server
+would report such a mismatch later, at load time, and less clearly.
 """
 
 import argparse
@@ -32,17 +32,19 @@ _MODES = {
     "explicit_draft_tokens": 16,
     "eagle": 32,
 }
-_BUILT = "delete its directory under engines/ on the volume so that it is built again"
+_REBUILD = "delete its directory under engines/ on the volume so that it is built again"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; 0 when the repository is on the volume under its hash."""
+    """Run the command line; the exit code is 0 if the repository is published."""
     parser = argparse.ArgumentParser(description="Publish a model repository on the volume")
     parser.add_argument("--repository", type=Path, required=True, help="the rendered files")
     parser.add_argument("--expectations", type=Path, required=True, help="hash, files, engines")
     parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
     parser.add_argument(
-        "--content", action="store_true", help="read every file, whatever its modification time"
+        "--content",
+        action="store_true",
+        help="read every file, regardless of its modification time",
     )
     options = parser.parse_args(arguments)
     return result.run(
@@ -56,7 +58,13 @@ def main(arguments: list[str] | None = None) -> int:
 def publish(
     source: Path, expectations: Path, root: Path, *, content: bool = False
 ) -> dict[str, Any]:
-    """Check the engines, put the files under `repositories/<hash>`, and list what servers read.
+    """Check the engines, copy the files to `repositories/<hash>`, and write the manifest.
+
+    Args:
+        source: directory with the rendered files.
+        expectations: JSON file with hash, files, engines, checkpoints and libraries.
+        root: of the volume.
+        content: read every file, regardless of its modification time.
 
     Raises:
         JobError: CheckpointMissing, CheckpointDamaged, EngineMissing, EngineDamaged,
@@ -68,22 +76,22 @@ def publish(
     check_engines(expected["engines"], root)
     progress("engines", 100)
     files: dict[str, str] = expected["files"]
-    wanted = files | {path: volume.sha256(file) for path, file in copies.items()}
+    desired = files | {path: volume.sha256(file) for path, file in copies.items()}
     copies |= {path: source / path for path in files}
     repositories = root / Path(names.REPOSITORIES).name
     repositories.mkdir(parents=True, exist_ok=True)
     final = repositories / expected["hash"]
     with volume.locked(repositories / f".lock-{expected['hash'][:32]}"):
-        if not equal(final, wanted):
-            _place(copies, wanted, final)
-        listed = {"folders": [*folders, _listed(final, wanted)]}
+        if not equal(final, desired):
+            _copy(copies, desired, final)
+        listed = {"folders": [*folders, _listed(final, desired)]}
         manifests.write(repositories / Path(names.manifest(expected["hash"])).name, listed)
     progress("publish", 100)
-    return {"repository": {"hash": expected["hash"], "files": len(wanted)}}
+    return {"repository": {"hash": expected["hash"], "files": len(desired)}}
 
 
 def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
-    """Hold each engine's directory against what the repository needs.
+    """Compare each engine's configuration with what the repository needs.
 
     Raises:
         JobError: EngineMismatch, naming engine, field and values.
@@ -104,27 +112,27 @@ def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
         )
 
 
-def check_library(wanted: Mapping[str, str]) -> dict[str, Path]:
-    """The files to publish beside the rendered ones: this image's library at every wanted path.
+def check_library(desired: Mapping[str, str]) -> dict[str, Path]:
+    """Compare this image's BLS library with the desired digests; return the file for each path.
 
     Args:
-        wanted: by path below the repository, the digest of the sources that the operator names.
+        desired: by path below the repository, the digest of the library's sources.
 
     Raises:
         JobError: LibraryMismatch, with both digests.
     """
     try:
-        own = library.source() if wanted else ""
+        actual = library.source() if desired else ""
     except PlanError as error:
         raise JobError(RepositoryReason.LIBRARY_MISMATCH, f"the Job's image: {error}") from error
-    for path, digest in wanted.items():
-        if digest != own:
+    for path, digest in desired.items():
+        if digest != actual:
             raise JobError(
                 RepositoryReason.LIBRARY_MISMATCH,
-                f"{path} is to be of the sources {digest[:16]}, and that of the Job's image is of "
-                f"{own[:16]}: give the operator and its Jobs the same image",
+                f"{path} must be built from the sources {digest[:16]}, and the Job's image has a "
+                f"library of {actual[:16]}: give the operator and its Jobs the same image",
             )
-    return dict.fromkeys(wanted, library.folder() / library.FILE)
+    return dict.fromkeys(desired, library.folder() / library.FILE)
 
 
 def equal(folder: Path, files: Mapping[str, str]) -> bool:
@@ -138,7 +146,7 @@ def equal(folder: Path, files: Mapping[str, str]) -> bool:
 
 
 def _listed(folder: Path, files: Mapping[str, str]) -> integrity.Folder:
-    """The published repository, as a server's start compares it."""
+    """The manifest entry of the published repository, which a server compares at start."""
     return {
         "what": f"the model repository {folder.name[:16]}",
         "path": f"{folder.parent.name}/{folder.name}",
@@ -149,8 +157,8 @@ def _listed(folder: Path, files: Mapping[str, str]) -> integrity.Folder:
 
 def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
     try:
-        config = json.loads((integrity.place(engine, root) / "config.json").read_bytes())
-        # Both sections are read below; an engine without them was not built by trtllm-build.
+        config = json.loads((integrity.directory(engine, root) / "config.json").read_bytes())
+        # trtllm-build writes both sections, and the checks below read them.
         sections = {name: dict(config[name]) for name in ("pretrained_config", "build_config")}
     except (ValueError, KeyError, TypeError) as error:
         raise _mismatch(engine, f"its config.json cannot be read ({error!r})") from error
@@ -159,7 +167,7 @@ def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     build, model = config["build_config"], config["pretrained_config"]
-    # Heads bring their length along; the release writes it to either section.
+    # Heads fix the draft length; trtllm-build writes it to one of the two sections.
     longest = max(_number(build, "max_draft_len"), _number(model, "max_draft_len"))
     if longest < engine["minDraftLen"]:
         raise _mismatch(
@@ -167,33 +175,34 @@ def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         )
     if config.get("version") != engine["version"]:
         raise _mismatch(
-            engine, f"it was built by {config.get('version')}, and {engine['version']} serves it"
+            engine,
+            f"it was built by {config.get('version')}, and the server has {engine['version']}",
         )
-    wanted = engine["speculativeDecodingMode"]
+    desired = engine["speculativeDecodingMode"]
     mode = build.get("speculative_decoding_mode", 1)
-    if mode not in (_MODES[wanted], wanted, wanted.upper()):
-        raise _mismatch(engine, f"its speculative_decoding_mode is {mode}, not {wanted}")
-    for name, field, least in (
+    if mode not in (_MODES[desired], desired, desired.upper()):
+        raise _mismatch(engine, f"its speculative_decoding_mode is {mode}, not {desired}")
+    for name, field, minimum in (
         ("max_batch_size", "limits.maxBatchSize", engine["minBatchSize"]),
         ("max_seq_len", "limits.maxSeqLen", engine["minSeqLen"]),
     ):
-        if _number(build, name) < least:
-            raise _mismatch(engine, f"its {name} is {build.get(name)}, below {field} {least}")
+        if _number(build, name) < minimum:
+            raise _mismatch(engine, f"its {name} is {build.get(name)}, below {field} {minimum}")
 
 
 def _check_ranks(engine: Mapping[str, Any], config: Mapping[str, Any], root: Path) -> None:
-    """The split is that of the spec, and every rank has its file."""
+    """Check tensor and pipeline parallelism against the spec, and that each rank has its file."""
     mapping = config["pretrained_config"].get("mapping", {})
     for name, field in (("tp_size", "tensorParallel"), ("pp_size", "pipelineParallel")):
         if mapping.get(name, 1) != engine[field]:
             raise _mismatch(
-                engine, f"its {name} is {mapping.get(name, 1)}, and the spec's is {engine[field]}"
+                engine, f"its {name} is {mapping.get(name, 1)}, and the spec has {engine[field]}"
             )
     ranks = engine["tensorParallel"] * engine["pipelineParallel"]
-    wanted = {f"rank{rank}.engine" for rank in range(ranks)}
-    found = {path.name for path in integrity.place(engine, root).glob("rank*.engine")}
-    if found != wanted:
-        files = ", ".join(sorted(found)) or "none"
+    desired = {f"rank{rank}.engine" for rank in range(ranks)}
+    actual = {path.name for path in integrity.directory(engine, root).glob("rank*.engine")}
+    if actual != desired:
+        files = ", ".join(sorted(actual)) or "none"
         raise _mismatch(engine, f"its rank files are {files}, and {ranks} ranks need one each")
 
 
@@ -202,19 +211,19 @@ def _number(section: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _mismatch(engine: Mapping[str, Any], what: str) -> JobError:
+def _mismatch(engine: Mapping[str, Any], difference: str) -> JobError:
     if engine["prebuilt"]:
-        text = f"the prebuilt engine of the {engine['role']} does not fit: {what}; "
-        mend = "change the spec to the engine's values, or build another"
-        return JobError(RepositoryReason.ENGINE_MISMATCH, text + mend)
+        message = f"the prebuilt engine of the {engine['role']} does not fit: {difference}; "
+        resolution = "change the spec to the engine's values, or build another engine"
+        return JobError(RepositoryReason.ENGINE_MISMATCH, message + resolution)
     return JobError(
         RepositoryReason.ENGINE_MISMATCH,
-        f"the {engine['role']} engine {engine['key'][:16]} does not fit: {what}; {_BUILT}",
+        f"the {engine['role']} engine {engine['key'][:16]} does not fit: {difference}; {_REBUILD}",
     )
 
 
-def _place(copies: Mapping[str, Path], files: Mapping[str, str], final: Path) -> None:
-    """Copy into a hidden sibling, check every file against its sha256, rename."""
+def _copy(copies: Mapping[str, Path], files: Mapping[str, str], final: Path) -> None:
+    """Copy the files to a hidden sibling directory, verify their SHA-256, then rename it."""
     for stale in final.parent.glob(f".{final.name}.*"):
         shutil.rmtree(stale, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
@@ -226,13 +235,13 @@ def _place(copies: Mapping[str, Path], files: Mapping[str, str], final: Path) ->
         if not equal(scratch, files):
             raise JobError(
                 RepositoryReason.PUBLISH_FAILED,
-                "the mounted files are not those that were rendered: they changed while the Job "
-                "started",
+                "the mounted files differ from the rendered ones, because they changed while the "
+                "Job started: the Job will be retried",
                 permanent=False,
             )
-        _readable(scratch)
+        _make_readable(scratch)
         if final.exists():
-            # Under this name, but with other content: damaged, so it makes way.
+            # A directory with this name and other content is damaged, so it is replaced.
             final.rename(scratch.with_suffix(".old"))
         scratch.rename(final)
     finally:
@@ -240,7 +249,7 @@ def _place(copies: Mapping[str, Path], files: Mapping[str, str], final: Path) ->
         shutil.rmtree(scratch.with_suffix(".old"), ignore_errors=True)
 
 
-def _readable(folder: Path) -> None:
+def _make_readable(folder: Path) -> None:
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
         volume.sync(path)

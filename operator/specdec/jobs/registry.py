@@ -1,4 +1,8 @@
-"""How an OCI registry is addressed and logged in to."""
+"""Parse OCI references and authenticate with registries.
+
+`oci` uses `Reference` for the URLs of a repository, and `RegistryAuth` for its requests.
+Credentials are never quoted in a message, and never sent to a token server without TLS.
+"""
 
 import base64
 import json
@@ -10,7 +14,7 @@ import httpx
 from typing_extensions import override
 
 from specdec.api.reasons import FetchReason
-from specdec.jobs.http_source import AnswerError
+from specdec.jobs.http_source import ResponseError
 from specdec.jobs.result import JobError
 
 _HUB = "docker.io"
@@ -25,7 +29,7 @@ _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True)
 class Reference:
-    """A registry, a repository in it, and a tag or digest."""
+    """A registry, a repository in it, and a tag or digest (`name`)."""
 
     registry: str
     repository: str
@@ -33,15 +37,15 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str, role: str) -> "Reference":
-        """Read a reference; raises JobError (SourceNotFound) when it is none."""
+        """Parse a reference; raises JobError (SourceNotFound) if it is invalid."""
         path, _, digest = text.partition("@")
         first, slash, rest = path.partition("/")
         if not slash or not ("." in first or ":" in first or first == "localhost"):
             first, rest = _HUB, path if slash else f"library/{path}"
         repository, _, tag = rest.partition(":")
         name = digest or tag or "latest"
-        shaped = _HOST.fullmatch(first) and _NAME.fullmatch(repository)
-        if not shaped or not (_DIGEST if digest else _TAG).fullmatch(name):
+        is_valid = _HOST.fullmatch(first) and _NAME.fullmatch(repository)
+        if not is_valid or not (_DIGEST if digest else _TAG).fullmatch(name):
             raise JobError(
                 FetchReason.SOURCE_NOT_FOUND,
                 f"oci.reference of the {role} is {text[:200]!r}: write "
@@ -51,21 +55,26 @@ class Reference:
 
     @property
     def scheme(self) -> str:
-        """Plain HTTP on the loopback only, as container runtimes do."""
+        """Plain HTTP for loopback addresses only, as container runtimes do."""
         return "http" if _LOOPBACK.fullmatch(self.registry) else "https"
 
     @property
     def base(self) -> str:
-        """Address under which manifests and blobs of the repository are."""
+        """The base URL of the repository's manifests and blobs."""
         host = "registry-1.docker.io" if self.registry == _HUB else self.registry
         return f"{self.scheme}://{host}/v2/{self.repository}"
 
 
-def login(config: str, registry: str, secret: str) -> tuple[str, str] | None:
-    """User and password for a registry from a docker configuration; None when it has none.
+def registry_credentials(config: str, registry: str, secret: str) -> tuple[str, str] | None:
+    """User and password for a registry from a Docker configuration; None if it has no entry.
+
+    Args:
+        config: JSON, or empty.
+        registry: host name.
+        secret: the Secret with the configuration, for messages.
 
     Raises:
-        JobError: AuthFailed when the configuration cannot be read; it is never quoted.
+        JobError: AuthFailed if the configuration cannot be read; it is never quoted.
     """
     if not config:
         return None
@@ -82,32 +91,32 @@ def login(config: str, registry: str, secret: str) -> tuple[str, str] | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise JobError(
             FetchReason.AUTH_FAILED,
-            f"{secret} holds no docker configuration: make it with kubectl create "
+            f"{secret} holds no valid docker configuration: create it with kubectl create "
             "secret docker-registry",
         ) from None
 
 
 def _host(name: str) -> str:
-    """The registry of a configuration's key, which may be an address."""
+    """The registry host in a key of the configuration, which may be a URL."""
     host = name.partition("://")[2] or name
     host = host.partition("/")[0]
     return _HUB if host in ("index.docker.io", "registry-1.docker.io") else host
 
 
 class RegistryAuth(httpx.Auth):
-    """Logs in when the registry asks, by password or by the token of its token server."""
+    """Answers a registry's authentication challenge, with a password or a token."""
 
     requires_response_body = False
 
-    def __init__(self, login: tuple[str, str] | None, scheme: str) -> None:
-        self._login, self._scheme = login, scheme
+    def __init__(self, credentials: tuple[str, str] | None, scheme: str) -> None:
+        self._credentials, self._scheme = credentials, scheme
         self._header = ""
 
     @override
     def sync_auth_flow(
         self, request: httpx.Request
     ) -> Generator[httpx.Request, httpx.Response, None]:
-        """Ask, and once more with what the registry's challenge wants."""
+        """Send the request, and repeat it with the authentication that a 401 response requires."""
         if self._header:
             request.headers["Authorization"] = self._header
         response = yield request
@@ -115,8 +124,8 @@ class RegistryAuth(httpx.Auth):
             return
         kind, _, rest = response.headers.get("WWW-Authenticate", "").partition(" ")
         if kind.lower() == "bearer":
-            self._read((yield self._question(dict(_CHALLENGE.findall(rest)))))
-        elif kind.lower() == "basic" and self._login:
+            self._read_token((yield self._token_request(dict(_CHALLENGE.findall(rest)))))
+        elif kind.lower() == "basic" and self._credentials:
             self._header = self._basic()
         else:
             return
@@ -124,30 +133,30 @@ class RegistryAuth(httpx.Auth):
             request.headers["Authorization"] = self._header
             yield request
 
-    def _question(self, challenge: dict[str, str]) -> httpx.Request:
+    def _token_request(self, challenge: dict[str, str]) -> httpx.Request:
         try:
             realm = httpx.URL(challenge.get("realm", ""))
         except httpx.InvalidURL as error:
-            raise AnswerError("the registry's token server has no valid address") from error
+            raise ResponseError("the registry's token server has no valid address") from error
         if realm.scheme != "https" and self._scheme == "https":
-            raise AnswerError("the registry sends logins to a server without TLS")
+            raise ResponseError("the registry's token server has no TLS")
         params = {key: value for key, value in challenge.items() if key in ("service", "scope")}
         request = httpx.Request("GET", realm.copy_merge_params(params))
-        if self._login:
+        if self._credentials:
             request.headers["Authorization"] = self._basic()
         return request
 
     def _basic(self) -> str:
-        pair = ":".join(self._login or ())
+        pair = ":".join(self._credentials or ())
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
-    def _read(self, response: httpx.Response) -> None:
-        """Take the token; a refusal leaves the registry's own 401 to be told."""
+    def _read_token(self, response: httpx.Response) -> None:
+        """Read the token; after a refusal, the registry's 401 remains the final response."""
         response.read()
         self._header = ""
         if response.is_success:
             try:
-                answer = response.json()
-                self._header = f"Bearer {answer.get('token') or answer['access_token']}"
+                body = response.json()
+                self._header = f"Bearer {body.get('token') or body['access_token']}"
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise AnswerError("the token server's answer has no token") from error
+                raise ResponseError("the token server's response has no token") from error

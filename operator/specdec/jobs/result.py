@@ -1,7 +1,8 @@
-"""How a Job of ours ends: one JSON object in the termination message, and an exit code.
+"""The result of a Job: one JSON object in the container's termination message, and an exit code.
 
-The kubelet hands at most 4096 bytes of the message to the API server; it is how results travel
-without a channel of their own.
+Every program in this package runs its work through `run`. The kubelet passes at most 4096 bytes of
+the termination message to the API server, where the operator reads it. `shorten` keeps the result
+within that limit, so it is always complete JSON.
 """
 
 import errno
@@ -24,10 +25,13 @@ _MESSAGE_CHARACTERS = 1000
 
 
 class JobError(Exception):
-    """Why a Job cannot do its work: a CamelCase reason and one sentence with the mend.
+    """The reason why a Job failed.
 
-    `permanent` says that trying again will not help; the Job then ends at once. `told` is what it
-    found nevertheless, and is left beside the error.
+    Attributes:
+        reason: CamelCase, for the condition.
+        message: one sentence with the cause and the resolution.
+        permanent: a retry cannot succeed, so the Job ends at once.
+        partial_result: JSON object that is returned together with the error.
     """
 
     def __init__(
@@ -36,40 +40,40 @@ class JobError(Exception):
         message: str,
         *,
         permanent: bool = True,
-        told: Mapping[str, Any] | None = None,
+        partial_result: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.permanent = permanent
-        self.told = dict(told or {})
+        self.partial_result = dict(partial_result or {})
 
 
 def run(work: Callable[[], Mapping[str, Any]], fallback: Reason) -> int:
-    """Do the work and leave its result; returns the exit code of the process.
+    """Run the work, write its result, and return the exit code of the process.
 
-    `fallback` is the reason of an error that nobody foresaw. SIGTERM ends the work through
-    `SystemExit`, so that what it holds (temporary directories, locks) is given back.
+    `fallback` is the reason for an unexpected error. SIGTERM raises `SystemExit` in the work, so
+    that it releases its locks and temporary directories.
     """
     signal.signal(signal.SIGTERM, _terminate)
     os.umask(0o022)
     try:
-        leave(work())
+        write_result(work())
     except JobError as error:
         return _fail(error)
     except OSError as error:
         return _fail(_system_error(error, fallback))
-    except Exception as error:  # noqa: BLE001 - the boundary: a user gets a sentence, the log the rest
+    except Exception as error:  # noqa: BLE001 - the outermost boundary of the program
         traceback.print_exc()
-        message = f"the Job's program met an error that nobody foresaw ({type(error).__name__})"
-        return _fail(JobError(fallback, f"{message}: its log has the rest", permanent=False))
+        message = f"the Job failed with an unexpected error ({type(error).__name__})"
+        return _fail(JobError(fallback, f"{message}: see its log for details", permanent=False))
     return 0
 
 
-def leave(value: Mapping[str, Any]) -> None:
-    """Write a result as the termination message, shortened to what fits.
+def write_result(value: Mapping[str, Any]) -> None:
+    """Write a result to stdout and to the termination message, shortened to the limit.
 
-    Outside a pod there is no such file; the line on stdout is all then.
+    Outside a pod there is no termination message, and only stdout has the result.
     """
     text = shorten(value)
     print(text, flush=True)
@@ -82,9 +86,9 @@ def leave(value: Mapping[str, Any]) -> None:
 
 
 def shorten(value: Mapping[str, Any]) -> str:
-    """Compact JSON of at most 4096 bytes: the list of engines gives way first, then sentences.
+    """Compact JSON of at most 4096 bytes: the list of engines is cut first, then error messages.
 
-    Facts of five sources stay far below the limit.
+    The remaining facts, of at most five sources, stay far below the limit.
     """
     fitting = dict(value)
     while len(_encoded(fitting)) > LIMIT_BYTES and fitting.get("engines"):
@@ -98,7 +102,7 @@ def shorten(value: Mapping[str, Any]) -> str:
 
 
 def progress(phase: str, percent: int, note: str = "") -> None:
-    """One line of progress in the log."""
+    """Log one line of progress."""
     print(f"progress phase={phase} percent={percent} {note}".rstrip(), flush=True)
 
 
@@ -112,7 +116,9 @@ def _cut(item: Mapping[str, Any], characters: int) -> dict[str, Any]:
 
 def _fail(error: JobError) -> int:
     message = error.message[:_MESSAGE_CHARACTERS]
-    leave({**error.told, "error": {"reason": str(error.reason), "message": message}})
+    write_result(
+        {**error.partial_result, "error": {"reason": str(error.reason), "message": message}}
+    )
     return PERMANENT if error.permanent else TRANSIENT
 
 

@@ -1,60 +1,45 @@
-"""From a source in the plan, and the secrets in the environment, to what can be fetched."""
+"""Open the remote source of a role, by the source's name in the plan.
 
-import os
+`fetch` calls `remote`. A new source is a module with a function `open_source` and one line in
+`_MODULES`.
+"""
+
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any
 
-from specdec.api import names
-from specdec.jobs import hugging_face
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Remote
 from specdec.jobs.egress_proxy import EgressProxy
+from specdec.jobs.source_request import SourceRequest
+
+# A module is imported when a plan names its source: most Jobs need only one of the libraries.
+_MODULES = {
+    "gcs": "specdec.jobs.gcs",
+    "huggingFace": "specdec.jobs.hugging_face",
+    "ngc": "specdec.jobs.ngc",
+    "oci": "specdec.jobs.oci",
+    "s3": "specdec.jobs.s3",
+}
 
 
 def remote(
-    role: str, kind: ArtifactKind, source: Mapping[str, Any], guard: EgressProxy
+    role: str, kind: ArtifactKind, source: Mapping[str, Any], proxy: EgressProxy
 ) -> AbstractContextManager[Remote]:
-    """The source of a role behind a network, asked through the guard.
+    """Open the source of a role.
 
-    What a place needs is imported when it is wanted: most Jobs need one of them.
+    Args:
+        role: that the files are for.
+        kind: selects the files.
+        source: the settings, under the name of the source.
+        proxy: all requests of the source go through it.
 
     Raises:
-        JobError: the source's name or its secret cannot be read.
+        JobError: the settings or the secret of the source are invalid.
     """
-    ((place, where),) = source.items()
-    if place == "huggingFace":
-        return nullcontext(_hub(role, kind, where, guard.url))
-    if place == "oci":
-        from specdec.jobs import oci
-
-        return oci.artifact(role, kind, where, _secret("OCI_CONFIG", role), guard.url)
-    if place == "ngc":
-        from specdec.jobs import ngc
-
-        return ngc.version(role, kind, where, _secret("NGC_API_KEY", role), guard.url)
-    from specdec.jobs import buckets
-
-    ways = (guard.url, guard.small_url)
-    if place == "gcs":
-        return nullcontext(buckets.gcs(role, kind, where, _secret("GCS_KEY", role), ways))
-    parts = {name: _secret(f"S3_{name.upper()}", role) for name in ("access", "secret", "session")}
-    return nullcontext(buckets.s3(role, kind, where, parts, ways))
-
-
-def _hub(
-    role: str, kind: ArtifactKind, source: Mapping[str, Any], proxy: str
-) -> hugging_face.Repository:
-    return hugging_face.Repository(
-        repo=source["repo"],
-        revision=source.get("revision", "main"),
-        endpoint=source.get("endpoint", ""),
-        token=_secret("HF_TOKEN", role),
-        role=role,
-        proxy=proxy,
-        kind=kind,
-    )
-
-
-def _secret(name: str, role: str) -> str:
-    return os.environ.get(names.variable(name, role), "").strip()
+    ((name, settings),) = source.items()
+    module = import_module(_MODULES[name])
+    request = SourceRequest(role, kind, settings, proxy)
+    opened: AbstractContextManager[Remote] = module.open_source(request)
+    return opened

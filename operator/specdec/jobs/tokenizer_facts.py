@@ -1,4 +1,8 @@
-"""What tells two tokenizers apart: meaning of token ids, special tokens, chat template."""
+"""Read the facts that identify a tokenizer: vocabulary, special tokens and chat template.
+
+`inspection` adds them to the facts of a checkpoint. The operator compares them between target and
+draft: equal hashes mean that token ids have the same meaning.
+"""
 
 import hashlib
 import json
@@ -9,26 +13,30 @@ from typing import Any
 from specdec.jobs import checkpoint_config
 from specdec.jobs.weights import corrupt
 
-_DIGITS = 12
-_IDS = 2**31
+_HASH_DIGITS = 12
+_TOKEN_ID_LIMIT = 2**31
 
 
 def facts(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """tokenizer and sentencePiece (hashes), eos, bos and pad (ids), chatTemplate (hash).
+    """The facts of a checkpoint's tokenizer.
 
-    `tokenizer` is the hash of tokenizer.json, or else of tokenizer.model; `tokenizerFile` says
-    which. A hash has 12 hex digits; what a checkpoint does not have is None.
+    Returns:
+        tokenizer (hash of the file that tokenizerFile names: tokenizer.json, or else
+        tokenizer.model), sentencePiece and chatTemplate (hashes), eos, bos and pad (token ids). A
+        hash has 12 hex digits. A fact is None if the checkpoint does not have it.
 
     Raises:
-        JobError: CheckpointCorrupt when there is no tokenizer.
+        JobError: CheckpointCorrupt if there is no tokenizer.
     """
-    piece = folder / "tokenizer.model"
-    raw = _digest(checkpoint_config.content(piece)) if piece.is_file() else None
+    sentence_piece = folder / "tokenizer.model"
+    model_hash = (
+        _hash(checkpoint_config.content(sentence_piece)) if sentence_piece.is_file() else None
+    )
     json_file = (folder / "tokenizer.json").is_file()
     return {
-        "tokenizer": tokenizer_hash(folder) if json_file or raw is None else raw,
+        "tokenizer": tokenizer_hash(folder) if json_file or model_hash is None else model_hash,
         "tokenizerFile": "tokenizer.json" if json_file else "tokenizer.model",
-        "sentencePiece": raw,
+        "sentencePiece": model_hash,
         "eos": _token(folder, config, "eos_token_id"),
         "bos": _token(folder, config, "bos_token_id"),
         "pad": _token(folder, config, "pad_token_id"),
@@ -37,23 +45,23 @@ def facts(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tokenizer_hash(folder: Path) -> str:
-    """12 hex digits over what gives token ids their meaning: vocabulary, merges, added tokens.
+    """The hash of everything that defines the token ids: vocabulary, merges and added tokens.
 
     Raises:
-        JobError: CheckpointCorrupt when there is no tokenizer.json that can be read.
+        JobError: CheckpointCorrupt if tokenizer.json is missing or cannot be read.
     """
     if not (folder / "tokenizer.json").is_file():
         raise corrupt("it has neither tokenizer.json nor tokenizer.model")
     try:
-        meaning = _meaning(checkpoint_config.read(folder, "tokenizer.json"))
+        definition = _definition(checkpoint_config.read(folder, "tokenizer.json"))
     except (AttributeError, TypeError) as error:
         raise corrupt(f"tokenizer.json cannot be read ({type(error).__name__})") from error
-    return _digest(json.dumps(meaning, sort_keys=True).encode())
+    return _hash(json.dumps(definition, sort_keys=True).encode())
 
 
-def _meaning(tokenizer: dict[str, Any]) -> list[Any]:
+def _definition(tokenizer: dict[str, Any]) -> list[Any]:
     model = tokenizer.get("model", {})
-    # Two spellings of a merge: "a b" and ["a", "b"].
+    # A merge is written as "a b" or as ["a", "b"].
     merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges") or []]
     added = [
         [token.get("id"), token.get("content"), token.get("special")]
@@ -63,7 +71,7 @@ def _meaning(tokenizer: dict[str, Any]) -> list[Any]:
 
 
 def _token(folder: Path, config: Mapping[str, Any], key: str) -> int | None:
-    """A token id from config.json, or else generation_config.json; of several the first."""
+    """A token id of config.json, or else of generation_config.json; the first of a list."""
     value = config.get(key)
     if value is None:
         value = checkpoint_config.optional(folder, "generation_config.json").get(key)
@@ -71,11 +79,11 @@ def _token(folder: Path, config: Mapping[str, Any], key: str) -> int | None:
         value = value[0] if value else None
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if abs(value) < _IDS else None
+    return value if abs(value) < _TOKEN_ID_LIMIT else None
 
 
 def _template(folder: Path) -> str | None:
-    """Hash of the chat template, whichever of its three places it is in; blanks do not count."""
+    """The hash of the chat template in any of its three files, without regard to white space."""
     if (folder / "chat_template.jinja").is_file():
         raw = checkpoint_config.content(folder / "chat_template.jinja")
         text: Any = raw.decode("utf-8", errors="replace")
@@ -85,10 +93,10 @@ def _template(folder: Path) -> str | None:
             "chat_template"
         )
     if isinstance(text, list):
-        # Several by name: that of plain chat is the one a server applies.
+        # A list of named templates: servers apply the one named `default`.
         text = next((t.get("template") for t in text if t.get("name") == "default"), None)
-    return _digest(" ".join(text.split()).encode()) if isinstance(text, str) and text else None
+    return _hash(" ".join(text.split()).encode()) if isinstance(text, str) and text else None
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_HASH_DIGITS]

@@ -1,7 +1,8 @@
-"""Verify what serves: `python -m specdec.jobs.verify --plan JSON`.
+"""Verify speculative decoding of a served model: `python -m specdec.jobs.verify --plan JSON`.
 
-Asks the Service as any client would, with speculation and of the target alone, and leaves what it
-saw; the operator judges it. Nothing but greedy answers is asked for, so that they can be compared.
+The operator's verification Job runs this program. It sends the same prompts with speculation and
+to the target alone, and compares the answers and the speed. All requests decode greedily, so equal
+answers are expected. The operator judges the result.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from specdec.client import metrics as counters
 from specdec.client import tokenization
 from specdec.client.dataset import Entry
 from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
+from specdec.client.divergence import Divergence
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.grpc_calls import Calls, Server
 from specdec.client.infer import Inference, infer
@@ -34,30 +36,32 @@ from specdec.jobs.result import JobError, progress
 FAILED = VerificationReason.VERIFICATION_FAILED
 _ENGINE = "tensorrt_llm"
 _CONCURRENCY = 4
-# So many prompts are timed, one at a time; each is asked both ways, in turns.
-_TIMED = 8
-_CHARACTERS = 300
+# The speed is measured with this many prompts, one at a time, on both decoding paths.
+_TIMED_PROMPTS = 8
+_MESSAGE_CHARACTERS = 300
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the operator wants verified.
+    """What to verify, and how.
 
     Attributes:
-        plan_hash: comes back with the result.
-        way: `Bls` and `Loop` (of the client) are compared with the target alone; of `Engine`,
-            which drafts by itself, only the tokens of a step are seen.
-        server, draft_server: `host:port` of gRPC endpoints; the draft's is for a loop over two.
-        metrics: `host:port` of the server's counters, where its answers do not tell drafts.
-        draft_tokens: of a round, where the client drafts.
-        prompts: a file, None for those that ship with the operator; `prompts_name` is for people.
-        max_prompts, max_tokens: at most.
-        tls: how servers are spoken to, as `asking.connection` takes it; None is in the clear.
+        plan_hash: returned with the result.
+        path: `Bls` or `Loop` (the client's draft/target loop) is compared with the target alone.
+            `Engine` drafts inside the engine, which shows only the number of tokens per step.
+        server, draft_server: `host:port` of gRPC endpoints; the second one if the draft model has
+            its own server.
+        metrics: `host:port` of the server's metrics, if its answers do not report draft tokens.
+        draft_tokens: per round, if the client drafts.
+        prompts: a file; None selects the built-in prompts.
+        prompts_name: of the file, for messages.
+        max_prompts, max_tokens: upper limits.
+        tls: see `measurement_common.connection`; None for connections without TLS.
     """
 
     plan_hash: str
-    way: str
+    path: str
     server: str
     draft_server: str | None
     metrics: str | None
@@ -70,33 +74,33 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str) -> "Plan":
-        """The plan as `desired.measurement` writes it."""
-        given: Json = json.loads(text)
+        """Parse the plan that `desired.measurement` writes."""
+        plan: Json = json.loads(text)
         return cls(
-            plan_hash=given["planHash"],
-            way=given["way"],
-            server=given["server"],
-            draft_server=given.get("draftServer"),
-            metrics=given.get("metrics"),
-            draft_tokens=given["draftTokens"],
-            prompts=Path(given["prompts"]) if "prompts" in given else None,
-            prompts_name=given.get("promptsName", ""),
-            max_prompts=given["maxPrompts"],
-            max_tokens=given["maxTokens"],
-            tls=given.get("tls"),
+            plan_hash=plan["planHash"],
+            path=plan["way"],
+            server=plan["server"],
+            draft_server=plan.get("draftServer"),
+            metrics=plan.get("metrics"),
+            draft_tokens=plan["draftTokens"],
+            prompts=Path(plan["prompts"]) if "prompts" in plan else None,
+            prompts_name=plan.get("promptsName", ""),
+            max_prompts=plan["maxPrompts"],
+            max_tokens=plan["maxTokens"],
+            tls=plan.get("tls"),
         )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; 0 when the service was asked, whatever it answered."""
+    """Run the command line; the exit code is 0 if the service answered, equally or not."""
     parser = argparse.ArgumentParser(description="Verify a served model")
-    parser.add_argument("--plan", required=True, help="JSON: what serves, and how to ask it")
+    parser.add_argument("--plan", required=True, help="JSON: the server and the prompts")
     plan = Plan.parse(parser.parse_args(arguments).plan)
     return result.run(lambda: {"verification": asyncio.run(measured(plan))}, FAILED)
 
 
 async def measured(plan: Plan) -> Json:
-    """What the service shows, in the fields of `status.speculation`.
+    """Run the verification and return the fields of `status.speculation`.
 
     Raises:
         JobError: ServerUnreachable, PromptsInvalid, SecretMissing or VerificationFailed.
@@ -105,136 +109,140 @@ async def measured(plan: Plan) -> Json:
         plan.prompts, plan.prompts_name, plan.max_prompts, "verification"
     )
     try:
-        found = await (_steps(plan, entries) if plan.way == "Engine" else _compared(plan, entries))
+        if plan.path == "Engine":
+            measured = await _engine_steps(plan, entries)
+        else:
+            measured = await _compare(plan, entries)
     except ClientError as error:
         raise measurement_common.job_error(error, FAILED) from error
     progress("verify", 100)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"planHash": plan.plan_hash, "measuredAt": now, **found}
+    return {"planHash": plan.plan_hash, "measuredAt": now, **measured}
 
 
-async def _compared(plan: Plan, entries: Sequence[Entry]) -> Json:
-    """Answers with drafts against those of the target alone, then how long both take."""
+async def _compare(plan: Plan, entries: Sequence[Entry]) -> Json:
+    """Compare speculative answers with those of the target alone, then measure both speeds."""
     server = measurement_common.connection(plan.server, plan.tls)
     draft = (
         measurement_common.connection(plan.draft_server, plan.tls) if plan.draft_server else None
     )
-    loop = plan.way == "Loop"
+    loop = plan.path == "Loop"
     options = Options(
         max_tokens=plan.max_tokens,
         draft_tokens=plan.draft_tokens if loop else None,
         client_loop=loop,
     )
-    found = await verify(
+    verification = await verify(
         entries,
         options,
         server,
         draft=draft,
-        metrics=await _readable(plan.metrics),
+        metrics=await _reachable(plan.metrics),
         concurrency=_CONCURRENCY,
     )
     progress("compare", 60)
-    told = _told(found)
-    failed = {failure.prompt_index for failure in found.failures}
+    status = _status(verification)
+    failed = {failure.prompt_index for failure in verification.failures}
     answered = [entry for index, entry in enumerate(entries) if index not in failed]
     async with Server(server) as target:
-        fast: DecodingPath = TextModel(target, BLS, None)
-        plain: DecodingPath = TextModel(target, BLS, 0)
+        speculative: DecodingPath = TextModel(target, BLS, None)
+        baseline: DecodingPath = TextModel(target, BLS, 0)
         if loop:
-            fast = ClientLoop(target, server, draft, plan.draft_tokens)
-            plain = EngineModel(target)
-        speed = await _speed(plain, fast, answered[:_TIMED], plan.max_tokens)
-    return {**told, "draftTokens": plan.draft_tokens, "speedupPercent": speed}
+            speculative = ClientLoop(target, server, draft, plan.draft_tokens)
+            baseline = EngineModel(target)
+        speed = await _speed(baseline, speculative, answered[:_TIMED_PROMPTS], plan.max_tokens)
+    return {**status, "draftTokens": plan.draft_tokens, "speedupPercent": speed}
 
 
-async def _readable(metrics: str | None) -> str | None:
-    """The address if somebody answers there: without counters the answers are compared alike."""
+async def _reachable(metrics: str | None) -> str | None:
+    """The address of the metrics if they can be read; the comparison also works without them."""
     if metrics is None:
         return None
     try:
         await asyncio.to_thread(counters.read, metrics)
     except ClientError as error:
-        print(f"drafts are not counted: {error}", flush=True)
+        print(f"draft tokens are not counted: {error}", flush=True)
         return None
     return metrics
 
 
-def _told(found: Verification) -> Json:
-    """A comparison as the status keeps it.
+def _status(verification: Verification) -> Json:
+    """The comparison in the fields of `status.speculation`.
 
     Raises:
-        JobError: not one prompt has an answer, or the server went away.
+        JobError: no prompt has an answer, or the server became unreachable.
     """
-    for failure in found.failures:
+    for failure in verification.failures:
         if failure.kind == "unreachable":
             raise JobError(measurement_common.UNREACHABLE, failure.sentence, permanent=False)
-    answered = found.prompts - len(found.failures)
+    answered = verification.prompts - len(verification.failures)
     if not answered:
-        first = found.failures[0]
-        bad = first.kind == "bad_request"
-        raise JobError(FAILED, f"no prompt has an answer: {first.sentence}", permanent=bad)
-    told: Json = {
+        first = verification.failures[0]
+        permanent = first.kind == "bad_request"
+        raise JobError(FAILED, f"no prompt has an answer: {first.sentence}", permanent=permanent)
+    status: Json = {
         "prompts": answered,
-        "matched": found.matched,
-        "failed": len(found.failures),
-        "active": bool(found.draft_tokens),
+        "matched": verification.matched,
+        "failed": len(verification.failures),
+        "active": bool(verification.draft_tokens),
     }
-    if found.draft_tokens is not None:
-        told["draftedTokens"] = found.draft_tokens
-        told["acceptedTokens"] = found.accepted_tokens or 0
-    if found.failures:
-        told["failure"] = found.failures[0].sentence[:_CHARACTERS]
-    if found.divergence is not None:
-        told["divergence"] = _where(found)
-    if found.acceptance_percent is not None:
-        told["acceptancePercent"] = round(found.acceptance_percent)
-    if found.rounds is not None:
-        told["rounds"] = found.rounds
-    if found.tokens_per_round is not None:
-        told["tokensPerRound"] = f"{found.tokens_per_round:.2f}"
-    return told
+    if verification.draft_tokens is not None:
+        status["draftedTokens"] = verification.draft_tokens
+        status["acceptedTokens"] = verification.accepted_tokens or 0
+    if verification.failures:
+        status["failure"] = verification.failures[0].sentence[:_MESSAGE_CHARACTERS]
+    if verification.divergence is not None:
+        status["divergence"] = _divergence(verification.divergence)
+    if verification.acceptance_percent is not None:
+        status["acceptancePercent"] = round(verification.acceptance_percent)
+    if verification.rounds is not None:
+        status["rounds"] = verification.rounds
+    if verification.tokens_per_round is not None:
+        status["tokensPerRound"] = f"{verification.tokens_per_round:.2f}"
+    return status
 
 
-def _where(found: Verification) -> str:
-    one = found.divergence
-    if one is None:
-        return ""
-    place = f"prompt {one.prompt_index} ({one.prompt[:40]!r}) differs"
-    if one.position is None:
-        at = one.character or 0
-        expected, got = one.expected[at : at + 40], one.got[at : at + 40]
-        return f"{place} at character {at}: expected {expected!r}, got {got!r}"[:_CHARACTERS]
-    expected, got = one.expected_token_text[:40], one.got_token_text[:40]
+def _divergence(first: Divergence) -> str:
+    """The first difference between the answers, as a message."""
+    prompt = f"prompt {first.prompt_index} ({first.prompt[:40]!r}) differs"
+    if first.position is None:
+        at = first.character or 0
+        expected, got = first.expected[at : at + 40], first.got[at : at + 40]
+        message = f"{prompt} at character {at}: expected {expected!r}, got {got!r}"
+        return message[:_MESSAGE_CHARACTERS]
+    expected, got = first.expected_token_text[:40], first.got_token_text[:40]
     return (
-        f"{place} at token {one.position}: expected {expected!r} ({one.expected_token}), "
-        f"got {got!r} ({one.got_token})"
-    )[:_CHARACTERS]
+        f"{prompt} at token {first.position}: expected {expected!r} ({first.expected_token}), "
+        f"got {got!r} ({first.got_token})"
+    )[:_MESSAGE_CHARACTERS]
 
 
 async def _speed(
-    plain: DecodingPath, fast: DecodingPath, entries: Sequence[Entry], max_tokens: int
+    baseline: DecodingPath,
+    speculative: DecodingPath,
+    entries: Sequence[Entry],
+    max_tokens: int,
 ) -> int:
-    """Speed of `fast` in percent of that of `plain`: the median over prompts.
+    """The speed of `speculative` in percent of `baseline`: the median over prompts.
 
-    Both are asked one after the other, each of them first in turn, so that a drift of the machine
-    meets both.
+    The two paths alternate in who goes first, so that a drift of the machine affects both equally.
     """
     ratios = []
     for number, entry in enumerate(entries):
         limit = entry.max_tokens or max_tokens
         seconds = {}
-        for arm in (plain, fast) if number % 2 else (fast, plain):
-            begun = time.perf_counter()
-            await arm.answer(entry.prompt, limit)
-            seconds[arm] = time.perf_counter() - begun
-        ratios.append(seconds[plain] / seconds[fast])
+        for path in (baseline, speculative) if number % 2 else (speculative, baseline):
+            started = time.perf_counter()
+            await path.answer(entry.prompt, limit)
+            seconds[path] = time.perf_counter() - started
+        ratios.append(seconds[baseline] / seconds[speculative])
     return round(100 * statistics.median(ratios))
 
 
-async def _steps(plan: Plan, entries: Sequence[Entry]) -> Json:
-    """Tokens and steps of an engine that drafts by itself: its stream has a response a step."""
+async def _engine_steps(plan: Plan, entries: Sequence[Entry]) -> Json:
+    """Count tokens and steps of an engine that drafts itself and streams a response per step."""
     connection = measurement_common.connection(plan.server, plan.tls)
-    grown = steps = answered = 0
+    generated = steps = answered = 0
     failures: list[str] = []
     async with Server(connection) as server:
         config = await server.config(_ENGINE)
@@ -247,21 +255,25 @@ async def _steps(plan: Plan, entries: Sequence[Entry]) -> Json:
                 failures.append(str(error))
                 continue
             answered += 1
-            # The first token comes of the prompt, before anything could be drafted.
-            grown += max(0, len(output.tokens) - 1)
+            # The context phase yields the first token, before the first draft.
+            generated += max(0, len(output.tokens) - 1)
             steps += max(0, output.responses - 1)
     if not answered:
         raise JobError(FAILED, f"no prompt has an answer: {failures[0]}", permanent=False)
-    told: Json = {"prompts": answered, "failed": len(failures), "active": False}
+    status: Json = {"prompts": answered, "failed": len(failures), "active": False}
     if failures:
-        told["failure"] = failures[0][:_CHARACTERS]
-    return {**told, **_stepped(grown, steps)} if streams else told
+        status["failure"] = failures[0][:_MESSAGE_CHARACTERS]
+    return {**status, **_rounds(generated, steps)} if streams else status
 
 
-def _stepped(grown: int, steps: int) -> Mapping[str, Any]:
+def _rounds(generated: int, steps: int) -> Mapping[str, Any]:
     if not steps:
         return {"rounds": 0}
-    return {"rounds": steps, "tokensPerRound": f"{grown / steps:.2f}", "active": grown > steps}
+    return {
+        "rounds": steps,
+        "tokensPerRound": f"{generated / steps:.2f}",
+        "active": generated > steps,
+    }
 
 
 async def _inference(server: Server, entry: Entry, max_tokens: int, *, streams: bool) -> Inference:

@@ -1,4 +1,7 @@
-"""Directories of checkpoints on a volume: what counts, their digest, complete or not there."""
+"""File operations on the volume: digests, copies, atomic renames, locks and free space.
+
+All Jobs that write to the volume use it. A directory with a final name is complete, and on disk.
+"""
 
 import errno
 import fcntl
@@ -18,23 +21,23 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})
 
 
 def files(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> list[Path]:
-    """The files of its kind, sorted by name; links count as what they point to."""
+    """The files of a kind in a directory, sorted by name; links count as the files they name."""
     return sorted(path for path in folder.iterdir() if kind.includes(path.name) and path.is_file())
 
 
 def sha256(path: Path) -> str:
-    """sha256 (hex) of a file."""
+    """The SHA-256 (hex) of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> str:
-    """sha256 (hex) over the sorted names and contents of a directory's files of its kind."""
+    """The SHA-256 (hex) over the sorted names and contents of a directory's files of a kind."""
     return combined({path.name: sha256(path) for path in files(folder, kind)})
 
 
 def combined(digests: Mapping[str, str]) -> str:
-    """The digest of a directory by those of its files."""
+    """The digest of a directory, from the digests of its files."""
     total = hashlib.sha256()
     for name, sha256_ in sorted(digests.items()):
         total.update(f"{name}\0{sha256_}\n".encode())
@@ -42,12 +45,12 @@ def combined(digests: Mapping[str, str]) -> str:
 
 
 def size(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> int:
-    """Bytes of a directory's files of its kind."""
+    """The total size in bytes of a directory's files of a kind."""
     return sum(path.stat().st_size for path in files(folder, kind))
 
 
 def copy(source: Path, target: Path, kind: ArtifactKind) -> Iterator[int]:
-    """Copy a directory's files of its kind, yielding bytes as they are written."""
+    """Copy a directory's files of a kind, and yield the number of bytes of each written block."""
     for path in files(source, kind):
         with path.open("rb") as reader, (target / path.name).open("wb") as writer:
             while block := reader.read(_BLOCK):
@@ -56,9 +59,10 @@ def copy(source: Path, target: Path, kind: ArtifactKind) -> Iterator[int]:
 
 
 def settle(scratch: Path, final: Path) -> None:
-    """Give a finished directory its final name: all bytes are on disk first, readable by all.
+    """Rename a complete directory to its final name, after its content is on disk.
 
-    A directory that is already there under that name has the same content; it stays.
+    All files are made readable for every user. An existing directory with that name has the same
+    content, so it is kept.
     """
     for path in (p for p in scratch.iterdir() if p.is_file()):
         path.chmod(0o644)
@@ -75,7 +79,7 @@ def settle(scratch: Path, final: Path) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove a directory: whoever has its files open keeps them, nobody opens half of it."""
+    """Remove a directory by renaming it first, so that no process opens a partial one."""
     aside = folder.with_name(f".{folder.name}.damaged")
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -87,11 +91,7 @@ def discard(folder: Path) -> None:
 
 
 def require_space(folder: Path, needed: int) -> None:
-    """Refuse early what cannot fit.
-
-    Raises:
-        JobError: `VolumeFull`, with both figures.
-    """
+    """Raise JobError (VolumeFull) if the volume has less than `needed` free bytes."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise JobError(
@@ -104,10 +104,10 @@ def require_space(folder: Path, needed: int) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file: two Jobs never fill the same directory.
+    """Hold a lock file, so that two Jobs never fill the same directory.
 
-    On a file system without locks the work goes on unlocked; renaming still keeps what has a
-    final name complete.
+    A file system without locks is used unlocked. The rename to a final name still guarantees
+    complete directories there.
     """
     with path.open("a") as file:
         try:
@@ -115,7 +115,7 @@ def locked(path: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            print(f"the volume has no file locks ({error.strerror}), going on without", flush=True)
+            print(f"continuing without file locks: {error.strerror} on this volume", flush=True)
         yield
 
 

@@ -1,4 +1,7 @@
-"""Weight files by their headers: are they whole, and what tensors do they hold."""
+"""Read tensor names and shapes from the headers of weight files, and verify the files' lengths.
+
+`inspection` and `artifact_inspection` call it. Pickled files are parsed and never executed.
+"""
 
 import json
 import math
@@ -12,7 +15,7 @@ from typing import Any
 from specdec.api.reasons import FetchReason
 from specdec.jobs.result import JobError
 
-# A safetensors file starts with the length of its header; a longer one than this is noise.
+# A safetensors file starts with the length of its header. No valid header is longer than this.
 _HEADER_LIMIT = 100 << 20
 _PICKLE_LIMIT = 16 << 20
 
@@ -20,12 +23,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def shapes(folder: Path, index: Mapping[str, Any] | None) -> Shapes:
-    """Shape of every tensor, read from the safetensors headers, held against the files' length.
+    """The shape of every tensor, from safetensors headers that match the length of their files.
 
-    `index` is the content of `model.safetensors.index.json` where there is one.
+    `index` is the content of `model.safetensors.index.json`, or None.
 
     Raises:
-        JobError: CheckpointCorrupt: no weights, a missing shard, a cut or damaged file.
+        JobError: CheckpointCorrupt: no weights, a missing shard, a truncated or damaged file.
     """
     names = {path.name for path in folder.glob("*.safetensors")}
     if index is not None:
@@ -33,15 +36,15 @@ def shapes(folder: Path, index: Mapping[str, Any] | None) -> Shapes:
         missing = sorted(shards - names)
         if missing:
             raise corrupt(
-                f"{missing[0]} is missing, one of {len(shards)} files that the index lists"
+                f"{missing[0]} is missing, which is one of {len(shards)} files in the index"
             )
         names = shards
     if not names:
         raise corrupt("it has no .safetensors file; convert its weights to safetensors")
-    found: dict[str, tuple[int, ...]] = {}
+    result: dict[str, tuple[int, ...]] = {}
     for name in sorted(names):
-        found |= _header(folder / name)
-    return found
+        result |= _header(folder / name)
+    return result
 
 
 def _shards(index: Mapping[str, Any]) -> set[str]:
@@ -53,33 +56,35 @@ def _shards(index: Mapping[str, Any]) -> set[str]:
 
 
 def parameters(tensors: Shapes) -> int:
-    """How many numbers the tensors hold."""
+    """The number of parameters in the tensors."""
     return sum(math.prod(shape) for shape in tensors.values())
 
 
 def pickled_names(path: Path) -> frozenset[str]:
-    """The strings in a pickled weight file, tensor names among them; nothing of it is executed.
+    """The strings in a pickled weight file, which include its tensor names; nothing is executed.
 
     Raises:
-        JobError: CheckpointCorrupt when it is no such file.
+        JobError: CheckpointCorrupt if it is no such file.
     """
     try:
         with zipfile.ZipFile(path) as packed:
             name = next(n for n in packed.namelist() if n.endswith("data.pkl"))
             if packed.getinfo(name).file_size > _PICKLE_LIMIT:
-                raise corrupt(f"the table of contents of {path.name} is larger than any model's")
+                raise corrupt(f"data.pkl in {path.name} exceeds {_PICKLE_LIMIT >> 20} MiB")
             text = packed.read(name)
-        found = [value for _, value, _ in pickletools.genops(text) if isinstance(value, str)]
+        strings = [value for _, value, _ in pickletools.genops(text) if isinstance(value, str)]
     except (zipfile.BadZipFile, StopIteration, ValueError, KeyError, EOFError) as error:
         raise corrupt(
             f"{path.name} is no weight file ({type(error).__name__}); save it as .safetensors"
         ) from error
-    return frozenset(found)
+    return frozenset(strings)
 
 
-def corrupt(what: str) -> JobError:
-    """The error of files that are not what they should be."""
-    return JobError(FetchReason.CHECKPOINT_CORRUPT, f"the checkpoint is not whole: {what}")
+def corrupt(problem: str) -> JobError:
+    """The error for missing, damaged or invalid files."""
+    return JobError(
+        FetchReason.CHECKPOINT_CORRUPT, f"the checkpoint is incomplete or damaged: {problem}"
+    )
 
 
 def _header(path: Path) -> dict[str, tuple[int, ...]]:
@@ -94,11 +99,11 @@ def _header(path: Path) -> dict[str, tuple[int, ...]]:
         header = json.loads(text)
         tensors = {name: t for name, t in header.items() if name != "__metadata__"}
         ends = [int(t["data_offsets"][1]) for t in tensors.values()]
-        found = {name: tuple(int(n) for n in t["shape"]) for name, t in tensors.items()}
+        header_shapes = {name: tuple(int(n) for n in t["shape"]) for name, t in tensors.items()}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        why = type(error).__name__
-        raise corrupt(f"the header of {path.name} cannot be read ({why})") from error
+        cause = type(error).__name__
+        raise corrupt(f"the header of {path.name} cannot be read ({cause})") from error
     expected = 8 + size + max(ends, default=0)
     if length != expected:
-        raise corrupt(f"{path.name} has {length} bytes, and its header speaks of {expected}")
-    return found
+        raise corrupt(f"{path.name} has {length} bytes, and its header states {expected}")
+    return header_shapes

@@ -24,7 +24,7 @@ def test_plans_are_those_that_the_operator_writes() -> None:
     plan = verify.Plan.parse(command[-1])
     assert plan == verify.Plan(
         plan_hash="0" * 16,
-        way="Bls",
+        path="Bls",
         server="pair.demo.svc:8001",
         draft_server=None,
         metrics="pair.demo.svc:8002",

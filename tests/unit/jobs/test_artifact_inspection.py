@@ -115,7 +115,7 @@ def test_heads(files: dict[str, Any], expected: dict[str, Any], tmp_path: Path) 
         ({"config.json": EAGLE, "x.bin": b"nonsense"}, "x.bin is no weight file"),
         ({"config.json": EAGLE, "x.pt": b""}, "x.pt is no weight file"),
         ({"model.safetensors": shaped(w=[1])}, "no config.json"),
-        ({"config.json": EAGLE, "m.safetensors": shaped(w=[4])[:-1]}, "speaks of"),
+        ({"config.json": EAGLE, "m.safetensors": shaped(w=[4])[:-1]}, "header states"),
     ],
 )
 def test_damaged_heads(files: dict[str, Any], words: str, tmp_path: Path) -> None:

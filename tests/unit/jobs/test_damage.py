@@ -75,7 +75,7 @@ def test_a_flipped_byte_in_an_engine_is_named_and_the_engine_removed(
         "error": {
             "reason": "EngineDamaged",
             "message": "the draft engine bbbbbbbbbbbbbbbb is damaged (rank0.engine has other "
-            "content): it is built again",
+            "content) and will be built again",
         },
     }
     assert not engine(mounts, "draft").exists()
@@ -237,7 +237,7 @@ def test_an_engine_is_not_built_again_from_damaged_weights(
 def test_a_checkpoint_of_an_earlier_release_is_read_once(
     fetched: Path, mounts: Mounts, told: Told
 ) -> None:
-    listed = manifests.of_checkpoint(fetched)
+    listed = manifests.checkpoint_manifest(fetched)
     listed.unlink()
     assert mounts.run() == 0
     assert start(mounts) == []
@@ -250,14 +250,14 @@ def test_a_checkpoint_of_an_earlier_release_is_read_once(
     listed.unlink()
     flip(fetched / "tokenizer.json", hide=True)
     assert mounts.run(content=True) == result.PERMANENT
-    assert "its files are not those that its digest names" in told()["error"]["message"]
+    assert "its files do not match its digest" in told()["error"]["message"]
 
 
 def test_a_list_that_is_not_of_the_digest_does_not_count(fetched: Path, mounts: Mounts) -> None:
     """Whoever changes a file and its list cannot change the directory's name with them."""
     flip(fetched / "tokenizer.json")
     files = manifests.describe(volume.files(fetched, ArtifactKind.CHECKPOINT))
-    manifests.write(manifests.of_checkpoint(fetched), {"files": files})
+    manifests.write(manifests.checkpoint_manifest(fetched), {"files": files})
     assert mounts.run(content=True) == result.PERMANENT
     assert not fetched.exists()
 
@@ -277,5 +277,5 @@ def test_a_damaged_prebuilt_engine_is_fetched_again(mounts: Mounts, told: Told) 
     assert len(start(mounts)) == 1
     assert mounts.run(content=True) == result.PERMANENT
     assert told()["error"]["reason"] == "EngineDamaged"
-    assert told()["error"]["message"].endswith("it is fetched again")
+    assert told()["error"]["message"].endswith("will be fetched again")
     assert not place.exists()

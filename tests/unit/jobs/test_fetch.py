@@ -68,7 +68,7 @@ def test_an_unfit_pair_is_a_result(volume: Path, sources: Path, told: Told) -> N
 
 
 DAMAGE = [
-    ({"model.safetensors": tensors(b"\1\2" * 9)[:-1]}, "CheckpointCorrupt", "speaks of"),
+    ({"model.safetensors": tensors(b"\1\2" * 9)[:-1]}, "CheckpointCorrupt", "header states"),
     ({"model.safetensors": b"\xff" * 64}, "CheckpointCorrupt", "no safetensors header"),
     ({"model.safetensors": b""}, "CheckpointCorrupt", "0 bytes"),
     ({"model.safetensors": b"\4\0\0\0\0\0\0\0nope"}, "CheckpointCorrupt", "cannot be read"),
@@ -127,7 +127,7 @@ def test_a_link_out_of_the_claim_is_not_followed(
     (sources / "target" / "model" / "extra.json").symlink_to(secret)
 
     assert run({"target": claim()}, volume, sources) == result.PERMANENT
-    assert "links out of the claim" in told()["error"]["message"]
+    assert "is a link to a file outside the claim" in told()["error"]["message"]
 
 
 def test_hostile_paths_are_data(volume: Path, sources: Path, told: Told) -> None:

@@ -180,7 +180,7 @@ def test_no_word_of_a_server_is_quoted(
     told: Told,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     hostile.status, hostile.body = status, KEYS
     hostile.headers = {"X_Error_Message": "AKIASTOLEN", "X_Error_Code": "AKIASTOLEN"}
     assert run({"target": source(kind, hostile)}, volume, volume) != 0

@@ -156,7 +156,7 @@ def test_a_blob_that_is_not_its_digest_is_not_taken(
     assert run({"target": source(acme)}, volume, volume) == result.TRANSIENT
     error = told()["error"]
     assert error["reason"] == "CheckpointCorrupt"
-    assert "not what its digest says" in error["message"]
+    assert "does not match its digest" in error["message"]
 
 
 def test_tokens_that_run_out_are_renewed(acme: Registry, volume: Path, told: Told) -> None:
@@ -184,7 +184,7 @@ def test_a_registry_that_wants_the_password_itself(
 @pytest.mark.parametrize("config", ["not json: pa55", '{"auths": 3}', '{"auths": {"r.io": {}}}'])
 def test_a_bad_login_is_never_quoted(config: str) -> None:
     with pytest.raises(JobError, match="docker-registry") as caught:
-        registry.login(config, "r.io", "the Secret")
+        registry.registry_credentials(config, "r.io", "the Secret")
     assert "pa55" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -284,7 +284,7 @@ def test_an_archive_that_is_cut_short_is_one_sentence(
     data = packed(("model.safetensors", FILES["model.safetensors"]), mode=mode)
     short = data[: int(len(data) * part)]
     message = refused(acme, short, TAR, volume, told)
-    assert "cannot be unpacked: it is cut short, damaged or no archive" in message
+    assert "cannot be unpacked: it is truncated, damaged or no archive" in message
 
 
 @pytest.mark.parametrize("mode", ["w:xz", "w:bz2"])

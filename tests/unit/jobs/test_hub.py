@@ -115,7 +115,7 @@ def test_files_that_arrived_before_the_job_was_killed_are_kept(
         raise SystemExit(143)
 
     with monkeypatch.context() as patch:
-        patch.setattr("specdec.jobs.fetch._settle", killed)
+        patch.setattr("specdec.jobs.fetch._complete", killed)
         with pytest.raises(SystemExit):
             run({"target": source(hub)}, volume, tmp_path)
     assert visible(volume) == []

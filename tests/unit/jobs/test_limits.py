@@ -67,8 +67,8 @@ def test_a_small_answer_without_end_is_not_read_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Listings, refusals and redirects: the client reads each body by itself."""
-    monkeypatch.setattr("specdec.jobs.egress_proxy._SMALL_BYTES", 8 << 20)
-    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("specdec.jobs.egress_proxy._LISTING_BYTES", 8 << 20)
+    monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     endless.status = status
     endless.headers = {"Location": "/again"} if status == 302 else {}
     tracemalloc.start()
@@ -88,16 +88,16 @@ def test_a_token_answer_without_end_is_not_read_to_its_end(
 ) -> None:
     monkeypatch.setenv("NGC_API_KEY_TARGET", "key-1")
     assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
-    assert "the server's answer has no end" in told()["error"]["message"]
+    assert "the server's response is too large or too slow" in told()["error"]["message"]
     assert endless.sent < _SENT
 
 
 def test_a_small_answer_that_takes_for_ever_is_given_up(
     endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec.jobs.http_source._ANSWER_SECONDS", -1.0)
+    monkeypatch.setattr("specdec.jobs.http_source._RESPONSE_SECONDS", -1.0)
     assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
-    assert "the server's answer has no end" in told()["error"]["message"]
+    assert "the server's response is too large or too slow" in told()["error"]["message"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +106,7 @@ def test_a_compressed_answer_is_not_unpacked(
 ) -> None:
     """Sixteen KB can be sixteen MB inside."""
     bomb = gzip.compress(bytes(16 << 20))
-    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
 
     class Swelling(Server):
         @override
@@ -129,7 +129,7 @@ def test_a_server_that_drips_is_given_up(
 ) -> None:
     """Bytes come, and so few in a window that the Job would go on for days."""
     monkeypatch.setattr(download, "_WINDOW_SECONDS", 0.0)
-    monkeypatch.setattr(download, "_RATE_BYTES", 1 << 40)
+    monkeypatch.setattr(download, "_MINIMUM_RATE_BYTES", 1 << 40)
     with serving(Catalogue(FILES)) as server:
         ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
         assert run({"target": ngc}, volume, volume) == result.TRANSIENT
@@ -178,7 +178,7 @@ def test_an_index_of_another_shape_is_one_sentence(index: dict[str, Any], tmp_pa
 def test_an_answer_of_another_shape_is_one_sentence(
     kind: str, body: Any, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
 
     class Odd(Server):
         @override

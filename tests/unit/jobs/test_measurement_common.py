@@ -11,7 +11,7 @@ from specdec.jobs.result import JobError
 
 def test_without_tls_they_ask_in_the_clear() -> None:
     assert measurement_common.connection("h:1", None) == Connection(
-        "h:1", measurement_common.SECONDS
+        "h:1", measurement_common.REQUEST_TIMEOUT_SECONDS
     )
 
 

@@ -178,9 +178,9 @@ def test_prompts_come_from_the_file_and_no_more_than_asked_for(left: Left, tmp_p
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "ConfigMap ours, key a is not there: create it, or correct"),
+        (None, "ConfigMap ours, key a is missing: create it, or correct"),
         ("", "is empty"),
-        ('{"prompt": "x"}\nnothing\n', "line 2 is no JSON"),
+        ('{"prompt": "x"}\nnothing\n', "line 2 is not JSON"),
     ],
 )
 def test_bad_prompts_end_the_job_with_what_to_correct(

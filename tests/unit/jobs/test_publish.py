@@ -80,7 +80,7 @@ def test_an_engine_that_does_not_fit(
 def test_an_engine_of_another_version(mounts: Mounts, told: Told) -> None:
     mounts.engines = [expectation("target", version="0.18.0")]
     assert mounts.run() == result.PERMANENT
-    assert "built by 0.19.0, and 0.18.0 serves it" in told()["error"]["message"]
+    assert "built by 0.19.0, and the server has 0.18.0" in told()["error"]["message"]
 
 
 @pytest.mark.parametrize("mode", [2, "draft_tokens_external", "DRAFT_TOKENS_EXTERNAL"])
@@ -160,8 +160,8 @@ def test_ranks_and_their_files_are_those_of_the_spec(mounts: Mounts, told: Told)
     mounts.engines = [expectation("target", tensorParallel=2, pipelineParallel=2)]
     folder = mounts.volume / "engines" / KEYS["target"]
     for tensor, pipeline, files, words in (
-        (4, 1, 4, "its tp_size is 4, and the spec's is 2"),
-        (2, 1, 2, "its pp_size is 1, and the spec's is 2"),
+        (4, 1, 4, "its tp_size is 4, and the spec has 2"),
+        (2, 1, 2, "its pp_size is 1, and the spec has 2"),
         (2, 2, 3, "its rank files are rank0.engine, rank1.engine, rank2.engine, and 4 ranks"),
         (2, 2, 5, "and 4 ranks need one each"),
     ):
@@ -202,7 +202,7 @@ def test_a_prebuilt_engine_is_a_checkpoint_without_a_manifest(mounts: Mounts, to
     assert mounts.run() == result.PERMANENT
     error = told()["error"]
     assert error["reason"] == "EngineMissing"
-    assert "it is fetched again" in error["message"]
+    assert "will be fetched again" in error["message"]
 
 
 def test_a_checkpoint_that_is_gone_counts_where_somebody_reads_it(

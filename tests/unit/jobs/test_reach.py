@@ -14,12 +14,13 @@ from obstore import exceptions
 from typing_extensions import override
 
 from specdec.api.networks import Networks
-from specdec.jobs import buckets, http_source
+from specdec.jobs import http_source, s3
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.egress_proxy import EgressProxy
 from specdec.jobs.http_source import HttpSource
 from specdec.jobs.proxy_protocol import UpstreamProxies
 from specdec.jobs.result import JobError
+from specdec.jobs.source_request import SourceRequest
 
 LOOPBACK = Networks.parse(["127.0.0.1"])
 
@@ -92,16 +93,17 @@ def encrypted(server: ThreadingHTTPServer, authority: Authority) -> str:
 
 def ask(url: str) -> str:
     """As registries and catalogues are asked."""
-    with EgressProxy(LOOPBACK) as guard, http_source.client(guard.url) as client:
-        return HttpSource(client, "the store", "").ask(f"{url}/bucket/file").text
+    with EgressProxy(LOOPBACK) as proxy, http_source.client(proxy.url) as client:
+        return HttpSource(client, "the store", "").get(f"{url}/bucket/file").text
 
 
 def get(url: str) -> str:
     """As buckets are read."""
-    with EgressProxy(LOOPBACK) as guard:
+    with EgressProxy(LOOPBACK) as proxy:
         source = {"uri": "s3://bucket", "endpoint": url, "region": "any"}
-        bucket = buckets.s3("target", ArtifactKind.CHECKPOINT, source, {}, (guard.url, guard.url))
-        return bytes(obstore.get(bucket.store, "file").bytes()).decode()
+        request = SourceRequest("target", ArtifactKind.CHECKPOINT, source, proxy)
+        with s3.open_source(request) as bucket:
+            return bytes(obstore.get(bucket.store, "file").bytes()).decode()
 
 
 @pytest.mark.parametrize("way", [ask, get])
@@ -124,22 +126,22 @@ def test_tls_runs_through_a_proxy_that_the_variable_names(
     with EgressProxy(LOOPBACK, UpstreamProxies({})) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:word@"))
         assert ask(encrypted) == "/bucket/file"
-    with EgressProxy(LOOPBACK) as guard, http_source.client(guard.url) as client:
+    with EgressProxy(LOOPBACK) as inner, http_source.client(inner.url) as client:
         with pytest.raises(JobError) as caught:
-            HttpSource(client, "the store", "").ask(f"{encrypted}/bucket/file")
-        explained = guard.explained(caught.value, "the store")
-    assert "127.0.0.1 does not take connections" in explained.message
+            HttpSource(client, "the store", "").get(f"{encrypted}/bucket/file")
+        root_cause = inner.root_cause(caught.value, "the store")
+    assert "127.0.0.1 does not accept connections" in root_cause.message
 
 
 def test_a_proxy_that_opens_no_tunnel_is_named_with_its_status(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.server_port}")
-    with EgressProxy(LOOPBACK) as guard, http_source.client(guard.url) as client:
+    with EgressProxy(LOOPBACK) as proxy, http_source.client(proxy.url) as client:
         with pytest.raises(JobError) as caught:
-            HttpSource(client, "the store", "").ask("https://store.invalid/bucket/file")
-        explained = guard.explained(caught.value, "the store")
-    assert "the proxy 127.0.0.1 answered 501" in explained.message
+            HttpSource(client, "the store", "").get("https://store.invalid/bucket/file")
+        root_cause = proxy.root_cause(caught.value, "the store")
+    assert "the proxy 127.0.0.1 answered 501" in root_cause.message
 
 
 @pytest.mark.parametrize("way", [ask, get])

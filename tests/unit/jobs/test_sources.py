@@ -212,7 +212,7 @@ def test_what_is_not_there_is_named(kind: str, place: Place, volume: Path, told:
 def test_a_silent_server_is_tried_again(
     kind: str, place: Place, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec.jobs.buckets._RETRY", {"max_retries": 0})
+    monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     text = json.dumps(place.source).replace(place.server.host, "127.0.0.1:9")
     assert run({"target": json.loads(text)}, volume, volume) == result.TRANSIENT
     assert told()["error"]["reason"] == "NetworkError"

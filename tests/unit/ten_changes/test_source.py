@@ -36,15 +36,9 @@ with sources.remote("target", ArtifactKind.CHECKPOINT, source, proxy) as remote:
 
 def test_a_source_touches_four_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    scratch.copy("jobs/ngc.py", "jobs/shelf.py")
-    branch = '    if place == "ngc":\n'
-    new = (
-        '    if place == "shelf":\n'
-        "        from specdec.jobs import shelf\n\n"
-        '        secret = _secret("SHELF_KEY", role)\n'
-        "        return shelf.version(role, kind, where, secret, guard.url)\n"
-    )
-    scratch.edit("jobs/sources.py", (branch, new + branch))
+    scratch.copy("jobs/ngc.py", "jobs/shelf.py", ("NGC_API_KEY", "SHELF_KEY"))
+    row = '    "s3": "specdec.jobs.s3",\n'
+    scratch.edit("jobs/sources.py", (row, row + '    "shelf": "specdec.jobs.shelf",\n'))
     shelf = (
         "class ShelfSource(NgcSource):\n"
         '    """A model version on a shelf."""\n\n'
