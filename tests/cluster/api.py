@@ -32,7 +32,7 @@ _IDLE_SECONDS = 30.0
 
 
 class Api:
-    """Speaks to one API server as the user of one kubeconfig that this tool wrote.
+    """Calls one API server as the user of one kubeconfig that this tool wrote.
 
     It keeps connections: tests poll, and opening one costs both sides more than a call.
     """
@@ -43,7 +43,7 @@ class Api:
         self._server: str = urlsplit(cluster["server"]).netloc
         self._token: str = document["users"][0]["user"]["token"]
         self._tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        # Idle connections and when each was last used; a thread takes one out while it asks.
+        # Idle connections and when each was last used; a thread takes one out for each call.
         self._idle: list[tuple[float, HTTPSConnection]] = []
 
     def __del__(self) -> None:
@@ -56,16 +56,16 @@ class Api:
         """Make one call and return its JSON answer.
 
         Raises:
-            RefusedError: the API server refused, with its own words.
+            RefusedError: the API server refused; carries its message.
             OSError: it could not be reached.
         """
         data = None if body is None else json.dumps(body).encode()
         with self._answer(method, path, 30, data, content) as answer:
             text = answer.read()
         if answer.status >= 300:
-            words = text.decode(errors="replace")
-            sentence = f"{method} {path} was refused ({answer.status}): {words}"
-            raise RefusedError(sentence, answer.status)
+            reason = text.decode(errors="replace")
+            message = f"{method} {path} was refused ({answer.status}): {reason}"
+            raise RefusedError(message, answer.status)
         parsed: Object = json.loads(text or b"{}")
         return parsed
 
@@ -87,7 +87,7 @@ class Api:
         return self.call("PATCH", f"{path}?fieldManager=local-cluster&force=true", body, APPLY)
 
     def healthy(self) -> bool:
-        """Whether the API server says that it is ready."""
+        """Whether the API server reports that it is ready."""
         try:
             with self._answer("GET", "/readyz", 5) as answer:
                 return answer.status < 300

@@ -45,12 +45,12 @@ def load(state: State, archive: Path, tag: str) -> None:
     """Import a docker-archive so that pods find it as tag.
 
     Raises:
-        ClusterError: containerd did not take it; carries its last words.
+        ClusterError: containerd refused it; carries the end of its output.
     """
     done = _ctr(state, "images", "import", str(archive))
     if done.returncode != 0:
-        words = done.stderr.strip().splitlines()[-1:] or ["no word"]
-        raise ClusterError(f"The image {tag} could not be loaded: {words[0]}")
+        output = done.stderr.strip().splitlines()[-1:] or ["no output"]
+        raise ClusterError(f"The image {tag} could not be loaded: {output[0]}")
     if not loaded(state, tag):
         raise ClusterError(f"{archive} holds no image called {tag}.")
 

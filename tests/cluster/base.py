@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster import folders
 from cluster.buildah import buildah, image_id
 from cluster.errors import ClusterError
-from cluster.progress import Say
+from cluster.progress import Report
 
 RELEASE = "bookworm"
 STAND_IN = "docker.io/library/python:3.11-slim-bookworm"
@@ -58,7 +58,7 @@ def resolved(dockerfile: str, names: Mapping[str, str]) -> str:
     return re.sub(r"(?mi)^(\s*FROM\s+(?:--\S+\s+)*)(\S+)", replaced, dockerfile)
 
 
-def ensure(name: str, say: Say) -> str:
+def ensure(name: str, report: Report) -> str:
     """Have the image called name in the store: as it is, pulled, or made.
 
     Returns:
@@ -71,12 +71,12 @@ def ensure(name: str, say: Say) -> str:
     for there in (name, *([STAND_IN] if stands_in else [])):
         if image_id(there):
             return there
-    say(f"pulling {name}")
+    report(f"pulling {name}")
     if _pulled(name):
         return name
     if not stands_in:
         raise ClusterError(f"The base image {name} cannot be pulled, and only {STAND_IN} is made.")
-    say(f"no registry has it for this machine: making {STAND_IN} from Debian's packages")
+    report(f"no registry has it for this machine: making {STAND_IN} from Debian's packages")
     folder = folders.cache() / "images"
     root = Path(tempfile.mkdtemp(prefix=".base-", dir=folder))
     try:
@@ -99,12 +99,12 @@ def _bootstrap(root: Path) -> None:
     argv = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", RELEASE, str(root)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        words = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no word"]
-        raise ClusterError(f"debootstrap could not make the base image: {words[0]}")
+        output = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no output"]
+        raise ClusterError(f"debootstrap could not make the base image: {output[0]}")
 
 
 def _dress(root: Path) -> None:
-    """Make Debian's Python look like the one of the image it stands in for."""
+    """Give Debian's Python the paths of the image that it replaces."""
     for link in ("python", "python3", "python3.11"):
         (root / "usr/local/bin" / link).symlink_to("/usr/bin/python3.11")
     for link in ("pip", "pip3"):

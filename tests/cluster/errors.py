@@ -8,6 +8,6 @@ class ClusterError(Exception):
 class RefusedError(ClusterError):
     """The API server refused a call."""
 
-    def __init__(self, words: str, code: int) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
         self.code = code

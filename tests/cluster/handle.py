@@ -28,9 +28,9 @@ class Cluster:
 
     def __enter__(self) -> Self:
         lifecycle.sweep(report)
-        found = state.load(self.name)
+        live = state.load(self.name)
         owner = None if self.keep else processes.this()
-        if found and not (self.keep and found.options == self.options):
+        if live and not (self.keep and live.options == self.options):
             lifecycle.down(self.name, report)
         self._state = lifecycle.up(self.name, self.options, report, owner=owner)
         return self
@@ -46,10 +46,10 @@ class Cluster:
 
     @property
     def state(self) -> State:
-        """What is known of the cluster.
+        """The recorded state of the cluster.
 
         Raises:
-            ClusterError: it was not entered.
+            ClusterError: the context is not entered.
         """
         if self._state is None:
             raise ClusterError(f"The cluster {self.name} is used before it is up.")
@@ -67,7 +67,7 @@ class Cluster:
 
     @property
     def audit_log(self) -> Path:
-        """What the user asked whom the option `audited` names: one JSON object a line."""
+        """The requests of the user that the option `audited` names: one JSON object a line."""
         return self.logs / "audit.log"
 
     def user(self, name: str) -> Path:
@@ -78,7 +78,7 @@ class Cluster:
         return file
 
     def service_account(self, namespace: str, name: str, seconds: int = 86400) -> Path:
-        """Return a kubeconfig that speaks as a service account, which must exist.
+        """Return a kubeconfig that authenticates as a service account, which must exist.
 
         Its token is the API server's own and bound to the account: deleting that ends it.
         """
@@ -93,7 +93,7 @@ class Cluster:
         """Run kubectl and return what it printed.
 
         Raises:
-            ClusterError: it failed; carries its words.
+            ClusterError: it failed; carries its message.
         """
         argv = [*kubectl(self.state, user), *args]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
@@ -107,7 +107,7 @@ class Cluster:
 
 
 class ControlPlane(Cluster):
-    """A control plane without a node; with kwok its pods are played."""
+    """A control plane without a node; with kwok its pods are simulated."""
 
     def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
         chosen = Options(kind="control-plane", **{"kwok": True, **options})
@@ -175,9 +175,9 @@ def attach(name: str) -> Cluster:
     Raises:
         ClusterError: it is not up.
     """
-    found = state.load(name)
-    if found is None or not lifecycle.running(found):
+    live = state.load(name)
+    if live is None or not lifecycle.running(live):
         raise ClusterError(f"The cluster {name} is not up; `up --name {name}` starts it.")
-    cluster = Cluster(name, dataclasses.replace(found.options), keep=True)
-    cluster._state = found
+    cluster = Cluster(name, dataclasses.replace(live.options), keep=True)
+    cluster._state = live
     return cluster

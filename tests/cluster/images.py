@@ -19,7 +19,7 @@ from pathlib import Path
 from cluster import base, folders, prerequisites
 from cluster.buildah import buildah, image_id
 from cluster.errors import ClusterError
-from cluster.progress import Say
+from cluster.progress import Report
 from support import bls
 
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
@@ -44,35 +44,35 @@ def default_tag(target: str) -> str:
     return f"localhost/specdec-{target}:dev"
 
 
-def build(target: str, tag: str, say: Say, file: str = "Dockerfile") -> Image:
+def build(target: str, tag: str, report: Report, file: str = "Dockerfile") -> Image:
     """Build one target of the Dockerfile, or find it built already from the same inputs.
 
     Raises:
-        ClusterError: there is no Dockerfile, or a step failed; carries its last words.
+        ClusterError: there is no Dockerfile, or a step failed; carries the end of its output.
     """
     dockerfile = folders.repository() / file
     if not dockerfile.is_file():
         raise ClusterError(f"There is no {dockerfile} to build {target} from.")
-    prerequisites.require_images(say)
+    prerequisites.require_images(report)
     try:
-        bls.build(say)
+        bls.build(report)
     except bls.BuildError as error:
         raise ClusterError(str(error)) from error
     with folders.locked(_folder() / ".lock"):
         needed = base.named(dockerfile.read_text(), {_LIBRARY})
-        names = {name: base.ensure(name, say) for name in needed}
+        names = {name: base.ensure(name, report) for name in needed}
         inputs = input_hash(dockerfile, target, names)
-        found = _recorded(tag)
-        if found and found.inputs == inputs and image_id(tag) == found.id:
-            say(f"{tag} is built already")
-            return found
-        say(f"building {tag}")
-        _run(dockerfile, target, tag, names, say)
+        previous = _recorded(tag)
+        if previous and previous.inputs == inputs and image_id(tag) == previous.id:
+            report(f"{tag} is built already")
+            return previous
+        report(f"building {tag}")
+        _run(dockerfile, target, tag, names, report)
         image = Image(tag, image_id(tag) or "", inputs)
         folders.write(_ledger(tag), json.dumps(asdict(image)))
-        if found and found.id != image.id:
-            # Nobody can name it any more, and shared layers stay; a failure only costs room.
-            buildah("rmi", found.id)
+        if previous and previous.id != image.id:
+            # No tag names it any more, and shared layers stay; a failure only costs space.
+            buildah("rmi", previous.id)
     return image
 
 
@@ -82,8 +82,8 @@ def find(tag: str) -> Image:
     Raises:
         ClusterError: there is none.
     """
-    if found := _recorded(tag):
-        return found
+    if image := _recorded(tag):
+        return image
     raise ClusterError(f"There is no image {tag}; `image build --tag {tag}` makes it.")
 
 
@@ -120,12 +120,12 @@ def input_hash(dockerfile: Path, target: str, names: Mapping[str, str] | None = 
 def _copied(text: str) -> list[str]:
     """Return the context's paths that COPY and ADD name, in the order of the Dockerfile."""
     joined = re.sub(r"\\\n", " ", text)
-    found: list[str] = []
+    copied: list[str] = []
     for match in re.finditer(r"^\s*(?:COPY|ADD)\s+(.*)$", joined, re.MULTILINE | re.IGNORECASE):
-        words = match.group(1).split()
-        if not any(word.startswith("--from=") for word in words):
-            found += [word for word in words if not word.startswith("--")][:-1]
-    return found
+        arguments = match.group(1).split()
+        if not any(argument.startswith("--from=") for argument in arguments):
+            copied += [item for item in arguments if not item.startswith("--")][:-1]
+    return copied
 
 
 def _files(path: Path) -> list[Path]:
@@ -136,7 +136,9 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _run(dockerfile: Path, target: str, tag: str, names: Mapping[str, str], say: Say) -> None:
+def _run(
+    dockerfile: Path, target: str, tag: str, names: Mapping[str, str], report: Report
+) -> None:
     text = base.resolved(dockerfile.read_text(), names)
     file = folders.write(_folder() / "Dockerfile", text)
     argv = ["build", "--layers", "--pull=never", "--network=host", f"--target={target}"]
@@ -149,11 +151,11 @@ def _run(dockerfile: Path, target: str, tag: str, names: Mapping[str, str], say:
     def hear(line: str) -> None:
         lines.append(line)
         if re.match(r"(\[\d+/\d+\] )?STEP ", line):
-            say(f"  {line[:110]}")
+            report(f"  {line[:110]}")
 
     if buildah(*argv, str(dockerfile.parent), hear=hear).returncode != 0:
-        words = " / ".join(line for line in lines[-4:] if line)
-        raise ClusterError(f"Building {tag} failed: {words}")
+        output = " / ".join(line for line in lines[-4:] if line)
+        raise ClusterError(f"Building {tag} failed: {output}")
 
 
 def _mounts() -> dict[str, str]:

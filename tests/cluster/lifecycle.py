@@ -10,12 +10,12 @@ from pathlib import Path
 from cluster import binaries, control, folders, network, node, objects, prerequisites, processes
 from cluster.api import Api
 from cluster.errors import ClusterError
-from cluster.progress import Say
+from cluster.progress import Report
 from cluster.state import Options, State, boot_id, known, load, loopback_addresses
 
-# The API server waits for etcd when that is gone, so nothing may end before what leans on it.
+# The API server waits for a stopped etcd, so every process ends before those it depends on.
 _STOP_ORDER = (
-    "keeper",
+    "recycler",
     "kwok",
     "gpuplugin",
     "kubelet",
@@ -30,7 +30,9 @@ _STOP_ORDER = (
 _GRACE = 10.0
 
 
-def up(name: str, options: Options, say: Say, *, owner: processes.Process | None = None) -> State:
+def up(
+    name: str, options: Options, report: Report, *, owner: processes.Process | None = None
+) -> State:
     """Bring the cluster called name up, or find it up already.
 
     With an owner it is for that process only: `sweep` takes it down once that has ended.
@@ -39,21 +41,21 @@ def up(name: str, options: Options, say: Say, *, owner: processes.Process | None
         ClusterError: it does not come up; its processes are stopped again, its logs stay.
     """
     with _exclusive(name):
-        found = load(name)
-        if found and running(found):
-            if found.options != options:
+        live = load(name)
+        if live and running(live):
+            if live.options != options:
                 raise ClusterError(
                     f"The cluster {name} is up with other options; take it down first."
                 )
-            say(f"{name} is up already")
-            return found
+            report(f"{name} is up already")
+            return live
         if options.kind == "node":
-            prerequisites.require_node(say)
-        binaries.ensure(_programs(options), say)
+            prerequisites.require_node(report)
+        binaries.ensure(_programs(options), report)
         _remove(name)
         state = _plan(name, options, owner)
         try:
-            _start(state, say)
+            _start(state, report)
         except BaseException:
             _stop(state)
             raise
@@ -62,24 +64,24 @@ def up(name: str, options: Options, say: Say, *, owner: processes.Process | None
     return state
 
 
-def down(name: str, say: Say) -> bool:
+def down(name: str, report: Report) -> bool:
     """Stop and remove the cluster called name; False when there was none."""
     with _exclusive(name):
         if not folders.cluster(name).exists():
-            say(f"{name} is not up")
+            report(f"{name} is not up")
             return False
         _remove(name)
         folders.cluster(name).with_name(f".{name}.lock").unlink(missing_ok=True)
-    say(f"{name} is down")
+    report(f"{name} is down")
     return True
 
 
-def sweep(say: Say) -> None:
+def sweep(report: Report) -> None:
     """Take down every cluster whose owner was killed before it could do so itself."""
     for state in list(known()):
         orphan = state.owner is not None and not state.owner.alive
         if orphan or (state.owner is not None and state.boot != boot_id()):
-            down(state.name, say)
+            down(state.name, report)
 
 
 def running(state: State) -> bool:
@@ -117,14 +119,14 @@ def _plan(name: str, options: Options, owner: processes.Process | None) -> State
     return state
 
 
-def _start(state: State, say: Say) -> None:
+def _start(state: State, report: Report) -> None:
     is_node = state.options.kind == "node"
     if is_node:
         network.start(state)
-    say("starting the control plane")
+    report("starting the control plane")
     control.start(state)
     if is_node:
-        say("starting the node")
+        report("starting the node")
         node.start(state)
         node.prepare_volumes(state)
     if state.options.kwok:
@@ -133,12 +135,12 @@ def _start(state: State, say: Say) -> None:
     api = Api(state.kubeconfig)
     for body in objects.volumes(state):
         api.apply(body)
-    keeper = [sys.executable, "-m", "cluster.keeper", str(state.folder)]
+    recycler = [sys.executable, "-m", "cluster.recycler", str(state.folder)]
     path = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     if is_node:
-        network.start_inside(state, "keeper", keeper, path)
+        network.start_inside(state, "recycler", recycler, path)
     else:
-        processes.start("keeper", keeper, state.folder, path)
+        processes.start("recycler", recycler, state.folder, path)
 
 
 def _remove(name: str) -> None:
@@ -155,7 +157,7 @@ def _remove(name: str) -> None:
 
 
 def _unmount_below(folder: Path) -> None:
-    """Unmount what somebody mounted into the cluster's folder, such as a full disk for a test."""
+    """Unmount what a test mounted into the cluster's folder, such as a full disk for a test."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     places = [line.split()[4] for line in mounts if line.split()[4].startswith(f"{folder}/")]
     for place in reversed(places):
@@ -198,7 +200,7 @@ def _remove_places(state: State) -> None:
 
 
 def _stop(state: State) -> None:
-    # After a restart of the machine the recorded pids mean nothing.
+    # After a restart of the machine the recorded pids belong to other processes.
     recorded = processes.recorded(state.folder) if state.boot == boot_id() else {}
     for name in _STOP_ORDER:
         if name in recorded:

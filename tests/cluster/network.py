@@ -27,8 +27,10 @@ def addresses() -> Addresses:
     taken = {state.addresses.subnet for state in known()}
     used = _routes()
     for subnet in range(_SUBNETS):
-        wanted = [ipaddress.ip_network(f"10.{second}.{subnet}.0/24") for second in (213, 214, 215)]
-        if subnet not in taken and not any(a.overlaps(b) for a in wanted for b in used):
+        desired = [
+            ipaddress.ip_network(f"10.{second}.{subnet}.0/24") for second in (213, 214, 215)
+        ]
+        if subnet not in taken and not any(a.overlaps(b) for a in desired for b in used):
             host = f"10.213.{subnet}.1"
             return Addresses(host, 6443, 2379, 2380, f"10.214.{subnet}.0/24", subnet)
     raise ClusterError("No free network is left for a node; take other clusters down.")
@@ -62,7 +64,7 @@ def start(state: State) -> None:
 
 
 def stop(state: State, grace: float) -> None:
-    """End the holder, and with it everything inside; wait until the machine's side is gone."""
+    """End the holder, and with it everything inside; wait until the machine's side is removed."""
     recorded = processes.recorded(state.folder) if state.boot == boot_id() else {}
     for name in (HOLDER, _UNSHARE):
         if name in recorded:
@@ -86,12 +88,12 @@ def start_inside(
     outer = processes.spawn(name, [*enter(state), *argv], state.folder, extra)
     inner: list[int] = []
 
-    def found() -> bool:
+    def started() -> bool:
         inner[:] = processes.children(outer)
         return bool(inner)
 
     processes.until(
-        found, 10, lambda: f"{name} did not start: {processes.last_words(state.folder, name)}"
+        started, 10, lambda: f"{name} did not start: {processes.last_output(state.folder, name)}"
     )
     return processes.record(name, inner[0], state.folder)
 
@@ -100,12 +102,12 @@ def run(argv: list[str]) -> str:
     """Run argv to its end and return what it printed.
 
     Raises:
-        ClusterError: it failed; carries its last words.
+        ClusterError: it failed; carries the end of its output.
     """
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        words = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no word"]
-        raise ClusterError(f"`{' '.join(argv)}` failed: {words[0]}")
+        output = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
+        raise ClusterError(f"`{' '.join(argv)}` failed: {output[0]}")
     return done.stdout
 
 

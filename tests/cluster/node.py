@@ -20,7 +20,7 @@ def start(state: State) -> None:
     """Start the node's programs and wait until pods can run.
 
     Raises:
-        ClusterError: a program ended or the node did not become ready, with its last words.
+        ClusterError: a program ended or the node did not become ready, with the end of its output.
     """
     _create_cgroup(state)
     for name, argv in (

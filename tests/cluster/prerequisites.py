@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from cluster.errors import ClusterError
-from cluster.progress import Say
+from cluster.progress import Report
 
 _FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 # Debian's package for each command; the network plugins are not on PATH.
@@ -26,24 +26,24 @@ _NODE = {
 _IMAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
 
 
-def require_node(say: Say) -> None:
+def require_node(report: Report) -> None:
     """Make sure that a node can run here.
 
     Raises:
         ClusterError: it cannot, in one sentence that names everything that is missing.
     """
     _require_linux_root("A node needs")
-    _require(_NODE, say)
+    _require(_NODE, report)
 
 
-def require_images(say: Say) -> None:
+def require_images(report: Report) -> None:
     """Make sure that images can be built here.
 
     Raises:
         ClusterError: they cannot, in one sentence that names everything that is missing.
     """
     _require_linux_root("Building images needs")
-    _require(_IMAGES, say)
+    _require(_IMAGES, report)
 
 
 def _require_linux_root(what: str) -> None:
@@ -51,15 +51,15 @@ def _require_linux_root(what: str) -> None:
         raise ClusterError(f"{what} Linux and root; a control plane (--control-plane) does not.")
 
 
-def _require(commands: dict[str, str], say: Say) -> None:
-    # Debian keeps some of these where an ordinary PATH does not look.
+def _require(commands: dict[str, str], report: Report) -> None:
+    # Debian keeps some of these in folders that an ordinary PATH lacks.
     os.environ["PATH"] = ":".join(dict.fromkeys([*os.environ["PATH"].split(":"), *_FOLDERS]))
     packages = missing(commands)
     if not packages:
         return
     if shutil.which("apt-get") is None:
         raise ClusterError(f"Please install {', '.join(packages)}; there is no apt-get here.")
-    say(f"installing {', '.join(packages)}")
+    report(f"installing {', '.join(packages)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for argv in (
         ["apt-get", "update", "-qq"],
@@ -74,10 +74,10 @@ def _require(commands: dict[str, str], say: Say) -> None:
 
 def missing(commands: dict[str, str]) -> list[str]:
     """Return the packages of those commands that are not there."""
-    absent = {package for command, package in commands.items() if not _found(command)}
+    absent = {package for command, package in commands.items() if not _is_installed(command)}
     return sorted(absent)
 
 
-def _found(command: str) -> bool:
+def _is_installed(command: str) -> bool:
     plugins = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
     return bool(shutil.which(command)) or any((folder / command).exists() for folder in plugins)

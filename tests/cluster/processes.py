@@ -1,8 +1,8 @@
 """Starting programs that outlive the tool, and stopping exactly those.
 
-A process is known by its pid and its start time, so a pid that was given to somebody else is never
-signalled. Every process also carries the folder of its cluster in its environment: one whose
-record was never written, because the tool was killed in between, is found again by that.
+A process is known by its pid and its start time, so a pid that the kernel gave to another
+process is never signalled. Every process also carries the folder of its cluster in its
+environment. That identifies a process whose record is missing because the tool was killed.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def record(name: str, pid: int, state: Path) -> Process:
     """
     started = _start_time(pid)
     if started is None:
-        raise ClusterError(f"{name} ended at once: {last_words(state, name)}")
+        raise ClusterError(f"{name} ended at once: {last_output(state, name)}")
     process = Process(name, pid, started)
     folders.write(state / "pids" / f"{name}.json", json.dumps(asdict(process)))
     return process
@@ -90,12 +90,12 @@ def record(name: str, pid: int, state: Path) -> Process:
 
 def recorded(state: Path) -> dict[str, Process]:
     """Return every process on record, running or not, by name."""
-    found = (state / "pids").glob("*.json")
-    return {file.stem: Process(**json.loads(file.read_text())) for file in found}
+    files = (state / "pids").glob("*.json")
+    return {file.stem: Process(**json.loads(file.read_text())) for file in files}
 
 
 def stop(process: Process, grace: float) -> None:
-    """End process and wait until it is gone; it is killed when grace seconds were not enough."""
+    """End process and wait until it has ended; after grace seconds it is killed."""
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
         if not _signal(process, number):
             return
@@ -106,7 +106,7 @@ def stop(process: Process, grace: float) -> None:
 
 
 def _signal(process: Process, number: signal.Signals) -> bool:
-    """Signal process; False when it has ended. Nobody else gets it even if the pid is reused."""
+    """Signal process; False when it has ended. A process that reuses the pid gets none."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -147,7 +147,7 @@ def strays(state: Path) -> Iterator[Process]:
         try:
             marked = mark in (entry / "environ").read_bytes().split(b"\0")
         except OSError:
-            continue  # It ended meanwhile, or belongs to somebody else.
+            continue  # It ended meanwhile, or belongs to another user.
         pid = int(entry.name)
         started = _start_time(pid)
         if marked and started is not None and pid != os.getpid():
@@ -165,29 +165,29 @@ def children(pid: int) -> list[int]:
 
 def mount_points() -> set[str]:
     """Return where anything is mounted in any process's view of the file system."""
-    found: set[str] = set()
+    points: set[str] = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             lines = (entry / "mountinfo").read_text().splitlines()
         except OSError:
-            continue  # It ended meanwhile, or belongs to somebody else.
-        found.update(line.split()[4] for line in lines)
-    return found
+            continue  # It ended meanwhile, or belongs to another user.
+        points.update(line.split()[4] for line in lines)
+    return points
 
 
-def last_words(state: Path, name: str) -> str:
+def last_output(state: Path, name: str) -> str:
     """Return the end of a program's log in one line."""
     log = state / "logs" / f"{name}.log"
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return (" / ".join(lines[-2:]) or "it said nothing")[-600:] + f" (all of it: {log})"
+    return (" / ".join(lines[-2:]) or "no output")[-600:] + f" (all of it: {log})"
 
 
 def check(state: Path, names: Iterable[str]) -> None:
-    """Raise ClusterError with its last words if one of the named processes has ended."""
+    """Raise ClusterError with its last output if one of the named processes has ended."""
     processes = recorded(state)
     for name in names:
         if name in processes and not processes[name].alive:
-            raise ClusterError(f"{name} ended: {last_words(state, name)}")
+            raise ClusterError(f"{name} ended: {last_output(state, name)}")
 
 
 def _start_time(pid: int) -> int | None:

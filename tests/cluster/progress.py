@@ -1,9 +1,9 @@
-"""Lines of progress for whoever waits."""
+"""Lines of progress for the person who waits."""
 
 import sys
 from collections.abc import Callable
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def report(line: str) -> None:

@@ -1,4 +1,4 @@
-"""What a cluster was asked to be, where it listens, and who may speak to it."""
+"""The options, addresses and users of a cluster."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ Kind = Literal["control-plane", "node"]
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who may speak to the API server with a token."""
+    """A user who authenticates to the API server with a token."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class User:
 
 @dataclass(frozen=True)
 class Options:
-    """What `up` was asked for."""
+    """The options of `up`."""
 
     kind: Kind = "control-plane"
     kwok: bool = False
@@ -37,7 +37,7 @@ class Options:
     nodes: int = 2
     volumes: int = 20
     users: tuple[User, ...] = ()
-    # The user whose requests the API server writes to logs/audit.log; empty: nobody's.
+    # The user whose requests the API server writes to logs/audit.log; empty: none.
     audited: str = ""
 
 
@@ -69,14 +69,14 @@ class Addresses:
 
 @dataclass(frozen=True)
 class State:
-    """A cluster on disk. complete says that `up` came to its end."""
+    """A cluster on disk. complete: `up` finished."""
 
     name: str
     options: Options
     addresses: Addresses
     boot: str
     complete: bool = False
-    # Whose cluster it is: it goes when that process has gone. None: it stays until `down`.
+    # The process that the cluster ends with. None: it stays until `down`.
     owner: Process | None = None
 
     @property
@@ -139,7 +139,7 @@ def loopback_addresses() -> Addresses:
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose ports of loopback that nobody listens on and no other cluster will.
+    """Choose ports of loopback that are free and that no other cluster has reserved.
 
     They lie below the ports that the kernel gives to outgoing connections, which could otherwise
     take one between this choice and its use.

@@ -20,7 +20,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def test_a_changed_pin_is_another_binary(module: Path) -> None:
+def test_changed_pin_changes_only_its_binaries(module: Path) -> None:
     before = {name: binaries.path(name) for name in binaries.PROGRAMS}
     pins = module / "helm" / "go.mod"
     pins.write_text(pins.read_text() + "\n")
@@ -37,7 +37,7 @@ def test_every_package_is_pinned() -> None:
             assert f'"{program.package}"' in (folder / "tools.go").read_text(), program
 
 
-def test_every_kubernetes_module_is_of_the_same_release() -> None:
+def test_all_kubernetes_modules_have_the_same_release() -> None:
     pins = (binaries.MODULES / "kubernetes" / "go.mod").read_text()
     assert f"k8s.io/kubernetes v{binaries.KUBERNETES}" in pins
     minor = binaries.KUBERNETES.partition(".")[2]
@@ -46,7 +46,7 @@ def test_every_kubernetes_module_is_of_the_same_release() -> None:
     assert set(replaced) == {f"v0.{minor}"}
 
 
-def test_a_failing_build_leaves_nothing_and_says_why(module: Path) -> None:
+def test_failed_build_reports_the_error_and_leaves_no_file(module: Path) -> None:
     (module / "local" / "pause" / "main.go").write_text("package main\nfunc main() { oops() }\n")
     with pytest.raises(ClusterError, match=r"Building pause failed: .*undefined: oops"):
         binaries.ensure(["pause"], lambda _: None)
@@ -54,15 +54,15 @@ def test_a_failing_build_leaves_nothing_and_says_why(module: Path) -> None:
 
 
 @pytest.mark.slow
-def test_builds_once(module: Path) -> None:
-    said: list[str] = []
-    binaries.ensure(["pause", "keys"], said.append)
-    assert [line.split(" in ")[0] for line in said] == [
+def test_second_build_compiles_nothing(module: Path) -> None:
+    lines: list[str] = []
+    binaries.ensure(["pause", "keys"], lines.append)
+    assert [line.split(" in ")[0] for line in lines] == [
         "[1/2] building pause",
         "[1/2] built pause",
         "[2/2] building keys",
         "[2/2] built keys",
     ]
-    binaries.ensure(["pause", "keys"], said.append)
-    assert len(said) == 4
+    binaries.ensure(["pause", "keys"], lines.append)
+    assert len(lines) == 4
     assert binaries.path("pause").stat().st_mode & 0o111

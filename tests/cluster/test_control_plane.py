@@ -1,4 +1,4 @@
-"""The control plane with played nodes, as a test of an operator would use it."""
+"""The control plane with simulated nodes, as a test of an operator would use it."""
 
 import json
 import os
@@ -29,11 +29,11 @@ def cluster() -> Iterator[ControlPlane]:
         yield control_plane
 
 
-def eventually(cluster: ControlPlane, what: str, wanted: str, path: str) -> None:
+def eventually(cluster: ControlPlane, what: str, expected: str, path: str) -> None:
     def holds() -> bool:
-        return cluster.kubectl("get", what, "-o", f"jsonpath={path}") == wanted
+        return cluster.kubectl("get", what, "-o", f"jsonpath={path}") == expected
 
-    processes.until(holds, 30, lambda: f"{what} never had {wanted!r} at {path}", 0.1)
+    processes.until(holds, 30, lambda: f"{what} never had {expected!r} at {path}", 0.1)
 
 
 def job(name: str, **annotations: str) -> str:
@@ -55,36 +55,38 @@ def pod_of(cluster: ControlPlane, name: str) -> dict[str, Any]:
         return bool(pods) and pods[0]["status"]["phase"] != "Pending"
 
     processes.until(runs, 30, lambda: f"the pod of {name} never ran", 0.1)
-    found: dict[str, Any] = cluster.get("pods", "-l", selector)["items"][0]
-    return found
+    pod: dict[str, Any] = cluster.get("pods", "-l", selector)["items"][0]
+    return pod
 
 
 @pytest.mark.parametrize(
     ("code", "condition"), [(0, "Complete"), (137, "Failed")], ids=["success", "failure"]
 )
-def test_a_held_job_ends_as_it_is_told(cluster: ControlPlane, code: int, condition: str) -> None:
+def test_held_job_ends_with_the_given_outcome(
+    cluster: ControlPlane, code: int, condition: str
+) -> None:
     name = f"held-{code}"
     cluster.kubectl("apply", "-f", "-", stdin=job(name))
     pod = pod_of(cluster, name)
     assert pod["status"]["phase"] == "Running"
     message = '{"engine": {"key": "a \\"quoted\\" one"}}'
     cluster.finish(
-        "default", pod["metadata"]["name"], message=message, exit_code=code, reason="Told"
+        "default", pod["metadata"]["name"], message=message, exit_code=code, reason="Given"
     )
     eventually(
         cluster, f"job/{name}", "True", f'{{.status.conditions[?(@.type=="{condition}")].status}}'
     )
     ended = pod_of(cluster, name)["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert (ended["exitCode"], ended["reason"], ended["message"]) == (code, "Told", message)
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (code, "Given", message)
 
 
-def test_an_annotation_decides_beforehand(cluster: ControlPlane) -> None:
+def test_annotation_sets_the_outcome_of_a_job(cluster: ControlPlane) -> None:
     asked = {"sim.specdec.dev/outcome": "succeed", "sim.specdec.dev/message": "done"}
     cluster.kubectl("apply", "-f", "-", stdin=job("decided", **asked))
     eventually(cluster, "job/decided", "1", "{.status.succeeded}")
 
 
-def test_gpus_run_out(cluster: ControlPlane) -> None:
+def test_pod_stays_pending_without_free_gpus(cluster: ControlPlane) -> None:
     for number in range(9):  # 2 nodes with 8 GPUs have room for 8 jobs of 2.
         cluster.kubectl("apply", "-f", "-", stdin=job(f"many-{number}"))
 
@@ -103,7 +105,7 @@ def test_gpus_run_out(cluster: ControlPlane) -> None:
     cluster.kubectl("delete", "jobs", "--all", "--wait=false")
 
 
-def test_a_claim_binds_and_its_volume_comes_back(cluster: ControlPlane) -> None:
+def test_volume_of_a_deleted_claim_binds_again(cluster: ControlPlane) -> None:
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec}
     body = json.dumps({**claim, "metadata": {"name": "one"}})
@@ -113,7 +115,7 @@ def test_a_claim_binds_and_its_volume_comes_back(cluster: ControlPlane) -> None:
         cluster.kubectl("delete", "pvc/one")
 
 
-def test_users_have_only_the_rights_they_were_given(cluster: ControlPlane) -> None:
+def test_user_without_roles_is_forbidden(cluster: ControlPlane) -> None:
     alice = cluster.user("alice")
     assert "team-a" in cluster.kubectl("auth", "whoami", user=alice)
     with pytest.raises(ClusterError, match=r'pods is forbidden: User "alice" cannot list'):
@@ -122,7 +124,7 @@ def test_users_have_only_the_rights_they_were_given(cluster: ControlPlane) -> No
         cluster.user("bob")
 
 
-def test_a_service_account_speaks_for_itself(cluster: ControlPlane) -> None:
+def test_service_account_token_has_the_rights_of_the_account(cluster: ControlPlane) -> None:
     cluster.kubectl("create", "serviceaccount", "robot")
     cluster.kubectl(
         "create", "rolebinding", "robot", "--clusterrole=view", "--serviceaccount=default:robot"
@@ -134,7 +136,7 @@ def test_a_service_account_speaks_for_itself(cluster: ControlPlane) -> None:
         cluster.kubectl("create", "configmap", "not-allowed", user=robot)
 
 
-def test_two_live_side_by_side_and_go_without_a_trace(tmp_path: Path) -> None:
+def test_second_cluster_runs_beside_the_first_and_is_removed_completely(tmp_path: Path) -> None:
     with ControlPlane(f"other-{os.getpid()}", kwok=False, volumes=0) as other:
         other.kubectl("create", "configmap", "mine")
         folder = other.state.folder
@@ -149,7 +151,7 @@ def test_two_live_side_by_side_and_go_without_a_trace(tmp_path: Path) -> None:
     assert state.load(other.name) is None
 
 
-def test_a_crashed_cluster_is_seen_and_replaced() -> None:
+def test_crashed_cluster_is_detected_and_replaced() -> None:
     with ControlPlane(f"crash-{os.getpid()}", kwok=False, volumes=0) as crashed:
         before = processes.recorded(crashed.state.folder)
         processes.stop(before["etcd"], 0)
@@ -159,7 +161,7 @@ def test_a_crashed_cluster_is_seen_and_replaced() -> None:
         assert not any(process.alive for process in before.values())
 
 
-def test_the_cluster_of_a_killed_run_goes_with_the_next() -> None:
+def test_sweep_removes_the_cluster_of_a_killed_run() -> None:
     name = f"orphan-{os.getpid()}"
     code = (
         "import os, signal, cluster\n"

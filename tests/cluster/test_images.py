@@ -19,7 +19,7 @@ FROM scratch
 """
 
 
-def test_base_images_are_those_of_no_stage() -> None:
+def test_base_images_exclude_stages_of_the_dockerfile() -> None:
     assert base.named(DOCKERFILE) == [base.STAND_IN, "quay.io/other/image:1"]
 
 
@@ -32,14 +32,14 @@ def test_base_images_are_those_of_no_stage() -> None:
         ("registry:5000/a", "registry:5000/a"),
     ],
 )
-def test_full_names(image: str, full: str) -> None:
+def test_full_name_adds_the_default_registry(image: str, full: str) -> None:
     assert base.full_name(image) == full
 
 
 PINNED = f"python:3.11-slim-bookworm@sha256:{'a' * 64}"
 
 
-def test_an_image_made_here_stands_in_for_a_pinned_one(
+def test_local_base_image_replaces_a_pinned_image_that_cannot_be_pulled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No image that is made on this machine can have the digest of the registry's."""
@@ -59,13 +59,13 @@ def test_an_image_made_here_stands_in_for_a_pinned_one(
         base.ensure(f"docker.io/library/rust@sha256:{'a' * 64}", lambda _: None)
 
 
-def test_a_pinned_image_that_is_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_pinned_image_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "image_id", lambda _: "id")
     name = base.full_name(PINNED)
     assert base.ensure(name, lambda _: None) == name
 
 
-def test_the_build_names_the_stand_in_and_nothing_else_differs() -> None:
+def test_resolved_dockerfile_changes_only_the_base_image() -> None:
     text = f"FROM {PINNED} AS base\nRUN echo {PINNED}\nFROM base\n"
     name = base.full_name(PINNED)
     changed = base.resolved(text, {name: base.STAND_IN})
@@ -87,20 +87,22 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "operator/a.py", "README.md", "docs/b"])
-def test_a_changed_copy_changes_the_inputs(context: Path, name: str) -> None:
+def test_changed_copied_file_changes_the_input_hash(context: Path, name: str) -> None:
     before = images.input_hash(context / "Dockerfile", "last")
     (context / name).write_text("changed")
     assert images.input_hash(context / "Dockerfile", "last") != before
 
 
 @pytest.mark.parametrize("name", ["unrelated.txt", "operator/__pycache__/a.pyc"])
-def test_other_files_do_not(context: Path, name: str) -> None:
+def test_file_that_is_not_copied_keeps_the_input_hash(context: Path, name: str) -> None:
     before = images.input_hash(context / "Dockerfile", "last")
     (context / name).write_text("changed")
     assert images.input_hash(context / "Dockerfile", "last") == before
 
 
-def test_target_mode_and_base_image_count(context: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_mode_and_base_image_change_the_input_hash(
+    context: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dockerfile = context / "Dockerfile"
     seen = {images.input_hash(dockerfile, "last"), images.input_hash(dockerfile, "build")}
     (context / "operator/a.py").chmod(0o755)
@@ -110,7 +112,7 @@ def test_target_mode_and_base_image_count(context: Path, monkeypatch: pytest.Mon
     assert len(seen) == 4
 
 
-def test_pip_takes_the_index_but_no_other_settings(
+def test_build_passes_only_index_settings_to_pip(
     context: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     config = tmp_path / "pip.conf"
@@ -127,17 +129,17 @@ def test_pip_takes_the_index_but_no_other_settings(
     assert not any("break" in line for line in written)
 
 
-def test_an_unknown_image_is_named(context: Path) -> None:
+def test_unknown_image_is_an_error_with_its_name(context: Path) -> None:
     with pytest.raises(ClusterError, match="There is no image localhost/none:1"):
         images.find("localhost/none:1")
 
 
-def test_missing_packages_are_named_once() -> None:
+def test_missing_package_is_listed_once() -> None:
     commands = {"sh": "dash", "no-such-1": "one", "no-such-2": "two", "no-such-3": "two"}
     assert prerequisites.missing(commands) == ["one", "two"]
 
 
-def test_without_apt_the_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_lists_missing_packages_without_apt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prerequisites, "missing", lambda _: ["buildah", "debootstrap"])
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -145,7 +147,7 @@ def test_without_apt_the_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> N
         prerequisites.require_images(lambda _: None)
 
 
-def test_a_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="needs Linux and root"):
         prerequisites.require_node(lambda _: None)

@@ -1,4 +1,4 @@
-"""A real node: pods, Services, names, GPUs, volumes, and nothing left afterwards."""
+"""A real node: pods, Services, names, GPUs, volumes, and complete removal."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def pod(name: str, gpus: int = 0, **extra: Any) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-def test_a_pod_is_given_its_gpus_and_the_next_one_waits(node: Node) -> None:
+def test_pod_gets_its_gpus_and_the_next_pod_waits(node: Node) -> None:
     node.kubectl("apply", "-f", "-", stdin=pod("with-gpus", 3))
     node.kubectl("wait", "--for=condition=Ready", "pod/with-gpus", "--timeout=60s")
     visible = environment_of(node.get("pod", "with-gpus")["metadata"]["uid"])
@@ -69,13 +69,13 @@ def environment_of(pod_uid: str) -> dict[str, str]:
             pairs = (entry / "environ").read_text().split("\0") if inside else []
         except OSError:
             continue  # It ended meanwhile.
-        found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-        if "NVIDIA_VISIBLE_DEVICES" in found:
-            return found
+        environment = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        if "NVIDIA_VISIBLE_DEVICES" in environment:
+            return environment
     raise AssertionError(f"no process of pod {pod_uid} has GPUs")
 
 
-def test_names_of_services_resolve_as_a_pod_would_ask(node: Node) -> None:
+def test_dns_resolves_names_of_services(node: Node) -> None:
     node.kubectl("create", "service", "clusterip", "named", "--tcp=80:80")
     address = node.kubectl("get", "service", "named", "-o", "jsonpath={.spec.clusterIP}")
 
@@ -83,7 +83,7 @@ def test_names_of_services_resolve_as_a_pod_would_ask(node: Node) -> None:
         name = "named.default.svc.cluster.local"
         try:
             return dns_answer(node.state.addresses.host, name) == address
-        except TimeoutError:  # A question may come before anybody listens, and is then lost.
+        except TimeoutError:  # A query sent before the server listens is lost.
             return False
 
     processes.until(resolved, 30, lambda: "the name of a Service does not resolve")
@@ -94,15 +94,15 @@ def dns_answer(server: str, name: str) -> str | None:
     """Ask server for the IPv4 address of name."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     query = b"\x07\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\0\0\1\0\1"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(5)
-        asking.sendto(query, (server, 53))
-        answer = asking.recv(512)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(5)
+        client.sendto(query, (server, 53))
+        answer = client.recv(512)
     answers = int.from_bytes(answer[6:8], "big")
     return socket.inet_ntoa(answer[-4:]) if answers and answer[3] & 0xF == 0 else None
 
 
-def test_a_claim_binds_and_its_volume_comes_back_empty(node: Node) -> None:
+def test_volume_of_a_deleted_claim_becomes_available_empty(node: Node) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one"}}
     node.kubectl("apply", "-f", "-", stdin=json.dumps({**claim, "spec": spec}))
@@ -114,8 +114,8 @@ def test_a_claim_binds_and_its_volume_comes_back_empty(node: Node) -> None:
     assert list(node.volume(name).iterdir()) == []
 
 
-def test_nothing_inside_reaches_further_than_the_node(node: Node) -> None:
-    """Neither the world nor what listens on this machine."""
+def test_node_cannot_open_connections_beyond_itself(node: Node) -> None:
+    """Neither other networks nor the listeners of this machine."""
     inside = network.enter(node.state)
     with pytest.raises(ClusterError, match="unreachable"):
         network.run([*inside, "ip", "route", "get", "192.0.2.1"])
@@ -134,16 +134,18 @@ def test_gpus_survive_a_restart_of_the_kubelet(node: Node) -> None:
     processes.stop(kubelet, 10)
     network.start_inside(node.state, "kubelet", argv)
     processes.until(lambda: gpus_offered(api, node.name) == 0, 30, lambda: "nothing was reset")
-    processes.until(lambda: gpus_offered(api, node.name) == 4, 60, lambda: "they stay away")
+    processes.until(
+        lambda: gpus_offered(api, node.name) == 4, 60, lambda: "the GPUs did not return"
+    )
 
 
-def test_down_leaves_nothing_even_with_pods_running(node: Node) -> None:
+def test_down_removes_everything_with_pods_running(node: Node) -> None:
     assert "/var/lib/kubelet" in processes.mount_points()
-    with Node(f"gone-{os.getpid()}", gpus=0, volumes=1) as gone:
-        assert gone.state.addresses.subnet != node.state.addresses.subnet
-        gone.kubectl("apply", "-f", "-", stdin=pod("stays"))
-        gone.kubectl("wait", "--for=condition=Ready", "pod/stays", "--timeout=60s")
-        folder, name = gone.state.folder, gone.name
+    with Node(f"other-{os.getpid()}", gpus=0, volumes=1) as other:
+        assert other.state.addresses.subnet != node.state.addresses.subnet
+        other.kubectl("apply", "-f", "-", stdin=pod("stays"))
+        other.kubectl("wait", "--for=condition=Ready", "pod/stays", "--timeout=60s")
+        folder, name = other.state.folder, other.name
         holder = processes.recorded(folder)[network.HOLDER]
         inside = set(processes.children(holder.pid))
         # The worst case: everything that could tidy up has been killed.
@@ -157,6 +159,6 @@ def test_down_leaves_nothing_even_with_pods_running(node: Node) -> None:
     assert not list(Path("/sys/fs/cgroup").glob(f"**/specdec-{name}"))
     assert f"specdec-{name}" not in Path("/proc/self/mountinfo").read_text()
     assert str(folder) not in Path("/proc/self/mountinfo").read_text()
-    # The one beside it is untouched, though both mount over the same folders.
+    # The other node is untouched, though both mount over the same folders.
     inside_now = network.run([*network.enter(node.state), "ls", "/var/lib/kubelet"])
     assert "device-plugins" in inside_now

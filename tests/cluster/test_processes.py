@@ -33,7 +33,7 @@ def ready(state: Path, name: str) -> None:
     processes.until(lambda: "up" in log.read_text(), 20, lambda: "it does not start")
 
 
-def test_starts_records_and_stops(state: Path) -> None:
+def test_started_process_is_recorded_and_stopped(state: Path) -> None:
     started = processes.start("waits", WAITS, state)
     assert started.alive
     assert processes.recorded(state) == {"waits": started}
@@ -41,14 +41,14 @@ def test_starts_records_and_stops(state: Path) -> None:
     assert not started.alive
 
 
-def test_kills_what_ignores_the_request(state: Path) -> None:
+def test_process_that_ignores_sigterm_is_killed(state: Path) -> None:
     started = processes.start("stubborn", STUBBORN, state)
     ready(state, "stubborn")
     processes.stop(started, 0.1)
     assert not started.alive
 
 
-def test_leaves_alone_whoever_got_the_pid_later(state: Path) -> None:
+def test_process_that_reuses_the_pid_is_not_stopped(state: Path) -> None:
     started = processes.start("waits", WAITS, state)
     impostor = dataclasses.replace(started, started=started.started - 1)
     assert not impostor.alive
@@ -56,14 +56,14 @@ def test_leaves_alone_whoever_got_the_pid_later(state: Path) -> None:
     assert started.alive
 
 
-def test_finds_what_was_started_but_never_recorded(state: Path) -> None:
+def test_unrecorded_process_is_a_stray(state: Path) -> None:
     pid = processes.spawn("lost", WAITS, state)
     ready(state, "lost")
     assert [stray.pid for stray in processes.strays(state)] == [pid]
     assert not list(processes.strays(state / "other"))
 
 
-def test_names_the_last_words_of_what_ended(state: Path) -> None:
+def test_check_reports_the_last_output_of_an_ended_process(state: Path) -> None:
     argv = [sys.executable, "-c", "import sys; sys.exit('no such flag: --colour')"]
     started = processes.record("short", processes.spawn("short", argv, state), state)
     processes.until(lambda: not started.alive, 20, lambda: "it does not end")
@@ -71,14 +71,14 @@ def test_names_the_last_words_of_what_ended(state: Path) -> None:
         processes.check(state, ["short"])
 
 
-def test_a_program_that_ends_at_once_is_an_error(state: Path) -> None:
-    pid = processes.spawn("gone", [sys.executable, "-c", ""], state)
+def test_program_that_ends_at_once_is_an_error(state: Path) -> None:
+    pid = processes.spawn("short", [sys.executable, "-c", ""], state)
     os.waitpid(pid, 0)
-    with pytest.raises(ClusterError, match="gone ended at once"):
-        processes.record("gone", pid, state)
+    with pytest.raises(ClusterError, match="short ended at once"):
+        processes.record("short", pid, state)
 
 
-def test_finds_children(state: Path) -> None:
+def test_children_lists_child_processes(state: Path) -> None:
     argv = [sys.executable, "-c", f"import subprocess; subprocess.run({WAITS!r})"]
     started = processes.start("parent", argv, state)
     ready(state, "parent")
@@ -86,12 +86,12 @@ def test_finds_children(state: Path) -> None:
     assert child in {stray.pid for stray in processes.strays(state)}
 
 
-def test_waiting_gives_up_with_the_sentence() -> None:
+def test_wait_that_times_out_raises_the_given_message() -> None:
     with pytest.raises(ClusterError, match=r"^never came$"):
         processes.until(lambda: False, 0.1, lambda: "never came")
 
 
-def test_signals_are_those_of_the_process(state: Path) -> None:
+def test_stopped_process_runs_its_signal_handler(state: Path) -> None:
     argv = [
         sys.executable,
         "-c",

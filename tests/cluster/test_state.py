@@ -24,23 +24,25 @@ def example(name: str = "example", **options: object) -> State:
 
 
 @pytest.mark.parametrize("name", ["a", "demo", "test-1", "a" * 20])
-def test_names_that_fit(name: str) -> None:
+def test_valid_cluster_name_is_accepted(name: str) -> None:
     assert folders.cluster(name).name == name
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a" * 21, "a b", "a\n"])
-def test_names_that_do_not(name: str) -> None:
+def test_invalid_cluster_name_is_refused(name: str) -> None:
     with pytest.raises(ClusterError, match="does not fit"):
         folders.cluster(name)
 
 
-def test_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_folder_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("SPECDEC_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert folders.cache() == tmp_path / "xdg" / "specdec"
 
 
-def test_writing_replaces_in_one_step_with_its_mode(tmp_path: Path) -> None:
+def test_write_replaces_a_file_and_sets_its_mode(tmp_path: Path) -> None:
     file = folders.write(tmp_path / "secret", "one", 0o600)
     folders.write(file, "two", 0o600)
     assert file.read_text() == "two"
@@ -48,7 +50,7 @@ def test_writing_replaces_in_one_step_with_its_mode(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]
 
 
-def test_a_lock_holds_even_when_its_file_is_removed(tmp_path: Path) -> None:
+def test_lock_excludes_others_when_its_file_is_removed(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     running: list[int] = []
     most: list[int] = []
@@ -70,7 +72,7 @@ def test_a_lock_holds_even_when_its_file_is_removed(tmp_path: Path) -> None:
     assert max(most) == 1
 
 
-def test_state_survives_the_disk() -> None:
+def test_saved_state_is_loaded_unchanged() -> None:
     saved = example(kwok=True, users=(User("alice", ("team-a", "team-b")), User("bob")))
     saved.save()
     assert state.load("example") == saved
@@ -78,7 +80,7 @@ def test_state_survives_the_disk() -> None:
     assert state.load("other") is None
 
 
-def test_state_of_another_version_is_understood() -> None:
+def test_state_of_another_version_is_loaded() -> None:
     saved = example()
     saved.save()
     file = saved.folder / "state.json"
@@ -118,7 +120,7 @@ def test_every_user_has_a_token_and_a_private_kubeconfig() -> None:
     assert len(set(tokens)) == len(tokens)
 
 
-def test_nodes_get_networks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_gets_a_free_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "run", lambda _: '[{"dst": "default"}, {"dst": "10.213.0.0/16"}]')
     with pytest.raises(ClusterError, match="No free network"):
         network.addresses()
@@ -131,14 +133,14 @@ def test_nodes_get_networks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["kubeconfig", "--name", "nobody"], "The cluster nobody is not up"),
+        (["kubeconfig", "--name", "missing"], "The cluster missing is not up"),
         (["up", "--node", "--kwok"], "choose one"),
         (["build", "kubelt"], "There is no program kubelt"),
-        (["image", "load", "--name", "nobody", "x"], "is not up"),
+        (["image", "load", "--name", "missing", "x"], "is not up"),
         (["down", "--name", "../x"], "does not fit"),
     ],
 )
-def test_mistakes_end_with_one_sentence(
+def test_user_error_prints_one_line_and_exits_with_2(
     argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(argv) == 2
@@ -147,6 +149,6 @@ def test_mistakes_end_with_one_sentence(
     assert error.count("\n") == 1
 
 
-def test_taking_down_nothing_is_fine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["down", "--name", "nobody"]) == 0
-    assert "nobody is not up" in capsys.readouterr().err
+def test_down_without_a_cluster_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["down", "--name", "missing"]) == 0
+    assert "missing is not up" in capsys.readouterr().err

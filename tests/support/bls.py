@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import folders
-from cluster.progress import Say, report
+from cluster.progress import Report, report
 
 WORKSPACE = Path(__file__).resolve().parents[2] / "operator" / "bls"
 PACKAGED = WORKSPACE.parent / "specdec" / "payload" / "models" / "tensorrt_llm_bls"
@@ -55,7 +55,7 @@ def digest(workspace: Path = WORKSPACE) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def build(say: Say, workspace: Path = WORKSPACE, packaged: Path = PACKAGED) -> Path:
+def build(report: Report, workspace: Path = WORKSPACE, packaged: Path = PACKAGED) -> Path:
     """Build the library into the package where it is missing or old; returns its folder.
 
     Raises:
@@ -67,7 +67,7 @@ def build(say: Say, workspace: Path = WORKSPACE, packaged: Path = PACKAGED) -> P
     cargo, target = _cargo(), _target()
     with folders.locked(_lock(target)):
         if not _is_current(packaged, desired):
-            say(f"compiling {FILE}, which takes minutes the first time")
+            report(f"compiling {FILE}, which takes minutes the first time")
             _run(cargo, ["build", "--release", "--locked"], workspace, target, f"compile {FILE}")
             _install(target / "release" / FILE, desired, packaged)
     return packaged

@@ -96,6 +96,7 @@ CLEAN = (
     ("operator/specdec/dry_run/*.py", True),
     ("operator/specdec/inspect/*.py", True),
     ("operator/specdec/pipeline/*.py", True),
+    ("tests/cluster/*.py", True),
     ("tests/unit/controller/*.py", True),
     ("tests/unit/dry_run/*.py", True),
     ("tests/unit/inspect/*.py", True),

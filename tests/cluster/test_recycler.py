@@ -1,4 +1,4 @@
-"""Volumes come back empty, and only those whose claim is gone."""
+"""Volumes become available again empty, and only those whose claim is deleted."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from cluster import keeper
+from cluster import recycler
 from cluster.api import Api
 from cluster.errors import RefusedError
 
@@ -47,9 +47,9 @@ def data(tmp_path: Path) -> Path:
     return inner
 
 
-def test_a_released_volume_is_emptied_and_offered(tmp_path: Path, data: Path) -> None:
+def test_released_volume_is_emptied_and_made_available(tmp_path: Path, data: Path) -> None:
     api = FakeApi(volume("Released", "8"))
-    assert keeper.recycle(api, volume("Released"), tmp_path)
+    assert recycler.recycle(api, volume("Released"), tmp_path)
     assert list((tmp_path / "volumes" / "pv-01").iterdir()) == []
     assert (tmp_path / "kept").exists()
     ((test, removal),) = api.patches
@@ -58,22 +58,22 @@ def test_a_released_volume_is_emptied_and_offered(tmp_path: Path, data: Path) ->
 
 
 @pytest.mark.parametrize("phase", ["Bound", "Available", "Pending", "Failed"])
-def test_others_are_left_alone(tmp_path: Path, data: Path, phase: str) -> None:
+def test_volume_that_is_not_released_is_kept(tmp_path: Path, data: Path, phase: str) -> None:
     api = FakeApi(volume("Released"))
-    assert not keeper.recycle(api, volume(phase), tmp_path)
+    assert not recycler.recycle(api, volume(phase), tmp_path)
     assert data.exists()
 
 
-def test_an_old_event_does_not_empty_a_volume_that_is_bound_again(
-    tmp_path: Path, data: Path
-) -> None:
+def test_old_event_does_not_empty_a_volume_that_is_bound_again(tmp_path: Path, data: Path) -> None:
     api = FakeApi(volume("Bound", "9"))
-    assert not keeper.recycle(api, volume("Released"), tmp_path)
+    assert not recycler.recycle(api, volume("Released"), tmp_path)
     assert data.exists()
     assert api.patches == []
 
 
-def test_a_change_in_between_is_no_failure(tmp_path: Path, data: Path) -> None:
-    assert not keeper.recycle(FakeApi(volume("Released"), 422), volume("Released"), tmp_path)
+def test_conflicting_change_is_ignored_and_other_refusals_raise(
+    tmp_path: Path, data: Path
+) -> None:
+    assert not recycler.recycle(FakeApi(volume("Released"), 422), volume("Released"), tmp_path)
     with pytest.raises(RefusedError):
-        keeper.recycle(FakeApi(volume("Released"), 403), volume("Released"), tmp_path)
+        recycler.recycle(FakeApi(volume("Released"), 403), volume("Released"), tmp_path)

@@ -1,7 +1,7 @@
-"""Gives the volumes of deleted claims back: emptied, and free to bind again.
+"""Empties the volumes of deleted claims and makes them available again.
 
 Kubernetes leaves a released volume alone unless a provisioner owns it. Started by `up` as
-`python -m cluster.keeper FOLDER`; ends with the cluster.
+`python -m cluster.recycler FOLDER`; ends with the cluster.
 """
 
 import shutil
@@ -18,7 +18,7 @@ _SELECTOR = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dlocal-cluster"
 
 
 def main(folder: Path) -> None:
-    """Watch the volumes until the cluster is gone."""
+    """Watch the volumes until the cluster is removed."""
     api = Api(folder / "kubeconfig")
     while folder.exists():
         try:
@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
 
 
 def recycle(api: Api, volume: Object, folder: Path) -> bool:
-    """Empty the volume and offer it again when its claim is gone; False when nothing was due."""
+    """Empty a released volume and make it available; False when it is not released."""
     name = volume["metadata"]["name"]
     path = f"{_PATH}/{name}"
     if not _released(volume):
