@@ -90,7 +90,7 @@ e2e: setup ## run only the tests on the real node (Linux, root)
 bench: setup ## measure against the goals: NAME=reference, bls, client, loop, operator, plan or command
 	@test -f tests/bench/$(NAME).py || { \
 	  echo "make: no benchmark $(NAME); set NAME to one of:" \
-	       "$(basename $(notdir $(filter-out %/report.py,$(wildcard tests/bench/*.py))))" >&2; exit 2; }
+	       "$(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
 
 campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serving, battery, rights, rollout, renewal or scale (root)

@@ -31,11 +31,11 @@ from bench.baseline.load import (
     steadily,
 )
 from bench.baseline.traces import resident, traces
-from bench.report import Report
 from cluster.processes import until
 from support import bls
-from triton.asking import ask, ask_once
-from triton.server import Server
+from support.bench_report import Report
+from support.triton_client import ask, ask_once
+from support.triton_server import Server
 
 ACCEPTANCE = 0.8
 _LOOP = "sequential_1"

@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 
 from bench.baseline.cycle import build
 from bench.baseline.load import BLS, LENGTH, repository, serving
-from bench.report import Report
 from cluster import binaries
 from specdec.bench import Report as Answered
 from specdec.bench import Settings, measure
 from specdec.bench.endpoint import Protocol, endpoint
 from specdec.bench.exchange import Exchange, sample, undisturbed
 from specdec.client.connection import Connection
-from triton.server import Server as Triton
+from support.bench_report import Report
+from support.triton_server import Server as Triton
 
 CLIENTS = 64
 CHUNKS, CHUNK_SECONDS = 40, 0.05

@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from bench.report import Report
+from support.bench_report import Report
 
 _PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 _START_SECONDS = 0.4

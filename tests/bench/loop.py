@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.report import Report
 from specdec.client.connection import Connection
 from specdec.client.speculate import Options, speculate
+from support.bench_report import Report
 
 CLIENTS = 16
 LENGTH = 4

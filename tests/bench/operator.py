@@ -13,10 +13,10 @@ from pathlib import Path
 
 import yaml
 
-from bench.report import Report
 from cluster import ControlPlane
 from controlplane.operating import ACCOUNT, Lab, Operator, until
 from controlplane.pipeline import at_rest, serve
+from support.bench_report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 _RESIDENT_MIB = 120.0

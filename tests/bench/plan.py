@@ -9,11 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from bench.report import Report
 from specdec.controller.settings import Settings
 from specdec.dry_run.plan import Json, make
 from specdec.dry_run.rendering import files
 from specdec.dry_run.resource import read
+from support.bench_report import Report
 
 SAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "samples"
 # One of each backend; the figure of an engine sample carries its name.

@@ -23,7 +23,6 @@ from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer
 
 from bench.baseline.bare import Bare
-from bench.report import Report
 from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig, Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVPool
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
@@ -31,6 +30,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
 from specdec.payload.backend.tensorrtllm.reference_engine.sequence import Sequence
 from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
+from support.bench_report import Report
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "payload"
 Ids = npt.NDArray[np.int64]

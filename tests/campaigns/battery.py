@@ -22,15 +22,15 @@ from pathlib import Path
 import grpc
 from tritonclient.grpc import service_pb2
 
-from bench.report import Report
 from campaigns.good import GOOD, Kind
 from campaigns.malformed import kinds
-from campaigns.serving import held
 from specdec.backends.methods import lookahead
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.asking import ask, ask_once, text
-from triton.conftest import PAIR, build
-from triton.server import Server, installed_server
+from support.bench_report import Report
+from support.server_memory import memory_of
+from support.shipped_pair import PAIR, build
+from support.triton_client import ask, ask_once, text
+from support.triton_server import Server, installed_server
 
 KINDS = 2000
 GROWTH = 0.05
@@ -111,10 +111,10 @@ def chosen(layout: str, count: int | None = None) -> list[Kind]:
 def run(server: Server, layout: str, every: Sequence[Kind]) -> Tally:
     """Send each kind, and a good request behind it; stop when the server has ended."""
     client = _Client(server, decoupled=LAYOUTS[layout][1])
-    desired, tally, before = client.good(), Tally(), held(server)
+    desired, tally, before = client.good(), Tally(), memory_of(server)
     for number, kind in enumerate(every):
         if number == int(len(every) * _WARM):
-            before = held(server)
+            before = memory_of(server)
         try:
             end, message = client.send(kind)
             tally.ends[end] += 1
@@ -131,7 +131,7 @@ def run(server: Server, layout: str, every: Sequence[Kind]) -> Tally:
             return tally
     if "Traceback" in server.log():
         tally.wrong.append("the server's log has a traceback")
-    after = held(server)
+    after = memory_of(server)
     tally.memory = after.memory / before.memory - 1
     tally.shared = after.shared / before.shared - 1
     return tally

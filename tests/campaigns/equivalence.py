@@ -17,10 +17,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from bench.report import Report
 from campaigns import worlds
 from campaigns.cases import Case, Maker
 from campaigns.exchange import COUNTED, Asker, counts
+from support.bench_report import Report
 
 CASES = 10_000
 # Prompts whose wanted answers are made before the server is asked for them: then the clients are

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from campaigns.cases import Case
-from triton.asking import ask
-from triton.server import Server
+from support.triton_client import ask
+from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 COUNTED = {

@@ -17,10 +17,10 @@ from base64 import b64encode
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from bench.report import Report
 from e2e.looking import repeating
 from e2e.world import World, model, up
-from triton.certificates import Certificates, make
+from support.bench_report import Report
+from support.certificates import Certificates, make
 
 NAME = "renewed"
 SECRET = f"{NAME}-tls"

@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from bench.report import Report
 from chart.helm import NAMESPACE, Helm
 from chart.touring import ELSEWHERE, MODES, OWNING, USER, define, roles, toured
 from cluster import ClusterError, ControlPlane, binaries
 from cluster.progress import report as say
 from controlplane.audit import UNOWNED, Right, granted
 from controlplane.operating import until
+from support.bench_report import Report
 
 UNTRACKED = '{"metadata": {"finalizers": null}}'
 

@@ -12,9 +12,9 @@ import argparse
 import time
 from collections.abc import Callable
 
-from bench.report import Report
 from e2e.traffic import Seen, asking
 from e2e.world import World, model, up
+from support.bench_report import Report
 
 NAME = "rolled"
 ROUNDS = 3

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.report import Report
 from campaigns import letters, tabled
 from campaigns.table import Floats
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling, probabilities
-from triton.asking import ask
-from triton.server import Server
+from support.bench_report import Report
+from support.triton_client import ask
+from support.triton_server import Server
 
 Counts = npt.NDArray[np.int64]
 

@@ -13,12 +13,12 @@ import json
 import time
 from dataclasses import dataclass
 
-from bench.report import Report
 from controlplane.audit import Log, writers
 from e2e.record import written
 from e2e.traffic import Seen, asking
 from e2e.world import Object, World, model, up
 from specdec.api import names
+from support.bench_report import Report
 
 NAME = "scaled"
 CHANGES = 100

@@ -15,10 +15,8 @@ import time
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from bench.report import Report
 from campaigns.traffic import (
     CANCELLED_LIMIT,
     CLIENTS,
@@ -31,8 +29,10 @@ from campaigns.traffic import (
     for_seconds,
 )
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.server import PAYLOAD, Server, installed_server
-from unit.engine.engines import build
+from support.bench_report import Report
+from support.reference_engines import build
+from support.server_memory import memory_of
+from support.triton_server import PAYLOAD, Server, installed_server
 
 SECONDS = 300.0
 REQUESTS = 12_000
@@ -44,23 +44,6 @@ _ALONE = 40
 _LAST_WORDS = 2000
 PAIR = PAYLOAD / "pair"
 _LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a server and its processes hold: private memory and /dev/shm, in bytes."""
-
-    memory: int
-    shared: int
-
-
-def held(server: Server) -> Held:
-    """Look now."""
-    statuses = [Path(f"/proc/{pid}/status").read_text("ascii") for pid in server.processes()]
-    lines = [line for status in statuses for line in status.splitlines()]
-    memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
-    shared = sum(region.stat().st_blocks * 512 for region in server.shared_memory())
-    return Held(memory, shared)
 
 
 def prompts(count: int = 16) -> list[str]:
@@ -132,9 +115,9 @@ def growth(server: Server, baseline: Baseline, requests: int, report: Report) ->
     """So many requests after a warm-up; what they leave behind."""
     each = -(-requests // CLIENTS)
     drive(server, baseline, lambda done: done < max(each // 8, 1), first=2 * CLIENTS)
-    before = held(server)
+    before = memory_of(server)
     tally = drive(server, baseline, lambda done: done < each, first=3 * CLIENTS)
-    after = held(server)
+    after = memory_of(server)
     _judge("growth", tally, report)
     report.figure("serving.memory_before", [before.memory / 1e6], "MB")
     report.figure("serving.memory_growth", [after.memory / before.memory - 1], "", goal=GROWTH)

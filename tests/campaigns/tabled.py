@@ -15,7 +15,7 @@ from campaigns.table import LONGEST, Floats
 from campaigns.worlds import speculating
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.triton.repository import ModelPlan, RepositoryPlan
-from triton.server import ROOT, Server, installed_server
+from support.triton_server import ROOT, Server, installed_server
 
 ROWS = 32
 # Ahead of a prompt's last tokens, where no table looks: whether the engines follow the calls'

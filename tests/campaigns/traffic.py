@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cluster.processes import until
-from triton.asking import RefusedError, ask, stream, text
-from triton.server import Server
+from support.triton_client import RefusedError, ask, stream, text
+from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 CLIENTS = 64

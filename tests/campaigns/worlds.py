@@ -15,10 +15,10 @@ from campaigns import letters
 from campaigns.inprocess import InProcess
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.server import PAYLOAD, Server, installed_server
-from unit.engine.engines import build, open_engine
-from unit.engine.oracle import Tiny
-from unit.triton.payload import load
+from support.oracle import Tiny
+from support.payload import load
+from support.reference_engines import build, open_engine
+from support.triton_server import PAYLOAD, Server, installed_server
 
 PAIR = PAYLOAD / "pair"
 MAX_DRAFT_TOKENS = 8

@@ -9,9 +9,9 @@ import yaml
 from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, kinds
 from chart.judging import judged
 from chart.lua import ARGOCD, act, actions, health
-from golden.cases import CASES, generated
-from golden.world import World, fetched, resource, waiting
 from specdec.api.reasons import REASONS, ReadyReason, Reason, Severity
+from support.golden_cases import CASES, generated
+from support.simulated_cluster import World, fetched, resource, waiting
 
 
 def shown(status: Object, generation: int = 1) -> tuple[str, str]:

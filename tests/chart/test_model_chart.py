@@ -10,7 +10,7 @@ from chart.helm import MODEL_CHART, ROOT, Helm, HelmError, Object
 from chart.touring import define_own
 from cluster import ClusterError, ControlPlane, binaries
 from specdec import __version__
-from unit.quickstarts import typed
+from support.quickstarts import typed
 
 GIVEN = MODEL_CHART / "ci" / "reference-values.yaml"
 SAMPLES = ("reference-draft-target", "tensorrt-two-servers", "tensorrt-eagle", "reference-tls")

@@ -12,7 +12,7 @@ from kubernetes_validate import ValidationError, validate
 
 from chart.helm import ROOT, Object
 from chart.schemas import OURS, RELEASES, require_valid
-from golden.cases import CASES, generated
+from support.golden_cases import CASES, generated
 
 
 def read(path: Path) -> list[Object]:

@@ -9,9 +9,9 @@ import yaml
 
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import serve, unwritten
-from golden.cases import generated
 from specdec.api import names
 from specdec.api.kinds import EXTRAS
+from support.golden_cases import generated
 
 pytestmark = pytest.mark.controlplane
 

@@ -7,7 +7,7 @@ import yaml
 
 from cluster import ClusterError, ControlPlane
 from controlplane.operating import Object, until
-from golden.cases import CASES, generated
+from support.golden_cases import CASES, generated
 
 pytestmark = pytest.mark.controlplane
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import ControlPlane
-from unit.quickstarts import ON_A_SERVER, ROOT, all_run_by
+from support.quickstarts import ON_A_SERVER, ROOT, all_run_by
 
 pytestmark = pytest.mark.controlplane
 

@@ -10,8 +10,8 @@ import yaml
 from controlplane.commanding import specdec
 from controlplane.operating import Lab, until
 from specdec.inspect import top
-from unit.inspect.fake_api import Api, pages, serving
-from unit.inspect.test_top import LATER, page
+from support.fake_api import Api, pages, serving
+from support.metrics_page import LATER, page
 
 pytestmark = pytest.mark.controlplane
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from golden.cases import HERE, Generated, resource
+from support.golden_cases import HERE, Generated, resource
 
 MODEL = "MODEL"
 _HEX = re.compile(r"(?<![0-9a-zA-Z])[0-9a-f]{10,64}(?![0-9a-zA-Z])")

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from golden import delta
-from golden.cases import CASES, HERE, generated, read
 from golden.documents import digests, documents
 from specdec.dry_run.rendering import dump
+from support.golden_cases import CASES, HERE, generated, read
 
 CHANGES = "changes.yaml"
 DIGESTS = HERE / "digests.yaml"

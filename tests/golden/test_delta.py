@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golden.cases import CASES, generated
 from golden.delta import StaleError, apply, delta, identities
 from golden.documents import compact
-from unit.triton.published import parse
+from support.golden_cases import CASES, generated
+from support.published_layouts import parse
 
 TEXT = st.sampled_from(["a", "b", "a#2", "--flag", "--flag=1", "x.y", '["a"]', "", "1"])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(0, 3), TEXT)

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from golden import stored
-from golden.cases import CASES, HERE, SAMPLES, generated
 from golden.delta import delta
-from unit.triton.published import differences, parse
+from support.golden_cases import CASES, HERE, SAMPLES, generated
+from support.published_layouts import differences, parse
 
 HINT = "if this is intended, run python tests/golden/update.py and review the diff"
 

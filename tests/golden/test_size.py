@@ -4,12 +4,12 @@ from typing import Any
 from unittest.mock import patch
 
 from golden import stored
-from golden.cases import CASES, HERE, generate
 from golden.documents import documents
 from golden.stored import DIGESTS
 from specdec.desired import serving
 from specdec.triton import parameters, repository
 from support.crd_cases import TABLES
+from support.golden_cases import CASES, HERE, generate
 
 LINES = 15_000
 FILES = 25

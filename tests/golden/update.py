@@ -7,8 +7,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import shutil
 
-from golden.cases import CASES
 from golden.stored import DIGESTS, digest_list, expected, files
+from support.golden_cases import CASES
 
 
 def main(cases: list[str]) -> int:

@@ -16,7 +16,13 @@ from cluster import folders
 # The files that decide over the result of a group's tests.
 GROUPS: dict[str, tuple[str, ...]] = {
     "cluster": ("tests/cluster",),
-    "campaigns": ("operator", "tests/campaigns", "tests/triton", "tests/cluster"),
+    "campaigns": (
+        "operator",
+        "tests/campaigns",
+        "tests/cluster",
+        "tests/support",
+        "tests/triton",
+    ),
 }
 OPTION = "--skip-unchanged"
 MARK = "when_changed"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,11 +13,8 @@ import pytest
 
 from specdec.backends.methods import lookahead
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.server import PAYLOAD, Server, installed_server
-
-PAIR = PAYLOAD / "pair"
-MAX_DRAFT_TOKENS = 8
-_LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
+from support.shipped_pair import LIMITS, MAX_DRAFT_TOKENS, PAIR, build
+from support.triton_server import Server, installed_server
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,7 +63,7 @@ def draft_target_plan(engines: Engines) -> RepositoryPlan:
         draft_tokens=4,
         max_draft_tokens=MAX_DRAFT_TOKENS,
         draft_ahead=2,
-        max_seq_len=_LIMITS["maxSeqLen"],
+        max_seq_len=LIMITS["maxSeqLen"],
     )
 
 
@@ -137,47 +133,3 @@ def lookahead_server(
 def prompts() -> list[str]:
     lines = (PAIR / "prompts.jsonl").read_text("utf-8").splitlines()
     return [str(json.loads(line)["prompt"]) for line in lines[:50]]
-
-
-def build(
-    folder: Path,
-    name: str,
-    role: str,
-    *,
-    mode: str,
-    sizes: tuple[int, int, int] = (4, 3, 4),
-    max_seq_len: int = _LIMITS["maxSeqLen"],
-) -> Path:
-    """Build a Reference engine of the shipped pair below `folder`; `sizes` are lookahead's."""
-    window, ngram, verification = sizes
-    lookahead = {
-        "windowSize": window,
-        "ngramSize": ngram,
-        "verificationSetSize": verification,
-    }
-    drafts = max(
-        MAX_DRAFT_TOKENS * 2, max(ngram - 2, 0) + (window - 1 + verification) * (ngram - 1)
-    )
-    plan = {
-        "backend": "Reference",
-        "role": role,
-        "checkpoint": str(PAIR / role),
-        "output": str(folder / name),
-        "key": name,
-        "dtype": "auto",
-        "limits": {**_LIMITS, "maxSeqLen": max_seq_len},
-        "maxDraftTokens": 0 if mode == "none" else drafts,
-        "speculativeDecodingMode": mode,
-        "lookahead": lookahead if mode == "lookahead_decoding" else None,
-        "tensorParallel": 1,
-        "pipelineParallel": 1,
-        "version": "0.19.0",
-    }
-    subprocess.run(
-        [sys.executable, str(PAYLOAD / "build" / "build_engine.py"), "--plan", "-"],
-        input=json.dumps(plan).encode(),
-        check=True,
-        timeout=120,
-        env={"SPECDEC_TERMINATION_LOG": str(folder / f"{name}.json")},
-    )
-    return folder / name

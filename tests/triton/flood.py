@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from triton.asking import request_inputs
+from support.triton_client import request_inputs
 
 _METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 _CONNECTIONS = 8

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.processes import until
-from triton.asking import RefusedError, ask, ask_once, stream, text
-from triton.server import Server
+from support.triton_client import RefusedError, ask, ask_once, stream, text
+from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 PROMPT = "def read_lines(path):\n"

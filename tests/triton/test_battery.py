@@ -15,7 +15,7 @@ from campaigns import battery
 from campaigns.good import GOOD, request_of
 from cluster.processes import until
 from specdec.triton.repository import RepositoryPlan, render
-from triton.server import Server
+from support.triton_server import Server
 
 pytestmark = pytest.mark.when_changed("campaigns")
 

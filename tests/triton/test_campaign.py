@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from bench.report import Report
 from campaigns import equivalence, serving
 from campaigns.traffic import CLIENTS, Baseline
+from support.bench_report import Report
 
 pytestmark = pytest.mark.when_changed("campaigns")
 

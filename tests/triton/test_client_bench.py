@@ -18,7 +18,7 @@ from specdec.cli.app import app
 from specdec.client.connection import Connection
 from specdec.client.model_names import BLS
 from specdec.client.sampling import strings
-from triton.server import Server
+from support.triton_server import Server
 
 COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")
 

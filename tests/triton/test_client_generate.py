@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from specdec.cli.app import app
 from specdec.client import Client, Connection, Request
 from specdec.client.generate import Protocol
-from triton.server import Server
+from support.triton_server import Server
 
 PROMPT = "def read_lines(path):\n"
 NEW_TOKENS = 24

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from specdec.cli.app import app
 from specdec.client import Connection
 from specdec.client.infer import Inference, Output, infer
-from triton.asking import ask, tokens
-from triton.conftest import PAIR
-from triton.server import Server
+from support.shipped_pair import PAIR
+from support.triton_client import ask, tokens
+from support.triton_server import Server
 
 PROMPT = "def read_lines(path):\n"
 IDS = tuple(Tokenizer.from_file(str(PAIR / "target" / "tokenizer.json")).encode(PROMPT).ids)

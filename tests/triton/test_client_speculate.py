@@ -13,8 +13,8 @@ import pytest
 from specdec.client.connection import Connection
 from specdec.client.speculate import Options, Result, speculate
 from specdec.triton.repository import RepositoryPlan, render
-from triton.asking import ask, text, tokens
-from triton.server import Server
+from support.triton_client import ask, text, tokens
+from support.triton_server import Server
 
 NEW_TOKENS = 32
 STOP = "\n\n"

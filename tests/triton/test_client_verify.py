@@ -18,7 +18,7 @@ from specdec.client.connection import Connection
 from specdec.client.dataset import Entry, built_in
 from specdec.client.verification import Options, Verification, verify
 from specdec.triton.repository import RepositoryPlan, render
-from triton.server import Server
+from support.triton_server import Server
 
 NEW_TOKENS = 16
 

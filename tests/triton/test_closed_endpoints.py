@@ -11,10 +11,10 @@ from tritonclient.grpc import service_pb2 as messages
 
 from specdec.triton import launch
 from specdec.triton.repository import RepositoryPlan, render
+from support.triton_client import ask, text
+from support.triton_server import Server
 from triton import raw
-from triton.asking import ask, text
 from triton.raw import Call, Reply, header
-from triton.server import Server
 
 # Triton puts this before the name of the header that it asks for over gRPC.
 _OVER_GRPC = "triton-grpc-protocol-"

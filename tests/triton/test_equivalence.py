@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from triton.asking import ask, ask_once, text, tokens
-from triton.conftest import MAX_DRAFT_TOKENS, PAIR
-from triton.server import Server
+from support.shipped_pair import MAX_DRAFT_TOKENS, PAIR
+from support.triton_client import ask, ask_once, text, tokens
+from support.triton_server import Server
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -16,8 +16,8 @@ from pathlib import Path
 from cluster.processes import until
 from specdec.triton import launch
 from specdec.triton.repository import RepositoryPlan, render
-from triton.asking import RefusedError, ask, stream, text
-from triton.server import Server
+from support.triton_client import RefusedError, ask, stream, text
+from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 DRAFT = "tensorrt_llm_draft"

@@ -13,9 +13,9 @@ import pytest
 
 from specdec.triton.plan import MAX_QUEUE_SIZE
 from specdec.triton.repository import RepositoryPlan, render
-from triton.asking import ask, text
+from support.triton_client import ask, text
+from support.triton_server import Server
 from triton.flood import ANSWERED, encoded, flood
-from triton.server import Server
 
 BLS = "tensorrt_llm_bls"
 # Triton's message, also inside that of an ensemble.

@@ -9,8 +9,8 @@ import pytest
 
 from bench.baseline import cycle, load
 from bench.baseline.clients import prompt
-from triton.asking import ask, text
-from triton.server import Server
+from support.triton_client import ask, text
+from support.triton_server import Server
 
 CLIENTS = 8
 ENGINES = ("tensorrt_llm", "tensorrt_llm_draft")

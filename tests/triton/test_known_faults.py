@@ -10,9 +10,9 @@ import pytest
 
 from cluster.processes import until
 from specdec.triton.repository import RepositoryPlan, render
+from support.triton_client import ask, text
+from support.triton_server import Server
 from triton import raw
-from triton.asking import ask, text
-from triton.server import Server
 
 _SECONDS = 60.0
 _FIXED = (

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from cluster.processes import until
 from specdec.triton.repository import RepositoryPlan, render
-from triton.asking import RefusedError, ask, text
-from triton.server import Server
+from support.triton_client import RefusedError, ask, text
+from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"

@@ -13,8 +13,8 @@ import pytest
 import tritonclient.grpc as grpc
 
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.asking import ask, text
-from triton.server import Server, ServerError
+from support.triton_client import ask, text
+from support.triton_server import Server, ServerError
 
 
 @pytest.mark.parametrize(

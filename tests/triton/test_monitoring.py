@@ -17,9 +17,9 @@ from specdec.api.reasons import ReadyReason
 from specdec.cli.app import app
 from specdec.client.metrics import summed
 from specdec.metrics import API_REQUESTS, ERRORS, MODELS, RECONCILES
-from triton.asking import ask
-from triton.server import Server
-from unit.inspect.fake_api import Api, kubeconfig, pod, proxied, serving
+from support.fake_api import Api, kubeconfig, pod, proxied, serving
+from support.triton_client import ask
+from support.triton_server import Server
 
 # Of the TensorRT-LLM backend and of GPUs: no CPU server has them. The TensorRT-LLM backend's own
 # documentation names family, label and values.

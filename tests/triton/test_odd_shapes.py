@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from triton.asking import Arrays, RefusedError, ask_once
-from triton.server import Server
+from support.triton_client import Arrays, RefusedError, ask_once
+from support.triton_server import Server
 
 
 def texts(server: Server, tokens: object, lengths: object) -> Arrays:

@@ -9,8 +9,8 @@ from pathlib import Path
 import tritonclient.grpc as grpc
 
 from specdec.triton.repository import RepositoryPlan, render
-from triton.asking import request_inputs
-from triton.server import Server
+from support.triton_client import request_inputs
+from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 STALL_SECONDS = 60.0

@@ -12,9 +12,9 @@ import pytest
 
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.asking import ask, text
-from triton.conftest import build
-from triton.server import Server
+from support.shipped_pair import build
+from support.triton_client import ask, text
+from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 MOST = 6

@@ -8,8 +8,8 @@ import pytest
 import tritonclient.grpc as grpc
 
 from specdec.triton import contract
-from triton.asking import Arrays, RefusedError, ask, text
-from triton.server import Server
+from support.triton_client import Arrays, RefusedError, ask, text
+from support.triton_server import Server
 
 VERSION = "1.2.1"
 PROMPT = "def read_lines(path):\n"

@@ -15,7 +15,7 @@ from cluster.processes import until
 from specdec.triton import launch
 from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
-from triton.server import Server
+from support.triton_server import Server
 from triton.service import Service
 
 CLIENTS = 6

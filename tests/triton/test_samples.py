@@ -20,14 +20,14 @@ import pytest
 import tritonclient.grpc as grpc
 import yaml
 
-from golden.cases import SAMPLES
 from specdec.backends.facts import Images
 from specdec.dry_run.plan import Plan, make
 from specdec.dry_run.resource import read
+from support.golden_cases import SAMPLES
+from support.shipped_pair import PAIR, build
+from support.triton_client import ask, text
+from support.triton_server import Server
 from triton import inside
-from triton.asking import ask, text
-from triton.conftest import PAIR, build
-from triton.server import Server
 
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
 PROMPT = "def read_lines(path):\n"

@@ -8,7 +8,7 @@ import pytest
 
 from campaigns import sampling, tabled
 from campaigns.sampling import CASES, Case
-from triton.server import Server
+from support.triton_server import Server
 
 pytestmark = pytest.mark.when_changed("campaigns")
 

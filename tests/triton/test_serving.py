@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import tritonclient.grpc as grpc
 
-from triton.asking import ask, text
-from triton.server import Server
+from support.triton_client import ask, text
+from support.triton_server import Server
 
 MODELS = (
     "ensemble",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.baseline import cycle, load
-from triton.asking import ask, text
-from triton.server import Server
+from support.triton_client import ask, text
+from support.triton_server import Server
 
 CLIENTS = 32
 REQUESTS = 10

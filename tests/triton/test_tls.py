@@ -23,9 +23,9 @@ from specdec.jobs.verify import Plan, measured
 from specdec.payload.serving import renewal
 from specdec.triton.launch import Tls
 from specdec.triton.repository import RepositoryPlan, render
-from triton import certificates
-from triton.certificates import Certificates, Pair
-from triton.server import Server, ServerError
+from support import certificates
+from support.certificates import Certificates, Pair
+from support.triton_server import Server, ServerError
 
 PROMPT = "def read_lines(path):\n"
 ASK = json.dumps({"text_input": PROMPT, "max_tokens": 4}).encode()

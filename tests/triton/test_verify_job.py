@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specdec.jobs.verify import Plan, measured
-from triton.server import Server
+from support.triton_server import Server
 
 PROMPTS = 6
 

@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from specdec.cli.app import app
-from unit.quickstarts import GUIDES, OFFLINE, ON_A_SERVER, ROOT, RUN_BY, all_run_by, typed
+from support.quickstarts import GUIDES, OFFLINE, ON_A_SERVER, ROOT, RUN_BY, all_run_by, typed
 
 SAMPLE = "manifests/samples/reference-draft-target.yaml"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from golden.cases import CASES, generated
+from support.golden_cases import CASES, generated
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/security.md", "docs/reliability.md")

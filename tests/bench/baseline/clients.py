@@ -9,7 +9,7 @@ from typing import Any
 
 import tritonclient.grpc as grpc
 
-from triton.asking import request_inputs
+from support.triton_client import request_inputs
 
 _SECONDS = 120.0
 

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
-from triton.conftest import PAIR
-from triton.server import PAYLOAD
+from support.shipped_pair import PAIR
+from support.triton_server import PAYLOAD
 
 _VOCABULARY = 1024
 _HIDDEN = 64

@@ -19,7 +19,7 @@ from bench.baseline.cycle import Pair
 from cluster.processes import until
 from specdec.triton import library
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from triton.server import Server, installed_server
+from support.triton_server import Server, installed_server
 
 TARGET_MS, DRAFT_MS = 20.0, 2.0
 LENGTH = 4

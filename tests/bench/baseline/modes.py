@@ -22,8 +22,8 @@ from bench.baseline.load import (
     serving,
     values,
 )
-from bench.report import Report
-from triton.server import Server
+from support.bench_report import Report
+from support.triton_server import Server
 
 _ROUND_MS = LENGTH * DRAFT_MS + TARGET_MS
 # Requests whose first chunk is waited for, and tokens of each.

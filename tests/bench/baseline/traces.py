@@ -11,9 +11,9 @@ import tritonclient.grpc as grpc
 
 from bench.baseline.clients import Client
 from bench.baseline.load import BLS, CLIENTS, values
-from bench.report import Report
-from campaigns.serving import held
-from triton.server import Server
+from support.bench_report import Report
+from support.server_memory import memory_of
+from support.triton_server import Server
 
 _TOKENS = 8
 # Of twelve requests ten are answered, one is refused and one given up.
@@ -29,14 +29,16 @@ _MB = 1e6
 def traces(report: Report, server: Server) -> None:
     """Print what 10 000 answers, 1 000 refusals and 1 000 cancels add to a warm server."""
     _ask(server, _WARM)
-    before, shared = resident(server), held(server).shared
+    before, shared = resident(server), memory_of(server).shared
     answered, refused, given_up = _ask(server, _REQUESTS)
     report.figure("bls.traces_answered", [answered], "requests", goal=10_000, better="higher")
     report.figure("bls.traces_refused", [refused], "requests", goal=1_000, better="higher")
     report.figure("bls.traces_given_up", [given_up], "requests", goal=1_000, better="higher")
     growth = resident(server) / before - 1
     report.figure("bls.traces_resident_growth", [growth], "", goal=_GROWTH)
-    report.figure("bls.traces_shm_growth", [(held(server).shared - shared) / _MB], "MB", goal=0)
+    report.figure(
+        "bls.traces_shm_growth", [(memory_of(server).shared - shared) / _MB], "MB", goal=0
+    )
 
 
 def resident(server: Server) -> float:

@@ -10,7 +10,6 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from golden.world import source
 from specdec.api.children import Tags
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Source, Spec, SpeculativeModel
@@ -18,6 +17,7 @@ from specdec.api.networking import GatewayRoute, IngressRoute, Tls
 from specdec.api.operations import ResourceClaim, Scaling
 from specdec.api.source import AuthorityRef
 from specdec.api.value import Reference, SecretKey
+from support.simulated_cluster import source
 from unit.pipeline.tensorrt import Json, engines, facts, put, tensorrt
 
 # Fields of one model, target or draft.

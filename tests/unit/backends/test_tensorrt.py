@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from golden.world import FACTS, IMAGES, source
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.tensorrt import BACKEND
+from support.simulated_cluster import FACTS, IMAGES, source
 from unit.pipeline.tensorrt import engines, facts, parameters, plans, put, tensorrt
 
 MODES = {

@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golden.world import FACTS, World
 from specdec.api import names
 from specdec.api.conditions import OPTIONAL, Type
 from support.effort import examples
+from support.simulated_cluster import FACTS, World
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
 SHAPES = ("single", "two", "nodes")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.engine.oracle import Tiny
+from support.oracle import Tiny
 
 
 @pytest.fixture

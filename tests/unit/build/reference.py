@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unit.engine.engines import BUILD
+from support.reference_engines import BUILD
 
 
 def run(

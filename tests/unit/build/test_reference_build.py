@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from support.oracle import Tiny
+from support.reference_engines import BUILD, open_engine, plan
 from unit.build.reference import run
-from unit.engine.engines import BUILD, open_engine, plan
-from unit.engine.oracle import Tiny
 
 DEADLINE = 60.0
 

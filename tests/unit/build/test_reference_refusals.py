@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from support.reference_engines import plan
 from unit.build.reference import refused
-from unit.engine.engines import plan
 
 
 def test_damaged_weights_are_told(checkpoint: Path, output: Path, tmp_path: Path) -> None:

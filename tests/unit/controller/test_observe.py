@@ -9,12 +9,12 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
-from golden.world import resource
 from specdec import cluster
 from specdec.api.kinds import EXTRAS
 from specdec.api.model import SpeculativeModel
 from specdec.cluster import Cluster, Missing, Transient
 from specdec.controller.observe import observe
+from support.simulated_cluster import resource
 from unit.controller.fakes import FakeCluster
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from golden.world import resource
 from specdec.api.model import SpeculativeModel
 from specdec.desired import front, measurement, network, policy, routes, serving
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
+from support.simulated_cluster import resource
 
 OTHER = replace(
     front.TRITON,

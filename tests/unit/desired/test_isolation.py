@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from golden.world import IMAGES, World, fetched, resource
 from specdec.api.model import SpeculativeModel
 from specdec.desired import isolation
 from specdec.desired.measurement import benchmark_job
 from specdec.desired.pod import Volume
 from specdec.pipeline.decide import decide
+from support.simulated_cluster import IMAGES, World, fetched, resource
 
 ENABLED = {"networkPolicy": {"mode": "Enabled"}}
 MINE = Volume("pair-models", "uid", single_node=False)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from golden.world import resource
 from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement
 from specdec.desired.pod import Volume
 from specdec.jobs import verify
+from support.simulated_cluster import resource
 
 Json = dict[str, Any]
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from golden.cases import resource as case
-from golden.world import resource
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import network, policy, routes, serving
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
+from support.golden_cases import resource as case
+from support.simulated_cluster import resource
 
 PEER = {"namespaceSelector": {"matchLabels": {"team": "web"}}}
 

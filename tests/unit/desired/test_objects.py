@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golden.world import World, fetched, resource
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch, pod, repository, serving, storage
 from specdec.desired.pod import Container, Placement, Volume
 from specdec.triton import start
 from specdec.triton.layout import Launch, Mode
+from support.simulated_cluster import World, fetched, resource
 
 SHARED = Volume("models", "uid", single_node=False)
 LOCAL = Volume("models", "uid", single_node=True)

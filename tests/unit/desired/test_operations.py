@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from golden.cases import resource as case
-from golden.world import IMAGES, World, resource
 from specdec import validation
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
@@ -16,6 +14,8 @@ from specdec.desired.engine import Needs
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.triton.layout import PLAIN
+from support.golden_cases import resource as case
+from support.simulated_cluster import IMAGES, World, resource
 
 VOLUME = Volume("models", "uid", single_node=False)
 TAG = {"labels": {"team": "search"}, "annotations": {"note": "kept"}}

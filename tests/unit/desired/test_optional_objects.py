@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from golden.world import resource
 from specdec.api.model import SpeculativeModel
 from specdec.desired import isolation, optional_objects
+from support.simulated_cluster import resource
 
 METRIC = {"type": "Pods", "name": "queue", "target": "2"}
 SCALING: dict[str, Any] = {"maxReplicas": 4, "metrics": [METRIC]}

@@ -3,12 +3,12 @@
 import copy
 from typing import Any
 
-from golden.world import resource
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import rescaled, serving
 from specdec.desired.pod import Volume
 from specdec.triton.layout import Launch, Mode
+from support.simulated_cluster import resource
 
 VOLUME = Volume("pair-models", "uid", single_node=False)
 REPOSITORY = "f" * 64

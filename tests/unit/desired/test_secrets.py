@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from golden.world import World, fetched, resource
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch
 from specdec.desired.pod import Volume
+from support.simulated_cluster import World, fetched, resource
 
 VOLUME = Volume("models", "uid", single_node=False)
 REACH = {

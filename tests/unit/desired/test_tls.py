@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, resource
 from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement, network, policy
+from support.simulated_cluster import World, resource
 from unit.pipeline.test_group import served
 from unit.pipeline.test_two_servers import two_servers
 

@@ -7,10 +7,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from golden.world import resource
 from specdec.cli.app import app
 from specdec.dry_run import configuration
 from specdec.dry_run.resource import InputError
+from support.simulated_cluster import resource
 
 SAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "samples"
 SHARED = SAMPLES / "tensorrt-draft-target-shared.yaml"

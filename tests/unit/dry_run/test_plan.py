@@ -12,11 +12,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from golden.world import IMAGES, World, resource
 from specdec.cli.app import app
 from specdec.dry_run.plan import make
 from specdec.jobs.inspection import inspect
 from specdec.jobs.volume import digest
+from support.simulated_cluster import IMAGES, World, resource
 from unit.jobs import checkpoints
 
 ROOT = Path(__file__).resolve().parents[3]

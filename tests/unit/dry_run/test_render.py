@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from golden.cases import SAMPLES
 from support.documents import load
+from support.golden_cases import SAMPLES
 from unit.dry_run.test_plan import DRAFT_TARGET, run
 
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from golden.cases import SAMPLES
-from golden.world import IMAGES
 from specdec.api.matrix import support
 from specdec.dry_run.plan import make
 from specdec.dry_run.resource import read
 from support.documents import load
+from support.golden_cases import SAMPLES
+from support.published_layouts import VERSIONS, differences, parse
+from support.simulated_cluster import IMAGES
 from unit.dry_run.test_plan import Json, plan_json, run
-from unit.triton.published import VERSIONS, differences, parse
 
 ENGINES = {name: path for name, path in SAMPLES.items() if name.startswith("tensorrt-")}
 

@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
-from unit.engine.engines import Gate, build, open_engine
-from unit.engine.oracle import Tiny
+from support.oracle import Tiny
+from support.reference_engines import Gate, build, open_engine
 
 Start = Callable[..., Scheduler]
 Engine = Callable[[Tiny], Llama]

@@ -16,8 +16,8 @@ from specdec.payload.backend.tensorrtllm.reference_engine.config import (
 )
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import EngineError
 from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
-from unit.engine.engines import build
-from unit.engine.oracle import Tiny
+from support.oracle import Tiny
+from support.reference_engines import build
 
 
 def settings(**parameters: str) -> ModelSettings:

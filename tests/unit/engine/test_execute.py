@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unit.engine.engines import PAYLOAD
+from support.reference_engines import PAYLOAD
 from unit.engine.test_kv import CONFIG
 
 MODEL = PAYLOAD / "backend" / "tensorrtllm" / "model.py"

@@ -12,9 +12,9 @@ import pytest
 
 from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama, Matrix, Rows
+from support.oracle import LLAMA3, Tiny, logits
+from support.reference_engines import build, open_engine
 from unit.engine.conftest import Engine
-from unit.engine.engines import build, open_engine
-from unit.engine.oracle import LLAMA3, Tiny, logits
 
 TOKENS = np.random.default_rng(5).integers(0, 97, 50)
 

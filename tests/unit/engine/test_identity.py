@@ -14,9 +14,9 @@ from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahea
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
 from specdec.payload.backend.tensorrtllm.reference_engine.words import Words
 from support.effort import examples
+from support.oracle import Tiny
+from support.reference_engines import ask, rounds
 from unit.engine.conftest import Engine, Start
-from unit.engine.engines import ask, rounds
-from unit.engine.oracle import Tiny
 
 TARGET = Tiny()
 DRAFT = Tiny(layers=1, hidden=16, heads=2, kv_heads=1, seed=1)

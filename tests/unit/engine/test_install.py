@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from unit.engine.engines import PAYLOAD
+from support.reference_engines import PAYLOAD
 
 INSTALL = PAYLOAD / "backend" / "install.py"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -16,7 +16,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.outbox import (
     Outbox,
 )
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket
-from unit.engine.engines import DEADLINE
+from support.reference_engines import DEADLINE
 
 FINAL = 1
 Make = Callable[..., Outbox]

@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+from support.reference_engines import PAYLOAD, ask, build, open_engine, rounds
 from unit.engine.conftest import Start
-from unit.engine.engines import PAYLOAD, ask, build, open_engine, rounds
 
 PAIR = PAYLOAD / "pair"
 NEW = 48

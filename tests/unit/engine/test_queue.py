@@ -8,8 +8,8 @@ import pytest
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
+from support.reference_engines import Call, Gate, ask, ask_all
 from unit.engine.conftest import Start
-from unit.engine.engines import Call, Gate, ask, ask_all
 
 PROMPT = [5, 9, 14, 3, 77, 20, 31, 8, 60]
 

@@ -19,9 +19,9 @@ from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import (
     FAILED,
     UNLOADED,
 )
+from support.oracle import Tiny, logits
+from support.reference_engines import DEADLINE, Call, Gate, ask
 from unit.engine.conftest import Engine, Start
-from unit.engine.engines import DEADLINE, Call, Gate, ask
-from unit.engine.oracle import Tiny, logits
 
 PROMPT = [5, 9, 14, 3, 77, 20, 31, 8, 60]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.inspect.fake_api import Api, kubeconfig, serving
+from support.fake_api import Api, kubeconfig, serving
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unit.inspect.fake_api import MODELS, Api, pod
+from support.fake_api import MODELS, Api, pod
 
 Json = dict[str, Any]
 KEY = "3f" * 32

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from specdec.cli.app import app
-from unit.inspect.fake_api import MODELS, Api, kubeconfig
+from support.fake_api import MODELS, Api, kubeconfig
 
 
 def run(*arguments: str) -> Result:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from specdec.api.conditions import PROBLEMS
 from specdec.cli.app import app
-from unit.inspect.fake_api import Api, pod
+from support.fake_api import Api, pod
 from unit.inspect.recorded import BODY, JOBS, KEY, MEASURED, PODS, RESOURCE, STATUS, record
 
 pytestmark = pytest.mark.usefixtures("login")

@@ -17,64 +17,11 @@ from specdec.cluster import Transient
 from specdec.inspect.figures import Figures, figures, reading
 from specdec.inspect.show import Display, table
 from specdec.inspect.top import Row, Watch
+from support.fake_api import Api, Json, pages, pod, proxied
+from support.metrics_page import LATER, page
 from unit.controller.fakes import FakeCluster
-from unit.inspect.fake_api import Api, Json, pages, pod, proxied
 from unit.inspect.recorded import PODS, record
 
-
-def page(**changes: float) -> str:
-    """A server's page of metrics with some numbers changed."""
-    n = {
-        "requests": 10,
-        "rounds": 100,
-        "drafted": 400,
-        "accepted": 200,
-        "generated": 300,
-        "fallbacks": 2,
-        "in_flight": 3,
-        "waiting": 1,
-        "kv": 0.25,
-    } | changes
-    bls = 'model="tensorrt_llm_bls",version="1"'
-    return f"""# HELP nv_inference_request_success Number of successful inference requests
-# TYPE nv_inference_request_success counter
-nv_inference_request_success{{{bls}}} {n["requests"]}
-nv_inference_request_success{{model="ensemble",version="1"}} 5
-nv_inference_request_success{{model="tensorrt_llm",version="1"}} 70000
-# HELP nv_inference_pending_request_count Instantaneous number of pending requests
-# TYPE nv_inference_pending_request_count gauge
-nv_inference_pending_request_count{{{bls}}} {n["waiting"]}
-nv_inference_pending_request_count{{model="tensorrt_llm",version="1"}} 9
-# TYPE specdec_rounds_total counter
-specdec_rounds_total{{{bls}}} {n["rounds"]}
-# TYPE specdec_draft_tokens_total counter
-specdec_draft_tokens_total{{{bls}}} {n["drafted"]}
-# TYPE specdec_accepted_tokens_total counter
-specdec_accepted_tokens_total{{{bls}}} {n["accepted"]}
-# TYPE specdec_generated_tokens_total counter
-specdec_generated_tokens_total{{{bls}}} {n["generated"]}
-# TYPE specdec_fallback_total counter
-specdec_fallback_total{{{bls},reason="draft_error"}} {n["fallbacks"]}
-specdec_fallback_total{{{bls},reason="beam_width"}} 1
-# TYPE specdec_requests_in_flight gauge
-specdec_requests_in_flight{{{bls}}} {n["in_flight"]}
-# TYPE specdec_draft_length gauge
-specdec_draft_length{{{bls}}} 4
-# TYPE nv_trt_llm_kv_cache_block_metrics gauge
-nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",model="tensorrt_llm"}} {n["kv"]}
-nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",model="tensorrt_llm_draft"}} 0.1
-nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="max",model="tensorrt_llm"}} 4096
-"""
-
-
-LATER = {
-    "requests": 30,
-    "rounds": 120,
-    "drafted": 480,
-    "accepted": 260,
-    "generated": 380,
-    "fallbacks": 3,
-}
 DRAFT_SERVER = """# TYPE nv_inference_request_success counter
 nv_inference_request_success{model="tensorrt_llm",version="1"} 8
 # TYPE nv_trt_llm_request_metrics gauge

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from golden.world import World, resource
 from specdec.desired import repository as desired
 from specdec.jobs import publish
+from support.simulated_cluster import World, resource
 
 FILES = {"ensemble/config.pbtxt": "name: 'ensemble'\n", "ensemble/1/.keep": ""}
 KEYS = {"target": "a" * 64, "draft": "b" * 64}

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from golden.world import resource
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.bench import Report
@@ -17,6 +16,7 @@ from specdec.jobs import benchmark, verify
 from specdec.jobs.result import LIMIT_BYTES, shorten
 from specdec.pipeline import verification_result
 from specdec.pipeline.job_results import Measured
+from support.simulated_cluster import resource
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, resource
 from specdec.triton import library
-from unit.engine.oracle import Tiny
+from support.oracle import Tiny
+from support.simulated_cluster import World, resource
 from unit.jobs.checkpoints import tokenizer
 
 LIMITS = {"maxBatchSize": 4, "maxInputLen": 64, "maxSeqLen": 128}

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from golden.world import resource, source
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
+from support.simulated_cluster import resource, source
 
 Json = dict[str, Any]
 

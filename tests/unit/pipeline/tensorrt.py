@@ -3,12 +3,12 @@
 from copy import deepcopy
 from typing import Any
 
-from golden.world import FACTS, IMAGES, limits, resource, source
 from specdec import backends, validation
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Engine, Facts
 from specdec.backends.tensorrt import BACKEND
 from specdec.triton.repository import RepositoryPlan, render
+from support.simulated_cluster import FACTS, IMAGES, limits, resource, source
 
 Json = dict[str, Any]
 BLOCKS: dict[str, Json] = {

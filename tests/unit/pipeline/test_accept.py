@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, limits, resource, source
 from specdec.api.matrix import matrix
 from specdec.api.model import Backend, SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.pipeline.decide import decide
+from support.simulated_cluster import World, limits, resource, source
 from unit.pipeline.tensorrt import put, tensorrt
 
 DRAFT = {"source": source("draft")}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from golden.world import World, limits
+from support.simulated_cluster import World, limits
 from unit.pipeline.tensorrt import put, tensorrt
 
 DRAFT_BLOCK = "speculation.draftTarget"

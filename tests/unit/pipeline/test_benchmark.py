@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from golden.world import World, measured, resource
+from support.simulated_cluster import World, measured, resource
 from unit.pipeline.verifying import finish, serve
 
 Json = dict[str, Any]

@@ -7,7 +7,6 @@ from unittest.mock import patch
 import pytest
 from typing_extensions import override
 
-from golden.world import World, ended, fetched, resource
 from specdec.api.model import SpeculativeModel
 from specdec.backends import reference
 from specdec.backends.facts import Checkpoint, Engine, Facts
@@ -17,6 +16,7 @@ from specdec.desired import engine as desired
 from specdec.desired.engine import Needs
 from specdec.desired.pod import Volume
 from specdec.pipeline import diagnosis
+from support.simulated_cluster import World, ended, fetched, resource
 
 GIB = 1 << 30
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, resource
 from specdec.api import names
+from support.simulated_cluster import World, resource
 from unit.pipeline.test_group import served
 
 TLS: dict[str, Any] = {"tls": {"secretName": "pair-tls"}}

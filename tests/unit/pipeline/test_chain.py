@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from golden.world import FACTS, World, fetched, limits, measured, resource, source
 from specdec.api import conditions
 from specdec.api.conditions import OPTIONAL, Type
+from support.simulated_cluster import FACTS, World, fetched, limits, measured, resource, source
 
 
 def kinds(world: World) -> list[str]:

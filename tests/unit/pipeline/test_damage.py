@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from golden.world import NOW, World, fetched, resource
+from support.simulated_cluster import NOW, World, fetched, resource
 from unit.pipeline.test_group import served
 from unit.pipeline.test_optional_objects import ABLE, ACTIVE, BY_HPA
 

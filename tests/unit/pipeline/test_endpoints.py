@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from golden.world import NOW, World, resource
 from specdec.pipeline.decide import Decision, decide
+from support.simulated_cluster import NOW, World, resource
 
 
 def decided(world: World, endpoints: dict[str, int]) -> Decision:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, fetched, resource
 from specdec.api.conditions import Condition, Type, transitions
+from support.simulated_cluster import World, fetched, resource
 
 
 @pytest.mark.parametrize(

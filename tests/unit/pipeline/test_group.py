@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, fetched, limits, resource, source, waiting
 from specdec.api import names
 from specdec.pipeline import group
 from specdec.pipeline.observed import Object
 from specdec.triton import start
+from support.simulated_cluster import World, fetched, limits, resource, source, waiting
 
 SET = "leaderworkerset.sigs.k8s.io/name"
 SHARED: dict[str, Any] = {"size": "1Gi", "accessMode": "ReadWriteMany"}

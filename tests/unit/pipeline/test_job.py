@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from golden.world import IMAGES, NOW, ended, resource
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import EngineReason
@@ -14,6 +13,7 @@ from specdec.pipeline import job
 from specdec.pipeline.job import Done, LiveJob, Pending, Task
 from specdec.pipeline.observed import Observed, Ref
 from specdec.pipeline.stage import POLL, Context
+from support.simulated_cluster import IMAGES, NOW, ended, resource
 
 Json = dict[str, Any]
 NAME = "pair-build-1"

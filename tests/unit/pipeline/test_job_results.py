@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, ended, fetched, measured, resource
 from specdec.api import conditions
 from specdec.api.reasons import Reason
 from specdec.pipeline.decide import Decision, decide
 from specdec.pipeline.job_results import MOST_CHARACTERS, Result, result
 from specdec.pipeline.observed import job_state
 from support.effort import examples
+from support.simulated_cluster import World, ended, fetched, measured, resource
 from unit.status_schema import refusals
 
 Json = dict[str, Any]

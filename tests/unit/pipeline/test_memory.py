@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from golden.world import IMAGES, NOW
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Facts
 from specdec.pipeline.memory import memory
 from specdec.pipeline.observed import Observed
 from specdec.pipeline.stage import Context, Outcome
+from support.simulated_cluster import IMAGES, NOW
 from unit.pipeline.public import alone, checkpoint, pair, spec
 
 

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from golden.world import FACTS, World, fetched, resource, source
 from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import AcceptedReason, CommonReason, MemoryReason
 from specdec.pipeline import summary
+from support.simulated_cluster import FACTS, World, fetched, resource, source
 from unit.pipeline.public import alone, spec
 
 A10, H100 = "NVIDIA-A10", "NVIDIA-H100-80GB-HBM3"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, fetched, resource
 from specdec.api import names
+from support.simulated_cluster import World, fetched, resource
 
 METRIC = {"type": "Pods", "name": "queue", "target": "2"}
 GATEWAYS = {"gateway": {"parentRefs": [{"name": "a"}, {"name": "b"}]}}

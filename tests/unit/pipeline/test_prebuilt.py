@@ -1,9 +1,9 @@
 """Prebuilt engines: their sources, their footprint, and what happens when they are missing."""
 
-from golden.world import FACTS, World, source
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.tensorrt.memory import footprints
+from support.simulated_cluster import FACTS, World, source
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
 ONE: Json = {"digest": "a" * 64, "revision": "", "bytes": 1000, "facts": FACTS}

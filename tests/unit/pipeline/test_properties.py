@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golden.world import IMAGES, World, fetched, limits, resource
 from specdec import backends
 from specdec.api import conditions, names
 from specdec.api.conditions import OPTIONAL, Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CommonReason
 from specdec.backends.facts import Checkpoint, Facts
+from support.simulated_cluster import IMAGES, World, fetched, limits, resource
 
 EVENTS = st.lists(
     st.sampled_from(["bind", "finish", "fail", "serve", "suspend", "resume", "tokens", "length"]),

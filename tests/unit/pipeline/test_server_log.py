@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from golden.world import World
 from specdec.pipeline.decide import decide
 from specdec.pipeline.server_log import summary
+from support.simulated_cluster import World
 from unit.pipeline.test_serving import crashed, deployed, mark_checked, pod
 
 LOGS = Path(__file__).parent / "logs"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from golden.world import NOW, World, limits, resource, source, waiting
 from specdec.api import names
+from support.simulated_cluster import NOW, World, limits, resource, source, waiting
 
 
 def deployed(**spec: Any) -> World:

@@ -1,7 +1,7 @@
 """Two resources on one claim with the same engines share one Job for each engine."""
 
-from golden.world import World, fetched, merge, resource
 from specdec.api import names
+from support.simulated_cluster import World, fetched, merge, resource
 
 
 def pair() -> tuple[World, World]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from golden.world import World, resource
+from support.simulated_cluster import World, resource
 
 
 @pytest.mark.parametrize(

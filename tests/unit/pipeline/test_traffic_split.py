@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, resource
 from specdec.dry_run.simulated_cluster import other_resource
+from support.simulated_cluster import World, resource
 
 TAKEN = {"conditions": [{"type": "Accepted", "status": "True"}]}
 REFUSED = {"conditions": [{"type": "Accepted", "status": "False", "message": "no such listener"}]}

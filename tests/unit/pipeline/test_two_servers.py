@@ -2,9 +2,9 @@
 
 import pytest
 
-from golden.world import World, fetched, waiting
 from specdec.api import names
 from specdec.triton import start
+from support.simulated_cluster import World, fetched, waiting
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
 DRAFT = "speculation.draftTarget"

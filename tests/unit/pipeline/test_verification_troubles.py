@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from golden.world import World, fetched, resource, waiting
+from support.simulated_cluster import World, fetched, resource, waiting
 from unit.pipeline.verifying import Json, finish, reasons, result_of, serving
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from golden.world import NOW, World, fetched, resource
 from specdec.dry_run.simulated_cluster import Json
+from support.simulated_cluster import NOW, World, fetched, resource
 
 
 @pytest.fixture

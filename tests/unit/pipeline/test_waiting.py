@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from golden.world import World, ended, fetched, resource, waiting
+from support.simulated_cluster import World, ended, fetched, resource, waiting
 
 
 def fetching(**spec: Any) -> World:

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from golden.world import World, fetched, measured, resource
 from specdec.api.conditions import VERIFIED
+from support.simulated_cluster import World, fetched, measured, resource
 
 Json = dict[str, Any]
 

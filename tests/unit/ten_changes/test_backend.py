@@ -45,7 +45,7 @@ ROW = """  Toy:
 PROGRAM = (
     AGREE
     + """
-from golden.world import World, resource
+from support.simulated_cluster import World, resource
 
 world = World(resource(runtime={"backend": "Toy"}))
 world.settle()

@@ -9,7 +9,7 @@ PROGRAM = (
     + """
 from specdec import validation
 from specdec.api.model import SpeculativeModel
-from golden.world import IMAGES, World, fetched, resource
+from support.simulated_cluster import IMAGES, World, fetched, resource
 from unit.pipeline.tensorrt import engines, parameters, plans, tensorrt
 
 cr = tensorrt(speculation={"method": "Echo", "echo": {"ngramSize": 3}})

@@ -5,7 +5,7 @@ from pathlib import Path
 from unit.ten_changes.scratch import Scratch
 
 PROGRAM = """
-from golden.world import World, resource
+from support.simulated_cluster import World, resource
 
 world = World(resource())
 world.settle()

@@ -5,7 +5,7 @@ from pathlib import Path
 from unit.ten_changes.scratch import Scratch
 
 PROGRAM = """
-from golden.world import IMAGES
+from support.simulated_cluster import IMAGES
 from specdec import validation
 from specdec.api.model import SpeculativeModel
 from specdec.triton import contract

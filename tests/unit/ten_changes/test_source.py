@@ -8,7 +8,7 @@ PROGRAM = (
     AGREE
     + """
 import json
-from golden.world import World, resource
+from support.simulated_cluster import World, resource
 from specdec.jobs import sources
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.egress_proxy import EgressProxy

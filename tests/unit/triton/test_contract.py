@@ -12,7 +12,7 @@ from specdec.api.matrix import matrix
 from specdec.backends.methods import lookahead
 from specdec.triton import contract
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
-from unit.triton.published import VERSIONS, differences, parse
+from support.published_layouts import VERSIONS, differences, parse
 
 PLAN = RepositoryPlan(
     version="1.2.1",

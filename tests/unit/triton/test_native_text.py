@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from unit.triton.payload import MODELS
+from support.payload import MODELS
 
 PAIR = MODELS.parent / "pair" / "target"
 KNOWN = MODELS.parents[2] / "bls" / "specdec-bls" / "tests" / "data" / "shipped_tokens.json"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unit.triton.payload import MODELS, load
+from support.payload import MODELS, load
 
 shared = load("specdec_text")
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from unit.triton.payload import MODELS, load
+from support.payload import MODELS, load
 
 load("specdec_text")
 PAIR = MODELS.parent / "pair" / "target"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golden.world import resource
 from specdec.api import conditions
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.validation import compatibility
+from support.simulated_cluster import resource
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = {

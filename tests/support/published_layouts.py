@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from tritonclient.grpc import model_config_pb2
 
-TABLES = Path(__file__).with_name("contract")
+TABLES = Path(__file__).parents[1] / "unit" / "triton" / "contract"
 VERSIONS = tuple(sorted(path.stem for path in TABLES.glob("*.txt")))
 ENGINES = ("tensorrt_llm", "tensorrt_llm_draft")
 STEPS = ("preprocessing", "tensorrt_llm", "postprocessing")

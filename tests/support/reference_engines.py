@@ -19,7 +19,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Scheduler
 from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
 
-PAYLOAD = Path(__file__).resolve().parents[3] / "operator" / "specdec" / "payload"
+PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "payload"
 BUILD = PAYLOAD / "build" / "build_engine.py"
 DEADLINE = 120.0
 

@@ -1,7 +1,7 @@
 """Golden cases: a resource in, every object and every repository file out.
 
-`cases.yaml` lists the cases. A case is a folder with a `cr.yaml`, or a sample of
-`manifests/samples`. `stored.py` reads and writes their files.
+`tests/golden/cases.yaml` lists the cases. A case is a folder with a `cr.yaml`, or a sample of
+`manifests/samples`. `tests/golden/stored.py` reads and writes their files.
 
 Python programs of the payload are left out: they have tests of their own, and a golden file must
 change only when what the operator generates does.
@@ -18,7 +18,6 @@ from unittest.mock import patch
 
 import yaml
 
-from golden.world import FACTS, World
 from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
@@ -26,8 +25,9 @@ from specdec.dry_run.plan import repository as repository_files
 from specdec.pipeline import repository
 from specdec.triton import launch, library, start
 from specdec.triton.repository import RepositoryPlan, render
+from support.simulated_cluster import FACTS, World
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "golden"
 _RESOURCES = {path.parent.name: path for path in HERE.glob("*/cr.yaml")}
 SAMPLES = {path.stem: path for path in (HERE.parents[1] / "manifests" / "samples").glob("*.yaml")}
 # Not a resource of ours: the checkpoints on a claim that the others read.

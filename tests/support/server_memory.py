@@ -1,0 +1,23 @@
+"""The memory of a server and its processes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.triton_server import Server
+
+
+@dataclass(frozen=True)
+class ServerMemory:
+    """Bytes of private memory and of /dev/shm."""
+
+    memory: int
+    shared: int
+
+
+def memory_of(server: Server) -> ServerMemory:
+    """Memory that the server and its processes use now."""
+    statuses = [Path(f"/proc/{pid}/status").read_text("ascii") for pid in server.processes()]
+    lines = [line for status in statuses for line in status.splitlines()]
+    memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+    shared = sum(region.stat().st_blocks * 512 for region in server.shared_memory())
+    return ServerMemory(memory, shared)

@@ -1,0 +1,61 @@
+"""A layer of the tests imports `support`, programs and itself, and no other layer."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+FOLDERS = {path.name for path in TESTS.iterdir() if any(path.rglob("*.py"))}
+# People run these: the layers test them or use them.
+PROGRAMS = {"bench", "campaigns", "cluster", "demo", "release"}
+# Importing folder, imported folder: the reason.
+_OPERATOR = (
+    "the operator as a process, with its audit log, is a handle of the control plane's tests"
+)
+EXCEPTIONS = {
+    ("bench", "controlplane"): _OPERATOR,
+    ("campaigns", "chart"): "`rights` installs the chart in each of its modes",
+    ("campaigns", "controlplane"): _OPERATOR,
+    ("campaigns", "e2e"): "three campaigns are long forms of tests on the real node",
+    ("chart", "controlplane"): _OPERATOR,
+    ("e2e", "chart"): "the real node gets the operator from the chart",
+    ("e2e", "controlplane"): _OPERATOR,
+    ("triton", "chart"): "a test asks a real server for each metric of the chart's dashboard",
+    ("unit", "controlplane"): _OPERATOR,
+}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The folders of tests/ that a file imports from."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        yield from {name.partition(".")[0] for name in names} & FOLDERS
+
+
+@cache
+def imports_across() -> dict[tuple[str, str], list[str]]:
+    """Importing and imported folder, and the files that do it."""
+    pairs: dict[tuple[str, str], list[str]] = {}
+    for path in sorted(TESTS.rglob("*.py")):
+        name = path.relative_to(TESTS)
+        own = name.parts[0] if len(name.parts) > 1 else "support"
+        for folder in imported(path):
+            if folder not in (own, "support") and (own == "support" or folder not in PROGRAMS):
+                pairs.setdefault((own, folder), []).append(str(name))
+    # `support` is below all others, but for the folders and processes of `cluster`.
+    pairs.pop(("support", "cluster"), None)
+    return pairs
+
+
+def test_no_layer_imports_another() -> None:
+    new = {pair: files for pair, files in imports_across().items() if pair not in EXCEPTIONS}
+    assert not new, f"move what these share to tests/support: {new}"
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert EXCEPTIONS.keys() <= imports_across().keys()
