@@ -9,7 +9,7 @@ from rich.console import Console
 from demo.errors import DemoError
 from demo.machine import machine
 from demo.screen import Screen
-from demo.story import run, tell
+from demo.story import run, show_next_steps
 from specdec.client import ClientError
 
 # Columns of a recording: wide enough for the conditions' messages, small enough to be read.
@@ -25,7 +25,7 @@ def main() -> int:
     options = parser.parse_args()
     recorded = Console(highlight=False, soft_wrap=True, record=True, width=_WIDTH)
     screen = Screen(recorded if options.record else None)
-    place = machine(options.cluster, screen.say)
+    place = machine(options.cluster, screen.report)
     try:
         if options.down:
             place.down()
@@ -33,12 +33,12 @@ def main() -> int:
             run(place, screen)
             if options.record:
                 options.record.write_text(screen.picture("make demo"), encoding="utf-8")
-            tell(place, screen)
+            show_next_steps(place, screen)
     except (DemoError, ClientError) as error:
         sys.stderr.write(f"demo: {error}\n")
         return getattr(error, "exit_status", 1)
     except KeyboardInterrupt:
-        sys.stderr.write("demo: stopped; `make demo` goes on where it was\n")
+        sys.stderr.write("demo: stopped; `make demo` continues\n")
         return 130
     return 0
 

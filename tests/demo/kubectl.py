@@ -14,13 +14,13 @@ from typing import Any
 from demo.errors import DemoError
 from demo.tools import end, lines_of
 
-# Seconds after which a watch that hears nothing looks whether it is over.
+# Seconds after which a watch without events checks whether it is over.
 _TURN = 0.5
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """A kubectl that talks to one cluster; `environment` holds its KUBECONFIG."""
+    """A kubectl for one cluster; `environment` holds its KUBECONFIG."""
 
     program: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Kubectl:
         """Standard output of one command.
 
         Raises:
-            DemoError: it failed; carries kubectl's own words.
+            DemoError: it failed; carries kubectl's message.
         """
         try:
             done = subprocess.run(
@@ -57,7 +57,7 @@ class Kubectl:
         return dict(json.loads(text)) if text.strip() else None
 
     def spawn(self, *arguments: str, errors: int = subprocess.STDOUT) -> subprocess.Popen[str]:
-        """A command that goes on, with its output as a pipe."""
+        """A command that keeps running, with its output as a pipe."""
         return subprocess.Popen(
             [self.program, *arguments],
             env={**os.environ, **self.environment},
@@ -72,7 +72,7 @@ class Kubectl:
         """Forward free local ports to `target`; yields local port by remote port.
 
         Raises:
-            DemoError: the forwarding did not come about.
+            DemoError: the forwarding failed.
         """
         process = self.spawn("port-forward", target, *(f":{port}" for port in ports))
         try:
@@ -85,7 +85,7 @@ class Kubectl:
     ) -> Iterator[dict[str, Any]]:
         """Objects now and after each change, until `seconds` have passed or `over` is set.
 
-        A watch that the server ends is opened again: that is its right at any time.
+        A server may end a watch at any time; then it is opened again.
         """
         over = over or threading.Event()
         deadline = time.monotonic() + seconds
@@ -96,14 +96,14 @@ class Kubectl:
                 yield from _documents(process, deadline, over)
             finally:
                 end(process)
-            # Not at once: an API server that has gone away is not asked hundreds of times.
+            # Not at once: a stopped API server would get hundreds of requests.
             over.wait(0.5)
 
 
 def wait(
     true: Callable[[], bool], seconds: float, what: Callable[[], str], step: float = 0.2
 ) -> None:
-    """Poll until `true()`; the one place that waits between looks.
+    """Poll until `true()`; the only place that waits between checks.
 
     Raises:
         DemoError: it did not hold within `seconds`; the sentence is `what()`.
@@ -138,18 +138,18 @@ def _documents(
 def _forwarded(
     process: subprocess.Popen[str], ports: tuple[int, ...], seconds: float
 ) -> dict[int, int]:
-    deadline, said, found = time.monotonic() + seconds, "", dict[int, int]()
+    deadline, output, forwarded = time.monotonic() + seconds, "", dict[int, int]()
     lines = lines_of(process)
-    while len(found) < len(ports):
+    while len(forwarded) < len(ports):
         try:
             line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             line = None
         if line is None:
-            raise DemoError(f"kubectl port-forward came to nothing: {said.strip() or 'silence'}")
-        said += line
+            raise DemoError(f"kubectl port-forward failed: {output.strip() or 'no output'}")
+        output += line
         # "Forwarding from 127.0.0.1:40123 -> 8001"
         if line.startswith("Forwarding from 127.0.0.1:"):
             local, _, remote = line.removeprefix("Forwarding from 127.0.0.1:").partition(" -> ")
-            found[int(remote)] = int(local)
-    return found
+            forwarded[int(remote)] = int(local)
+    return forwarded

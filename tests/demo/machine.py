@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from cluster import binaries
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
-from demo.tools import ROOT, Say, run
+from demo.tools import ROOT, Report, run
 
 NAME = "specdec-demo"
 IMAGES = {
@@ -44,7 +44,7 @@ class Machine(Protocol):
 class Node:
     """A real kubelet on this machine, in a network namespace of its own."""
 
-    say: Say
+    report: Report
     name: str = NAME
 
     def up(self) -> None:
@@ -80,14 +80,14 @@ class Node:
         return Kubectl(str(binaries.path("kubectl")), {"KUBECONFIG": done.stdout.strip()})
 
     def _cluster(self, *arguments: str) -> None:
-        run(self.say, sys.executable, "-m", "cluster", *arguments)
+        run(self.report, sys.executable, "-m", "cluster", *arguments)
 
 
 @dataclass(frozen=True)
 class Kind:
     """Kubernetes in Docker."""
 
-    say: Say
+    report: Report
     name: str = NAME
 
     def up(self) -> None:
@@ -99,16 +99,16 @@ class Kind:
                     exit_status=2,
                 )
         if self.name not in self._clusters():
-            run(self.say, "kind", "create", "cluster", "--name", self.name, "--wait", "120s")
+            run(self.report, "kind", "create", "cluster", "--name", self.name, "--wait", "120s")
         self._advertise_gpus()
 
     def build(self) -> None:
         for target, tag in IMAGES.items():
-            run(self.say, "docker", "build", "--target", target, "--tag", tag, str(ROOT))
-        run(self.say, "kind", "load", "docker-image", "--name", self.name, *IMAGES.values())
+            run(self.report, "docker", "build", "--target", target, "--tag", tag, str(ROOT))
+        run(self.report, "kind", "load", "docker-image", "--name", self.name, *IMAGES.values())
 
     def down(self) -> None:
-        run(self.say, "kind", "delete", "cluster", "--name", self.name)
+        run(self.report, "kind", "delete", "cluster", "--name", self.name)
 
     def kubectl(self) -> Kubectl:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
@@ -116,7 +116,7 @@ class Kind:
         config.parent.mkdir(parents=True, exist_ok=True)
         # A file of its own: the user's current context stays what it is.
         run(
-            self.say,
+            self.report,
             "kind",
             "export",
             "kubeconfig",
@@ -148,6 +148,6 @@ class Kind:
         )
 
 
-def machine(kind: Literal["node", "kind"], say: Say) -> Machine:
+def machine(kind: Literal["node", "kind"], report: Report) -> Machine:
     """The machine for `CLUSTER=...`."""
-    return Kind(say) if kind == "kind" else Node(say)
+    return Kind(report) if kind == "kind" else Node(report)

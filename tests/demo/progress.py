@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _WAITING = "Waiting"
-# Measured together by one Job: while it is under way the first speaks for all.
+# Measured together by one Job: while it is under way the first stands for all.
 _VERIFIED = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
 _QUIET = (*_VERIFIED[1:], "BenchmarkCompleted")
 _UNDER_WAY = ("Queued", "Stale", "Verifying", _WAITING)
@@ -28,7 +28,7 @@ class Progress:
     shown: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def changes(self, model: Mapping[str, Any]) -> list[Step]:
-        """What is new in a resource since the last call; conditions of an old spec are none."""
+        """The new conditions of a resource since the last call, without those of an old spec."""
         if not _is_current(model):
             return []
         steps = []
@@ -39,7 +39,7 @@ class Progress:
                 condition["reason"],
                 condition.get("message", ""),
             )
-            # Ready repeats what another condition says until all is done.
+            # Until all is done Ready repeats another condition.
             quiet = step.reason == _WAITING or (step.type == "Ready" and step.status != "True")
             unknown = step.type in _QUIET and step.status == "Unknown"
             if (
@@ -68,7 +68,7 @@ def is_verified(model: Mapping[str, Any]) -> bool:
 
 
 def has_failed(model: Mapping[str, Any]) -> bool:
-    """Whether the resource waits for somebody to change something."""
+    """Whether the resource waits for a change by the user."""
     return _is_current(model) and model["status"].get("phase") == "Failed"
 
 
@@ -83,4 +83,4 @@ def why_not(model: Mapping[str, Any] | None) -> str:
     for condition in conditions:
         if condition["status"] != "True":
             return f"{condition['type']} is {condition['reason']}: {condition.get('message', '')}"
-    return "the operator has not looked at it; see its log"
+    return "the operator has not reconciled it; see its log"

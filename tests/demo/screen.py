@@ -19,7 +19,7 @@ _FONT = re.compile(r"@font-face \{.*?\}\n", re.DOTALL)
 
 
 class Screen:
-    """A console that knows when it all began."""
+    """A console that prints the time since its start."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
@@ -40,8 +40,8 @@ class Screen:
         elapsed = time.monotonic() - self.began
         self.console.print(f"[dim]{elapsed:7.1f} s[/] {mark} {text}")
 
-    def say(self, text: str) -> None:
-        """One line of plain text, as other tools hand it over."""
+    def report(self, text: str) -> None:
+        """One line of plain text, as other tools print it."""
         self.line(escape(text))
 
     def step(self, step: Step) -> None:
@@ -72,7 +72,7 @@ class Screen:
         self.console.print(f"[{colour}]{escape(text)}[/]", end="")
 
     def summary(self, answer: Answer, did: SpeculationTotals, equal: bool | None) -> None:
-        """What speculation did for the answer, in plain words."""
+        """What speculation did for the answer."""
         self.console.print("\n")
         rate = f"{100 * did.accepted / did.drafted:.0f} %" if did.drafted else "-"
         length = f"{did.generated / did.rounds:.2f}" if did.rounds else "-"

@@ -60,7 +60,7 @@ def follow(
     """Show every change of a resource's conditions until it is served, or otherwise done.
 
     Raises:
-        DemoError: it failed, or was not served within `seconds`; says which stage is at fault.
+        DemoError: it failed, or was not served within `seconds`; names the stage at fault.
     """
     shown, last = progress or Progress(), None
     for last in kubectl.watch("speculativemodel", model, seconds=seconds):
@@ -104,10 +104,10 @@ def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.Speculatio
     return seen[-1]
 
 
-def tell(machine: Machine, screen: Screen) -> None:
-    """How to look further, and how to remove it all."""
+def show_next_steps(machine: Machine, screen: Screen) -> None:
+    """Commands that inspect the demo and remove it."""
     kubectl = machine.kubectl()
-    screen.heading("Look further")
+    screen.heading("Explore")
     screen.block(
         [
             f"export KUBECONFIG={kubectl.environment['KUBECONFIG']}",
@@ -128,7 +128,7 @@ def tell(machine: Machine, screen: Screen) -> None:
 
 
 def run(machine: Machine, screen: Screen) -> None:
-    """The whole demo, but for what one may do next."""
+    """The whole demo, without the commands to try next."""
     with screen.part("Cluster"):
         machine.up()
     with screen.part("Images"):
@@ -160,19 +160,18 @@ def _has_namespace(kubectl: Kubectl) -> bool:
 
 
 def _pods(kubectl: Kubectl, namespace: str) -> str:
-    """What the newest unready pod of a namespace waits for, in the cluster's own words."""
+    """What the newest unready pod of a namespace waits for, as the cluster reports it."""
     pods: list[dict[str, Any]] = (kubectl.get("pods", "-n", namespace) or {}).get("items", [])
     for pod in reversed(pods):
         for status in pod["status"].get("containerStatuses", []):
             for state in (status["state"], status.get("lastState", {})):
-                words = state.get("waiting") or state.get("terminated") or {}
-                if words.get("message") or words.get("reason"):
-                    said = words.get("message") or words["reason"]
-                    return f"pod {pod['metadata']['name']}: {said}"
+                outcome = state.get("waiting") or state.get("terminated") or {}
+                if message := outcome.get("message") or outcome.get("reason"):
+                    return f"pod {pod['metadata']['name']}: {message}"
         for condition in pod["status"].get("conditions", []):
             if condition["status"] == "False" and condition.get("message"):
                 return f"pod {pod['metadata']['name']}: {condition['message']}"
-    return "no pod says why; see `kubectl get events -A`"
+    return "no pod reports a reason; see `kubectl get events -A`"
 
 
 def prompts(count: int) -> list[str]:

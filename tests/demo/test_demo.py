@@ -1,4 +1,4 @@
-"""The demo's own parts, with stand-in programs on PATH in place of a cluster."""
+"""The parts of the demo, with fake programs on PATH in place of a cluster."""
 
 import html
 import json
@@ -58,7 +58,7 @@ def model(generation: int, observed: int, *conditions: tuple[str, str, str]) -> 
     }
 
 
-def test_each_change_is_shown_once_and_waiting_never() -> None:
+def test_each_change_is_shown_once_without_waiting_conditions() -> None:
     progress = Progress()
     first = model(1, 1, ("Accepted", "True", "Valid"), ("StorageReady", "Unknown", "Waiting"))
     second = model(1, 1, ("Accepted", "True", "Valid"), ("StorageReady", "False", "ClaimPending"))
@@ -67,14 +67,14 @@ def test_each_change_is_shown_once_and_waiting_never() -> None:
     assert [s.reason for s in progress.changes(second)] == ["ClaimPending"]
 
 
-def test_conditions_of_an_older_spec_neither_show_nor_count() -> None:
+def test_conditions_of_an_older_spec_are_ignored() -> None:
     old = model(2, 1, ("Ready", "True", "Serving"))
     assert Progress().changes(old) == []
     assert not is_ready(old)
     assert is_ready(model(2, 2, ("Ready", "True", "Serving")))
 
 
-def test_a_verification_is_shown_once_and_waited_for() -> None:
+def test_verification_is_shown_once_and_awaited() -> None:
     kinds = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
     running = model(1, 1, *((kind, "Unknown", "Verifying") for kind in kinds))
     assert not is_verified(running)
@@ -88,7 +88,7 @@ def test_a_verification_is_shown_once_and_waited_for() -> None:
     assert is_verified(model(1, 1, *((kind, "Unknown", "VerificationFailed") for kind in kinds)))
 
 
-def test_failure_ends_the_waiting_at_once(program: Program) -> None:
+def test_follow_stops_when_the_resource_fails(program: Program) -> None:
     failed = model(1, 1, ("Compatible", "False", "TokenizerMismatch"))
     failed["status"]["phase"] = "Failed"
     kubectl = program(
@@ -104,7 +104,7 @@ def test_why_not_names_the_first_condition_that_is_not_true() -> None:
     assert "operator" in why_not(None)
 
 
-def test_watch_gives_whole_objects_and_opens_again(program: Program, tmp_path: Path) -> None:
+def test_watch_yields_whole_objects_and_reopens(program: Program, tmp_path: Path) -> None:
     # Ends after two objects, as an API server ends a watch at any time.
     kubectl = program("kubectl", 'for n in (1, 2): print(json.dumps({"n": {"n": n}}, indent=4))')
     seen = []
@@ -120,7 +120,7 @@ def test_watch_ends_at_its_deadline(program: Program) -> None:
     assert list(Kubectl(str(kubectl)).watch("specm", "x", seconds=0.2)) == []
 
 
-def test_watch_ends_when_somebody_says_so(program: Program) -> None:
+def test_watch_ends_when_its_event_is_set(program: Program) -> None:
     body = 'print(json.dumps({"n": 1}, indent=4), flush=True); time.sleep(60)'
     over, seen = threading.Event(), []
     for document in Kubectl(str(program("kubectl", body))).watch("specm", seconds=50, over=over):
@@ -129,7 +129,7 @@ def test_watch_ends_when_somebody_says_so(program: Program) -> None:
     assert seen == [1]
 
 
-def test_failing_kubectl_speaks_in_its_own_words(program: Program) -> None:
+def test_kubectl_failure_carries_its_message(program: Program) -> None:
     kubectl = Kubectl(str(program("kubectl", 'sys.exit("Error: no such resource")')))
     with pytest.raises(DemoError, match="get specm: Error: no such resource"):
         kubectl("get", "specm")
@@ -146,43 +146,45 @@ def test_forward_yields_local_ports(program: Program) -> None:
         assert ports == {8001: 4001, 8002: 4002}
 
 
-def test_forward_that_fails_says_why(program: Program) -> None:
+def test_failed_forward_reports_the_reason(program: Program) -> None:
     kubectl = Kubectl(str(program("kubectl", 'sys.exit("error: service not found")')))
     with pytest.raises(DemoError, match="service not found"), kubectl.forward("service/x", 8001):
-        pytest.fail("there is nothing to talk to")
+        pytest.fail("no port is forwarded")
 
 
 def test_tool_output_is_shown_and_its_last_line_is_the_error(program: Program) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     failing = program("builder", 'print("step 1"); sys.exit("no space left")')
     with pytest.raises(DemoError, match=r"^no space left$"):
-        tools.run(said.append, str(failing))
-    assert said[0] == "step 1"
+        tools.run(lines.append, str(failing))
+    assert lines[0] == "step 1"
 
 
-def test_tool_that_hangs_is_ended(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tool_that_hangs_is_stopped_at_its_deadline(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     passed = 0.0
 
-    def say(_: str) -> None:
-        """Its time is over once it has spoken, however long it took to start."""
+    def report(_: str) -> None:
+        """The deadline passes with the first output, however long the start took."""
         nonlocal passed
         passed = 60.0
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed)
     monkeypatch.setattr(tools, "time", clock)
     hanging = program("builder", 'print("step 1", flush=True); time.sleep(60)')
-    with pytest.raises(DemoError, match="did not end within 60 s; it said: step 1"):
-        tools.run(say, str(hanging), seconds=60)
+    with pytest.raises(DemoError, match="did not end within 60 s; its last output: step 1"):
+        tools.run(report, str(hanging), seconds=60)
 
 
-def test_without_root_the_node_says_what_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_root_names_the_commands_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(DemoError, match="sudo make demo") as raised:
         machine.machine("node", print).up()
     assert raised.value.exit_status == 2
 
 
-def test_without_kind_the_first_missing_tool_is_named(
+def test_error_names_the_first_missing_tool_of_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -202,24 +204,24 @@ def test_kind_builds_and_loads_both_images(program: Program, tmp_path: Path) -> 
     place.up()
     place.build()
     calls = [json.loads(line) for line in log.read_text().splitlines()]
-    spoken = [" ".join([Path(call[0]).name, *call[1:]]) for call in calls]
-    assert "kind create cluster --name specdec-demo --wait 120s" in spoken
-    assert [s.split()[3] for s in spoken if s.startswith("docker build")] == [
+    commands = [" ".join([Path(call[0]).name, *call[1:]]) for call in calls]
+    assert "kind create cluster --name specdec-demo --wait 120s" in commands
+    assert [s.split()[3] for s in commands if s.startswith("docker build")] == [
         "operator",
         "reference",
     ]
     assert any(
-        s.startswith("kind load docker-image --name specdec-demo localhost") for s in spoken
+        s.startswith("kind load docker-image --name specdec-demo localhost") for s in commands
     )
-    assert any("patch node/one --subresource=status" in s for s in spoken)
+    assert any("patch node/one --subresource=status" in s for s in commands)
 
 
-def test_wait_ends_with_its_sentence() -> None:
+def test_wait_that_times_out_raises_the_given_message() -> None:
     with pytest.raises(DemoError, match="never came"):
         wait(lambda: False, 0.1, lambda: "it never came", step=0.01)
 
 
-def test_summary_is_plain_about_what_happened() -> None:
+def test_summary_shows_counts_and_equality() -> None:
     out = StringIO()
     screen = Screen(Console(file=out, width=100))
     answer = Answer("ab", chunks=2, seconds=1.0)
@@ -239,7 +241,7 @@ def written(svg: str) -> str:
     return html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg)))
 
 
-def test_a_recording_shows_what_came_after_the_cut_and_fetches_nothing() -> None:
+def test_recording_starts_at_the_cut_and_fetches_nothing() -> None:
     screen = Screen(Console(file=StringIO(), width=60, record=True, highlight=False))
     screen.line("building")
     screen.cut()
@@ -253,7 +255,7 @@ def test_a_recording_shows_what_came_after_the_cut_and_fetches_nothing() -> None
     Screen(Console(file=StringIO())).cut()
 
 
-def test_the_picture_of_the_readme_is_of_this_demo() -> None:
+def test_picture_of_the_readme_matches_the_demo() -> None:
     svg = (tools.ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
     assert "url(http" not in svg
     shown = written(svg).replace("\xa0", " ")

@@ -1,4 +1,4 @@
-"""Other programs, run with their output at hand and a deadline."""
+"""Other programs, run with their output line by line and a deadline."""
 
 import os
 import queue
@@ -11,12 +11,12 @@ from pathlib import Path
 from demo.errors import DemoError
 
 ROOT = Path(__file__).resolve().parents[2]
-Say = Callable[[str], None]
-# What one of them may take: a cold build of Kubernetes on two slow cores.
+Report = Callable[[str], None]
+# The longest run of a program: a cold build of Kubernetes on two slow cores.
 _LONGEST = 1800.0
 
 
-def run(say: Say, *argv: str, seconds: float = _LONGEST) -> None:
+def run(report: Report, *argv: str, seconds: float = _LONGEST) -> None:
     """Run a program to its end, showing its output line by line.
 
     Raises:
@@ -37,10 +37,12 @@ def run(say: Say, *argv: str, seconds: float = _LONGEST) -> None:
         while (line := lines.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
             if line.strip():
                 last = line.strip()
-                say(last)
+                report(last)
         status = process.wait(10)
     except (queue.Empty, subprocess.TimeoutExpired):
-        raise DemoError(f"{argv[0]} did not end within {seconds:g} s; it said: {last}") from None
+        raise DemoError(
+            f"{argv[0]} did not end within {seconds:g} s; its last output: {last}"
+        ) from None
     finally:
         end(process)
     if status != 0:

@@ -15,19 +15,19 @@ _VERSION = re.compile(
 )
 _DATE = r"\d{4}-\d{2}-\d{2}"
 CHARTS = ("charts/specdec-operator/Chart.yaml", "charts/specdec-model/Chart.yaml")
-# Where the check looks.
+# The files that the check reads.
 ROOT_FILES = ("operator/specdec/__init__.py", *CHARTS, "CHANGELOG.md", "Dockerfile")
 
 
 def version(root: Path) -> str:
     """The version in its one place; empty when it is not there."""
     text = (root / "operator" / "specdec" / "__init__.py").read_text("utf-8")
-    found = re.search(r'^__version__ = "([^"]*)"$', text, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(r'^__version__ = "([^"]*)"$', text, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def problems(root: Path, tag: str = "") -> Iterator[str]:
-    """What stands against a release, a sentence each with the mend.
+    """The problems of a release, a sentence each with the fix.
 
     Args:
         root: a checkout.
@@ -64,14 +64,14 @@ def _changelog(root: Path, ours: str) -> Iterator[str]:
 
 
 def _git(root: Path, ours: str, tag: str) -> Iterator[str]:
-    changed = _told(root, "status", "--porcelain").splitlines()
+    changed = _git_output(root, "status", "--porcelain").splitlines()
     if changed:
         yield f"git: {len(changed)} files are not committed, such as {changed[0][3:]}: commit them"
     # The tag that triggers the release is there already; any other of that name is an older one.
-    if not tag and _told(root, "tag", "--list", f"v{ours}").strip():
+    if not tag and _git_output(root, "tag", "--list", f"v{ours}").strip():
         yield f"git: the tag v{ours} exists: raise __version__"
 
 
-def _told(root: Path, *args: str) -> str:
+def _git_output(root: Path, *args: str) -> str:
     argv = ["git", "-C", str(root), *args]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""The check of a release lets a right tree pass and finds each thing that is wrong."""
+"""The check of a release accepts a valid tree and reports each problem."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def edit(root: Path, name: str, old: str, new: str) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of what is looked at, as it is on the day of a release."""
+    """A copy of the checked files, as they are on the day of a release."""
     for name in ROOT_FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text())
@@ -61,14 +61,14 @@ def commit(root: Path) -> None:
     git(root, "commit", "-qm", "x")
 
 
-def test_a_tree_that_is_right_passes(tree: Path) -> None:
+def test_valid_tree_has_no_problems(tree: Path) -> None:
     assert list(problems(tree)) == []
     git(tree, "tag", f"v{version(tree)}")
     assert list(problems(tree, f"v{version(tree)}")) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "words"),
+    ("name", "old", "new", "message"),
     [
         (ROOT_FILES[0], '"0.', '"v0.', "make it X.Y.Z"),
         (ROOT_FILES[1], "\nversion: 0.", "\nversion: 9.", "version is 9."),
@@ -90,16 +90,16 @@ def test_a_tree_that_is_right_passes(tree: Path) -> None:
         ("CHANGELOG.md", " - 2026-11-21", "", "no section '## "),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(
-    tree: Path, name: str, old: str, new: str, words: str
+def test_problem_is_reported_with_its_file(
+    tree: Path, name: str, old: str, new: str, message: str
 ) -> None:
     edit(tree, name, old, new)
     commit(tree)
-    found = list(problems(tree))
-    assert any(words in sentence and name in sentence for sentence in found), found
+    reported = list(problems(tree))
+    assert any(message in item and name in item for item in reported), reported
 
 
-def test_a_tree_with_changes_or_a_tag_of_the_version_is_refused(tree: Path) -> None:
+def test_tree_with_changes_or_an_existing_tag_is_refused(tree: Path) -> None:
     (tree / "new").write_text("x")
     assert [s for s in problems(tree) if "not committed, such as new" in s]
     commit(tree)
@@ -109,7 +109,7 @@ def test_a_tree_with_changes_or_a_tag_of_the_version_is_refused(tree: Path) -> N
     assert ["tag v" in s for s in problems(tree, "v9.9.9")] == [True]
 
 
-def test_the_command_says_so_and_fails() -> None:
+def test_command_prints_the_problem_and_fails() -> None:
     """Between releases, as here, there are lines under Unreleased."""
     argv = [sys.executable, "-m", "release", "v9.9.9"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}

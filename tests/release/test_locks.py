@@ -13,7 +13,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_has_digests_and_the_versions_of_the_constraints(name: str) -> None:
+def test_lock_has_digests_and_the_versions_of_the_constraints(name: str) -> None:
     versions = constrained(ROOT / "constraints.txt")
     for package, pin in locked(ROOT / name).items():
         assert pin.version == versions.get(package), f"{package}: `make lock` writes {name} anew"
@@ -21,7 +21,7 @@ def test_a_lock_has_digests_and_the_versions_of_the_constraints(name: str) -> No
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_has_what_the_project_names(name: str) -> None:
+def test_lock_has_every_requirement_of_the_project(name: str) -> None:
     pins = locked(ROOT / name)
     for requirement in required(ROOT, name):
         package = canonicalize_name(requirement.name)
@@ -29,7 +29,7 @@ def test_a_lock_has_what_the_project_names(name: str) -> None:
         assert pins[package].version in requirement.specifier
 
 
-def test_images_install_packages_by_their_digests_alone() -> None:
+def test_images_install_packages_only_by_digest() -> None:
     installs = [
         command.strip()
         for line in re.findall(r"^RUN (.*)$", DOCKERFILE, re.MULTILINE)
@@ -47,7 +47,7 @@ def test_images_install_packages_by_their_digests_alone() -> None:
         assert options <= set(command.split()), command
 
 
-def test_a_line_without_a_digest_is_refused(tmp_path: Path) -> None:
+def test_line_without_a_digest_is_refused(tmp_path: Path) -> None:
     digest = "--hash=sha256:" + "0" * 64
     (tmp_path / "r.txt").write_text(f"# x\na==1 \\\n    {digest}\nb==2\n")
     with pytest.raises(ValueError, match=r"r\.txt: no version with digests: b==2"):

@@ -45,7 +45,7 @@ def test_every_base_image_gets_the_digest_of_its_tag(tmp_path: Path) -> None:
     "answer",
     ["echo no such host >&2; exit 1", "echo latest", "echo", "echo '{\"digest\": 5}'", "echo []"],
 )
-def test_without_a_digest_nothing_is_written(tmp_path: Path, answer: str) -> None:
+def test_missing_digest_writes_nothing(tmp_path: Path, answer: str) -> None:
     done = pin(tmp_path, answer)
     assert done.returncode == 1
     assert "python:3.11-slim" in done.stderr

@@ -29,12 +29,12 @@ def steps(path: Path) -> Iterator[Any]:
         yield from job["steps"]
 
 
-def test_there_are_workflows() -> None:
+def test_workflows_exist() -> None:
     assert {path.stem for path in FILES} == {"nightly", "release", "scan", "test"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_action_is_pinned_to_a_commit_and_says_its_release(path: Path) -> None:
+def test_every_action_is_pinned_to_a_commit_and_names_its_release(path: Path) -> None:
     used = re.findall(r"uses: (\S+)(.*)", path.read_text("utf-8"))
     assert used
     for action, comment in used:
@@ -43,7 +43,7 @@ def test_every_action_is_pinned_to_a_commit_and_says_its_release(path: Path) -> 
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_rights_are_few_and_no_script_takes_foreign_text(path: Path) -> None:
+def test_workflows_have_few_permissions_and_no_untrusted_input(path: Path) -> None:
     body = workflow(path)
     assert body["permissions"] == {"contents": "read"}
     assert "pull_request_target" not in str(body)
@@ -65,16 +65,18 @@ def test_make_targets_exist(path: Path) -> None:
         assert {word for word in line.split() if "=" not in word} <= targets
 
 
-def test_ci_runs_the_readme_s_command() -> None:
+def test_ci_runs_the_command_of_the_readme() -> None:
     scripts = "\n".join(
         step.get("run", "") for step in steps(ROOT / ".github/workflows/test.yaml")
     )
     assert ".ci/run" in scripts
 
 
-def test_images_come_with_sbom_and_provenance_for_the_platforms_they_run_on() -> None:
+def test_images_have_sbom_and_provenance_for_their_platforms() -> None:
     job = workflow(ROOT / ".github/workflows/release.yaml")["jobs"]["image"]
-    platforms = {one["target"]: one["platforms"] for one in job["strategy"]["matrix"]["include"]}
+    platforms = {
+        image["target"]: image["platforms"] for image in job["strategy"]["matrix"]["include"]
+    }
     stages = set(
         re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     )
@@ -98,7 +100,7 @@ def ordered(job: str, *parts: str) -> list[Any]:
     return [steps_[place] for place in places]
 
 
-def test_an_image_is_scanned_before_it_is_pushed_and_signed_by_its_digest() -> None:
+def test_image_is_scanned_before_push_and_signed_by_digest() -> None:
     trial, scan, push, sign = ordered(
         "image", "'load': True", "anchore/scan-action", "'push': True", "cosign sign"
     )
@@ -113,7 +115,7 @@ def test_an_image_is_scanned_before_it_is_pushed_and_signed_by_its_digest() -> N
     ]
 
 
-def test_charts_are_signed_by_the_digest_that_the_push_printed(tmp_path: Path) -> None:
+def test_chart_is_signed_by_the_digest_that_the_push_printed(tmp_path: Path) -> None:
     (push,) = ordered("chart", "helm push")
     assert workflow(RELEASE)["defaults"]["run"]["shell"] == "bash", "else a pipe hides a failure"
     (tmp_path / "dist").mkdir()
@@ -133,7 +135,7 @@ def test_charts_are_signed_by_the_digest_that_the_push_printed(tmp_path: Path) -
     ]
 
 
-def test_a_chart_without_a_digest_is_not_signed(tmp_path: Path) -> None:
+def test_chart_without_a_digest_is_not_signed(tmp_path: Path) -> None:
     (push,) = ordered("chart", "helm push")
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "specdec-model-1.0.0.tgz").touch()
@@ -183,7 +185,7 @@ def run(script: str, *, folder: Path | None = None, helm: str = "", **variables:
         return (place / "asked").read_text().splitlines()
 
 
-def test_packages_that_go_into_images_are_scanned_each_week() -> None:
+def test_packages_of_images_are_scanned_weekly() -> None:
     body = workflow(ROOT / ".github/workflows/scan.yaml")
     # YAML reads the key `on` as true.
     assert {"schedule", "push", "pull_request"} <= set(body[True])

@@ -17,5 +17,5 @@ def load(text: str) -> Any:
 @cache
 def definition() -> dict[str, Any]:
     """The CustomResourceDefinition; not to be changed by a test."""
-    found: dict[str, Any] = load(CRD.read_text("utf-8"))
-    return found
+    definition: dict[str, Any] = load(CRD.read_text("utf-8"))
+    return definition
