@@ -17,7 +17,7 @@ from base64 import b64encode
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from e2e.looking import repeating
+from e2e.polling import repeating
 from e2e.world import World, model, up
 from support.bench_report import Report
 from support.certificates import Certificates, make

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from e2e.world import PAIR, World
 
-# What a decoder layer adds to what it is given goes through one of these.
+# The output projections of a decoder layer: with zeros it adds nothing to its input.
 _OUTPUTS = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 _LAYERS = "model.layers."
 
@@ -39,7 +39,7 @@ class Copies:
 
 @contextmanager
 def copying(world: World) -> Iterator[Copies]:
-    """Copies that are gone afterwards."""
+    """Copies that are removed at the end."""
     made = Copies(world.folder(PAIR))
     try:
         yield made
@@ -48,7 +48,7 @@ def copying(world: World) -> Iterator[Copies]:
 
 
 def deepen(folder: Path, layers: int) -> None:
-    """Give a checkpoint so many layers that say nothing: it answers as before, and far later.
+    """Give a checkpoint more layers that add nothing: the same answers, but much slower.
 
     The new layers are copies of the first one with output projections of zeros: all is computed,
     and nothing is added.
@@ -60,9 +60,9 @@ def deepen(folder: Path, layers: int) -> None:
     assert set(_OUTPUTS) < set(layer), sorted(layer)
     for index in range(config["num_hidden_layers"], layers):
         for name, tensor in layer.items():
-            said = np.zeros_like(tensor) if name in _OUTPUTS else tensor
-            tensors[f"{_LAYERS}{index}.{name}"] = said
+            weights = np.zeros_like(tensor) if name in _OUTPUTS else tensor
+            tensors[f"{_LAYERS}{index}.{name}"] = weights
     save_file(tensors, file, {"format": "pt"})
-    # The library makes files that only their owner may read, and pods run as somebody else.
+    # The library makes files that only their owner may read, and pods run as another user.
     file.chmod(0o644)
     settings.write_text(json.dumps({**config, "num_hidden_layers": layers}))

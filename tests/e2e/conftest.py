@@ -20,7 +20,7 @@ KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the layer; where no node can run, one line says so for all of it."""
+    """Mark the layer; where no node can run, skip it with one line."""
     ours = [item for item in items if "e2e" in item.path.parts]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
@@ -56,7 +56,7 @@ def install(node: Node, kubectl: Kubectl) -> None:
 
 @pytest.fixture(scope="session")
 def record(world: World) -> Iterator[Record]:
-    """What the operator said and asked since the first test began."""
+    """The statuses and requests of the operator since the first test began."""
     with recording(world) as made:
         yield made
 
@@ -69,14 +69,14 @@ def _clean(world: World, record: Record) -> Iterator[None]:
 
 @pytest.fixture
 def copies(world: World) -> Iterator[Copies]:
-    """Checkpoints like the pair's, to be changed; they go with the test."""
+    """Checkpoints like the pair's, to be changed; removed after the test."""
     with copying(world) as made:
         yield made
 
 
 @pytest.fixture
 def served(world: World) -> str:
-    """A resource that many tests share; whatever the one before did, it is served as it began."""
+    """A resource that many tests share; its spec is reset for each test."""
     body = model("served", suspend=False, serving={"replicas": 1})
     world.apply(body, keep=True)
     world.ready("served")

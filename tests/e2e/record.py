@@ -1,4 +1,4 @@
-"""What the operator says and asks in a whole run: every status, by a watch, and every request."""
+"""The statuses of a whole run, by a watch, and every request of the operator."""
 
 import threading
 from collections.abc import Iterator
@@ -50,11 +50,11 @@ def written(log: Log) -> set[Right]:
 @contextmanager
 def recording(world: World) -> Iterator[Record]:
     """Record from here on, in all namespaces."""
-    found, over = Record(Log(world.node.audit_log)), threading.Event()
-    thread = threading.Thread(target=_follow, args=(world.kubectl, found, over))
+    record, over = Record(Log(world.node.audit_log)), threading.Event()
+    thread = threading.Thread(target=_follow, args=(world.kubectl, record, over))
     thread.start()
     try:
-        yield found
+        yield record
     finally:
         over.set()
         thread.join(60)

@@ -33,23 +33,25 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
     assert 0 < did.accepted <= did.drafted
 
 
-def test_a_stranger_is_told_what_happens(world: World, served: str) -> None:
+def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -> None:
     row = world.kubectl("get", "specm", served).splitlines()[1].split()
     assert row[:5] == [served, "DraftTarget", "Reference", "True", "Serving"]
     described = world.kubectl("describe", "specm", served)
     stages = ("Accepted", "StorageReady", "ModelsFetched", "Compatible", "EnginesReady")
     for word in (*stages, "RepositoryReady", "Available", "Events:"):
         assert word in described
-    wanted = {"BelowFixLevel", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"}
+    expected = {"BelowFixLevel", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"}
 
     def reasons() -> set[str]:
         events = world.listed("events.events.k8s.io")
         return {e["reason"] for e in events if e.get("regarding", {}).get("name") == served}
 
-    # Events come after the status that they tell of.
-    world.wait(lambda: wanted <= reasons(), 30, lambda: f"{wanted - reasons()} was never told")
+    # Events follow the status that they report.
+    world.wait(
+        lambda: expected <= reasons(), 30, lambda: f"{expected - reasons()} was never reported"
+    )
     for condition in world.get(served)["status"]["conditions"]:
-        assert condition["message"], f"{condition['type']} says nothing"
+        assert condition["message"], f"{condition['type']} has no message"
 
 
 def test_plain_and_lookahead_resources_answer_like_draft_target(world: World, served: str) -> None:
@@ -63,7 +65,7 @@ def test_plain_and_lookahead_resources_answer_like_draft_target(world: World, se
         assert len(set(answers.values())) == 1, answers
 
 
-def test_own_claim_comes_and_goes_with_the_resource(world: World) -> None:
+def test_own_claim_is_created_and_deleted_with_the_resource(world: World) -> None:
     world.ready(world.apply(model("own", claim=None)))
     assert world.unfinished("own-models") == []
     world.kubectl("delete", "specm", "own")

@@ -1,4 +1,4 @@
-"""Everything a user can get wrong, each with a sentence that says the mend, and nothing lost."""
+"""Mistakes of a user: each condition names the fix, and no data is lost."""
 
 import json
 import os
@@ -26,14 +26,14 @@ CRAWLING = {
     "drain": {"timeoutSeconds": 0},
     "resources": {"limits": {"cpu": "10m"}},
 }
-# Faults that take long to show and stay: all are on their way before the first is looked at.
+# Lasting faults that take long to show: all resources are applied before the first check.
 LASTING = {
     body["metadata"]["name"]: body
     for body in (
         model("slow", serving=CRAWLING),
         model("damaged", claim=None),
         model("full", storage=TINY),
-        # The pause image has nothing that a build needs.
+        # The pause image lacks everything that a build needs.
         model("broken", runtime={"image": PAUSE}, build={"backoffLimit": 0}),
         model("imageless", runtime={"image": IMAGE}),
     )
@@ -52,7 +52,7 @@ def with_draft(name: str, path: str) -> dict[str, Any]:
     return model(name, speculation={"draftTarget": {"draft": {"source": source(path)}}})
 
 
-def test_draft_with_another_tokenizer_never_gets_a_build_job(world: World, copies: Copies) -> None:
+def test_draft_with_another_tokenizer_gets_no_build_job(world: World, copies: Copies) -> None:
     folder = copies("draft", "odd-draft")
     file = folder / "tokenizer.json"
     tokenizer = json.loads(file.read_text())
@@ -68,14 +68,14 @@ def test_draft_with_another_tokenizer_never_gets_a_build_job(world: World, copie
     assert world.condition(name, "Ready")["reason"] == "TokenizerMismatch"
 
 
-def test_corrupt_safetensors(world: World, copies: Copies) -> None:
+def test_corrupt_safetensors_are_reported(world: World, copies: Copies) -> None:
     folder = copies("draft", "cut-draft")
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1000])
     name = world.apply(with_draft("cut", "cut-draft"))
     condition = world.until(name, "ModelsFetched", "CheckpointCorrupt")
     assert "model.safetensors" in condition["message"]
-    # Not tried again: the Job controller needs a moment to say so.
+    # Not retried: the Job controller reports it a moment later.
     world.wait(
         lambda: "kubectl delete job" in world.condition(name, "ModelsFetched")["message"],
         30,
@@ -83,7 +83,7 @@ def test_corrupt_safetensors(world: World, copies: Copies) -> None:
     )
 
 
-def test_unsupported_architecture(world: World, copies: Copies) -> None:
+def test_unsupported_architecture_is_reported(world: World, copies: Copies) -> None:
     folder = copies("target", "odd-target")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["Mystery"]}))
@@ -92,43 +92,43 @@ def test_unsupported_architecture(world: World, copies: Copies) -> None:
     assert "Mystery" in condition["message"]
 
 
-def test_path_that_does_not_exist(world: World) -> None:
+def test_missing_source_path_is_reported(world: World) -> None:
     name = world.apply(with_draft("lost", "no/such/path"))
     assert "no/such/path" in world.until(name, "ModelsFetched", "SourceNotFound")["message"]
 
 
-def test_missing_secret(world: World) -> None:
+def test_missing_secret_is_reported(world: World) -> None:
     reference = {"name": "no-such-secret", "key": "token"}
     hub = {"repo": "a/b", "endpoint": "http://127.0.0.1:9", "tokenSecretRef": reference}
     name = world.apply(model("secretive", target={"source": {"pvc": None, "huggingFace": hub}}))
     assert "no-such-secret" in world.until(name, "ModelsFetched", "SecretMissing")["message"]
 
 
-def test_missing_claim(world: World) -> None:
+def test_missing_claim_is_reported(world: World) -> None:
     name = world.apply(model("claimless", claim="no-such-claim"))
     assert "no-such-claim" in world.until(name, "StorageReady", "ClaimNotFound")["message"]
 
 
-def test_claim_that_stays_pending(world: World) -> None:
+def test_pending_claim_is_reported(world: World) -> None:
     storage = {"existingClaim": None, "size": "1Ti", "accessMode": "ReadWriteOnce"}
     name = world.apply(model("huge", storage=storage))
     assert "huge-models" in world.until(name, "StorageReady", "ClaimPending")["message"]
 
 
-def test_image_that_cannot_be_pulled(world: World) -> None:
+def test_image_pull_failure_is_reported(world: World) -> None:
     name = world.apply(LASTING["imageless"])
     condition = world.until(name, "EnginesReady", "ImagePullFailed")
     assert IMAGE in condition["message"]
 
 
-def test_build_that_fails_shows_its_last_words(world: World) -> None:
+def test_failed_build_reports_its_error(world: World) -> None:
     name = world.apply(LASTING["broken"])
     condition = world.until(name, "EnginesReady", "BuildFailed")
     assert 'exec: "python3": executable file not found' in condition["message"]
     assert "kubectl delete job" in condition["message"]
 
 
-def test_full_volume(world: World) -> None:
+def test_full_volume_is_reported(world: World) -> None:
     name = world.apply(LASTING["full"])
     world.until(name, "StorageReady", "Bound")
 
@@ -142,7 +142,7 @@ def test_full_volume(world: World) -> None:
     assert "free space" in reason["message"]
 
 
-def test_server_that_cannot_load_shows_its_last_words(world: World) -> None:
+def test_server_that_cannot_load_reports_its_error(world: World) -> None:
     name = world.apply(LASTING["damaged"])
     key = world.ready(name)["status"]["plan"]["engineKeys"]["draft"]
     spoil(world.folder(f"{name}-models") / "engines" / key / "rank0.engine")
@@ -165,7 +165,7 @@ def spoil(engine: Path) -> None:
     os.utime(engine, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_server_that_is_never_ready_in_time(world: World) -> None:
+def test_server_startup_timeout_is_reported(world: World) -> None:
     name = world.apply(LASTING["slow"])
     condition = world.until(name, "Available", "StartupTimeout", seconds=180)
     assert "within 30 seconds" in condition["message"]
@@ -174,7 +174,7 @@ def test_server_that_is_never_ready_in_time(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"speculation": {"draftTokens": 9}}, "draftTokens"),
         ({"speculation": {"method": "NGram"}}, "Unsupported value"),
@@ -183,6 +183,8 @@ def test_server_that_is_never_ready_in_time(world: World) -> None:
         ({"storage": {"existingClaim": None}}, "existingClaim"),
     ],
 )
-def test_refused_at_the_door(world: World, change: dict[str, Any], words: str) -> None:
-    with pytest.raises(DemoError, match=words):
+def test_invalid_resource_is_refused_by_the_api_server(
+    world: World, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DemoError, match=message):
         world.apply(model("refused", **change))

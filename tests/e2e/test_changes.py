@@ -1,4 +1,4 @@
-"""Changes of a served resource: what is built, what is not, and who serves meanwhile."""
+"""Changes of a served resource: what is built, and which revision serves meanwhile."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from e2e.world import SHARED, World, model
 
 
 def owners(world: World, job: str) -> set[str]:
-    found = world.kubectl.get("job", job)
-    assert found is not None
-    return {owner["name"] for owner in found["metadata"]["ownerReferences"]}
+    live = world.kubectl.get("job", job)
+    assert live is not None
+    return {owner["name"] for owner in live["metadata"]["ownerReferences"]}
 
 
 def both(length: int) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_suspend_frees_the_pods_and_keeps_the_engines(world: World, served: str)
     assert world.text(name, "def f(", max_tokens=4)
 
 
-def test_scale_subresource(world: World, served: str) -> None:
+def test_scale_subresource_sets_the_replicas(world: World, served: str) -> None:
     name = served
     world.kubectl("scale", "specm", name, "--replicas=2")
     world.wait(
@@ -82,7 +82,7 @@ def test_scale_subresource(world: World, served: str) -> None:
 
 
 def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
-    name = world.apply(model("gone", **both(238)))
+    name = world.apply(model("deleted", **both(238)))
     world.ready(name)
     uid = world.get(name)["metadata"]["uid"]
     kinds = "jobs,pods,deployments,replicasets,services,configmaps,persistentvolumeclaims"

@@ -1,4 +1,4 @@
-"""A volume that is damaged under a service is named, repaired, and served again without a hand."""
+"""A damaged volume of a service is reported, repaired and served again automatically."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ class Served:
         self.answer = world.text(NAME, "def f(", max_tokens=16)
 
     def status(self) -> Object:
-        found: Object = self.world.get(NAME)["status"]
-        return found
+        status: Object = self.world.get(NAME)["status"]
+        return status
 
     def engine(self, role: str) -> Path:
         (key,) = [e["key"] for e in self.status()["engines"] if e["role"] == role]
@@ -72,7 +72,7 @@ def add_model(service: Served) -> str:
     return "foreign does not belong there"
 
 
-# Each is named where the files are made again.
+# Each event is reported by the stage that creates the files again.
 REASONS: dict[Callable[[Served], str], str] = {
     flip: "EngineDamaged",
     truncate_engine: "EngineDamaged",
@@ -91,8 +91,8 @@ def events(world: World, reason: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("start", ["pod", "container"])
-@pytest.mark.parametrize("damage", REASONS, ids=lambda one: str(one.__name__))
-def test_damage_is_named_and_healed(
+@pytest.mark.parametrize("damage", REASONS, ids=lambda damage: str(damage.__name__))
+def test_damage_is_reported_and_repaired(
     damage: Callable[[Served], str], start: str, world: World, service: Served
 ) -> None:
     (pod,) = world.pods(NAME)

@@ -1,4 +1,4 @@
-"""Whatever is killed comes back by itself, and nothing half-made is ever seen as finished."""
+"""Killed processes recover, and no unfinished artifact is used as finished."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ def kill(world: World, *what: str) -> None:
 
 
 def fresh(name: str, length: int) -> dict[str, Any]:
-    """A resource whose engines nobody has built: the length in tokens makes its keys its own."""
+    """A resource without built engines: the length in tokens makes its keys unique."""
     body = model(name, target={"limits": {"maxSeqLen": length}})
     body["spec"]["speculation"]["draftTarget"]["draft"]["limits"]["maxSeqLen"] = length
     return body
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
-def test_killed_build_pod(world: World, phase: str) -> None:
+def test_killed_build_pod_is_replaced(world: World, phase: str) -> None:
     length = {"Pending": 233, "Running": 234}[phase]
     with world.watched(SHARED) as unfinished:
         name = world.apply(fresh(f"build-{phase.lower()}", length))
@@ -40,7 +40,7 @@ def test_killed_build_pod(world: World, phase: str) -> None:
     assert world.text(name, "def f(", max_tokens=8)
 
 
-def test_killed_operator_pod(world: World) -> None:
+def test_killed_operator_pod_resumes_the_build(world: World) -> None:
     with world.watched(SHARED) as unfinished:
         name = world.apply(fresh("operator", 235))
         world.wait(lambda: bool(world.build_jobs(name)), 60, lambda: "no build Job")
@@ -51,7 +51,7 @@ def test_killed_operator_pod(world: World) -> None:
     assert len(world.build_jobs(name)) == 2
 
 
-def test_killed_server_pod(world: World, served: str) -> None:
+def test_killed_server_pod_is_replaced_with_the_same_engines(world: World, served: str) -> None:
     name = served
     before = world.text(name, "def f(", max_tokens=16)
     (pod,) = world.pods(name)
@@ -63,7 +63,7 @@ def test_killed_server_pod(world: World, served: str) -> None:
     assert world.build_jobs(name) == jobs
 
 
-def test_ended_server_process(world: World, served: str) -> None:
+def test_ended_server_process_is_restarted(world: World, served: str) -> None:
     name = served
     (pod,) = world.pods(name)
     end = "import os, signal; os.kill(1, signal.SIGTERM)"
@@ -78,7 +78,7 @@ def test_ended_server_process(world: World, served: str) -> None:
     assert world.text(name, "def f(", max_tokens=4)
 
 
-def test_deleted_children_come_back(world: World, served: str) -> None:
+def test_deleted_children_are_created_again(world: World, served: str) -> None:
     name = served
     world.kubectl("delete", f"service/{name}", f"deployment/{name}")
     for kind in ("service", "deployment"):

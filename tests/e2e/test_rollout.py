@@ -1,12 +1,10 @@
-"""Pods are replaced while clients ask all the time: no request fails, and what is broken waits."""
+"""Pods are replaced under load: no request fails, and a broken revision receives none."""
 
 from e2e.traffic import asking
 from e2e.world import World
 
 
-def test_another_draft_length_builds_nothing_and_loses_no_request(
-    world: World, served: str
-) -> None:
+def test_new_draft_length_builds_nothing_and_loses_no_request(world: World, served: str) -> None:
     name, first = served, world.get(served)
     jobs = world.build_jobs()
     with asking(world, name) as seen:
@@ -23,16 +21,16 @@ def test_another_draft_length_builds_nothing_and_loses_no_request(
     assert second["status"]["plan"]["engineKeys"] == first["status"]["plan"]["engineKeys"]
 
 
-def test_a_broken_revision_says_so_and_the_old_one_serves(world: World, served: str) -> None:
+def test_broken_revision_is_reported_while_the_old_one_serves(world: World, served: str) -> None:
     name = served
     (old,) = world.pods(name)
     with asking(world, name) as seen:
         # Too little for the processes of the Python models to start.
         world.patch(name, {"serving": {"sharedMemory": "1Ki"}})
-        # The volume is looked at once between the first crash and the last word.
+        # The operator checks the volume once between the first crash and this reason.
         world.until(name, "Ready", "CrashLoop", 120)
-        told = world.condition(name, "Available")
-        assert "1 of 1 pods answer meanwhile" in told["message"]
+        condition = world.condition(name, "Available")
+        assert "1 of 1 pods answer meanwhile" in condition["message"]
         seen.more(world)
         world.patch(name, {"serving": {"sharedMemory": "256Mi"}})
         world.ready(name)

@@ -1,4 +1,4 @@
-"""The scale campaign, short: whoever writes the replicas is followed, and no request is lost."""
+"""The short scale campaign: every change of the replicas applies, and no request is lost."""
 
 import pytest
 

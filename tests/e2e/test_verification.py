@@ -1,6 +1,6 @@
-"""A service proves itself: it speculates, loses nothing, and whether it is worth it.
+"""Verification of a service: it speculates, its output is equal, and its speedup is measured.
 
-And says so when it does not, within the one run that follows the change.
+A failed verification is reported by the first run after the change.
 """
 
 import json
@@ -15,64 +15,62 @@ from specdec.client.dataset import built_in
 # Times the draft's own one; on a CPU its answers then take several times as long.
 LAYERS = 192
 KINDS = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
-# What a draft that says the same leaves as it is.
+# Equal for every draft with the same output.
 SAME = ("prompts", "matched")
-# Nearly: a prompt that comes late to the others' draft proposes fewer tokens (ADR 0098), and how
-# late it comes is a matter of the draft's time.
+# Nearly equal: a prompt that joins a running draft batch proposes fewer tokens (ADR 0098), and
+# when it joins depends on the draft's speed.
 NEARLY = ("rounds", "draftedTokens", "acceptedTokens")
 
 
-def test_what_serves_is_proved_and_drafts_that_are_slow_or_missing_are_told(
-    world: World, copies: Copies
-) -> None:
+def test_verification_reports_slow_and_missing_drafts(world: World, copies: Copies) -> None:
     deepen(copies("draft", "deep-draft"), LAYERS)
     # A CPU verifies five tokens in more time than one: speed is judged by what it was here.
     gate = {"mode": "Gate", "maxPrompts": 8, "maxTokens": 16, "minSpeedupPercent": 1}
     name = world.apply(model("proved", verification=gate))
-    found = world.ready(name, 240)["status"]["speculation"]
+    result = world.ready(name, 240)["status"]["speculation"]
     for kind in KINDS:
         assert world.condition(name, kind)["status"] == "True", world.condition(name, kind)
-    assert found["matched"] == found["prompts"] == 8
-    assert 0 < found["acceptedTokens"] <= found["draftedTokens"]
-    assert found["acceptancePercent"] > 0
-    assert float(found["tokensPerRound"]) > 1
+    assert result["matched"] == result["prompts"] == 8
+    assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
+    assert result["acceptancePercent"] > 0
+    assert float(result["tokensPerRound"]) > 1
     row = dict(
         zip(*(r.split() for r in world.kubectl("get", "specm", name).splitlines()), strict=True)
     )
-    assert row["ACCEPT"] == str(found["acceptancePercent"])
+    assert row["ACCEPT"] == str(result["acceptancePercent"])
 
-    least = max(1, found["speedupPercent"] * 3 // 5)
+    least = max(1, result["speedupPercent"] * 3 // 5)
     world.patch(name, {"verification": {"minSpeedupPercent": least}})
     world.until(name, "SpeculationEffective", "Effective")
-    a_slow_draft_is_told(world, name, found, least)
+    assert_slow_draft_is_reported(world, name, result, least)
 
     world.patch(name, {"speculation": {"draftTokens": 0}})
-    told = world.until(name, "SpeculationActive", "NoDraftTokensObserved", 240)
-    assert "draftTokens is 0" in told["message"]
+    condition = world.until(name, "SpeculationActive", "NoDraftTokensObserved", 240)
+    assert "draftTokens is 0" in condition["message"]
     assert world.condition(name, "Ready")["status"] == "False"
     assert "acceptancePercent" not in world.get(name)["status"]["speculation"]
 
 
-def a_slow_draft_is_told(world: World, name: str, fast: Object, least: int) -> None:
-    """By the first run of it, and by nothing but its time."""
+def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: int) -> None:
+    """The first run reports it, by its time alone."""
     slow = {"draftTarget": {"draft": {"source": source("deep-draft")}}}
     world.patch(name, {"speculation": slow})
-    told = world.until(name, "SpeculationEffective", "SlowerThanBaseline", 240)
-    found = world.get(name)["status"]["speculation"]
-    assert found["speedupPercent"] < least
-    speed = f"{found['speedupPercent']} % of its speed"
+    condition = world.until(name, "SpeculationEffective", "SlowerThanBaseline", 240)
+    result = world.get(name)["status"]["speculation"]
+    assert result["speedupPercent"] < least
+    speed = f"{result['speedupPercent']} % of its speed"
     limit = f"spec.verification.minSpeedupPercent {least}"
-    assert told["status"] == "False"
-    assert f"{speed}, below {limit}: " in told["message"]
-    assert [found[key] for key in SAME] == [fast[key] for key in SAME]
+    assert condition["status"] == "False"
+    assert f"{speed}, below {limit}: " in condition["message"]
+    assert [result[key] for key in SAME] == [fast[key] for key in SAME]
     for key in NEARLY:
-        assert abs(found[key] - fast[key]) <= fast[key] / 5, (key, found[key], fast[key])
+        assert abs(result[key] - fast[key]) <= fast[key] / 5, (key, result[key], fast[key])
     for kind in KINDS[:2]:
         assert world.condition(name, kind)["status"] == "True"
     # The gate that the fast one passed.
     assert world.condition(name, "Ready")["reason"] == "SlowerThanBaseline"
-    assert found["planHash"] != fast["planHash"]
-    (job,) = (j for j in measuring(world, name) if j["metadata"]["name"] == job_of(name, found))
+    assert result["planHash"] != fast["planHash"]
+    (job,) = (j for j in measuring(world, name) if j["metadata"]["name"] == job_of(name, result))
     assert (job["status"]["succeeded"], job["status"].get("failed", 0)) == (1, 0)
 
 
@@ -81,9 +79,9 @@ def measuring(world: World, name: str) -> list[Object]:
     return world.listed("jobs", f"app.kubernetes.io/component=verify,specdec.dev/model={name}")
 
 
-def job_of(name: str, found: Object) -> str:
+def job_of(name: str, result: Object) -> str:
     """The Job that a measurement is of."""
-    return f"{name}-verify-{found['planHash'][:10]}"
+    return f"{name}-verify-{result['planHash'][:10]}"
 
 
 def verify(world: World, name: str, *arguments: str) -> tuple[int, str, str]:
@@ -99,7 +97,7 @@ def verify(world: World, name: str, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command_passes_a_hundred_prompts_and_finds_another_checkpoint(
+def test_verify_command_passes_equal_and_reports_different_checkpoints(
     world: World, served: str
 ) -> None:
     # The pair's draft served as a target: the same vocabulary, other answers.
@@ -115,19 +113,19 @@ def test_the_command_passes_a_hundred_prompts_and_finds_another_checkpoint(
             },
         )
     )
-    status, told, errors = verify(world, served, "--json")
+    status, output, errors = verify(world, served, "--json")
     assert (status, errors) == (0, "")
-    found = json.loads(told)
-    assert (found["prompts"], found["matched"], found["different"]) == (100, 100, 0)
-    assert 0 < found["accepted_tokens"] < found["draft_tokens"]
+    result = json.loads(output)
+    assert (result["prompts"], result["matched"], result["different"]) == (100, 100, 0)
+    assert 0 < result["accepted_tokens"] < result["draft_tokens"]
 
     world.ready(other)
     against = ("--baseline-url", world.address(other), "--limit", "12")
-    status, told, errors = verify(world, served, *against)
+    status, output, errors = verify(world, served, *against)
     assert (status, errors) == (1, "")
-    first = re.search(r"^prompt (\d+) differs at token \d+, character \d+", told, re.MULTILINE)
-    assert first, told
-    assert f"  prompt    {built_in()[int(first[1]) - 1].prompt[:20]}" in told
-    assert re.search(r"^ +\^$", told, re.MULTILINE), told
-    (differ,) = re.findall(r"different answers\D+(\d+)", told)
+    first = re.search(r"^prompt (\d+) differs at token \d+, character \d+", output, re.MULTILINE)
+    assert first, output
+    assert f"  prompt    {built_in()[int(first[1]) - 1].prompt[:20]}" in output
+    assert re.search(r"^ +\^$", output, re.MULTILINE), output
+    (differ,) = re.findall(r"different answers\D+(\d+)", output)
     assert int(differ) > 6

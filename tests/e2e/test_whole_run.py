@@ -1,4 +1,4 @@
-"""What all the tests before saw of the operator; the last file of the layer, by its name."""
+"""Checks of the whole run of the layer; its name sorts it last."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def whole(session: pytest.Session) -> bool:
     return ran >= set(here.glob("test_*.py"))
 
 
-def test_argo_cd_judges_every_status_of_the_run(
+def test_argo_cd_health_fits_every_status_of_the_run(
     world: World, served: str, record: Record, request: pytest.FixtureRequest
 ) -> None:
     world.wait(
@@ -29,11 +29,9 @@ def test_argo_cd_judges_every_status_of_the_run(
         phases = {phase for phase, _ in seen}
         assert phases >= {*MOVING, "Serving", "Suspended", "Failed"}, sorted(phases)
         assert {health for _, health in seen} == set(HEALTH.values())
-        # A pod that cannot start is not on its way, whatever the phase says.
+        # A pod that cannot start is degraded, in whatever phase.
         assert ("Starting", "Degraded") in seen
 
 
-def test_the_operator_writes_nothing_of_a_resource_but_its_status(
-    served: str, record: Record
-) -> None:
+def test_operator_writes_only_the_status_of_a_resource(served: str, record: Record) -> None:
     assert written(record.log) == {Right("patch", "specdec.dev", "speculativemodels/status")}

@@ -1,7 +1,7 @@
-"""Clients of a Service that ask all the time, as plain as clients are: none tries twice.
+"""Clients of a Service that send requests constantly and never retry.
 
 Over HTTP every request has a connection of its own. Over gRPC a client keeps one channel for
-life; all channels of this process share a connection to the Service, which never rests.
+life; all channels of this process share a connection to the Service, which is never idle.
 """
 
 import http.client
@@ -29,7 +29,7 @@ Ask = Callable[[str], str]
 
 @dataclass
 class Seen:
-    """What clients got: right answers by kind of client, and whatever was not one, in words."""
+    """What clients received: counts of correct answers by kind of client, and failures as text."""
 
     answers: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -46,16 +46,16 @@ class Seen:
 
 @contextmanager
 def asking(world: World, name: str) -> Iterator[Seen]:
-    """Half of the clients stream, half speak gRPC; every answer is compared with the plain one."""
+    """Half of the clients stream, half use gRPC; every answer is compared with the plain path."""
     host = world.address(name).partition(":")[0]
-    wanted = {
+    expected = {
         prompt: world.text(name, prompt, model="ensemble", max_tokens=TOKENS)
         for prompt in prompts(3)
     }
     seen, over = Seen(), threading.Event()
     with ThreadPoolExecutor(CLIENTS) as pool:
         running = [
-            pool.submit(_client, number, host, wanted, seen, over) for number in range(CLIENTS)
+            pool.submit(_client, number, host, expected, seen, over) for number in range(CLIENTS)
         ]
         try:
             seen.more(world)
@@ -67,23 +67,23 @@ def asking(world: World, name: str) -> Iterator[Seen]:
 
 
 def _client(
-    number: int, host: str, wanted: Mapping[str, str], seen: Seen, over: threading.Event
+    number: int, host: str, expected: Mapping[str, str], seen: Seen, over: threading.Event
 ) -> None:
     stream, grpc = bool(number & 1), bool(number & 2)
     kind = f"{'gRPC' if grpc else 'HTTP'} {'stream' if stream else 'unary'}"
     with _way(host, stream=stream, grpc=grpc) as ask:
         while not over.wait(_PAUSE):
-            for prompt, text in wanted.items():
+            for prompt, text in expected.items():
                 try:
-                    found = ask(prompt)
+                    answer = ask(prompt)
                 except (ClientError, OSError, http.client.HTTPException) as error:
                     why = error.__cause__ or error
                     seen.failures.append(f"{time.strftime('%X')} {kind}: {error!r} ({why!r})")
                     continue
-                if found == text:
+                if answer == text:
                     seen.answers[kind] += 1
                 else:
-                    seen.failures.append(f"{kind}: {prompt!r} gave {found!r}, not {text!r}")
+                    seen.failures.append(f"{kind}: {prompt!r} gave {answer!r}, not {text!r}")
 
 
 @contextmanager
@@ -109,9 +109,9 @@ def _generate(host: str, prompt: str) -> str:
     try:
         link.request("POST", _UNARY, json.dumps(body), {"content-type": "application/json"})
         reply = link.getresponse()
-        told = reply.read()
+        content = reply.read()
         if reply.status != 200:
-            raise http.client.HTTPException(f"{reply.status} {told!r}")
-        return str(json.loads(told)["text_output"])
+            raise http.client.HTTPException(f"{reply.status} {content!r}")
+        return str(json.loads(content)["text_output"])
     finally:
         link.close()

@@ -1,4 +1,4 @@
-"""What an end-to-end test does to the cluster, and what it looks at."""
+"""The actions of an end-to-end test on the cluster, and the state that it reads."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
 from demo.machine import IMAGES
 from demo.progress import why_not
-from e2e.looking import listens, repeating, whole
+from e2e.polling import listens, repeating, whole
 from specdec.client import Client, ClientError, Request
 
 Object = dict[str, Any]
@@ -52,7 +52,7 @@ def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
         },
         "storage": storage,
         "serving": {"sharedMemory": "256Mi", "drain": {"timeoutSeconds": 10}},
-        # One test is about it; to the others its requests and its pods are noise.
+        # Only one test is about it; its requests and pods would disturb the others.
         "verification": {"mode": "Disabled"},
     }
     return {
@@ -112,12 +112,12 @@ class World:
 
     def get(self, name: str) -> Object:
         """The resource as it is."""
-        found = self._reader.get("specm", name)
-        assert found is not None, f"{name} is gone"
-        return found
+        live = self._reader.get("specm", name)
+        assert live is not None, f"{name} is missing"
+        return live
 
     def condition(self, name: str, kind: str) -> Object:
-        """One condition of the newest generation; empty while the operator has not got there."""
+        """One condition of the newest generation; empty until the operator has written it."""
         body = self.get(name)
         for condition in body.get("status", {}).get("conditions", []):
             current = condition["observedGeneration"] == body["metadata"]["generation"]
@@ -137,7 +137,7 @@ class World:
     def ready(self, name: str, seconds: float = 120.0) -> Object:
         """Wait until a resource is served, and return it.
 
-        The node knows a moment later than the API server where its Service leads.
+        The node learns the endpoints of the Service a moment after the API server.
         """
         self.until(name, "Ready", "Serving", seconds)
         url = self.address(name)
@@ -145,7 +145,7 @@ class World:
         return self.get(name)
 
     def wait(self, true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-        """Poll; a call that a restarting API server refuses counts as not yet."""
+        """Poll; a call that a restarting API server refuses counts as false."""
 
         def tried() -> bool:
             try:
@@ -210,9 +210,9 @@ class World:
 
     def folder(self, claim: str) -> Path:
         """Where the files of a claim lie on this machine."""
-        found = self.kubectl.get("pvc", claim)
-        assert found is not None, f"no claim {claim}"
-        return self.node.volume(found["spec"]["volumeName"])
+        live = self.kubectl.get("pvc", claim)
+        assert live is not None, f"no claim {claim}"
+        return self.node.volume(live["spec"]["volumeName"])
 
     def unfinished(self, claim: str) -> list[str]:
         """Directories under a final name that are not whole; there must never be one."""
@@ -231,11 +231,11 @@ class World:
         return [e for e in folder.iterdir() if not e.name.startswith(".")]
 
     def watched(self, claim: str) -> AbstractContextManager[list[str]]:
-        """Look for unfinished directories all the time; the list holds those found."""
+        """Check for unfinished directories repeatedly; the list collects them."""
         return repeating(lambda: self.unfinished(claim))
 
     def probed(self, name: str) -> AbstractContextManager[list[str]]:
-        """Ask the Service all the time; the list holds what went wrong."""
+        """Send requests to the Service repeatedly; the list collects the failures."""
         url = self.address(name)
 
         def ask() -> list[str]:

@@ -98,6 +98,7 @@ CLEAN = (
     ("operator/specdec/pipeline/*.py", True),
     ("tests/cluster/*.py", True),
     ("tests/demo/*.py", True),
+    ("tests/e2e/*.py", True),
     ("tests/release/*.py", True),
     ("tests/support/bls.py", True),
     ("tests/support/crd_cases.py", True),

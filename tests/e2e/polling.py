@@ -1,4 +1,4 @@
-"""Looks at files and addresses, once or all the time."""
+"""Checks of files and addresses, once or repeatedly."""
 
 import socket
 import threading
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def listens(url: str) -> bool:
-    """Whether somebody takes a connection at `host:port`."""
+    """Whether a server accepts a connection at `host:port`."""
     host, _, port = url.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
@@ -27,19 +27,19 @@ def whole(kind: str, folder: Path) -> bool:
 
 
 @contextmanager
-def repeating(look: Callable[[], list[str]]) -> Iterator[list[str]]:
-    """Look ten times a second; the list holds what was found."""
-    found: list[str] = []
+def repeating(check: Callable[[], list[str]]) -> Iterator[list[str]]:
+    """Check ten times a second; the list collects the results."""
+    results: list[str] = []
     over = threading.Event()
 
     def loop() -> None:
         while not over.wait(0.1):
-            found.extend(look())
+            results.extend(check())
 
     thread = threading.Thread(target=loop)
     thread.start()
     try:
-        yield found
+        yield results
     finally:
         over.set()
         thread.join(60)
