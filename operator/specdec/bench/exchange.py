@@ -75,7 +75,7 @@ class Sample:
         tokens: number of output tokens; None if the server does not report it.
         counts: of draft tokens; None if the server does not report them.
         steps: one per chunk that reports counts.
-        error: why the answer is incomplete; the other attributes are then without meaning.
+        error: why the answer is incomplete; the other attributes are then unset.
     """
 
     index: int

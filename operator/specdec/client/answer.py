@@ -26,7 +26,7 @@ ALWAYS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 
 @dataclass(frozen=True)
 class Counts:
-    """Draft tokens offered to the target for one answer, and those it accepted."""
+    """The numbers of drafted and of accepted tokens in one answer."""
 
     drafted: int
     accepted: int

@@ -115,7 +115,7 @@ _KIND_BY_KEY = {
 
 
 def limited(entries: Sequence[Entry], limit: int | None, max_tokens: int | None) -> list[Entry]:
-    """The first `limit` entries, all with `max_tokens` where it is given."""
+    """The first `limit` entries, with `max_tokens` unless that is None."""
     chosen = list(entries[:limit])
     return chosen if max_tokens is None else [replace(e, max_tokens=max_tokens) for e in chosen]
 

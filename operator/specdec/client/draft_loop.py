@@ -15,8 +15,8 @@ class Round:
     """The result of one round: one draft and one verification step.
 
     Attributes:
-        drafted: draft tokens offered to the target.
-        accepted: how many of them are in the answer.
+        drafted: number of draft tokens.
+        accepted: number of them in the answer.
         tokens: ids that the round added to the answer.
     """
 
@@ -84,7 +84,7 @@ class DraftLoop:
             if self._ends():
                 self.finished = True
                 break
-        # The target adds no token of its own after the accepted ones only if the answer ends.
+        # The target adds its own token after the accepted ones, unless the answer ends there.
         self.finished = self.finished or len(new) <= accepted or len(self.ids) >= self._end
         return Round(len(proposal), min(accepted, added), tuple(new[:added]))
 

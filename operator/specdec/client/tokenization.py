@@ -152,7 +152,7 @@ def new_tokens(answer: Tensors, skip: int, engine: str) -> list[int]:
     """The tokens of beam 0 after the first `skip`, which are the prefix of the request.
 
     Raises:
-        RefusedError: the answer is shorter than the prefix, so it does not contain the prefix.
+        RefusedError: the answer is shorter than the prefix, so the engine excludes the prefix.
     """
     length = int(answer["sequence_length"].reshape(-1)[0])
     if length < skip:

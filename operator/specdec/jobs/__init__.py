@@ -1,1 +1,4 @@
-"""What runs inside our own Jobs, from the operator's image."""
+"""The programs of the operator's Jobs: fetch, publish, verify and benchmark.
+
+The operator starts them in pods with its own image, as `python -m specdec.jobs.NAME`.
+"""

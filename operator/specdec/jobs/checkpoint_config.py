@@ -36,7 +36,7 @@ def content(path: Path) -> bytes:
     """The bytes of a file; raises JobError (CheckpointCorrupt) if it exceeds the size limit."""
     size = path.stat().st_size
     if size > _LIMIT_BYTES:
-        raise corrupt(f"{path.name} has {size} bytes, above the limit of {_LIMIT_BYTES}")
+        raise corrupt(f"{path.name} has {size} bytes, which exceeds the limit of {_LIMIT_BYTES}")
     return path.read_bytes()
 
 

@@ -207,7 +207,7 @@ def unreachable(where: str, cause: object) -> JobError:
 
 
 def no_matching_files(where: str, expected: str) -> JobError:
-    """The error for a source that has none of the expected files at its root."""
+    """The error for a source without any of the expected files at its root."""
     return JobError(
         FetchReason.SOURCE_NOT_FOUND,
         f"{where} has no {expected} at its root: let the source name the directory itself",

@@ -27,12 +27,12 @@ _RESPONSE_SECONDS = 120.0
 
 
 class ResponseError(httpx.RequestError):
-    """A response cannot be used; the message comes from this package, not from the server."""
+    """A response is invalid; the message comes from this package, not from the server."""
 
 
 @dataclass(frozen=True)
 class HttpSource:
-    """A server that holds one source.
+    """The HTTP server of one source.
 
     Attributes:
         client: sends the requests.

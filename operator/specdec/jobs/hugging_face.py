@@ -125,7 +125,7 @@ class Repository:
         if size is None:
             size = server.size(self._url(commit, name))
         if not isinstance(size, int) or size < 0:
-            raise download.unreachable(self.where, f"the hub states no size of {name}")
+            raise download.unreachable(self.where, f"the hub does not state the size of {name}")
         if sibling.lfs is not None:
             return RemoteFile(name, size, name, sha256=str(sibling.lfs.sha256))
         return RemoteFile(name, size, name, git=str(sibling.blob_id or ""))

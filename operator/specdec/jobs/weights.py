@@ -51,7 +51,7 @@ def _shards(index: Mapping[str, Any]) -> set[str]:
     """The files that an index lists."""
     listed = index.get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(n, str) for n in listed.values()):
-        raise corrupt("its index lists no files by tensor")
+        raise corrupt("its index has no valid weight_map")
     return set(listed.values())
 
 

@@ -1,4 +1,4 @@
-"""A report of round numbers."""
+"""A report with simple numbers."""
 
 from __future__ import annotations
 

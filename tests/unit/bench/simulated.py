@@ -1,4 +1,4 @@
-"""A served BLS whose acceptance and costs are known: it sleeps for its steps and counts them."""
+"""A simulated BLS with known acceptance and step times, which counts its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated BLS at Triton's generate endpoints, connections kept as Triton keeps them."""
+"""The simulated BLS behind Triton's generate extension, with persistent connections."""
 
 from __future__ import annotations
 

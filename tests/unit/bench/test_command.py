@@ -1,4 +1,4 @@
-"""`specdec bench` as a person runs it: what it prints and writes, and how it ends."""
+"""The command `specdec bench`: its output, files and exit status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bench(url: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["bench", "--url", url, *QUICK, *arguments])
 
 
-def test_grpc_is_asked_for() -> None:
+def test_grpc_is_selectable() -> None:
     with served(Simulated()) as url:
         result = bench(url, "--protocol", "grpc", "--json")
         assert result.exit_code == 0, result.output
@@ -44,7 +44,7 @@ def test_grpc_is_asked_for() -> None:
         assert bench(url).exit_code == 3
 
 
-def test_table_and_verdict_go_to_stdout(url: str) -> None:
+def test_table_and_conclusions_go_to_stdout(url: str) -> None:
     result = bench(url, "--concurrency", "1,2", "--draft-tokens", "2,4")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -93,7 +93,7 @@ def test_prompts_come_from_options(simulated: Simulated, url: str, tmp_path: Pat
         (["--metrics", "127.0.0.1:9"], 3, "no metrics at"),
     ],
 )
-def test_what_cannot_be_measured_is_one_sentence(
+def test_invalid_benchmark_is_reported_in_one_sentence(
     url: str, arguments: list[str], status: int, words: str
 ) -> None:
     result = bench(url, *arguments)
@@ -112,7 +112,7 @@ def test_too_many_errors_end_with_1(simulated: Simulated, url: str) -> None:
     assert "no more of these" in result.stdout
 
 
-def test_a_server_that_goes_away_ends_with_3_and_what_there_was(
+def test_lost_connection_exits_with_3_and_keeps_the_results(
     simulated: Simulated, url: str, tmp_path: Path
 ) -> None:
     simulated.leave = 12

@@ -1,4 +1,4 @@
-"""The benches of the clients run, on a small scale; their goals are for machines without work."""
+"""The benchmarks of the clients run at small scale; their goals apply to idle machines only."""
 
 from __future__ import annotations
 

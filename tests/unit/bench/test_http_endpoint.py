@@ -1,4 +1,4 @@
-"""The measurement over HTTP: what it finds is what it finds over gRPC, and its connections."""
+"""The benchmark over HTTP: equal results to gRPC, and its connections."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_models_that_cannot_be_measured(model: str, kind: type[Exception], words
         run(Simulated(), model=model)
 
 
-def test_nobody_there_is_said_so() -> None:
+def test_failed_connection_is_reported() -> None:
     with pytest.raises(UnreachableError, match=r"connection to .* failed"):
         asyncio.run(measure(Connection("127.0.0.1:9"), Settings()))
 
 
-def test_a_server_that_goes_away_leaves_what_there_was() -> None:
+def test_results_before_a_lost_connection_are_kept() -> None:
     report = run(Simulated(leave=30), requests=40, output_tokens=4)
     assert report.ended == "unreachable"
     assert "connection to" in report.message
@@ -137,7 +137,7 @@ def test_an_idle_connection_that_ended_is_made_again() -> None:
         assert [one.error for one in asked(url, 3)] == [None] * 3
 
 
-def test_an_answer_that_says_close_is_whole() -> None:
+def test_answer_with_connection_close_is_complete() -> None:
     closing = ANSWER.replace("\r\n", "\r\nconnection: close\r\n", 1)
     with scripted(closing, closing) as url:
         assert [one.error for one in asked(url, 2)] == [None] * 2
@@ -154,7 +154,7 @@ def test_an_answer_that_says_close_is_whole() -> None:
         (HEAD + "0\r\n\r\n", RefusedError, "no text_output"),
     ],
 )
-def test_what_is_no_answer_is_an_error(answer: str, kind: type[Exception], words: str) -> None:
+def test_invalid_response_is_an_error(answer: str, kind: type[Exception], words: str) -> None:
     with scripted(answer) as url:
         [told] = asked(url)
     assert isinstance(told.error, kind)

@@ -1,4 +1,4 @@
-"""The measurement against a server whose acceptance and costs are known."""
+"""The benchmark against a server with known acceptance and step times."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_speedup_and_acceptance_are_those_of_the_closed_form(
     assert arm.output_token_throughput == pytest.approx(bound / 100 / target, rel=0.05)
 
 
-def test_energy_is_what_every_turn_of_an_arm_took() -> None:
+def test_energy_is_the_sum_over_the_turns_of_an_arm() -> None:
     settings = Settings(requests=2, output_tokens=8, draft_tokens=[4])
     server = Simulated(0.8, 0.02, 0.002)
 
@@ -170,7 +170,7 @@ def test_arms_send_the_same_requests_in_turns() -> None:
     assert turns == [0, 4, 4, 0, 0, 4, 4, 0]
 
 
-def test_the_servers_own_length_is_asked_by_saying_nothing() -> None:
+def test_server_default_length_is_requested_without_the_input() -> None:
     server = Simulated(draft_tokens=3)
     report = run(server, requests=4, output_tokens=8)
     [arm] = report.levels[0].speculative
@@ -226,12 +226,12 @@ def test_the_first_refusal_ends_the_run() -> None:
         run(Simulated(), model="ensemble")
 
 
-def test_nobody_there_is_said_so() -> None:
+def test_failed_connection_is_reported() -> None:
     with pytest.raises(UnreachableError, match=r"connection to .* failed"):
         asyncio.run(measure(Connection("127.0.0.1:9"), Settings(), protocol="grpc"))
 
 
-def test_a_server_that_goes_away_leaves_what_there_was() -> None:
+def test_results_before_a_lost_connection_are_kept() -> None:
     report = run(Simulated(leave=30), requests=40, output_tokens=4)
     assert report.ended == "unreachable"
     assert "connection to" in report.message
@@ -290,6 +290,6 @@ def test_the_document_reads_back_as_the_report() -> None:
         ({"confidence_percent": 100}, "confidence is 100"),
     ],
 )
-def test_settings_no_run_could_use(values: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(BadRequestError, match=words):
         Settings(**values)

@@ -1,4 +1,4 @@
-"""What a report becomes: a table, CSV, and a page whose plots a browser really draws."""
+"""The exports of a report: table, CSV, and a page that a browser renders."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_table_fits_80_columns() -> None:
     assert len(re.findall(r" off ", text)) == 3
 
 
-def test_sentences_say_what_the_numbers_come_to() -> None:
+def test_sentences_state_the_conclusions() -> None:
     told = list(sentences(report()))
     assert told[0] == (
         "concurrency 1: 2.00 times the baseline's speed "
@@ -108,7 +108,7 @@ def test_page_needs_nothing_else_and_is_accessible() -> None:
     assert page.count("th", scope="row") == 5 * 9
 
 
-def test_words_of_a_server_stay_words() -> None:
+def test_server_messages_are_escaped() -> None:
     bad = arm(0, 1.0, errors=1, first_error="<script>alert(1)</script>")
     level = report().levels[0]
     hostile = report(
@@ -132,7 +132,7 @@ def test_words_of_a_server_stay_words() -> None:
         {"ended": "interrupted", "message": "the run was interrupted"},
     ],
 )
-def test_whatever_there_is_becomes_a_page(changed: dict[str, Any]) -> None:
+def test_partial_report_becomes_a_page(changed: dict[str, Any]) -> None:
     assert as_html(report(**changed)).count("<figure") == (4 if report(**changed).levels else 0)
 
 

@@ -1,4 +1,4 @@
-"""Percentiles, intervals and positions from samples whose answer is known."""
+"""Percentiles, intervals and acceptance by position of samples with known results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_latency_is_milliseconds_with_interpolated_percentiles() -> None:
     assert statistics.latency([]) is None
 
 
-def test_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
+def test_interval_covers_the_true_ratio_at_its_confidence() -> None:
     chance = np.random.default_rng(1)
     covered = 0
     for run in range(200):
@@ -88,7 +88,7 @@ def test_one_pair_is_no_comparison() -> None:
     assert interval([1.0, 2.0], [2.0, 3.0]) is not None
 
 
-def test_the_seed_alone_decides_the_interval() -> None:
+def test_interval_depends_only_on_the_seed() -> None:
     chance = np.random.default_rng(1)
     plain, other = chance.uniform(1, 2, 30).tolist(), chance.uniform(1, 2, 30).tolist()
     assert interval(plain, other, seed=3) == interval(plain, other, seed=3)

@@ -1,4 +1,4 @@
-"""Triton's HTTP endpoint as far as `generate` speaks it, on loopback, from a script."""
+"""A scripted fake of Triton's generate extension over HTTP, on loopback."""
 
 import json
 import ssl

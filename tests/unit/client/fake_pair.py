@@ -1,4 +1,4 @@
-"""A server of two models that know what they want to say: text is bytes, tokens are bytes."""
+"""A fake server with a target and a draft of known output; each byte of a text is a token."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

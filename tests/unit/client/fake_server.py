@@ -1,4 +1,4 @@
-"""A gRPC server that answers like Triton does, on loopback, from a script of the test."""
+"""A scripted fake of Triton's gRPC endpoint, on loopback."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""A server of two models with a BLS and an ensemble over them; see `fake_pair`."""
+"""A fake server with target, draft, BLS and ensemble; see `fake_pair`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

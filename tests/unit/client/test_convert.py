@@ -1,4 +1,4 @@
-"""Data sets of others: found out by their keys, refused by their lines, written whole or not."""
+"""Conversion of data sets: detection of formats, errors with lines, and atomic writes."""
 
 import json
 from pathlib import Path
@@ -42,13 +42,13 @@ TEXT = "def f(x):\n\n  second line\n"
         ('[{"prompt": "a"}]', "jsonl", [Entry("a")]),
     ],
 )
-def test_formats_are_found_out(text: str, kind: str, entries: list[Entry]) -> None:
+def test_formats_are_detected(text: str, kind: str, entries: list[Entry]) -> None:
     found = convert.convert(text, "file")
     assert (found.kind, found.entries) == (kind, entries)
     assert convert.convert(text, "file", kind) == found
 
 
-def test_what_looks_like_json_may_be_text() -> None:
+def test_text_format_accepts_lines_that_resemble_json() -> None:
     text = "[x for x in\n{1: 2,\n"
     assert len(convert.convert(text, "file", "text").entries) == 2
     with pytest.raises(BadRequestError, match="give --from text"):
@@ -83,7 +83,7 @@ def test_conversations_without_a_human_are_counted() -> None:
         ('{"a":' * 100_000, None, "line 1 is not JSON"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(text: str, kind: str | None, words: str) -> None:
+def test_error_names_the_line(text: str, kind: str | None, words: str) -> None:
     with pytest.raises(BadRequestError) as raised:
         convert.convert(text, "file", kind)
     assert words in str(raised.value)
@@ -142,7 +142,7 @@ def test_a_bad_line_leaves_the_output_as_it_was(tmp_path: Path) -> None:
         (["-", "-o", "/no/such/folder/out"], "/no/such/folder/out cannot be written"),
     ],
 )
-def test_bad_options_are_one_sentence(arguments: list[str], words: str) -> None:
+def test_invalid_options_are_reported_in_one_sentence(arguments: list[str], words: str) -> None:
     status, _, stderr = run(*arguments, given=TEXT)
     assert status == 2
     assert words in stderr

@@ -1,4 +1,4 @@
-"""Data sets: the built-in prompts, lines with their limits, and lines that are none."""
+"""Data sets: built-in prompts, limits of entries, and invalid lines."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The client against a scripted server: chunks, counts, refusals, silence, absence."""
+"""The gRPC client against a scripted server: chunks, counts, errors and timeouts."""
 
 import json
 from collections.abc import Iterator
@@ -46,9 +46,7 @@ def test_chunks_are_given_as_they_come(script: Script, url: str) -> None:
         assert [chunk.text for chunk in client.generate(Request("x"))] == ["a", "b"]
 
 
-def test_request_carries_what_was_asked_under_the_servers_spelling(
-    script: Script, url: str
-) -> None:
+def test_request_uses_the_input_names_of_the_server(script: Script, url: str) -> None:
     request = Request("x", max_tokens=7, draft_tokens=0, seed=5, stop_words=("\n\n", "def"))
     with Client(url) as client:
         client.ask(request)
@@ -77,7 +75,9 @@ def test_tensors_have_the_wire_types() -> None:
         ({"draft_tokens": 2, "model": "ensemble"}, "use model tensorrt_llm_bls"),
     ],
 )
-def test_bad_requests_say_the_mend(change: dict[str, str | int], words: str) -> None:
+def test_invalid_request_is_reported_with_its_resolution(
+    change: dict[str, str | int], words: str
+) -> None:
     with pytest.raises(BadRequestError, match=words):
         Request(**{"prompt": "x", **change})  # type: ignore[arg-type]
 
@@ -87,7 +87,7 @@ def test_input_the_model_lacks_is_named(url: str) -> None:
         client.ask(Request("x", temperature=0.5))
 
 
-def test_refusal_carries_the_servers_words(script: Script, url: str) -> None:
+def test_refusal_quotes_the_server(script: Script, url: str) -> None:
     script.error = "num_draft_tokens is 99, at most 8"
     with Client(url) as client, pytest.raises(RefusedError, match="99, at most 8"):
         client.ask(Request("x"))
@@ -110,7 +110,7 @@ def test_silence_ends_at_the_deadline(script: Script, url: str) -> None:
         client.ask(Request("x"))
 
 
-def test_nobody_there_is_said_so() -> None:
+def test_failed_connection_is_reported() -> None:
     with (
         Client("127.0.0.1:9") as client,
         pytest.raises(UnreachableError, match=r"connection to .* failed"),
@@ -156,7 +156,9 @@ def test_command_as_json_lines(script: Script, url: str) -> None:
         (["--prompt", "x", "--url", "127.0.0.1:9"], 3),
     ],
 )
-def test_exit_status_tells_whose_fault_it_is(url: str, arguments: list[str], status: int) -> None:
+def test_exit_status_depends_on_the_kind_of_error(
+    url: str, arguments: list[str], status: int
+) -> None:
     result = CliRunner().invoke(app, ["generate", "--url", url, *arguments])
     assert result.exit_code == status
     assert result.stderr.startswith("specdec: ")

@@ -1,4 +1,4 @@
-"""The client over HTTP against a scripted server, and the headers and TLS of both ways."""
+"""The HTTP client against a scripted server, with headers and TLS of both protocols."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def test_chunks_and_the_body_of_the_request() -> None:
         (Script(config={"input": []}), BadRequestError, "does not stream"),
     ],
 )
-def test_what_goes_wrong_is_said(script: Script, kind: type[ClientError], words: str) -> None:
+def test_errors_are_reported(script: Script, kind: type[ClientError], words: str) -> None:
     with served(script) as url, pytest.raises(kind, match=words):
         ask(url, Request("x"))
 
@@ -67,13 +67,13 @@ def test_an_ensemble_streams_without_a_policy_of_its_own() -> None:
         assert ask(url, Request("x", model="ensemble")) == "ab"
 
 
-def test_an_answer_has_one_deadline_however_often_it_speaks() -> None:
+def test_timeout_applies_to_the_complete_answer() -> None:
     slow = Script(events=({"text_output": "a"},) * 40, pause=0.05)
     with served(slow) as url, pytest.raises(UnreachableError, match=r"within 0\.3 s"):
         ask(url, Request("x"), timeout=0.3)
 
 
-def test_nobody_there_is_said_so() -> None:
+def test_failed_connection_is_reported() -> None:
     with pytest.raises(UnreachableError, match=r"connection to 127\.0\.0\.1:9 failed"):
         ask("127.0.0.1:9", Request("x"))
 
@@ -89,7 +89,7 @@ def test_headers_go_with_every_request_and_are_never_shown() -> None:
 
 
 @pytest.mark.parametrize("line", ["secret", "sec ret: x", ": secret", "a: secret\nb: c"])
-def test_headers_that_are_none_are_not_repeated(line: str) -> None:
+def test_invalid_headers_are_not_quoted(line: str) -> None:
     with pytest.raises(BadRequestError, match="header 2 is no") as caught:
         headers(["a: b", line])
     assert "secret" not in str(caught.value)
@@ -117,7 +117,7 @@ def test_a_plain_port_is_no_tls_server() -> None:
         ask(url, Request("x"), tls=True)
 
 
-def test_several_prompts_answer_in_order_and_one_that_fails_costs_no_other() -> None:
+def test_prompts_are_answered_in_order_and_a_failure_affects_no_other() -> None:
     server, url = fake_server.serve(fake_server.Script())
     arguments = ["generate", "--url", url, "--prompt", "x", "--prompt", "y"]
     result = CliRunner().invoke(app, arguments)

@@ -1,4 +1,4 @@
-"""One engine, ids in and out: formats, drafts, cancellation, the check of the output."""
+"""Requests to one engine: formats, drafts, cancellation and comparison of the output."""
 
 import json
 import threading
@@ -56,7 +56,7 @@ def test_drafts_are_sent_and_the_summary_is_json(pair: Pair, url: str) -> None:
     assert pair.seen[0][1]["draft_input_ids"].tolist() == [[98, 50]]
 
 
-def test_the_other_endpoint_is_asked_by_the_unary_call(url: str) -> None:
+def test_model_without_streaming_gets_a_unary_call(url: str) -> None:
     assert run(url, "--model", "tensorrt_llm_draft", "--tokens", "97")[1] == "98,99,63\n"
     status, _, words = run(url, "--model", "tensorrt_llm_draft", "--tokens", "97", "--stream")
     assert (status, "does not stream" in words) == (2, True)
@@ -123,7 +123,9 @@ def test_agreement(expected: list[int], got: list[int], share: float, first: int
         (("--tokens", "1", "--top-k", "3"), "no input top_k"),
     ],
 )
-def test_bad_input_is_one_sentence(url: str, arguments: tuple[str, ...], words: str) -> None:
+def test_invalid_input_is_reported_in_one_sentence(
+    url: str, arguments: tuple[str, ...], words: str
+) -> None:
     status, _, said = run(url, *arguments)
     assert status == 2
     assert words in said

@@ -1,4 +1,4 @@
-"""Counters as Triton writes them."""
+"""Counters in the format of Triton's metrics."""
 
 import threading
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def test_samples_of_a_family_add_up_and_absent_families_are_zero(url: str) -> No
     assert metrics.read(url) == SpeculationTotals(rounds=12, drafted=48, accepted=20, generated=0)
 
 
-def test_counters_are_found_by_the_names_that_triton_gives_them(url: str) -> None:
+def test_counters_have_the_names_of_triton(url: str) -> None:
     found = metrics.totals(url)
     assert found["nv_energy_consumption"] == 1500.5
     assert found["specdec_draft_tokens_total"] == 48
@@ -68,12 +68,12 @@ def test_difference_is_what_happened_between() -> None:
     )
 
 
-def test_nobody_there() -> None:
+def test_failed_connection_to_metrics_is_reported() -> None:
     with pytest.raises(UnreachableError, match="no metrics at 127"):
         metrics.read("127.0.0.1:9")
 
 
-def test_something_else_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_content_than_metrics_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "body", "specdec_rounds_total{ 12")
     with pytest.raises(RefusedError, match="not in the Prometheus format"):
         metrics.read(url)

@@ -1,4 +1,4 @@
-"""The client-side loop against scripted servers: rounds, statistics, logits, refusals."""
+"""The client's draft/target loop against scripted servers: rounds, logits and errors."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def test_statistics_tell_what_each_round_did() -> None:
     assert sum(len(s.round.tokens) for s in wrong_at_thirds.steps) == 7
 
 
-def test_a_draft_of_its_own_is_asked_by_the_usual_name() -> None:
+def test_separate_draft_server_has_the_default_model_name() -> None:
     target, draft = Pair(), Pair(target=careless)
     with served(target) as url, served(draft) as other:
         [result] = run(url, ["a"], other, max_tokens=6)
@@ -115,7 +115,7 @@ def test_logits_are_given_and_handed_to_the_target() -> None:
     assert np.array_equal(first, handed[0][0])
 
 
-def test_without_drafts_the_target_is_asked_alone() -> None:
+def test_without_drafts_only_the_target_is_called() -> None:
     pair = Pair()
     with served(pair) as url:
         assert run(url, ["a"], max_tokens=3, draft_tokens=0)[0].text == "bcd"
@@ -130,14 +130,14 @@ def test_without_drafts_the_target_is_asked_alone() -> None:
         (Pair(logits=False), {"accepted_logits": True}, "no generation logits"),
     ],
 )
-def test_what_a_server_cannot_do_is_said(pair: Pair, options: Any, words: str) -> None:
+def test_missing_capability_of_a_server_is_reported(pair: Pair, options: Any, words: str) -> None:
     with served(pair) as url:
         [result] = run(url, ["abc"], **options)
     assert isinstance(result.error, RefusedError)
     assert words in str(result.error)
 
 
-def test_other_tokens_at_the_draft_are_refused_unless_one_insists() -> None:
+def test_different_tokenizers_are_refused_unless_the_check_is_disabled() -> None:
     with served(Pair()) as url, served(Pair(target=counting, shift=1)) as other:
         [result] = run(url, ["a"], other)
         assert isinstance(result.error, BadRequestError)
@@ -158,7 +158,7 @@ def test_an_empty_prompt_costs_the_others_nothing() -> None:
     assert other.text == "bc"
 
 
-def test_nobody_there_is_said_for_every_prompt() -> None:
+def test_failed_connection_is_reported_for_every_prompt() -> None:
     results = run("127.0.0.1:9")
     assert all(isinstance(result.error, UnreachableError) for result in results)
 
@@ -176,7 +176,7 @@ def test_nobody_there_is_said_for_every_prompt() -> None:
         ({"bias_words": ("a",)}, "1 words and 0 weights"),
     ],
 )
-def test_bad_options_say_the_mend(options: Any, words: str) -> None:
+def test_invalid_options_are_reported_with_their_resolution(options: Any, words: str) -> None:
     with pytest.raises(BadRequestError, match=words):
         Options(**options)
 
@@ -211,7 +211,7 @@ def test_command_gives_answers_and_sums(tmp_path: Path) -> None:
         (["--prompt", "a", "--top-k", "3"], 2, "no input top_k"),
     ],
 )
-def test_exit_status_tells_whose_fault_it_is(
+def test_exit_status_depends_on_the_kind_of_error(
     arguments: list[str], status: int, words: str
 ) -> None:
     with served(Pair()) as url:

@@ -1,4 +1,4 @@
-"""The loop without servers: its answer is the target's own, whatever the draft says."""
+"""The state machine of the draft/target loop: the answer equals the target's for any draft."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ words = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3).map(tuple),
     stops=words,
     guesses=st.data(),
 )
-def test_the_answer_is_the_targets_whatever_is_drafted(
+def test_answer_equals_the_targets_for_any_draft(
     prompt: list[int],
     limit: int,
     length: int,
@@ -80,7 +80,7 @@ def test_a_target_that_keeps_its_end_to_itself_ends_the_answer() -> None:
     assert loop.tokens == [4, 5]
 
 
-def test_an_engine_that_says_too_much_is_cut() -> None:
+def test_surplus_tokens_of_an_engine_are_dropped() -> None:
     loop = DraftLoop([1], 3, 4)
     assert loop.draft_length() == 2
     assert loop.advance([7, 8], [7, 8, 9, 9, 9]) == Round(2, 2, (7, 8, 9))
@@ -97,5 +97,5 @@ def test_a_stop_word_may_begin_in_the_prompt(verified: list[int], kept: list[int
     assert loop.finished == (kept != verified)
 
 
-def test_nothing_asked_is_nothing_done() -> None:
+def test_zero_tokens_need_no_call() -> None:
     assert DraftLoop([1], 0, 4).finished

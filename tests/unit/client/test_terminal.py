@@ -1,4 +1,4 @@
-"""What a server says to a person's terminal: signs, and no commands."""
+"""Server messages are printed without terminal control sequences."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Encrypted connections of all three ways, with the certificate of a server trusted by name."""
+"""TLS connections of all three clients, with a trusted server certificate."""
 
 import asyncio
 import ssl
@@ -88,7 +88,7 @@ def test_grpc_from_coroutines(certificate: Certificate) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_somebody_who_is_away_or_goes_away_is_no_matter_of_tls(tls: bool) -> None:
+def test_failed_connections_are_not_reported_as_tls_errors(tls: bool) -> None:
     away = "failed to connect to all addresses; last error: UNKNOWN: Connection refused"
     for words in (away, "Socket closed", ""):
         told = Connection("h:1", tls=tls).unreachable_message(words)

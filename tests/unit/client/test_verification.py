@@ -1,4 +1,4 @@
-"""Verification against scripted servers: equal, different, refused, gone."""
+"""Verification against scripted servers: equal and different answers, errors, lost connections."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def run(
 
 @pytest.mark.parametrize("client_loop", [False, True])
 @pytest.mark.parametrize("against", [None, "ensemble", "bls", "target"])
-def test_equal_answers_match_whatever_the_baseline(against: Any, client_loop: bool) -> None:
+def test_equal_answers_match_for_every_baseline(against: Any, client_loop: bool) -> None:
     with served(Service()) as url:
         told = run(url, against=against, client_loop=client_loop)
     assert (told.prompts, told.matched, told.different, told.exit_status) == (3, 3, 0, 0)
@@ -43,7 +43,7 @@ def test_equal_answers_match_whatever_the_baseline(against: Any, client_loop: bo
     assert told.compared == ("tokens" if exact else "text")
 
 
-def test_the_baseline_has_no_draft_and_entries_say_their_length() -> None:
+def test_baseline_has_no_draft_and_entries_set_their_length() -> None:
     service = Service()
     with served(service) as url:
         run(url, against="bls", draft_tokens=2)
@@ -77,7 +77,7 @@ def test_counts_of_all_answers_make_the_shares() -> None:
     assert told.tokens_per_round == 3.0
 
 
-def test_what_the_server_does_not_tell_is_none_and_not_zero() -> None:
+def test_unreported_counts_are_none_and_not_zero() -> None:
     with served(Service(counts=False)) as url:
         silent = run(url)
     with served(Service(streams=False)) as url:
@@ -142,7 +142,7 @@ def test_a_prompt_that_is_refused_costs_the_others_nothing() -> None:
     assert "prompt is too long" in failure.sentence
 
 
-def test_a_server_that_goes_away_leaves_what_was_compared() -> None:
+def test_comparisons_before_a_lost_connection_are_kept() -> None:
     seen: list[Comparison] = []
     with served(Service(dies_at=2)) as url:
         told = run(url, others={"concurrency": 1, "tell": seen.append})
@@ -164,7 +164,7 @@ def test_a_server_that_goes_away_leaves_what_was_compared() -> None:
         (Service(), {"draft_tokens": -1}, "draft tokens is -1"),
     ],
 )
-def test_what_cannot_be_asked_is_said_before_any_prompt(
+def test_missing_models_are_reported_before_the_first_prompt(
     service: Service, options: dict[str, Any], words: str
 ) -> None:
     with served(service) as url, pytest.raises(BadRequestError, match=words):
@@ -172,7 +172,7 @@ def test_what_cannot_be_asked_is_said_before_any_prompt(
     assert service.seen == []
 
 
-def test_nothing_to_do_and_nobody_there() -> None:
+def test_empty_data_set_and_failed_connection_are_reported() -> None:
     with pytest.raises(BadRequestError, match="nothing to do"):
         run("127.0.0.1:9", [])
     with pytest.raises(BadRequestError, match="select the loop"):
@@ -196,7 +196,7 @@ def command(url: str, *arguments: str, given: str | None = None) -> tuple[int, s
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_command_says_what_it_found(tmp_path: Path) -> None:
+def test_command_prints_the_result(tmp_path: Path) -> None:
     file = tmp_path / "set.jsonl"
     file.write_text('{"prompt": "a"}\n{"prompt": "mn"}\n', "utf-8")
     arguments = ["--dataset", str(file), "--max-tokens", "4"]
@@ -220,7 +220,7 @@ def test_command_says_what_it_found(tmp_path: Path) -> None:
     assert bad[2] == ""
 
 
-def test_command_asks_the_built_in_prompts_of_nobody_in_particular() -> None:
+def test_command_uses_the_built_in_prompts_by_default() -> None:
     with served(Service(longest=1)) as url:
         status, stdout, stderr = command(url, "--json")
     assert status == 2
@@ -244,7 +244,7 @@ def test_command_asks_the_built_in_prompts_of_nobody_in_particular() -> None:
         (Service(), ["--metrics-url", "127.0.0.1:9"], None, 3, "no metrics at 127.0.0.1:9"),
     ],
 )
-def test_command_ends_with_one_sentence_and_its_status(
+def test_command_reports_an_error_in_one_sentence_with_its_exit_status(
     service: Service, arguments: list[str], given: str | None, status: int, words: str
 ) -> None:
     with served(service) as url:

@@ -1,4 +1,4 @@
-"""Tiny real checkpoint directories, and the fetch Job run on them as its pod would."""
+"""Small valid checkpoint directories, and a helper that runs the fetch Job like its pod."""
 
 import json
 import struct

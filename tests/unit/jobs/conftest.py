@@ -1,4 +1,4 @@
-"""A Job's surroundings: a volume, a place for its result, and no trace of the developer's hub."""
+"""Fixtures of the Jobs: a volume, a termination message, and no local hub configuration."""
 
 import json
 from collections.abc import Callable

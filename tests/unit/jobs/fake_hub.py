@@ -1,4 +1,4 @@
-"""The few endpoints of a Hugging Face hub that a download needs, on the loopback."""
+"""A fake Hugging Face hub on loopback, with the endpoints that a download needs."""
 
 import hashlib
 import json

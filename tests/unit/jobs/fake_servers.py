@@ -1,4 +1,4 @@
-"""Small servers on the loopback that speak what object stores, registries and catalogues speak.
+"""Fake object stores, registries and catalogues on loopback.
 
 Each refuses who has no right, serves byte ranges, breaks off on demand and writes down what was
 asked.

@@ -1,4 +1,4 @@
-"""What the publish Job's pod sees: engines on the volume, and the ConfigMap of a repository."""
+"""The mounts of the publish Job's pod: engines on the volume, and a repository's ConfigMap."""
 
 import json
 from pathlib import Path

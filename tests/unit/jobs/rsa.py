@@ -1,4 +1,4 @@
-"""A service account whose key was made a moment ago: nothing secret lies in the repository."""
+"""A service account with a generated key, so that the repository contains no secret."""
 
 import base64
 import json

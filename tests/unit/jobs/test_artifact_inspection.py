@@ -1,4 +1,4 @@
-"""The facts of heads and prebuilt engines, and the finer ones of whole checkpoints."""
+"""The facts of draft heads, prebuilt engines and checkpoints."""
 
 import io
 import json
@@ -172,7 +172,7 @@ def test_a_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path, told: 
         ({"config.json": config(), "rank0.engine": b"x"}, "the directory that trtllm-build wrote"),
     ],
 )
-def test_an_engine_that_is_not_whole(
+def test_incomplete_engine_is_refused(
     files: dict[str, Any], words: str, volume: Path, tmp_path: Path, told: Told
 ) -> None:
     put(tmp_path / "target-engine" / "e", **files)
@@ -226,7 +226,7 @@ def test_facts_of_a_checkpoint(
     assert inspect(folder).get(fact) == value
 
 
-def test_a_chat_template_is_the_same_in_each_of_its_places(tmp_path: Path) -> None:
+def test_chat_template_has_the_same_hash_in_each_file(tmp_path: Path) -> None:
     text = "{% for m in messages %}\n {{ m }} {% endfor %}"
     named = [{"name": "tool", "template": "x"}, {"name": "default", "template": text}]
     places: list[dict[str, Any]] = [
@@ -243,7 +243,7 @@ def test_a_chat_template_is_the_same_in_each_of_its_places(tmp_path: Path) -> No
     assert "chatTemplate" not in inspect(write(tmp_path / "none"))
 
 
-def test_a_sentencepiece_model_is_compared_where_it_is_common(tmp_path: Path) -> None:
+def test_sentencepiece_models_are_compared_if_both_have_one(tmp_path: Path) -> None:
     both = inspect(write(tmp_path / "both", **{"tokenizer.model": b"piece"}))
     alone = inspect(
         write(tmp_path / "alone", **{"tokenizer.model": b"piece", "tokenizer.json": None})

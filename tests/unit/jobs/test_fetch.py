@@ -1,4 +1,4 @@
-"""Checkpoints land on the volume whole or not at all, and say what they are."""
+"""Fetched checkpoints are complete or absent, and the result has their facts."""
 
 import stat
 from collections.abc import Callable, Iterator
@@ -138,7 +138,7 @@ def test_hostile_paths_are_data(volume: Path, sources: Path, told: Told) -> None
     assert told()["models"]["target"]["bytes"] > 1000
 
 
-def test_a_full_volume_says_so_before_it_fills(
+def test_fetch_fails_before_the_volume_is_full(
     volume: Path, sources: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -164,7 +164,7 @@ def test_a_copy_that_runs_out_of_space_leaves_nothing(
     assert [p for p in (volume / "checkpoints").iterdir() if p.is_dir()] == []
 
 
-def test_two_spellings_of_merges_are_one_tokenizer(tmp_path: Path) -> None:
+def test_both_formats_of_merges_give_the_same_tokenizer_hash(tmp_path: Path) -> None:
     one = write(tmp_path / "one")
     other = tokenizer()
     other["model"]["merges"] = [["a", "b"]]

@@ -1,4 +1,4 @@
-"""Names and archives that want to leave the directory; registries with their own habits."""
+"""File names and archives that try to leave the directory, and unusual registries."""
 
 import gzip
 import io
@@ -278,7 +278,7 @@ def test_many_members_do_not_fill_the_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
-def test_an_archive_that_is_cut_short_is_one_sentence(
+def test_truncated_archive_is_reported_in_one_sentence(
     part: float, mode: str, acme: Registry, volume: Path, told: Told
 ) -> None:
     data = packed(("model.safetensors", FILES["model.safetensors"]), mode=mode)
@@ -288,7 +288,7 @@ def test_an_archive_that_is_cut_short_is_one_sentence(
 
 
 @pytest.mark.parametrize("mode", ["w:xz", "w:bz2"])
-def test_other_ways_to_pack_are_refused(
+def test_other_compression_formats_are_refused(
     mode: str, acme: Registry, volume: Path, told: Told
 ) -> None:
     """Unpacking xz takes the memory that its header asks for."""

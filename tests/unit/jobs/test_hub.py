@@ -1,4 +1,4 @@
-"""Checkpoints from a hub: resumed, found again, and refused with one sentence."""
+"""Checkpoints from a hub: download, resume, reuse and errors."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def test_a_second_fetch_of_the_same_commit_downloads_nothing(
     assert told()["models"]["target"]["revision"] == COMMIT
 
 
-def test_a_hub_and_a_claim_give_equal_checkpoints_one_name(
+def test_hub_and_claim_give_equal_checkpoints_the_same_digest(
     hub: Hub, volume: Path, tmp_path: Path, told: Told
 ) -> None:
     folder = tmp_path / "draft" / "model"

@@ -1,4 +1,4 @@
-"""How the Jobs that measure reach servers with TLS."""
+"""The connection of the verification and benchmark Jobs to servers with TLS."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_they_trust_the_authority_that_lies_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, ""], ids=["absent", "empty"])
-def test_a_secret_without_an_authority_is_of_a_public_one(
+def test_system_authorities_apply_without_an_authority_file(
     content: str | None, tmp_path: Path
 ) -> None:
     file = tmp_path / "ca.crt"

@@ -1,4 +1,4 @@
-"""A repository is published whole, and only over engines that fit it."""
+"""A repository is published complete, and only with engines that match it."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_a_damaged_repository_is_replaced(mounts: Mounts, told: Told) -> None:
     assert told()["repository"]["files"] == 2
 
 
-def test_an_engine_that_is_gone(mounts: Mounts, told: Told) -> None:
+def test_missing_engine_is_reported(mounts: Mounts, told: Told) -> None:
     (mounts.volume / "engines" / KEYS["draft"] / "manifest.json").unlink()
     assert mounts.run() == result.PERMANENT
     error = told()["error"]
@@ -121,7 +121,7 @@ def test_a_full_volume_leaves_nothing(
     assert leftovers == []
 
 
-def test_a_missing_mount_is_one_sentence(mounts: Mounts, told: Told) -> None:
+def test_missing_mount_is_reported_in_one_sentence(mounts: Mounts, told: Told) -> None:
     arguments = ["--repository", "/nowhere", "--expectations", "/nowhere/e.json"]
     assert publish.main([*arguments, "--volume", str(mounts.volume)]) == result.TRANSIENT
     assert told()["error"]["reason"] == "PublishFailed"
@@ -205,9 +205,7 @@ def test_a_prebuilt_engine_is_a_checkpoint_without_a_manifest(mounts: Mounts, to
     assert "will be fetched again" in error["message"]
 
 
-def test_a_checkpoint_that_is_gone_counts_where_somebody_reads_it(
-    mounts: Mounts, told: Told
-) -> None:
+def test_missing_checkpoint_is_an_error_if_servers_read_it(mounts: Mounts, told: Told) -> None:
     root = mounts.volume / "checkpoints"
     mounts.checkpoints = {
         role: {"path": f"/models/checkpoints/{role}", "served": role == "target"} for role in KEYS
@@ -230,7 +228,7 @@ def test_a_checkpoint_that_is_gone_counts_where_somebody_reads_it(
     assert "checkpoint of the target is missing" in told()["error"]["message"]
 
 
-def test_vocabularies_may_differ_where_nobody_enforces(mounts: Mounts, told: Told) -> None:
+def test_vocabularies_may_differ_unless_enforced(mounts: Mounts, told: Told) -> None:
     engine(mounts.volume, "draft", vocab_size=2048)
     assert mounts.run() == result.PERMANENT
     mounts.engines = [expectation(role, sameVocabulary=False) for role in KEYS]

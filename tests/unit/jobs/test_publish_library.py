@@ -1,4 +1,4 @@
-"""The library of the BLS comes from the Job's own image, and only if it is the operator's."""
+"""The BLS library comes from the Job's image, and must match the operator's."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -48,7 +48,9 @@ def test_it_lies_beside_the_configuration_of_every_bls(
         assert (place / library.SOURCE).read_text() == f"{OURS}\n"
 
 
-def test_a_damaged_one_is_replaced_and_a_whole_one_stays(mounts: Mounts, packaged: Path) -> None:
+def test_damaged_library_is_replaced_and_intact_library_is_kept(
+    mounts: Mounts, packaged: Path
+) -> None:
     assert mounts.run(WANTED) == 0
     final = mounts.volume / "repositories" / ("f" * 64)
     before = final.stat().st_ino
@@ -60,7 +62,7 @@ def test_a_damaged_one_is_replaced_and_a_whole_one_stays(mounts: Mounts, package
     assert volume.sha256(damaged) == volume.sha256(packaged / library.FILE)
 
 
-def test_another_one_than_the_operator_s_is_not_published(
+def test_library_with_another_digest_is_not_published(
     mounts: Mounts, told: Told, packaged: Path
 ) -> None:
     (packaged / library.SOURCE).write_text(f"{OTHER}\n")
@@ -73,7 +75,7 @@ def test_another_one_than_the_operator_s_is_not_published(
     assert mounts.published == []
 
 
-def test_an_image_without_one_says_so(mounts: Mounts, told: Told, packaged: Path) -> None:
+def test_image_without_library_is_reported(mounts: Mounts, told: Told, packaged: Path) -> None:
     (packaged / library.SOURCE).unlink()
     assert mounts.run(WANTED) == result.PERMANENT
     error = told()["error"]
@@ -82,7 +84,7 @@ def test_an_image_without_one_says_so(mounts: Mounts, told: Told, packaged: Path
     assert mounts.published == []
 
 
-def test_a_library_that_changed_on_its_way_is_not_published(
+def test_library_that_changes_during_the_copy_is_not_published(
     mounts: Mounts, told: Told, packaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = shutil.copyfile

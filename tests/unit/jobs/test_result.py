@@ -1,4 +1,4 @@
-"""What a Job leaves behind fits, speaks, and carries the right exit code."""
+"""The result of a Job: its size limit, its error messages and the exit code."""
 
 import json
 import os
@@ -32,7 +32,7 @@ Told = Callable[[], dict[str, Any]]
         (RuntimeError("odd"), 1, "FetchFailed"),
     ],
 )
-def test_every_error_becomes_a_reason_and_a_sentence(
+def test_every_error_has_a_reason_and_a_sentence(
     error: Exception, code: int, reason: str, told: Told
 ) -> None:
     def work() -> Mapping[str, Any]:

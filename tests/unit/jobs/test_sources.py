@@ -1,4 +1,4 @@
-"""What every source behind a network owes: whole files, resumed, refused with one sentence."""
+"""Common behaviour of all remote sources: complete files, resume, and errors in one sentence."""
 
 import json
 import threading
@@ -90,7 +90,7 @@ def place(kind: str) -> Iterator[Place]:
         yield PLACES[kind](stack)
 
 
-def test_a_checkpoint_arrives_whole_and_alone(
+def test_checkpoint_is_complete_and_has_no_other_files(
     place: Place, volume: Path, told: Told, tmp_path: Path
 ) -> None:
     assert run({"target": place.source}, volume, tmp_path) == 0
@@ -101,7 +101,7 @@ def test_a_checkpoint_arrives_whole_and_alone(
     assert model["bytes"] == sum(map(len, FILES.values()))
 
 
-def test_equal_content_has_one_name_whatever_its_source(volume: Path, told: Told) -> None:
+def test_equal_content_has_the_same_digest_from_every_source(volume: Path, told: Told) -> None:
     digests = set()
     with ExitStack() as stack:
         for make in PLACES.values():
@@ -166,7 +166,7 @@ def _dying(lock: threading.Lock) -> Callable[..., None]:
     return append
 
 
-def test_a_refusal_names_the_secret_and_the_right_one_opens(
+def test_refusal_names_the_secret_and_valid_credentials_work(
     kind: str,
     place: Place,
     volume: Path,

@@ -1,4 +1,4 @@
-"""Sources that lead a fetch Job to addresses inside the cluster, and what it says of them."""
+"""The egress proxy refuses sources that lead to addresses inside the cluster."""
 
 import json
 import socket
@@ -92,7 +92,7 @@ def test_a_redirect_to_a_metadata_service_is_not_followed(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_endpoint_inside_is_not_asked(
+def test_internal_endpoint_is_refused(
     kind: str, metadata: Metadata, volume: Path, told: Told
 ) -> None:
     assert run({"target": source(kind, metadata)}, volume, volume) == result.PERMANENT
@@ -189,7 +189,7 @@ def test_no_word_of_a_server_is_quoted(
     assert "STOLEN" not in text.upper()
 
 
-def test_a_proxy_inside_is_not_asked_either(
+def test_internal_proxy_is_refused(
     metadata: Metadata, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", metadata.url)
@@ -198,7 +198,7 @@ def test_a_proxy_inside_is_not_asked_either(
     refused(told, volume, metadata)
 
 
-def test_a_proxy_is_not_asked_for_an_address_inside(
+def test_internal_address_behind_a_proxy_is_refused(
     hostile: Hostile, metadata: Metadata, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", hostile.url)

@@ -1,4 +1,4 @@
-"""Servers that answer without end, and files larger than any model's: the Job stops in time."""
+"""Limits on endless responses and oversized files."""
 
 import contextlib
 import gzip
@@ -16,7 +16,7 @@ from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import run, visible
 from unit.jobs.checkpoints import write as checkpoint
 from unit.jobs.fake_servers import Catalogue, Handler, Server, serving
-from unit.jobs.test_guard import KINDS, source
+from unit.jobs.test_egress_proxy import KINDS, source
 from unit.jobs.test_sources import FILES
 
 Told = Callable[[], dict[str, Any]]
@@ -58,7 +58,7 @@ def endless() -> Iterator[Endless]:
 
 
 @pytest.mark.parametrize(("kind", "status"), ANSWERS)
-def test_a_small_answer_without_end_is_not_read_to_its_end(
+def test_small_response_is_limited_in_size(
     kind: str,
     status: int,
     endless: Endless,
@@ -83,7 +83,7 @@ def test_a_small_answer_without_end_is_not_read_to_its_end(
     assert peak < 40 << 20
 
 
-def test_a_token_answer_without_end_is_not_read_to_its_end(
+def test_token_response_is_limited_in_size(
     endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NGC_API_KEY_TARGET", "key-1")
@@ -92,7 +92,7 @@ def test_a_token_answer_without_end_is_not_read_to_its_end(
     assert endless.sent < _SENT
 
 
-def test_a_small_answer_that_takes_for_ever_is_given_up(
+def test_small_response_is_limited_in_time(
     endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.http_source._RESPONSE_SECONDS", -1.0)
@@ -159,7 +159,7 @@ def test_a_small_file_that_is_large_is_not_read(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "\xff"])
-def test_json_that_cannot_be_read_is_one_sentence(text: str, tmp_path: Path) -> None:
+def test_invalid_json_is_reported_in_one_sentence(text: str, tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "model")
     (folder / "config.json").write_text(text, encoding="latin-1")
     with pytest.raises(JobError, match=r"config\.json is not JSON"):
@@ -167,15 +167,15 @@ def test_json_that_cannot_be_read_is_one_sentence(text: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("index", [{"weight_map": 3}, {"weight_map": {"a": ["b"]}}, {}])
-def test_an_index_of_another_shape_is_one_sentence(index: dict[str, Any], tmp_path: Path) -> None:
+def test_invalid_index_is_reported_in_one_sentence(index: dict[str, Any], tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "model")
-    with pytest.raises(JobError, match="its index lists no files by tensor"):
+    with pytest.raises(JobError, match="its index has no valid weight_map"):
         weights.shapes(folder, index)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", [[], 3, {"siblings": 3}, {"layers": 3}, {"modelFiles": [3]}])
-def test_an_answer_of_another_shape_is_one_sentence(
+def test_invalid_response_is_reported_in_one_sentence(
     kind: str, body: Any, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})

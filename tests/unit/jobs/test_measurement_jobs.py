@@ -1,4 +1,4 @@
-"""The Jobs that measure, against a server whose acceptance and costs are known."""
+"""The verification and benchmark Jobs, against a server with known acceptance and step times."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -137,7 +137,7 @@ def test_no_draft_tokens_are_seen_as_none(left: Left) -> None:
     assert judged(told)[Type.SPECULATION_ACTIVE] == ("False", "NoDraftTokensObserved")
 
 
-def test_a_different_answer_is_shown_with_its_place(left: Left) -> None:
+def test_different_answer_is_reported_with_its_position(left: Left) -> None:
     service = Service()
     service.differs = True
     with served(service) as url:
@@ -149,14 +149,14 @@ def test_a_different_answer_is_shown_with_its_place(left: Left) -> None:
     assert "got 'xxxx" in told["divergence"]
 
 
-def test_a_server_that_is_away_may_be_back_for_the_next_try(left: Left) -> None:
+def test_unreachable_server_is_retried(left: Left) -> None:
     with served(Service()) as url:
         pass
     assert run_verify(url) == 1
     assert left()["error"]["reason"] == "ServerUnreachable"
 
 
-def test_a_server_that_refuses_every_prompt_is_a_failure_in_its_words(left: Left) -> None:
+def test_failure_quotes_a_server_that_refuses_every_prompt(left: Left) -> None:
     with served(Service(refuse=0)) as url:
         assert run_verify(url) == 1
     error = left()["error"]
@@ -164,7 +164,7 @@ def test_a_server_that_refuses_every_prompt_is_a_failure_in_its_words(left: Left
     assert "no more of these" in error["message"]
 
 
-def test_prompts_come_from_the_file_and_no_more_than_asked_for(left: Left, tmp_path: Path) -> None:
+def test_prompts_come_from_the_file_up_to_the_limit(left: Left, tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text('{"prompt": "one", "max_tokens": 5}\n\n{"prompt": "two"}\n{"prompt": "3"}\n')
     service = Service()
@@ -211,7 +211,7 @@ def of(arm: Arm) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path: Path) -> None:
+def test_benchmark_returns_a_summary_and_writes_the_report(left: Left, tmp_path: Path) -> None:
     service = Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)
     with served_http(service) as server:
         assert run_benchmark(server.url, tmp_path, outputTokens=12, protocol="http") == 0
@@ -236,9 +236,7 @@ def test_a_benchmark_leaves_a_summary_and_the_whole_report(left: Left, tmp_path:
     assert "% with 1" in told["message"]
 
 
-def test_too_many_errors_fail_a_benchmark_that_tells_nevertheless(
-    left: Left, tmp_path: Path
-) -> None:
+def test_benchmark_with_too_many_errors_fails_with_its_summary(left: Left, tmp_path: Path) -> None:
     with served(Service(refuse=20)) as url:
         assert run_benchmark(url, tmp_path, concurrency=[1], requests=20) == 2
     told = left()

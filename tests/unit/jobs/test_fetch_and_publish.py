@@ -1,4 +1,4 @@
-"""The Jobs as they are applied, run one after another: each finds what the one before it left.
+"""The applied Jobs, run in sequence: each one uses the output of the previous one.
 
 A folder stands for the volume; paths are the only thing that differs from a pod.
 """

@@ -1,4 +1,4 @@
-"""The variables of a fetch Job decide whom its client trusts and through whom it asks."""
+"""The environment of a fetch Job selects trusted authorities and the upstream proxy."""
 
 import ssl
 import subprocess
@@ -107,7 +107,7 @@ def get(url: str) -> str:
 
 
 @pytest.mark.parametrize("way", [ask, get])
-def test_a_private_authority_is_trusted_where_the_variable_names_it(
+def test_private_authority_of_the_environment_is_trusted(
     way: Callable[[str], str],
     encrypted: str,
     authority: Authority,
@@ -119,7 +119,7 @@ def test_a_private_authority_is_trusted_where_the_variable_names_it(
     assert way(encrypted) == "/bucket/file"
 
 
-def test_tls_runs_through_a_proxy_that_the_variable_names(
+def test_tls_works_through_the_proxy_of_the_environment(
     encrypted: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", authority.file)
@@ -145,7 +145,7 @@ def test_a_proxy_that_opens_no_tunnel_is_named_with_its_status(
 
 
 @pytest.mark.parametrize("way", [ask, get])
-def test_a_proxy_is_asked_where_the_variable_names_it(
+def test_requests_use_the_proxy_of_the_environment(
     way: Callable[[str], str], server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.server_port}")

@@ -1,4 +1,4 @@
-"""A damaged volume is named, and what is damaged makes room for what is built or fetched again."""
+"""Damaged files on the volume are named, and removed so that they are built or fetched again."""
 
 import json
 import os
@@ -212,7 +212,7 @@ def test_a_truncated_tokenizer_is_named_and_fetched_again(
     assert start(mounts) == []
 
 
-def test_a_fetch_does_not_take_a_damaged_checkpoint_for_one(
+def test_fetch_does_not_reuse_a_damaged_checkpoint(
     fetched: Path, mounts: Mounts, tmp_path: Path
 ) -> None:
     before = (fetched / "model.safetensors").read_bytes()
