@@ -28,7 +28,7 @@ def gpu(product: str) -> Gpu | None:
     """The product of a value of the node label `nvidia.com/gpu.product`; None when unknown.
 
     A MIG slice is derived from its GPU. A time-sliced GPU (`...-SHARED`) is unknown on purpose:
-    how much of it is free nobody can tell.
+    other pods use an unknown part of its memory.
     """
     slice_ = _MIG.fullmatch(product)
     if slice_ is None:

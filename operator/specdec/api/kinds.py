@@ -10,7 +10,7 @@ from specdec.api.model import API_VERSION, KIND, PLURAL
 
 
 class Extra(NamedTuple):
-    """The version a kind is spoken to in, and its plural."""
+    """The API version that the operator uses for a kind, and its plural."""
 
     version: str
     plural: str

@@ -1,4 +1,4 @@
-"""What is measured of a service: whether speculation is on, lossless and worth it."""
+"""What is measured of a service: whether speculation is active, lossless and faster."""
 
 from typing import Literal
 

@@ -84,7 +84,7 @@ Severity = Literal["Enforce", "Warn", "Disabled"]
 
 
 class Checks(Value):
-    """What to do when models do not fit each other; `Warn` serves and says it."""
+    """What to do when a compatibility check fails; with `Warn` the condition reports it only."""
 
     tokenizer: Severity = "Enforce"
     vocabulary: Severity = "Enforce"
@@ -159,7 +159,10 @@ class Serving(Value):
 
     @property
     def enough(self) -> int:
-        """With how many replicas it serves as asked: under an autoscaler more are on their way."""
+        """The number of available replicas that meets the spec.
+
+        With an autoscaler this is at most its minimum: further replicas may still be loading.
+        """
         if self.scaling is None:
             return self.replicas
         return min(self.replicas, max(1, self.scaling.min_replicas))
@@ -195,7 +198,7 @@ class Metadata(Value):
 
 
 class SpeculativeModel(Value):
-    """One resource: who it is, what it wants, what was said of it before."""
+    """One resource: its identity, its desired state, and the status as last written."""
 
     metadata: Metadata
     spec: Spec
@@ -222,18 +225,18 @@ class SpeculativeModel(Value):
         engine directories.
         """
         models = self.models
-        found = {role: spec.source for role, spec in models.items()}
+        sources = {role: spec.source for role, spec in models.items()}
         heads = self.spec.speculation.heads
         if heads is not None:
-            found["heads"] = heads
+            sources["heads"] = heads
         for role, spec in models.items():
             if spec.engine.prebuilt is not None:
-                found[f"{role}-engine"] = spec.engine.prebuilt
-        return found
+                sources[f"{role}-engine"] = spec.engine.prebuilt
+        return sources
 
 
 def explain(error: ValidationError) -> str:
-    """One sentence of what cannot be read: the first field with its value, and how many more."""
+    """Return one sentence: the first invalid field with its value, and the number of others."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     value = first.get("input")

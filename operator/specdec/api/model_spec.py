@@ -43,7 +43,7 @@ class KvCache(Value):
 
 
 class Calibration(Value):
-    """What post-training quantization looks at: a directory with a data set, and how many."""
+    """Calibration data of post-training quantization: a data set's directory and sample count."""
 
     dataset: str | None = None
     samples: int = 512
@@ -66,7 +66,7 @@ class Plugins(Value):
 
 
 class EngineOptions(Value):
-    """What `trtllm-build` is told beyond limits; `extraArgs` is flag name -> value."""
+    """Options of `trtllm-build` beside the limits; `extraArgs` is flag name -> value."""
 
     paged_context_fmha: bool = True
     fp8_context_fmha: bool = False

@@ -1,4 +1,4 @@
-"""Names, labels, content hashes and the layout of the volume: strings two places agree on."""
+"""Names, labels, content hashes and the layout of the volume, shared by builders and readers."""
 
 import hashlib
 import json
@@ -85,14 +85,14 @@ def sharer(name: str) -> str:
 
 
 def models(labels: Mapping[str, str]) -> list[str]:
-    """The names of the resources that a child's labels say it belongs to."""
+    """The names of the resources that own a child, by its labels."""
     prefix = sharer("")
     sharers = [key.removeprefix(prefix) for key in labels if key.startswith(prefix)]
     return [*([labels[MODEL]] if MODEL in labels else []), *sharers]
 
 
 def ours(key: str) -> bool:
-    """Whether a label's key is of the operator's own, which no resource may set."""
+    """Whether a label key belongs to the operator, so that no resource may set it."""
     prefix = key.partition("/")[0]
     return prefix in ("app.kubernetes.io", GROUP) or prefix.endswith(f".{GROUP}")
 
@@ -139,9 +139,9 @@ def variable(name: str, role: str) -> str:
 
 
 def engine_job_name(key: str, claim: str) -> str:
-    """One Job for every engine and claim, whoever asks first.
+    """The name of the Job that builds an engine on a claim; all resources share that Job.
 
-    `claim` is what tells one volume from another: the uid of the claim, so that an engine built
-    on a volume that is gone does not pass for one on the volume that replaced it.
+    `claim` is the uid of the claim. An engine on a deleted volume therefore has another Job than
+    the same engine on the volume that replaced it.
     """
     return f"engine-{key[:16]}-{hashlib.sha256(claim.encode()).hexdigest()[:6]}"

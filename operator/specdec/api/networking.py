@@ -15,7 +15,7 @@ class ServiceOptions(Value):
 
 
 class ParentRef(Value):
-    """A Gateway that a route is attached to; the Gateway says whose routes it takes."""
+    """A Gateway that a route is attached to; the Gateway decides which namespaces may attach."""
 
     name: str
     namespace: str | None = None
@@ -59,8 +59,8 @@ class ServingPolicy(Value):
 class Tls(Value):
     """The certificate of the gRPC endpoint, from a Secret of type `kubernetes.io/tls`.
 
-    Its `ca.crt`, if it has one, is whom the operator's own clients trust. With `clientCA` the
-    server takes clients with a certificate alone, and `clientSecretName` has that of those Jobs.
+    The operator's own clients trust its `ca.crt`, if it has one. With `clientCA` the server
+    requires client certificates; `clientSecretName` holds the one that measuring Jobs use.
     """
 
     secret_name: str

@@ -15,7 +15,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _PREFIX_64 = IPv6Network("64:ff9b::/96")
-# All that is given out; the rest holds more ways to write an IPv4 address.
+# All global unicast addresses; the rest of IPv6 holds further spellings of IPv4 addresses.
 _GLOBAL = IPv6Network("2000::/3")
 _COMPATIBLE = IPv6Network("::/96")
 
@@ -54,7 +54,7 @@ class Networks:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> "Networks":
-        """Read CIDRs; raises ValueError with the one that is none."""
+        """Read CIDRs; raises ValueError that names the invalid one."""
         return cls(tuple(ip_network(text, strict=False) for text in texts))
 
     def refusal(self, text: str) -> str | None:
@@ -68,11 +68,12 @@ class Networks:
         for kind, closed in _CLOSED:
             for network in closed:
                 if network.version == address.version and address in network:
-                    opened = any(_inside(one, network) for one in matching)
+                    opened = any(_inside(allowed, network) for allowed in matching)
                     return None if opened else kind
         if matching:
             return None
-        if any(address in one for one in PRIVATE if one.version == address.version):
+        private = (network for network in PRIVATE if network.version == address.version)
+        if any(address in network for network in private):
             return "a private or cluster address"
         public = isinstance(address, IPv4Address) or address in _GLOBAL
         return None if public and address.is_global else "a reserved address"
@@ -92,7 +93,7 @@ def _embedded(address: Address) -> Address:
     return address
 
 
-def _inside(one: Network, other: Network) -> bool:
-    if isinstance(one, IPv4Network):
-        return isinstance(other, IPv4Network) and one.subnet_of(other)
-    return isinstance(other, IPv6Network) and one.subnet_of(other)
+def _inside(inner: Network, outer: Network) -> bool:
+    if isinstance(inner, IPv4Network):
+        return isinstance(outer, IPv4Network) and inner.subnet_of(outer)
+    return isinstance(outer, IPv6Network) and inner.subnet_of(outer)

@@ -1,4 +1,4 @@
-"""How draft tokens come about: a union by `method`, one block for each.
+"""The speculation method: a union by `method`, with one block of settings for each.
 
 A method's block is in `methods/`, under the name of its member below; so is its definition in
 `backends/methods/`.
@@ -17,7 +17,7 @@ from specdec.api.value import Value
 
 
 class Method(StrEnum):
-    """How draft tokens come about; every method but None has a block of its own."""
+    """Where draft tokens come from; every method except None has a block of its own."""
 
     NONE = "None"
     DRAFT_TARGET = "DraftTarget"
@@ -66,7 +66,7 @@ class Speculation(Value):
 
     @property
     def speculates(self) -> bool:
-        """Whether draft tokens come about at all."""
+        """Whether the method drafts tokens."""
         return self.method is not Method.NONE
 
     @property

@@ -1,4 +1,4 @@
-"""Text from elsewhere on its way to people: nothing in it is a command, and none is too long."""
+"""Make text from pods and servers safe to show: escape control characters and limit its length."""
 
 from typing import Any
 from unicodedata import category
@@ -11,10 +11,10 @@ _NO_SIGNS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def plain(text: str, keep: str = "\n") -> str:
-    """The text with every character that is no sign spelled out, as in \\x1b, but those of `keep`.
+    """Escape every character that does not print, as in \\x1b, except those of `keep`.
 
-    That is each control character, each that turns the direction of others or has no width, and
-    half a surrogate pair, which no encoder takes.
+    These are control characters, characters that change the direction of text or have no width,
+    and half a surrogate pair, which no encoder accepts.
     """
     if text.isprintable():
         return text

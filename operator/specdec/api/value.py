@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-# Passed through to the children unread, but for the two below.
+# Passed through to the children unread, except for the fields that are checked below.
 PodShaped = dict[str, Any]
 # The terms of an affinity to which a volume of one node adds its own.
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -27,8 +27,8 @@ def _with_terms(value: PodShaped) -> PodShaped:
     return value
 
 
-# The definition has these shapes too; a file that no API server has seen, or a resource that was
-# stored before, is held to what the builders read.
+# The CustomResourceDefinition has the same rules. These checks hold for files that no API server
+# has validated, and for resources that were stored under an older definition.
 Resources = Annotated[PodShaped, AfterValidator(_with_quantities)]
 Affinity = Annotated[PodShaped, AfterValidator(_with_terms)]
 

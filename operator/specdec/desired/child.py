@@ -1,4 +1,4 @@
-"""What every child object has: name, labels and the owner that takes it along."""
+"""Metadata that every child object has: name, labels and owner reference."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ NO_TAGS = Tags()
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """The fields that say something: server-side apply wants no nulls and no empty noise."""
+    """The fields that are set: an empty one would make server-side apply own it."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -1,4 +1,4 @@
-"""What a drain of nodes may take of a service at once."""
+"""PodDisruptionBudgets: how many pods of a server a node drain may evict at once."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def _budget(
         "spec": {
             **bounds,
             "selector": selector,
-            # A pod that does not answer keeps nobody served: it must not hold up a drain.
+            # A pod that is not ready serves no client: it must not block a drain.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
@@ -58,10 +58,10 @@ def _selector(model: SpeculativeModel, role: str) -> dict[str, Any]:
 
 
 def _group(model: SpeculativeModel) -> tuple[dict[str, int], dict[str, Any]]:
-    """Bounds over the pods of all groups: one evicted pod takes its whole group along.
+    """Bounds over the pods of all groups: one evicted pod restarts its whole group.
 
-    So as many pods may go as replicas may. The API server counts only the pods of known
-    controllers by `maxUnavailable`; `minAvailable` as a number it compares itself.
+    So as many pods may be evicted as replicas may be unavailable. The API server supports
+    `maxUnavailable` only for pods of controllers it knows, but a number in `minAvailable` for all.
     """
     serving, bounds = model.spec.serving, _bounds(model)
     spared = bounds.get("maxUnavailable", serving.replicas - bounds.get("minAvailable", 0))

@@ -1,9 +1,9 @@
 """The Job that builds one engine, and the ConfigMap with its program and its plan.
 
-Both belong to every resource on the claim that wants the engine: each applies them under a field
-manager of its own, so that the API server merges owners and labels. Therefore nothing in them may
-depend on the resource except its owner reference and its sharer label, and on a Job the labels and
-annotations of whoever makes it.
+All resources on the claim that use the engine share both objects. Each resource applies them under
+a field manager of its own, so that the API server merges owners and labels. Only three things in
+them may depend on the resource: its owner reference, its sharer label, and on the Job the labels
+and annotations of the resource that creates it.
 """
 
 from collections.abc import Mapping
@@ -89,16 +89,16 @@ def job(
 
 
 def _resources(given_: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
-    """The user's resources; an estimate is requested where they say nothing.
+    """The user's resources, with requests by estimate for what they leave out.
 
-    Never a limit: a wrong estimate may cost a better node, but must not kill a build.
+    An estimate is never a limit: a wrong limit would kill the build.
     """
     if needs.memory is None:
         return dict(given_)
     estimate = {"memory": f"{-(-needs.memory // _GIB)}Gi", "ephemeral-storage": _SCRATCH}
     # A limit without a request is a request of the same size.
-    said = {**given_.get("limits", {}), **given_.get("requests", {})}
-    missing = {name: value for name, value in estimate.items() if name not in said}
+    requested = {**given_.get("limits", {}), **given_.get("requests", {})}
+    missing = {name: value for name, value in estimate.items() if name not in requested}
     if not missing:
         return dict(given_)
     return {**given_, "requests": {**given_.get("requests", {}), **missing}}

@@ -1,4 +1,4 @@
-"""The Job that brings every source onto the volume and looks at it; it takes no GPU."""
+"""The Job that downloads every source to the volume and inspects it; it takes no GPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from specdec.desired.pod import Container, Volume
 
 SOURCES = "/sources"
 AUTHORITIES = "/specdec/authorities"
-# Exit code of a Job of ours that trying again cannot mend.
+# Exit code of our own Jobs for an error that a retry cannot fix.
 PERMANENT = 2
 _BACKOFF = 4
 _RESOURCES = {
@@ -23,7 +23,10 @@ _RESOURCES = {
 
 
 def source_hashes(model: SpeculativeModel, volume: Volume) -> dict[str, str]:
-    """By role what decides whether it has to be fetched (again): source, volume, what of it."""
+    """A hash for each role; a source is fetched again when its hash changes.
+
+    It covers the source, the volume, and whether weights are fetched.
+    """
     bare = without_weights(model)
     return {
         role: names.digest(
@@ -54,7 +57,7 @@ def job_name(model: SpeculativeModel, volume: Volume) -> str:
 
 
 def plan(model: SpeculativeModel) -> dict[str, Any]:
-    """What `specdec.jobs.fetch` is told; no secret is in it."""
+    """The plan that `specdec.jobs.fetch` reads; it contains no secret."""
     bare = without_weights(model)
     return {
         "models": {role: _source(source) for role, source in model.sources.items()},
@@ -115,12 +118,12 @@ def _mounted(model: SpeculativeModel, volume: Volume) -> dict[str, tuple[str, st
     kubelet takes them for the same and mounts only one.
     """
     volumes = {volume.claim: pod.MODELS}
-    found = {}
+    mounted = {}
     for role, source in model.sources.items():
         if source.pvc is not None:
             claim = source.pvc.claim_name
-            found[role] = (volumes.setdefault(claim, f"source-{role}"), claim)
-    return found
+            mounted[role] = (volumes.setdefault(claim, f"source-{role}"), claim)
+    return mounted
 
 
 def own_job(
@@ -131,9 +134,9 @@ def own_job(
     volumes: list[dict[str, Any]],
     deadline: int,
 ) -> dict[str, Any]:
-    """The spec of a Job that runs our own image: an error that stays ends it at once.
+    """The spec of a Job that runs our own image; a permanent error fails it without retries.
 
-    `deadline` is in seconds, retries included: what hangs (a volume, a server) ends too.
+    `deadline` is in seconds and includes retries, so that a hanging volume or server ends it too.
     """
     template = pod.template(
         container,

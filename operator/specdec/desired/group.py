@@ -1,7 +1,7 @@
 """Groups of pods that serve as one: a LeaderWorkerSet on one published repository.
 
-The leader's pod is today's serving pod with an mpirun that also starts ranks in the workers' pods.
-How it gets them started there is in `payload/serving/agent.py`.
+The leader's pod is a serving pod whose mpirun also starts ranks in the workers' pods, through the
+agent of `payload/serving/agent.py`.
 """
 
 from dataclasses import replace
@@ -27,7 +27,10 @@ def objects(
 
 
 def secret(model: SpeculativeModel) -> dict[str, Any]:
-    """The group's key without its value: whoever creates it draws one, and nobody reads it."""
+    """The Secret of the group's key, without the value.
+
+    The operator generates a value when it creates the Secret, and never reads it back.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -51,11 +54,11 @@ def leader_worker_set(
 ) -> dict[str, Any]:
     """One group for each replica, replaced one after the other.
 
-    A pod that restarts takes its group along: the ranks of an MPI job end together.
+    A pod that restarts restarts its whole group, because the ranks of an MPI job end together.
     """
     full, rollout = {names.REPOSITORY: revision.repository}, model.spec.serving.rollout
     name, component = names.group_name(model), names.SERVERS[revision.role]
-    # Deeper than a default reaches: everybody in the pod may read it, nobody outside.
+    # The default mode lets every user read the key; this one only the pod's user and group.
     volumes = [
         {"name": "group", "configMap": {"name": name}},
         {"name": "key", "secret": {"secretName": name, "defaultMode": 0o440}},
@@ -72,8 +75,8 @@ def leader_worker_set(
             "networkConfig": {"subdomainPolicy": "Shared"},
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                # The controller takes an only group's surge back at once and then waits for ever
-                # where none may be unavailable.
+                # With one group the controller removes the surge group at once. It then waits for
+                # ever if no group may be unavailable.
                 "rollingUpdateConfiguration": {
                     "maxSurge": 0,
                     "maxUnavailable": rollout.max_unavailable or 1,
@@ -113,9 +116,9 @@ def _leader(model: SpeculativeModel, revision: Revision) -> Container:
 
 
 def _worker(model: SpeculativeModel, revision: Revision) -> Container:
-    """A pod without a port of Triton's and without probes: its ranks answer to the leader.
+    """A worker's container, without Triton's ports and without probes.
 
-    Whatever comes with a port, such as a certificate, is the leader's alone.
+    Only the leader's container has ports, and therefore certificates.
     """
     server = serving.container(model, revision)
     return Container(

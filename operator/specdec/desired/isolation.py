@@ -1,7 +1,7 @@
-"""What the Jobs of a resource may reach, where the resource asks for policies.
+"""NetworkPolicies of the Jobs of a resource, where the resource enables policies.
 
-Jobs take no connections. They reach what their work needs: a fetch Job the outside, measuring Jobs
-the servers, building and publishing nothing: their volume is mounted by the node.
+Jobs accept no connections. A fetch Job may reach public addresses, and measuring Jobs the servers.
+Build and publish Jobs may reach nothing: the node mounts their volume.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,13 +68,15 @@ def _policy(
 
 
 def _outside(networks: Sequence[str]) -> list[dict[str, Any]]:
-    """Everything but private and link-local ranges, and what the operator allows of those."""
+    """Everything except private and link-local ranges, and the `networks` that are allowed."""
     closed = [*LINK_LOCAL, *PRIVATE]
     blocks: list[dict[str, Any]] = [
         {
             "cidr": cidr,
-            "except": [str(one) for one in closed if (":" in cidr) == (one.version == 6)],
+            "except": [
+                str(network) for network in closed if (":" in cidr) == (network.version == 6)
+            ],
         }
         for cidr in _EVERYTHING
     ]
-    return [{"ipBlock": block} for block in [*blocks, *({"cidr": one} for one in networks)]]
+    return [{"ipBlock": block} for block in [*blocks, *({"cidr": cidr} for cidr in networks)]]

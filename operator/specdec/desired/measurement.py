@@ -34,14 +34,14 @@ _BENCHMARK_RESOURCES = {
 
 
 def verification_hash(model: SpeculativeModel, repository: str, image: str) -> str:
-    """What a verification is of: what serves, and how it is asked."""
+    """A hash of what a verification measures: the servers, and the requests it sends."""
     spec = model.spec.verification
     asked = {"maxPrompts": spec.max_prompts, "maxTokens": spec.max_tokens, "run": spec.run}
     return _hash(model, repository, image, spec.prompts_config_map_ref, asked)
 
 
 def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
-    """What a benchmark is of: what serves, and how it is asked."""
+    """A hash of what a benchmark measures: the servers, and the requests it sends."""
     spec = model.spec.benchmark
     asked = {
         "levels": spec.levels,
@@ -128,18 +128,18 @@ def _plan(
 
 
 def _metrics(model: SpeculativeModel, version: str) -> str | None:
-    """Where a BLS counts its drafts, for a release whose answers do not tell them.
+    """The address of the BLS's draft counters, for a release whose responses lack the counts.
 
-    Behind the Service of several pods every reading would be another pod's.
+    None with several replicas: each request to the Service may read another pod's metrics.
     """
     if model.spec.speculation.control != "Bls" or model.spec.serving.replicas != 1:
         return None
-    told = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
-    return None if _COUNTS in told else address(model, "target", front(model).metrics)
+    outputs = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
+    return None if _COUNTS in outputs else address(model, "target", front(model).metrics)
 
 
 def _over_http(model: SpeculativeModel) -> dict[str, Any]:
-    """Times over HTTP are the nearer to the server's, where it serves over HTTP."""
+    """The HTTP address where the server takes HTTP: a client measures less overhead over it."""
     if not model.spec.serving.takes_http:
         return {}
     return {"server": address(model, "target", front(model).http), "protocol": "http"}
@@ -177,7 +177,10 @@ def _job(
 
 
 def _volumes(prompts: ConfigMapKey | None) -> list[dict[str, Any]]:
-    """The key as one file; without it the Job says what is missing, where a pod only waits."""
+    """The ConfigMap's key as one file.
+
+    It is optional: the Job reports a missing key, while a pod with a required one would only wait.
+    """
     if prompts is None:
         return []
     items = [{"key": prompts.key, "path": _FILE}]

@@ -44,8 +44,8 @@ def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
     ]
     if model.spec.serving.tls is None:
         return ports
-    # A mesh takes a port called grpc for one in the clear, unless it is told. Not "https": some
-    # load balancers would then ask it for a web page to see whether it is well.
+    # A service mesh treats a port named grpc as unencrypted unless appProtocol names TLS. With
+    # "https" some load balancers would send HTTP health checks to it.
     encrypted = {server.grpc: {"appProtocol": "tls"}}
     return [port | encrypted.get(port["name"], {}) for port in ports]
 

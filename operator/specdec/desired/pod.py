@@ -23,8 +23,8 @@ MODELS = "models"
 class Volume:
     """The claim every stage works on.
 
-    `identity` tells one volume from another of the same name (the claim's uid); `single_node`
-    says that all its pods must run on one node (ReadWriteOnce).
+    `identity` is the claim's uid: a new volume of the same name has another one. With
+    `single_node` (ReadWriteOnce) all its pods must run on one node.
     """
 
     claim: str
@@ -57,7 +57,7 @@ class Placement:
 
 
 def labels(base: Mapping[str, str], volume: Volume | None) -> dict[str, str]:
-    """Pod labels: `base` and the claim, by which pods of a single-node volume find together."""
+    """Pod labels: `base` and the claim, which the affinity of a single-node volume selects."""
     if volume is None:
         return dict(base)
     return {**base, names.CLAIM: names.claim_label(volume.claim)}
@@ -70,13 +70,13 @@ def template(
     placement: Placement = Placement(),
     volumes: Sequence[Mapping[str, Any]] = (),
     tags: Tags = NO_TAGS,
-    beside: Sequence[Container] = (),
+    sidecars: Sequence[Container] = (),
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod template under the restricted profile; `spec` adds or overrides pod fields.
 
-    Without a volume the pod sees no models, and may run on any node. Containers `beside` the first
-    see none either.
+    Without a volume the pod has no models, and may run on any node. The `sidecars` do not mount
+    the volume either.
     """
     return {
         "metadata": {
@@ -89,7 +89,7 @@ def template(
             "securityContext": _pod_security(),
             "containers": [
                 _container(container, with_models=volume is not None),
-                *(_container(one, with_models=False) for one in beside),
+                *(_container(sidecar, with_models=False) for sidecar in sidecars),
             ],
             "volumes": [
                 *_claim(container, volume),
@@ -125,8 +125,8 @@ def with_gpus(
 ) -> dict[str, Any]:
     """The user's resources with the GPUs that the devices ask for: by claims, else by number."""
     if claims:
-        asked = [{"name": one.name, **given(request=one.request)} for one in claims]
-        return {**resources, "claims": asked}
+        requested = [{"name": claim.name, **given(request=claim.request)} for claim in claims]
+        return {**resources, "claims": requested}
     if gpus == 0:
         return dict(resources)
     return {**resources, "limits": {**resources.get("limits", {}), GPU: str(gpus)}}
@@ -134,17 +134,17 @@ def with_gpus(
 
 def resource_claims(claims: Sequence[ResourceClaim]) -> dict[str, Any]:
     """The pod's claims of dynamic resource allocation; nothing without any."""
-    found = [
+    pod_claims = [
         {
-            "name": one.name,
+            "name": claim.name,
             **given(
-                resourceClaimName=one.resource_claim_name,
-                resourceClaimTemplateName=one.resource_claim_template_name,
+                resourceClaimName=claim.resource_claim_name,
+                resourceClaimTemplateName=claim.resource_claim_template_name,
             ),
         }
-        for one in claims
+        for claim in claims
     ]
-    return given(resourceClaims=found)
+    return given(resourceClaims=pod_claims)
 
 
 def gpu_nodes(product: str | None, selector: Mapping[str, str], gpus: int) -> dict[str, str]:
@@ -205,14 +205,15 @@ def _pod_security() -> dict[str, Any]:
         "runAsUser": USER,
         "runAsGroup": USER,
         "fsGroup": USER,
-        # Only the volume's root is looked at: re-owning terabytes on every mount takes minutes.
+        # The kubelet then checks only the volume's root: a change of owner over terabytes of files
+        # would take minutes on every mount.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 
 def _affinity(affinity: Mapping[str, Any], volume: Volume | None) -> dict[str, Any]:
-    """The user's affinity, and for a single-node volume the company of the claim's other pods."""
+    """The user's affinity, and for a single-node volume an affinity to the claim's other pods."""
     if volume is None or not volume.single_node:
         return dict(affinity)
     term = {

@@ -1,4 +1,4 @@
-"""Who may reach serving pods."""
+"""The NetworkPolicy of serving pods: which clients may reach them."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ def kind(model: SpeculativeModel) -> str | None:
 def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     """One policy for all serving pods of a resource that asks for it.
 
-    Only what comes in: pods reach their volume, and whatever a server's plugins call, as before.
-    The node of a pod always reaches it, so probes and `kubectl port-forward` go on.
+    It restricts ingress only: pods still reach their volume, and whatever a server's plugins call.
+    The node of a pod always reaches it, so probes and `kubectl port-forward` still work.
     """
     asked, name = model.spec.networking.network_policy, model.metadata.name
     server = front(model)
@@ -29,9 +29,9 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     pods = servers(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]
     ingress: list[dict[str, Any]] = [
-        # What reports health alone is for probes, which come from the node.
+        # A port that reports health alone is left out: probes come from the node.
         {"from": clients, "ports": _ports(server, *server.clients(model))},
-        # A scraper is in another namespace as a rule, and counters are no secret.
+        # A scraper usually runs in another namespace, and counters are not secret.
         {"ports": _ports(server, server.metrics)},
     ]
     if model.spec.serving.nodes_per_replica > 1:

@@ -1,4 +1,4 @@
-"""The way from outside to the target's server: an HTTPRoute or an Ingress, both for HTTP alone."""
+"""The route from outside to the target's server: an HTTPRoute or an Ingress, for HTTP only."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +49,7 @@ def sends_to(route: Mapping[str, Any], name: str) -> bool:
     """Whether a live HTTPRoute gives the Service of that name a share of its requests."""
     rules = route.get("spec", {}).get("rules", [])
     backends = [backend for rule in rules for backend in rule.get("backendRefs", [])]
-    return any(one["name"] == name and one.get("weight", 1) > 0 for one in backends)
+    return any(backend["name"] == name and backend.get("weight", 1) > 0 for backend in backends)
 
 
 def _port(server: Front) -> int:
@@ -77,7 +77,7 @@ def _backends(route: GatewayRoute, service: str, share: int, port: int) -> list[
     """Services and their weights: no filters, so that every Gateway can do it."""
     own = {"name": service, "port": port}
     if route.split is None or share == 0:
-        # A Service that gets nothing is not named: it may not exist, and the Gateway would object.
+        # A Service without a share is left out: it may not exist, and the Gateway would reject it.
         return [own]
     other = {"name": route.split.model_ref.name, "port": port}
     return [{**own, "weight": 100 - share}, {**other, "weight": share}]

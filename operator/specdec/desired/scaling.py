@@ -1,7 +1,7 @@
-"""What changes the number of replicas: an autoscaler that writes the resource's scale subresource.
+"""The autoscaler of a resource: it writes the scale subresource of the SpeculativeModel.
 
-It points at the SpeculativeModel, not at the Deployment: `spec.serving.replicas` stays the one
-place that says how many there are, whoever writes it, and the operator only reads it.
+It does not scale the Deployment itself, so that `spec.serving.replicas` always holds the desired
+number. The operator reads that field and never writes it.
 """
 
 from typing import Any
@@ -78,5 +78,5 @@ def _trigger(scaling: Scaling, metric: ScalingMetric) -> dict[str, Any]:
 
 
 def _behavior(scaling: Scaling) -> dict[str, Any]:
-    """Engines take minutes to load: a replica that goes too early is missed for long."""
+    """Scale down slowly: a new replica takes minutes to load its engines."""
     return {"scaleDown": {"stabilizationWindowSeconds": scaling.scale_down_seconds}}

@@ -22,19 +22,20 @@ _LINGER = 5
 _MARGIN = 15
 # The hook before SIGTERM ends as long before the grace period does.
 _HOOK_MARGIN = 5
-# The startup probe would end a container that waits for a repair, for another reason than it has.
+# The wait for a repair ends before the startup probe would end the container: the container then
+# exits with the real reason.
 _BEFORE_PROBE = 20
-# The age of a connection is meant give or take a tenth; and who has left is watched for a moment.
+# gRPC varies the age of a connection by a tenth, and the hook waits a moment after the last one.
 _MOVED = 5
 
 
 @dataclass(frozen=True)
 class Revision:
-    """What a server runs: a published repository (hash) by an image, on how many GPUs and ranks.
+    """What a server runs: a published repository (its hash), an image, and its GPUs and ranks.
 
-    `role` is whose server it is, and `folder` the part of the repository that it serves; one
-    server for all models serves all of it. `product` is the GPU that its engines are for, and
-    `certificate` the mark of the renewed files that pods were last replaced for.
+    `role` is the model of the server, and `folder` the part of the repository that it serves;
+    empty is all of it. `product` is the GPU that its engines are for. `certificate` is the
+    fingerprint of the certificate files for which pods were last replaced.
     """
 
     repository: str
@@ -92,24 +93,24 @@ def deployment(
 def strategy(model: SpeculativeModel) -> dict[str, Any]:
     """How new pods replace old ones.
 
-    Where pods take GPUs the old one goes first, unless the resource says otherwise: a cluster with
-    GPUs to spare for a second revision is rare, and a pod that finds none waits for ever.
+    Where pods take GPUs, the old pod ends first, unless the resource sets other bounds. Few
+    clusters have spare GPUs for a second revision, and a pod without GPUs stays pending.
     """
     rollout = model.spec.serving.rollout
     if rollout.strategy == "Recreate":
         return {"type": "Recreate"}
-    surge, gone = rollout.max_surge, rollout.max_unavailable
+    surge, unavailable = rollout.max_surge, rollout.max_unavailable
     if surge is None:
         surge = (
-            int(not gone)
-            if gone is not None
+            int(not unavailable)
+            if unavailable is not None
             else int(not support(model.spec.runtime.backend).on_gpus)
         )
-    if gone is None:
-        gone = int(not surge)
+    if unavailable is None:
+        unavailable = int(not surge)
     return {
         "type": "RollingUpdate",
-        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": gone},
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
     }
 
 
@@ -120,7 +121,7 @@ def template(
     server: Container,
     component: str,
     volumes: Sequence[Mapping[str, Any]] = (),
-    beside: Sequence[Container] = (),
+    sidecars: Sequence[Container] = (),
 ) -> dict[str, Any]:
     """The template of a serving pod around its container."""
     serving = model.spec.serving
@@ -137,7 +138,7 @@ def template(
         Placement(nodes, serving.tolerations, serving.affinity),
         [{"name": "shm", "emptyDir": memory}, *volumes],
         model.spec.metadata.server_pods,
-        beside,
+        sidecars,
         terminationGracePeriodSeconds=(
             _LINGER + moving_seconds(model) + serving.drain.timeout_seconds + _MARGIN
         ),
@@ -165,7 +166,7 @@ def connection_age_seconds(model: SpeculativeModel) -> int:
 
 
 def moving_seconds(model: SpeculativeModel) -> int:
-    """How long a server that is to end waits for its clients to close their connections."""
+    """How long a server that shuts down waits for its clients to close their connections."""
     if not model.spec.serving.drain.timeout_seconds:
         return 0
     return math.ceil(connection_age_seconds(model) * 1.1) + _MOVED
@@ -175,7 +176,8 @@ def _spread(model: SpeculativeModel, component: str) -> list[dict[str, Any]]:
     """The user's constraints; one that selects no pods counts those of this server."""
     labels = {names.INSTANCE: model.metadata.name, names.COMPONENT: component}
     own = {"labelSelector": {"matchLabels": labels}}
-    return [{**own, **one} for one in model.spec.serving.topology_spread_constraints]
+    constraints = model.spec.serving.topology_spread_constraints
+    return [{**own, **constraint} for constraint in constraints]
 
 
 def container(model: SpeculativeModel, revision: Revision) -> Container:

@@ -1,4 +1,4 @@
-"""The claim of a resource that brings none of its own."""
+"""The PersistentVolumeClaim of a resource that names no existing claim."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from specdec.desired.child import metadata
 
 
 def claim(model: SpeculativeModel, size: str | None = None) -> dict[str, Any]:
-    """The PersistentVolumeClaim `<name>-models`; it goes with the resource.
+    """The PersistentVolumeClaim `<name>-models`; it is deleted with the resource.
 
-    `size` is a quantity of bytes in place of that of the spec, for a claim that has more already.
+    `size` is a quantity of bytes that replaces the spec's, for a claim that is already larger.
     """
     storage = model.spec.storage
     spec: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""TLS of the gRPC endpoint: what a server mounts, and what the operator's own clients do.
+"""TLS of the gRPC endpoint: the files of servers, of their sidecar and of the operator's clients.
 
-The kubelet alone reads the Secrets. The server's container sees certificate and key, the one
-beside it the certificate, a Job that asks it the authority's certificate and, where servers want
-one, a client's certificate and key.
+Only the kubelet reads the Secrets. The server's container mounts the certificate and the key, and
+its sidecar the certificate. A measuring Job mounts the authority's certificate and, where servers
+require one, a client certificate with its key.
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 _SERVER, _CLIENTS, _CLIENT = "/specdec/tls", "/specdec/clients", "/specdec/client"
 # A volume cannot be seen by others of the node, and the pod's group may read it.
 _MODE = 0o440
-# The container that says when certificates were renewed, and what it keeps while its pod lives.
+# The sidecar that reports renewed certificates, and its state file, which outlives restarts.
 WATCHER = "certificate"
 _MEMORY = "/tmp/specdec-certificate"  # noqa: S108
-# As much at least as at most: a pod whose resources are guaranteed stays one.
+# Requests equal limits, so that a pod of the Guaranteed class stays in it.
 _SMALL = {"cpu": "20m", "memory": "64Mi"}
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a container and its pod have on account of TLS."""
+    """What TLS adds to a container and its pod."""
 
     env: tuple[dict[str, Any], ...] = ()
     mounts: tuple[dict[str, Any], ...] = ()
@@ -44,11 +44,11 @@ def files(model: SpeculativeModel) -> launch.Tls | None:
 
 
 def server(model: SpeculativeModel) -> Parts:
-    """The parts of a container that answers on the gRPC port.
+    """The parts of a container that serves the gRPC port.
 
-    Of a volume whose Secret is missing the kubelet speaks in events alone; of a variable it says
-    so in the pod's status. So the volume may be empty, and the variable, which holds the public
-    certificate and is not read by anybody, may not.
+    The kubelet reports a Secret that a volume lacks only in events, and one that a variable lacks
+    in the pod's status. Therefore the volume is optional and a variable is required. The variable
+    holds the public certificate, and no program reads it.
     """
     tls = model.spec.serving.tls
     if tls is None:
@@ -73,7 +73,7 @@ def server(model: SpeculativeModel) -> Parts:
 
 
 def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
-    """The container beside a server with TLS, of the server's image; it sees nothing secret."""
+    """The sidecar of a server with TLS; it runs the server's image and mounts no private key."""
     tls = model.spec.serving.tls
     if tls is None:
         return ()
@@ -94,7 +94,7 @@ def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
 
 
 def client(model: SpeculativeModel) -> Parts:
-    """The parts of a Job that asks a server; it says itself which file it misses."""
+    """The parts of a Job that is a client of a server; the Job itself reports missing files."""
     tls = model.spec.serving.tls
     if tls is None:
         return Parts()
@@ -106,7 +106,7 @@ def client(model: SpeculativeModel) -> Parts:
 
 
 def plan(model: SpeculativeModel) -> dict[str, Any]:
-    """How a Job of ours speaks to the servers, as `jobs.asking` reads it; empty without TLS."""
+    """The TLS settings of a measuring Job's plan; empty without TLS."""
     tls = model.spec.serving.tls
     if tls is None:
         return {}

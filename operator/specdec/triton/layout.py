@@ -58,7 +58,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a rank plan is made from.
+    """The input of a rank plan.
 
     Attributes:
         target, draft: the engines; no draft when the target serves alone.
@@ -205,7 +205,7 @@ def _placed(layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 def _beside(taken: tuple[int, ...], ranks: int, *, dedicated: bool) -> tuple[int, ...]:
-    """The ordinals of a second engine: none of the taken, or these and then the lowest others."""
+    """The ordinals of a second engine: the lowest free ones, after the taken ones if shared."""
     free = [i for i in range(len(taken) + ranks) if i not in taken]
     return tuple(free[:ranks]) if dedicated else (*taken, *free)[:ranks]
 

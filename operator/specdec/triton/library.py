@@ -1,4 +1,4 @@
-"""The library that Triton loads as the backend `specdec`, as it lies in this package.
+"""The library that Triton loads as the backend `specdec`, as this package ships it.
 
 It is compiled from `operator/bls`; a text file beside it holds the digest of
 those sources. The plan of a repository and the Job that publishes it compare that digest.

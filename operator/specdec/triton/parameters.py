@@ -1,7 +1,7 @@
 """Parameter tables of the Triton models: every key a release reads, in a fixed order.
 
 An unset key is written with an empty value: the C++ backend then takes its default and logs it,
-and a reader of the file sees every knob there is.
+and the file lists every parameter.
 """
 
 from specdec.triton import contract, options

@@ -1,4 +1,4 @@
-"""What a model repository is made from, checked before a single file is rendered."""
+"""The input of a model repository, checked before a single file is rendered."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -62,7 +62,8 @@ class RepositoryPlan:
         max_draft_tokens: the longest draft a request may ask for, at most what the target's
             engine is built for.
         adaptive: bounds within which the BLS chooses draft lengths itself, None fixes them.
-        draft_ahead: answers in flight up to which the draft proposes on while the target verifies.
+        draft_ahead: requests in flight up to which drafting is pipelined: the draft model goes on
+            while the target verifies.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.
         fast_logits: the draft's logits go to the target from GPU to GPU.

@@ -1,4 +1,4 @@
-"""How a server's container starts: its files are compared with what was published first."""
+"""The command of a server's container, which first compares the volume with the manifest."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ _PROGRAM = "check_volume.py"
 
 
 def checked(argv: Sequence[str], manifest: str, wait_seconds: int) -> list[str]:
-    """The arguments of a server that starts when its files on the volume are as published.
+    """The command that starts a server once its files on the volume match the manifest.
 
     Args:
         argv: of `launch.command`.
@@ -19,7 +19,7 @@ def checked(argv: Sequence[str], manifest: str, wait_seconds: int) -> list[str]:
 
 
 def server(argv: Sequence[str]) -> list[str]:
-    """The server's own arguments; those of a container without the check are that already."""
+    """The server's own command, without the check of the volume if there is one."""
     own = len(_check())
     # The program of another release differs.
     return list(argv[own + 2 :]) if list(argv[: own - 1]) == _check()[:-1] else list(argv)
