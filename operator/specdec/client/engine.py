@@ -1,7 +1,7 @@
 """Calls to one engine model: token ids in, new token ids and their logits out.
 
 The client's draft/target loop (`speculate`) and the target-only path (`decoding_paths`) use it.
-Calls with the same seed and prefix return the same tokens.
+`common` holds the inputs that do not change, so that a round sends only its own.
 """
 
 from collections.abc import Sequence

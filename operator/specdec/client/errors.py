@@ -1,7 +1,7 @@
 """The errors of a client, each with the exit status of the command line.
 
-All public functions of `specdec.client` raise only these. A message is a single printable line,
-even if it quotes a server.
+The public functions of `specdec.client` report their failures with these classes. A message is a
+single printable line, even if it quotes a server.
 """
 
 from specdec.api.text import line

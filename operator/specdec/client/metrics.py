@@ -1,6 +1,6 @@
 """Read the speculation counters of a served model from Triton's metrics endpoint.
 
-Verification, the benchmark, `specdec top` and the demo use it. Counters that a server lacks are 0.
+Verification, the benchmark and the demo use it. Counters that a server lacks are 0.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The transports of `generate.Client`: the common protocol, and its gRPC implementation.
 
-`http_transport` has the HTTP implementation. Both send one request at a time, and return the same
-tensors for it.
+`http_transport` has the HTTP implementation. Both send one request at a time. HTTP
+returns flat lists, and gRPC tensors with their shapes.
 """
 
 import queue

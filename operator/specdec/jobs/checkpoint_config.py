@@ -1,7 +1,8 @@
 """Read JSON files of a checkpoint, with a check of every value's type and range.
 
 The modules that inspect artifacts call it. A file from an untrusted source raises
-`JobError(CheckpointCorrupt)` or yields a default; it never exhausts memory or overflows a status.
+`JobError(CheckpointCorrupt)` or yields a default. Sizes and numbers are limited to what the Job's
+memory and a status can hold.
 """
 
 import json

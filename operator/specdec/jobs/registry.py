@@ -1,7 +1,8 @@
 """Parse OCI references and authenticate with registries.
 
 `oci` uses `Reference` for the URLs of a repository, and `RegistryAuth` for its requests.
-Credentials are never quoted in a message, and never sent to a token server without TLS.
+Credentials are never quoted in a message. They go to a token server without TLS only if the
+registry itself is on loopback.
 """
 
 import base64
