@@ -23,12 +23,12 @@ Object = dict[str, Any]
 
 
 class HelmError(Exception):
-    """Helm refused; carries its words."""
+    """Helm failed; carries its message."""
 
 
 @dataclass(frozen=True)
 class Helm:
-    """The pinned binary, with a home of its own so that nobody's settings take part."""
+    """The pinned binary, with a home of its own so that no user's settings apply."""
 
     home: Path
     kubeconfig: Path | None = None
@@ -43,12 +43,12 @@ class Helm:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
-            # Nothing must be asked when there is no cluster to ask.
+            # Without a cluster Helm must call none.
             "KUBECONFIG": str(self.kubeconfig or self.home / "none"),
         }
-        told = json.dumps(values or {})
+        text = json.dumps(values or {})
         done = subprocess.run(
-            argv, input=told, env=environment, capture_output=True, text=True, check=False
+            argv, input=text, env=environment, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise HelmError(done.stderr.strip())
@@ -63,7 +63,7 @@ class Helm:
             "template", release, CHART, "--namespace", NAMESPACE, version, values=values or {}
         )
         # In C: the definition is long, and every set of values renders it.
-        return [found for found in yaml.load_all(text, Loader=yaml.CSafeLoader) if found]
+        return [body for body in yaml.load_all(text, Loader=yaml.CSafeLoader) if body]
 
 
 def kustomized(folder: Path) -> list[Object]:
@@ -73,10 +73,10 @@ def kustomized(folder: Path) -> list[Object]:
     return list(yaml.load_all(done.stdout, Loader=yaml.CSafeLoader))
 
 
-def one(objects: list[Object], kind: str) -> Object:
+def single(objects: list[Object], kind: str) -> Object:
     """The only object of a kind."""
-    (found,) = [o for o in objects if o["kind"] == kind]
-    return found
+    (only,) = [o for o in objects if o["kind"] == kind]
+    return only
 
 
 def kinds(objects: list[Object]) -> set[str]:
@@ -91,7 +91,7 @@ def pods(objects: list[Object]) -> list[Object]:
 
 def operator(objects: list[Object]) -> Object:
     """The operator's container."""
-    container: Object = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    container: Object = single(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
@@ -101,5 +101,5 @@ def environment(objects: list[Object]) -> dict[str, str]:
 
 
 def scope(objects: list[Object]) -> list[str]:
-    """The flags that say which namespaces the operator watches."""
+    """The flags that set which namespaces the operator watches."""
     return [flag for flag in operator(objects)["command"] if "namespace" in flag]

@@ -21,8 +21,8 @@ _STRING = re.compile(r'"[^"]*"')
 def groups() -> list[Object]:
     """The groups of rules."""
     spec: Object = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]
-    found: list[Object] = spec["groups"]
-    return found
+    listed: list[Object] = spec["groups"]
+    return listed
 
 
 def rules() -> list[Object]:
@@ -57,9 +57,9 @@ def metrics(expression: str) -> set[str]:
 
 
 def values(name: str) -> set[str]:
-    """The alternatives that any expression asks of a label, such as the reasons of conditions."""
-    found: set[str] = set()
+    """The values that expressions match on a label, such as the reasons of conditions."""
+    alternatives: set[str] = set()
     for _, text in expressions():
         for value in re.findall(rf'\b{name}(?:=~|!~|!=|=)"([^"]*)"', text):
-            found.update(value.split("|"))
-    return found
+            alternatives.update(value.split("|"))
+    return alternatives

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chart import helm
-from chart.helm import Object, environment, kinds, one, operator
+from chart.helm import Object, environment, kinds, operator, single
 
 Shows = Callable[[list[Object]], bool]
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -25,19 +25,19 @@ _CHOSEN = {"whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels
 
 def pod(objects: list[Object]) -> Object:
     """The operator's pod template."""
-    template: Object = one(objects, "Deployment")["spec"]["template"]
+    template: Object = single(objects, "Deployment")["spec"]["template"]
     return template
 
 
 def spread(objects: list[Object]) -> list[Object]:
     """How the operator's pods are spread."""
-    found: list[Object] = pod(objects)["spec"]["topologySpreadConstraints"]
-    return found
+    constraints: list[Object] = pod(objects)["spec"]["topologySpreadConstraints"]
+    return constraints
 
 
 def policy(objects: list[Object]) -> Object:
     """The rules of the network policy."""
-    spec: Object = one(objects, "NetworkPolicy")["spec"]
+    spec: Object = single(objects, "NetworkPolicy")["spec"]
     return spec
 
 
@@ -83,20 +83,20 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
     ),
     "definition-goes": (
         {"crds": {"keep": False}},
-        lambda o: "annotations" not in one(o, "CustomResourceDefinition")["metadata"],
+        lambda o: "annotations" not in single(o, "CustomResourceDefinition")["metadata"],
     ),
     "own-account": (
         {"serviceAccount": {"create": False, "name": "given"}},
         lambda o: (
             "ServiceAccount" not in kinds(o)
             and pod(o)["spec"]["serviceAccountName"] == "given"
-            and one(o, "ClusterRoleBinding")["subjects"][0]["name"] == "given"
+            and single(o, "ClusterRoleBinding")["subjects"][0]["name"] == "given"
         ),
     ),
     "account-annotations": (
         {"serviceAccount": {"annotations": {"example.com/role": "arn"}}},
         lambda o: (
-            one(o, "ServiceAccount")["metadata"]["annotations"] == {"example.com/role": "arn"}
+            single(o, "ServiceAccount")["metadata"]["annotations"] == {"example.com/role": "arn"}
         ),
     ),
     "no-rights": (
@@ -105,7 +105,7 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
     ),
     "no-rights-of-people": (
         {"rbac": {"aggregate": {"enabled": False}}},
-        lambda o: one(o, "ClusterRole")["metadata"]["name"] == helm.RELEASE,
+        lambda o: single(o, "ClusterRole")["metadata"]["name"] == helm.RELEASE,
     ),
     "top-for-view": (
         {"rbac": {"aggregate": {"top": True}}},
@@ -119,12 +119,12 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
     "standby": (
         {"leaderElection": {"enabled": True, "replicas": 3, "seconds": 20}},
         lambda o: (
-            one(o, "Deployment")["spec"]["replicas"] == 3
+            single(o, "Deployment")["spec"]["replicas"] == 3
             and environment(o)["SPECDEC_LEASE"] == "specdec-system/specdec-operator"
             and environment(o)["SPECDEC_LEASE_SECONDS"] == "20"
             and namespaces(o, "Role") == namespaces(o, "RoleBinding") == {"specdec-system"}
-            and one(o, "Role")["rules"][1]["resourceNames"] == ["specdec-operator"]
-            and one(o, "RoleBinding")["subjects"][0]["name"] == "specdec-operator"
+            and single(o, "Role")["rules"][1]["resourceNames"] == ["specdec-operator"]
+            and single(o, "RoleBinding")["subjects"][0]["name"] == "specdec-operator"
             and len(pod(o)["spec"]["topologySpreadConstraints"]) == 1
         ),
     ),
@@ -176,16 +176,16 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
         },
         lambda o: (
             [c["topologyKey"] for c in spread(o)] == ["zone", "rack"]
-            and spread(o)[0]["labelSelector"] == one(o, "Deployment")["spec"]["selector"]
+            and spread(o)[0]["labelSelector"] == single(o, "Deployment")["spec"]["selector"]
             and spread(o)[1]["labelSelector"] == _CHOSEN["labelSelector"]
         ),
     ),
     "own-name": (
         {"fullnameOverride": "speculation", "leaderElection": {"enabled": True}},
         lambda o: (
-            one(o, "Deployment")["metadata"]["name"] == "speculation"
+            single(o, "Deployment")["metadata"]["name"] == "speculation"
             and environment(o)["SPECDEC_LEASE"].endswith("/speculation")
-            and one(o, "ClusterRoleBinding")["roleRef"]["name"] == "speculation"
+            and single(o, "ClusterRoleBinding")["roleRef"]["name"] == "speculation"
         ),
     ),
     "deployment": (
@@ -195,8 +195,9 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             "extraArgs": ["--verbose"],
         },
         lambda o: (
-            one(o, "Deployment")["spec"]["revisionHistoryLimit"] == 5
-            and one(o, "Deployment")["metadata"]["annotations"] == {"example.com/reload": "true"}
+            single(o, "Deployment")["spec"]["revisionHistoryLimit"] == 5
+            and single(o, "Deployment")["metadata"]["annotations"]
+            == {"example.com/reload": "true"}
             and operator(o)["command"][-1] == "--verbose"
         ),
     ),
@@ -222,7 +223,7 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
     ),
     "budget": (
         {"podDisruptionBudget": {"enabled": True, "maxUnavailable": 0}},
-        lambda o: one(o, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 0,
+        lambda o: single(o, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 0,
     ),
     "no-policy": (
         {"networkPolicy": {"enabled": False}},
@@ -276,7 +277,7 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             }
         },
         lambda o: (
-            one(o, "ServiceMonitor")["metadata"]["labels"]["release"] == "prometheus"
+            single(o, "ServiceMonitor")["metadata"]["labels"]["release"] == "prometheus"
             and "Service" in kinds(o)
             and "prometheus.io/scrape" not in pod(o)["metadata"]["annotations"]
         ),
@@ -289,7 +290,7 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             }
         },
         lambda o: (
-            one(o, "PodMonitor")["spec"]["podMetricsEndpoints"]
+            single(o, "PodMonitor")["spec"]["podMetricsEndpoints"]
             == [{"port": "metrics", "interval": "1m"}]
             and not kinds(o) & {"Service", "Pod"}
         ),
@@ -297,22 +298,22 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
     "models-monitor": (
         {"watchNamespaces": ["team-a"], "metrics": {"models": {"enabled": True}}},
         lambda o: (
-            one(o, "PodMonitor")["spec"]["namespaceSelector"] == {"matchNames": ["team-a"]}
-            and one(o, "PodMonitor")["metadata"]["name"] == "specdec-operator-models"
+            single(o, "PodMonitor")["spec"]["namespaceSelector"] == {"matchNames": ["team-a"]}
+            and single(o, "PodMonitor")["metadata"]["name"] == "specdec-operator-models"
         ),
     ),
     "rules": (
         {"metrics": {"rules": {"enabled": True, "labels": {"release": "prometheus"}}}},
         lambda o: (
-            one(o, "PrometheusRule")["metadata"]["labels"]["release"] == "prometheus"
-            and "{{ $labels.model_name }}" in str(one(o, "PrometheusRule")["spec"])
+            single(o, "PrometheusRule")["metadata"]["labels"]["release"] == "prometheus"
+            and "{{ $labels.model_name }}" in str(single(o, "PrometheusRule")["spec"])
         ),
     ),
     "dashboard": (
         {"metrics": {"dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}}}},
         lambda o: (
-            one(o, "ConfigMap")["metadata"]["labels"]["grafana_dashboard"] == "yes"
-            and json.loads(one(o, "ConfigMap")["data"]["specdec.json"])["uid"] == "specdec"
+            single(o, "ConfigMap")["metadata"]["labels"]["grafana_dashboard"] == "yes"
+            and json.loads(single(o, "ConfigMap")["data"]["specdec.json"])["uid"] == "specdec"
         ),
     ),
 }

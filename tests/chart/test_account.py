@@ -1,7 +1,7 @@
-"""What the chart allows the operator, against what a tour through all that it does really asks.
+"""The permissions of the chart, against the requests of a tour through every feature.
 
-The API server's audit log tells the latter: a right that is missing shows as a refusal, and one
-that nothing needs as never asked for. `make campaign NAME=rights` takes each away in turn.
+The API server's audit log has these requests: a missing right shows as a refusal, and an
+unnecessary one is never used. `make campaign NAME=rights` takes each away in turn.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from chart.helm import NAMESPACE, RELEASE, Helm, Object, one
+from chart.helm import NAMESPACE, RELEASE, Helm, Object, single
 from chart.judging import BRIEF, HEALTH, judged
 from chart.touring import ELSEWHERE, MODES, OWNING, USER, Toured, define, take, toured, unused
 from cluster import ClusterError, ControlPlane
@@ -39,11 +39,11 @@ def done(
 ) -> Iterator[Toured]:
     """The tour, made in one of the chart's modes, with the operator still at work."""
     folder = tmp_path_factory.mktemp(f"tour-{request.param}")
-    with toured(live, plane, folder, request.param) as found:
-        yield found
+    with toured(live, plane, folder, request.param) as result:
+        yield result
 
 
-def test_every_right_is_needed_and_none_is_missing(done: Toured) -> None:
+def test_every_permission_is_used_and_none_is_missing(done: Toured) -> None:
     given = granted(done.roles)
     assert done.refused == []
     assert unused(done.roles, done.used) == set()
@@ -54,20 +54,20 @@ def test_every_right_is_needed_and_none_is_missing(done: Toured) -> None:
     assert len(given) > 70
 
 
-def test_the_tour_passed_every_phase_and_argo_cd_judges_each_status(done: Toured) -> None:
+def test_tour_passes_every_phase_with_the_health_of_each_status(done: Toured) -> None:
     """The scripts themselves, over the statuses of the running operator."""
     seen = {phase for phase, _ in judged(done.tour.seen)}
     assert seen | {BRIEF} == set(HEALTH)
 
 
-def test_it_works_where_it_is_told_to_and_nowhere_else(done: Toured) -> None:
+def test_operator_reconciles_only_in_watched_namespaces(done: Toured) -> None:
     lab = done.lab
     argv = ("get", "specm", lab.namespace, "-n", ELSEWHERE, "-o", "json")
     assert ("status" in json.loads(lab.plane.kubectl(*argv))) == done.everywhere
-    require_hook(one(done.objects, "Pod"), lab.operator.metrics_url)
+    require_hook(single(done.objects, "Pod"), lab.operator.metrics_url)
 
 
-def test_the_clusters_own_roles_are_of_speculative_models_too(done: Toured, live: Helm) -> None:
+def test_roles_of_users_include_speculative_models(done: Toured, live: Helm) -> None:
     """By ClusterRoles, and so not where the chart makes none."""
     lab = done.lab
     viewer, editor = account(lab, "view"), account(lab, "edit")
@@ -94,8 +94,8 @@ def test_the_clusters_own_roles_are_of_speculative_models_too(done: Toured, live
 
 
 @pytest.mark.parametrize("what", ["secret/given", "secret/big-group", "secrets"])
-def test_no_secret_is_open_to_it(done: Toured, what: str) -> None:
-    """Neither one that somebody made, nor the one that it made itself."""
+def test_operator_cannot_read_secrets(done: Toured, what: str) -> None:
+    """Neither a Secret of a user, nor the one that the operator created."""
     lab = done.lab
     made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given"}}
     lab.apply({**made, "stringData": {"token": "hidden"}})
@@ -104,14 +104,14 @@ def test_no_secret_is_open_to_it(done: Toured, what: str) -> None:
         lab.kubectl("get", what, f"--as={USER}")
 
 
-def test_a_right_that_is_taken_away_is_missed(done: Toured) -> None:
-    """The one that no request carries; the last test, for nothing works on without it."""
+def test_missing_finalizer_permission_is_reported(done: Toured) -> None:
+    """The right that no request carries; the last test, because nothing works without it."""
     lab = done.lab
     take(lab.plane, done.objects, OWNING)
     until(lambda: not may_own(lab), "a role without the right")
     lab.apply(tour.resource(tour.LATE))
-    found = lab.wait(tour.LATE, "StorageReady", "False", "Rejected")
-    assert UNOWNED in found["message"]
+    condition = lab.wait(tour.LATE, "StorageReady", "False", "Rejected")
+    assert UNOWNED in condition["message"]
     assert any(UNOWNED in line for line in done.tour.log.refused())
 
 
@@ -126,7 +126,7 @@ def may_own(lab: Lab) -> bool:
 
 
 def require_hook(pod: Object, url: str) -> None:
-    """The program of `helm test` says yes to a running operator, and no to anything else."""
+    """The program of `helm test` accepts a running operator and nothing else."""
     (container,) = pod["spec"]["containers"]
     program, address = container["args"]
     assert address == f"http://{RELEASE}.{NAMESPACE}.svc:9090/metrics"

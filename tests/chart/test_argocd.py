@@ -73,7 +73,7 @@ def test_a_permanent_failure_is_degraded() -> None:
     )
 
 
-def test_a_pod_that_cannot_start_is_degraded() -> None:
+def test_pod_that_cannot_start_is_degraded() -> None:
     world = World(resource())
     world.step()
     world.bind()
@@ -120,7 +120,7 @@ def test_the_status_of_an_old_generation_is_progressing() -> None:
     assert shown({"observedGeneration": 1, "conditions": []})[0] == "Progressing"
 
 
-def test_the_actions_change_suspend_alone() -> None:
+def test_actions_change_only_suspend() -> None:
     cr = resource()
     offered = actions(cr)
     assert (offered["suspend"]["disabled"], offered["resume"]["disabled"]) == (False, True)
@@ -153,7 +153,7 @@ def test_an_application_reports_its_own_health() -> None:
     assert health(application, kind) == ("Degraded", "x")
 
 
-def test_the_operators_application_installs_the_chart(helm: Helm) -> None:
+def test_application_of_the_operator_installs_the_chart(helm: Helm) -> None:
     app = yaml.safe_load((ARGOCD / "operator.yaml").read_text())
     source, policy = app["spec"]["source"], app["spec"]["syncPolicy"]
     assert ROOT / source["path"] == CHART
@@ -164,7 +164,7 @@ def test_the_operators_application_installs_the_chart(helm: Helm) -> None:
     assert policy["managedNamespaceMetadata"]["labels"] == namespace["metadata"]["labels"]
 
 
-def test_models_come_after_the_operator_and_leave_fields_to_others() -> None:
+def test_models_sync_after_the_operator_and_ignore_scaled_fields() -> None:
     waves = {}
     for name in ("operator", "models"):
         body = yaml.safe_load((ARGOCD / f"{name}.yaml").read_text())

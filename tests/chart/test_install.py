@@ -56,7 +56,7 @@ def older(folder: Path) -> Path:
     return chart
 
 
-def test_the_api_server_accepts_every_value_set(helm: Helm, plane: ControlPlane) -> None:
+def test_api_server_accepts_every_value_set(helm: Helm, plane: ControlPlane) -> None:
     """Strictly and under the restricted Pod Security, with the Prometheus operator's kinds."""
     bodies = []
     for number, (values, _) in enumerate(SETS.values()):
@@ -80,10 +80,10 @@ def trial(deployment: Object, number: int) -> Object:
 
 
 def rights(plane: ControlPlane, namespace: str) -> list[list[str]]:
-    """What the operator's account may do in a namespace, as the API server tells it."""
+    """The permissions of the operator's account in a namespace, as the API server reports them."""
     argv = ("auth", "can-i", "--list", "--no-headers", "-n", namespace, f"--as={USER}")
-    told = plane.kubectl(*argv)
-    return sorted(re.split(r"\s{2,}", line.strip()) for line in told.splitlines())
+    rows = plane.kubectl(*argv)
+    return sorted(re.split(r"\s{2,}", line.strip()) for line in rows.splitlines())
 
 
 def rights_by(plane: ControlPlane, objects: list[Object], namespace: str) -> list[list[str]]:
@@ -97,27 +97,29 @@ def rights_by(plane: ControlPlane, objects: list[Object], namespace: str) -> lis
         plane.kubectl("delete", "-f", "-", stdin=text)
 
 
-def test_both_ways_to_install_give_the_same_rights(helm: Helm, plane: ControlPlane) -> None:
-    nobody = rights(plane, "team-b")
+def test_chart_and_manifests_give_the_same_permissions(helm: Helm, plane: ControlPlane) -> None:
+    without = rights(plane, "team-b")
     by_chart = rights_by(plane, helm.template(), "team-b")
     manifests = list(yaml.safe_load_all((INSTALL / "rbac.yaml").read_text()))
     assert by_chart == rights_by(plane, manifests, "team-b")
-    assert len(by_chart) > len(nobody) + 10
+    assert len(by_chart) > len(without) + 10
 
     one_team = helm.template({"watchNamespaces": ["team-a"]})
-    assert rights_by(plane, one_team, "team-b") == nobody, "rights where it was not told to watch"
+    assert rights_by(plane, one_team, "team-b") == without, (
+        "rights in a namespace that is not watched"
+    )
     there = rights_by(plane, one_team, "team-a")
     by_manifests = kustomized(NAMESPACED)
     assert rights_by(plane, by_manifests, "team-a") == there
-    assert rights_by(plane, by_manifests, "team-b") == nobody
+    assert rights_by(plane, by_manifests, "team-b") == without
     beyond = [line[0] for line in by_chart if line not in there]
     assert beyond == ["customresourcedefinitions.apiextensions.k8s.io"]
 
 
-def test_the_notes_say_the_next_command(live: Helm) -> None:
+def test_notes_have_the_next_commands(live: Helm) -> None:
     values = {"watchNamespaces": ["team-a"], "crds": {"install": False}}
-    told = live("install", "mine", CHART, "--dry-run=client", "--namespace=ops", values=values)
-    notes = told.split("NOTES:")[1]
+    output = live("install", "mine", CHART, "--dry-run=client", "--namespace=ops", values=values)
+    notes = output.split("NOTES:")[1]
     assert "kubectl -n ops rollout status deployment/mine-specdec-operator" in notes
     assert "kubectl -n team-a apply -f manifests/samples/reference-draft-target.yaml" in notes
     assert "kubectl apply --server-side -f crds/speculativemodels.yaml" in notes
@@ -139,7 +141,7 @@ def test_the_notes_say_the_next_command(live: Helm) -> None:
         ),
     ],
 )
-def test_the_notes_name_the_peer_that_monitoring_needs(
+def test_notes_name_the_peer_that_monitoring_needs(
     live: Helm, values: dict[str, Any], named: bool
 ) -> None:
     # Helm asks the cluster who has the definition, and another test's release may.
@@ -149,7 +151,7 @@ def test_the_notes_name_the_peer_that_monitoring_needs(
     assert ("Only pods of ops reach the metrics" in notes) == named
 
 
-def test_models_outlive_upgrade_rollback_and_uninstall(
+def test_models_survive_upgrade_rollback_and_uninstall(
     release: Helm, plane: ControlPlane, tmp_path: Path
 ) -> None:
     plane.kubectl("delete", DEFINITION, "--ignore-not-found")
@@ -169,7 +171,7 @@ def test_models_outlive_upgrade_rollback_and_uninstall(
     kinds = "deployment,service,serviceaccount,networkpolicy,clusterrole,clusterrolebinding"
     assert plane.get(kinds, *ours)["items"] == []
 
-    # It takes the kept definition over again; and when told so, takes it along in the end.
+    # The release takes over the kept definition; with keep=False it deletes it at the end.
     release("install", RELEASE, CHART, *HERE, *WAIT, values={"crds": {"keep": False}})
     assert plane.get("specm", "kept", "-n", "team-a")["metadata"]["uid"] == uid
     release("uninstall", RELEASE, *HERE, *WAIT)

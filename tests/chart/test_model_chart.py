@@ -29,8 +29,8 @@ REFUSED: dict[str, tuple[Object, str]] = {
 
 
 def read(path: Path) -> Object:
-    found: Object = yaml.safe_load(path.read_text())
-    return found
+    body: Object = yaml.safe_load(path.read_text())
+    return body
 
 
 def rendered(helm: Helm, values: Object) -> Object:
@@ -39,16 +39,16 @@ def rendered(helm: Helm, values: Object) -> Object:
     return body
 
 
-def test_it_stays_small_and_helm_finds_no_fault(helm: Helm) -> None:
+def test_model_chart_is_small_and_passes_lint(helm: Helm) -> None:
     files = [path for path in MODEL_CHART.rglob("*") if path.is_file()]
     assert sum(len(path.read_text().splitlines()) for path in files) < 100
-    told = helm("lint", "--strict", VERSION, MODEL_CHART, f"--values={GIVEN}")
-    assert "0 chart(s) failed" in told
+    output = helm("lint", "--strict", VERSION, MODEL_CHART, f"--values={GIVEN}")
+    assert "0 chart(s) failed" in output
     chart = read(MODEL_CHART / "Chart.yaml")
     assert chart["version"] == chart["appVersion"] == __version__
 
 
-def test_the_schema_knows_the_fields_of_a_spec() -> None:
+def test_schema_has_the_fields_of_a_spec() -> None:
     schema = read(MODEL_CHART / "values.schema.json")["properties"]["spec"]
     crd = read(ROOT / "crds" / "speculativemodels.yaml")
     (version,) = crd["spec"]["versions"]
@@ -58,7 +58,7 @@ def test_the_schema_knows_the_fields_of_a_spec() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_spec_comes_through_as_it_is(helm: Helm, name: str) -> None:
+def test_spec_is_rendered_unchanged(helm: Helm, name: str) -> None:
     spec = read(ROOT / "manifests" / "samples" / f"{name}.yaml")["spec"]
     # Above a million, where text of floating point numbers takes an exponent.
     spec["target"]["limits"]["maxNumTokens"] = 4194304
@@ -71,7 +71,7 @@ def test_a_spec_comes_through_as_it_is(helm: Helm, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_schema_refuses_with_the_fields_name(helm: Helm, name: str) -> None:
+def test_schema_error_names_the_field(helm: Helm, name: str) -> None:
     values, field = REFUSED[name]
     with pytest.raises(HelmError, match="don't meet the specifications of the schema") as refused:
         rendered(helm, values)
@@ -91,18 +91,18 @@ def documented(folder: Path) -> tuple[list[str | Path], Object]:
     (text,) = re.findall(r"```yaml\n# model.yaml\n(.*?)```", guide.read_text(), re.DOTALL)
     file = folder / "model.yaml"
     file.write_text(text)
-    (command,) = [words for words in typed(guide) if words[0] == "helm"]
+    (command,) = [argv for argv in typed(guide) if argv[0] == "helm"]
     places = {"charts/specdec-model": MODEL_CHART, "model.yaml": file}
     return [places.get(word, word) for word in command[1:]], yaml.safe_load(text)
 
 
 @pytest.mark.controlplane
-def test_the_guides_command_installs_it_and_it_is_changed_and_taken_away(
+def test_command_of_the_guide_installs_and_release_is_upgraded_and_removed(
     fresh: Helm, plane: ControlPlane, tmp_path: Path
 ) -> None:
     command, values = documented(tmp_path)
-    told = fresh(*command)
-    assert "kubectl -n models wait specm/code --for=condition=Ready" in told
+    output = fresh(*command)
+    assert "kubectl -n models wait specm/code --for=condition=Ready" in output
     first = plane.get("specm", "code", *HERE)
     assert first["spec"]["speculation"]["draftTokens"] == 4
 
@@ -115,7 +115,7 @@ def test_the_guides_command_installs_it_and_it_is_changed_and_taken_away(
     other = {**values, "spec": {**values["spec"], "storage": {"existingClaim": "mine"}}}
     with pytest.raises(HelmError, match=r"storage\.existingClaim cannot change"):
         fresh("upgrade", "code", MODEL_CHART, *HERE, values=other)
-    # Deeper down Helm lets the server drop what it does not know; the guide says what does not.
+    # Below that level Helm lets the server drop unknown fields; strict validation refuses them.
     other = {**values, "spec": {**values["spec"], "serving": {"replica": 2}}}
     text = yaml.safe_dump(rendered(fresh, other))
     with pytest.raises(ClusterError, match=r'unknown field "spec\.serving\.replica"'):

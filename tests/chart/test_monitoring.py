@@ -1,7 +1,6 @@
-"""Alerts fire and stay silent as written, the dashboard is sound, and both ways to install agree.
+"""Alerts fire and stay silent, the dashboard is complete, and chart and manifests agree.
 
-That every metric is one that is really exported is seen in tests/triton/test_monitoring.py, where
-there is a server to ask.
+tests/triton/test_monitoring.py checks that a server exports every metric.
 """
 
 import json
@@ -39,7 +38,7 @@ def promtool() -> Path:
 
 
 def asked(promtool: Path, *args: str | Path) -> str:
-    """What promtool prints; the test fails with it when promtool finds fault."""
+    """The output of promtool; its errors fail the test."""
     done = subprocess.run([promtool, *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -51,9 +50,7 @@ def written(folder: Path, rule_groups: list[Object]) -> Path:
     return file
 
 
-def test_every_expression_is_promql_and_no_rule_is_doubtful(
-    promtool: Path, tmp_path: Path
-) -> None:
+def test_every_expression_is_promql_and_passes_lint(promtool: Path, tmp_path: Path) -> None:
     shown = [
         {"record": f"panel:{number}", "expr": text}
         for number, (_, text) in enumerate(expressions())
@@ -70,7 +67,7 @@ def test_alerts_fire_and_stay_silent(promtool: Path, tmp_path: Path) -> None:
     asked(promtool, "test", "rules", tests)
 
 
-def test_a_rule_that_is_wrong_is_found(promtool: Path, tmp_path: Path) -> None:
+def test_wrong_threshold_fails_the_alert_tests(promtool: Path, tmp_path: Path) -> None:
     """The tests above can fail: without its threshold an alert fires when it must not."""
     changed = json.loads(json.dumps(groups()).replace("< 1.3", "< 9.9"))
     assert changed != groups()
@@ -81,7 +78,7 @@ def test_a_rule_that_is_wrong_is_found(promtool: Path, tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
-def test_every_alert_is_seen_firing_and_silent() -> None:
+def test_every_alert_has_a_firing_and_a_silent_case() -> None:
     cases = [case for test in ALERTS["tests"] for case in test["alert_rule_test"]]
     alerts = {rule["alert"] for rule in rules() if "alert" in rule}
     assert {case["alertname"] for case in cases if case["exp_alerts"]} == alerts
@@ -92,7 +89,7 @@ def test_every_alert_is_seen_firing_and_silent() -> None:
             assert set(rule["annotations"]) == {"summary", "description"}
 
 
-def test_every_alert_is_explained() -> None:
+def test_every_alert_and_metric_is_documented() -> None:
     text = (ROOT / "docs" / "monitoring.md").read_text()
     documented = re.findall(r"^\| `(Specdec\w+)` \|", text, re.MULTILINE)
     assert documented == [rule["alert"] for rule in rules() if "alert" in rule]
@@ -102,14 +99,14 @@ def test_every_alert_is_explained() -> None:
                 assert f"`{metric}" in text, metric
 
 
-def test_conditions_and_reasons_are_those_of_the_operator() -> None:
+def test_rules_use_only_existing_conditions_and_reasons() -> None:
     assert values("type") <= {str(kind) for kind in Type}
-    told = {reason for reason in values("reason") if reason[:1].isupper()}
-    assert len(told) > 6
-    assert told <= PROBLEMS | PROGRESS
+    reasons = {reason for reason in values("reason") if reason[:1].isupper()}
+    assert len(reasons) > 6
+    assert reasons <= PROBLEMS | PROGRESS
 
 
-def test_the_dashboard_is_whole() -> None:
+def test_dashboard_panels_are_complete_and_do_not_overlap() -> None:
     every = dashboard()["panels"]
     assert len({panel["id"] for panel in every}) == len(every)
     cells: set[tuple[int, int]] = set()
@@ -134,28 +131,28 @@ def test_the_dashboard_is_whole() -> None:
                 assert target["expr"].count("{model_namespace") >= 1, panel["title"]
 
 
-def test_the_chart_renders_what_manifests_monitoring_holds(helm: Helm) -> None:
+def test_chart_renders_the_monitoring_manifests(helm: Helm) -> None:
     argv = [str(binaries.path("kubectl")), "kustomize", str(MONITORING)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    wanted = plain(list(yaml.safe_load_all(done.stdout)))
+    expected = plain(list(yaml.safe_load_all(done.stdout)))
     rendered = plain(helm.template({"metrics": ALL}))
-    assert len(wanted) == 4
-    for key, body in wanted.items():
+    assert len(expected) == 4
+    for key, body in expected.items():
         assert rendered[key] == body, key
 
 
-def test_the_documented_values_bring_all_of_it(helm: Helm) -> None:
+def test_documented_values_enable_all_monitoring(helm: Helm) -> None:
     text = (ROOT / "docs" / "monitoring.md").read_text()
     (values_,) = re.findall(r"```yaml\n# monitoring.yaml\n(.*?)```", text, re.DOTALL)
-    found = [body["kind"] for body in helm.template(yaml.safe_load(values_))]
-    assert [found.count(kind) for kind in ("PodMonitor", "PrometheusRule", "ConfigMap")] == [
+    rendered = [body["kind"] for body in helm.template(yaml.safe_load(values_))]
+    assert [rendered.count(kind) for kind in ("PodMonitor", "PrometheusRule", "ConfigMap")] == [
         2,
         1,
         1,
     ]
 
 
-def test_the_chart_s_copies_are_those_of_manifests_monitoring() -> None:
+def test_chart_copies_equal_the_monitoring_manifests() -> None:
     for name in ("rules.yaml", "dashboard.json"):
         copy = (CHART / "files" / name).read_bytes()
         assert copy == (MONITORING / name).read_bytes(), "make chart copies them"

@@ -17,9 +17,9 @@ from chart.helm import (
     Object,
     environment,
     kustomized,
-    one,
     operator,
     pods,
+    single,
 )
 from chart.refused import REFUSED
 from chart.schemas import require_valid
@@ -38,22 +38,22 @@ def defaults(helm: Helm) -> list[Object]:
     return helm.template()
 
 
-def test_helm_finds_no_fault(helm: Helm) -> None:
-    told = helm("lint", "--strict", f"--kube-version={binaries.KUBERNETES}", CHART)
-    assert "0 chart(s) failed" in told
+def test_operator_chart_passes_lint(helm: Helm) -> None:
+    output = helm("lint", "--strict", f"--kube-version={binaries.KUBERNETES}", CHART)
+    assert "0 chart(s) failed" in output
 
 
-def test_the_definition_is_a_copy_of_the_single_source() -> None:
+def test_definition_equals_its_source() -> None:
     source = (ROOT / "crds" / "speculativemodels.yaml").read_bytes()
     assert (CHART / "files" / "crd.yaml").read_bytes() == source, "make chart copies it"
 
 
-def test_the_version_is_the_operators() -> None:
+def test_chart_version_equals_the_operator_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == __version__
 
 
-def test_every_value_is_explained_and_in_the_schema() -> None:
+def test_every_value_is_documented_and_in_the_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
     assert set(schema) - {"global"} == set(values)
@@ -66,7 +66,7 @@ def test_every_value_is_explained_and_in_the_schema() -> None:
 
 def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
     """Objects by kind and name, without what differs between Helm and kustomize by nature."""
-    found = {}
+    result = {}
     for body in objects:
         meta = body["metadata"]
         if body["kind"] == "Namespace" or "helm.sh/hook" in meta.get("annotations", {}):
@@ -75,8 +75,8 @@ def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
         meta.get("annotations", {}).pop("helm.sh/resource-policy", None)
         if not meta.get("annotations", True):
             del meta["annotations"]
-        found[body["kind"], meta["name"]] = body
-    return found
+        result[body["kind"], meta["name"]] = body
+    return result
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
     [(INSTALL, {}, 9), (NAMESPACED, {"watchNamespaces": ["team-a"]}, 7)],
     ids=["all-namespaces", "one-namespace"],
 )
-def test_manifests_are_what_the_chart_renders(
+def test_manifests_equal_the_rendered_chart(
     helm: Helm, folder: Path, values: dict[str, Any], count: int
 ) -> None:
     made, rendered = plain(kustomized(folder)), plain(helm.template(values))
@@ -94,23 +94,25 @@ def test_manifests_are_what_the_chart_renders(
         assert body == made[key], key
 
 
-def test_the_rights_are_as_many_as_the_page_counts(helm: Helm, defaults: list[Object]) -> None:
+def test_permission_counts_of_the_security_page_are_right(
+    helm: Helm, defaults: list[Object]
+) -> None:
     text = (ROOT / "docs" / "security.md").read_text()
     (counts,) = re.findall(r"removes\s+each permission in turn, (\d+) in one mode and (\d+)", text)
     named = helm.template({"watchNamespaces": ["team-a"]})
     assert [len(granted(roles(o))) for o in (defaults, named)] == list(map(int, counts))
 
 
-def test_the_namespace_to_watch_has_one_place_in_the_manifests() -> None:
+def test_manifests_set_the_watched_namespace_once() -> None:
     lines = (NAMESPACED / "kustomization.yaml").read_text().splitlines()
     assert sum("team-a" in line for line in lines if not line.startswith("#")) == 1
 
 
-def test_the_operator_is_reached_and_reaches_no_more_than_it_needs(
+def test_network_policy_allows_only_metrics_dns_and_the_api_server(
     defaults: list[Object],
 ) -> None:
     """In: metrics, from its own namespace. Out: the cluster's DNS, and ports of the API server."""
-    spec = one(defaults, "NetworkPolicy")["spec"]
+    spec = single(defaults, "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert spec["ingress"] == [{"ports": [{"port": "metrics"}], "from": [{"podSelector": {}}]}]
     dns, server = spec["egress"]
@@ -125,7 +127,7 @@ def test_the_operator_is_reached_and_reaches_no_more_than_it_needs(
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_values_show_in_what_is_rendered(helm: Helm, defaults: list[Object], name: str) -> None:
+def test_values_change_the_rendered_objects(helm: Helm, defaults: list[Object], name: str) -> None:
     values, shows = SETS[name]
     objects = helm.template(values)
     assert shows(objects)
@@ -145,12 +147,12 @@ def shown(shows: Shows, objects: list[Object]) -> bool:
 
 def require_sound(objects: list[Object]) -> None:
     """What holds whatever the values are."""
-    deployment = one(objects, "Deployment")
+    deployment = single(objects, "Deployment")
     selector = deployment["spec"]["selector"]["matchLabels"]
     template = deployment["spec"]["template"]["metadata"]["labels"]
     assert selector.items() <= template.items()
     alone = deployment["spec"]["replicas"] == 1
-    # Two at once are only allowed to agree on one of them.
+    # Only leader election allows two replicas at once.
     assert alone == (deployment["spec"]["strategy"] == {"type": "Recreate"})
     assert alone == ("SPECDEC_LEASE" not in environment(objects))
     container = operator(objects)
@@ -163,8 +165,7 @@ def require_sound(objects: list[Object]) -> None:
         require_restricted(pod)
     for body in objects:
         if body["kind"] in ("Service", "NetworkPolicy", "PodDisruptionBudget"):
-            found = selected(body["spec"])
-            assert found == selector, body["kind"]
+            assert selected(body["spec"]) == selector, body["kind"]
 
 
 def selected(spec: Any) -> Any:
@@ -184,14 +185,14 @@ def require_restricted(pod: Object) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_schema_refuses_with_the_fields_name(helm: Helm, name: str) -> None:
+def test_schema_error_names_the_field(helm: Helm, name: str) -> None:
     values, field = REFUSED[name]
     with pytest.raises(HelmError, match="don't meet the specifications of the schema") as refused:
         helm.template(values)
     assert field in str(refused.value).replace(".", "/")
 
 
-def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
+def test_documented_values_exist(helm: Helm) -> None:
     text = (ROOT / "docs" / "install.md").read_text()
     (values,) = re.findall(r"```yaml\n# values.yaml\n(.*?)```", text, re.DOTALL)
     assert operator(helm.template(yaml.safe_load(values)))["image"].startswith("registry.")
@@ -201,7 +202,7 @@ def test_the_documented_values_and_names_are_known(helm: Helm) -> None:
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
     assert len(fields) == 13
     for field in fields:
-        found = known
+        value = known
         for part in field.split("."):
-            assert part in found, field
-            found = found[part]
+            assert part in value, field
+            value = value[part]

@@ -1,6 +1,6 @@
-"""What the operator makes and what manifests/ holds, against the schemas of several releases.
+"""Generated objects and manifests, against the schemas of several Kubernetes releases.
 
-The chart's value sets are held to them where they are rendered, in test_render.py.
+test_render.py checks the value sets of the chart.
 """
 
 import copy
@@ -16,12 +16,12 @@ from support.golden_cases import CASES, generated
 
 
 def read(path: Path) -> list[Object]:
-    found = yaml.load_all(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
-    return [body for body in found if body]
+    bodies = yaml.load_all(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+    return [body for body in bodies if body]
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_what_the_operator_makes(release: str) -> None:
+def test_generated_objects_match_the_schemas(release: str) -> None:
     bodies = [
         body
         # Every case by our own release; the others differ in fields that a few cases show.
@@ -32,7 +32,7 @@ def test_what_the_operator_makes(release: str) -> None:
     assert passed >= {"Job", "Deployment", "Service", "ConfigMap", "PersistentVolumeClaim"}
 
 
-def test_manifests_and_the_definition() -> None:
+def test_manifests_and_definition_match_the_schemas() -> None:
     folders = (ROOT / "manifests", ROOT / "crds")
     files = [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
     bodies = [body for path in files if path.name != "kustomization.yaml" for body in read(path)]
@@ -40,7 +40,7 @@ def test_manifests_and_the_definition() -> None:
     assert passed >= {"CustomResourceDefinition", "Deployment", "Job", "ClusterRoleBinding"}
 
 
-def test_an_unknown_field_is_found() -> None:
+def test_unknown_field_is_refused() -> None:
     bodies = generated(CASES[0]).objects
     (wrong,) = (copy.deepcopy(body) for body in bodies if body["kind"] == "Deployment")
     wrong["spec"]["template"]["spec"]["containers"][0]["volumeMount"] = []

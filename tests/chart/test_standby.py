@@ -48,15 +48,15 @@ def reconciled(plane: ControlPlane, name: str, by: Operator) -> None:
     plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
     until(
         lambda: plane.get("specm", name, "-n", "team-a").get("status"),
-        lambda: f"a status of {name}: {by.words()}",
+        lambda: f"a status of {name}: {by.log_tail()}",
     )
 
 
 def took_over(operator: Operator) -> None:
-    until(lambda: leads(operator), lambda: f"another holder: {operator.words()}")
+    until(lambda: leads(operator), lambda: f"another holder: {operator.log_tail()}")
 
 
-def test_the_standby_takes_over_from_a_killed_and_from_a_stopped_holder(
+def test_standby_takes_over_from_a_killed_and_a_stopped_holder(
     release: Helm, plane: ControlPlane, tmp_path: Path
 ) -> None:
     objects = release.template(VALUES)
@@ -74,12 +74,12 @@ def test_the_standby_takes_over_from_a_killed_and_from_a_stopped_holder(
         assert not leads(second)
         assert second.healthy() == 200
         assert second.reconciles() == second.writes() == 0
-        assert "standing by: " in second.words()
+        assert "standing by: " in second.log_tail()
 
         first.kill()
         last = lease(plane)["renewTime"]
         took_over(second)
-        assert "did not renew it in time" in second.words()
+        assert "did not renew it in time" in second.log_tail()
         # By the writers' clock, which is one here: not before the dead one's time was up.
         taken = datetime.fromisoformat(lease(plane)["acquireTime"])
         assert (taken - datetime.fromisoformat(last)).total_seconds() >= SECONDS
@@ -96,12 +96,12 @@ def test_the_standby_takes_over_from_a_killed_and_from_a_stopped_holder(
         change = '{"spec": {"holderIdentity": "somebody"}}'
         plane.kubectl("patch", "lease", RELEASE, *HERE, "--type=merge", "-p", change)
         assert first.wait() == 1
-        told = first.log.read_text()
-        assert "it lost Lease specdec-system/specdec-operator: somebody holds it" in told
-        assert "Traceback" not in told
+        log = first.log.read_text()
+        assert "it lost Lease specdec-system/specdec-operator: somebody holds it" in log
+        assert "Traceback" not in log
 
 
-def test_the_documented_values_are_those_of_the_chart(helm: Helm) -> None:
+def test_documented_standby_values_match_the_chart(helm: Helm) -> None:
     text = (ROOT / "docs" / "install.md").read_text()
     (values,) = re.findall(r"```yaml\n# standby.yaml\n(.*?)```", text, re.DOTALL)
     variables = environment(helm.template(yaml.safe_load(values)))

@@ -1,4 +1,4 @@
-"""A release of the chart, and the operator on its tour under the account of that release."""
+"""A release of the chart, and a tour of the operator with the account of that release."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,22 +44,22 @@ class Toured:
 
 
 def roles(objects: list[Object]) -> list[Object]:
-    """What says what the account may do: the roles that something binds it to."""
+    """The roles that are bound to the account."""
     bound = {body["roleRef"]["name"] for body in objects if body["kind"].endswith("RoleBinding")}
     kinds = ("Role", "ClusterRole")
     return [o for o in objects if o["kind"] in kinds and o["metadata"]["name"] in bound]
 
 
 def unused(given: list[Object], used: set[Right]) -> set[Right]:
-    """The rights of roles that were never asked for."""
+    """The rights of roles that were never used."""
     return granted(given) - used - {OWNING}
 
 
 def define(live: Helm, plane: ControlPlane) -> None:
     """Install every definition; those of kinds that a cluster need not have stay as long as it.
 
-    Before anything else: admission that checks owner references looks at the definitions when it
-    is first asked, and then twice a minute.
+    This comes first: admission that checks owner references reads the definitions with its first
+    request, and then twice a minute.
     """
     for file in (*definitions.files(), lws.definition()):
         plane.kubectl("apply", "--server-side", "-f", str(file))

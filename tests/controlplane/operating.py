@@ -107,7 +107,7 @@ class Operator:
         }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log)
-        until(lambda: self.healthy() == 200, lambda: f"a healthy operator: {self.words()}")
+        until(lambda: self.healthy() == 200, lambda: f"a healthy operator: {self.log_tail()}")
 
     def stop(self) -> int:
         """End it as the kubelet does; returns its exit status."""
@@ -138,7 +138,7 @@ class Operator:
         assert self._process is not None
         return self._process.pid
 
-    def words(self) -> str:
+    def log_tail(self) -> str:
         return self.log.read_text()[-4000:]
 
     @property
@@ -148,7 +148,7 @@ class Operator:
     def healthy(self) -> int:
         """The probe's HTTP status; 0 when nobody answers."""
         assert self._process is not None
-        assert self._process.poll() is None, f"the operator ended: {self.words()}"
+        assert self._process.poll() is None, f"the operator ended: {self.log_tail()}"
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._health}/healthz") as answer:
                 return int(answer.status)
@@ -251,7 +251,7 @@ class Lab:
             f"{c['type']}={c['status']} {c['reason']}: {c['message']}"
             for c in body.get("status", {}).get("conditions", [])
         ]
-        return "\n  ".join(["", *lines, self.operator.words()])
+        return "\n  ".join(["", *lines, self.operator.log_tail()])
 
     def jobs(self, component: str) -> list[str]:
         """Names of the living Jobs of a component, sorted."""
@@ -269,7 +269,7 @@ class Lab:
             return fresh[0] if fresh else None
 
         missing = f"a {component} Job in {self.namespace}"
-        return until(check, lambda: f"{missing}: {self.operator.words()}")
+        return until(check, lambda: f"{missing}: {self.operator.log_tail()}")
 
     def finish(self, job: str, message: Object | str, exit_code: int = 0) -> None:
         """Let the running pod of a Job end with a termination message."""

@@ -141,7 +141,7 @@ def at_rest(lab: Lab) -> tuple[float, float]:
         last = seen[-20:]  # of ten looks a second
         return last[0] if len(last) == 20 and len(set(last)) == 1 else None
 
-    return until(still, lambda: f"an operator at rest: {seen[-3:]} {lab.operator.words()}")
+    return until(still, lambda: f"an operator at rest: {seen[-3:]} {lab.operator.log_tail()}")
 
 
 def unwritten(lab: Lab, name: str) -> None:
@@ -149,4 +149,6 @@ def unwritten(lab: Lab, name: str) -> None:
     reconciles, writes = at_rest(lab)
     lab.kubectl("annotate", "specm", name, "test/touched=1")
     until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")
-    assert at_rest(lab)[1] == writes, f"an unchanged resource was written: {lab.operator.words()}"
+    assert at_rest(lab)[1] == writes, (
+        f"an unchanged resource was written: {lab.operator.log_tail()}"
+    )

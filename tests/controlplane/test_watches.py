@@ -57,18 +57,18 @@ def test_a_resource_of_a_definition_installed_again_is_reconciled(
         for number in range(4):
             name = f"pair-{number}"
             lab.apply(resource(name))
-            until(tended(operator, lambda: bool(lab.condition(name))), lambda: operator.words())  # noqa: B023
+            until(tended(operator, lambda: bool(lab.condition(name))), lambda: operator.log_tail())  # noqa: B023
             plane.kubectl("delete", "crd", DEFINITION)
             if number % 2:
                 until(lambda: not known(plane), "no definition")
             define(plane)
         lab.apply(resource("last"))
         reconciled = tended(operator, lambda: bool(lab.condition("last")))
-        until(reconciled, lambda: f"a reconcile: {operator.words()}", 90)
+        until(reconciled, lambda: f"a reconcile: {operator.log_tail()}", 90)
         changed = {"spec": {"suspend": True}}
         lab.patch("specm", "last", changed)
         suspended = tended(operator, lambda: lab.condition("last")["reason"] == "Suspended")
-        until(suspended, lambda: f"a reconcile of a change: {operator.words()}", 90)
+        until(suspended, lambda: f"a reconcile of a change: {operator.log_tail()}", 90)
 
 
 def known(plane: ControlPlane) -> bool:
@@ -108,16 +108,18 @@ def test_a_kind_that_no_watch_shows_makes_the_probe_fail_until_the_next_start(
         lab.wait("pair", "Accepted")
         with definitions.installed(plane):
             lab.apply(route(lab))
-            until(lambda: operator.healthy() == 500, lambda: f"unhealthy: {operator.words()}", 120)
+            until(
+                lambda: operator.healthy() == 500, lambda: f"unhealthy: {operator.log_tail()}", 120
+            )
             operator.stop()
             operator.start()
             # Longer than it took to be seen as deaf.
             checks = operator.metric("specdec_api_requests_total", verb="list", kind="HTTPRoute")
 
             def checked() -> bool:
-                assert operator.healthy() == 200, operator.words()
+                assert operator.healthy() == 200, operator.log_tail()
                 asked = {"verb": "list", "kind": "HTTPRoute"}
                 return operator.metric("specdec_api_requests_total", **asked) > checks + 10
 
-            until(checked, lambda: f"checks of routes: {operator.words()}")
+            until(checked, lambda: f"checks of routes: {operator.log_tail()}")
             lab.kubectl("delete", "httproute", "pair")

@@ -183,7 +183,7 @@ class Tour:
     def told(self) -> str:
         """What went on, for a failed test."""
         phases = {body["metadata"]["name"]: phase(body) for body in self.seen}
-        return f"{phases} {self.lab.operator.words()}"
+        return f"{phases} {self.lab.operator.log_tail()}"
 
     def there(self, **named: str) -> bool:
         """Whether there is an object of each kind and name."""

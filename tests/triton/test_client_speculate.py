@@ -18,7 +18,7 @@ from support.triton_server import Server
 
 NEW_TOKENS = 32
 STOP = "\n\n"
-ALONE: dict[str, Any] = {"method": "None", "draft": None, "draft_tokens": 0}
+ALONE: dict[str, Any] = {"draft": None, "draft_tokens": 0}
 
 
 @pytest.fixture(scope="module")

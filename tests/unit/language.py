@@ -98,6 +98,8 @@ CLEAN = (
     ("operator/specdec/dry_run/*.py", True),
     ("operator/specdec/inspect/*.py", True),
     ("operator/specdec/pipeline/*.py", True),
+    ("tests/chart/*.py", True),
+    ("tests/chart/alerts.yaml", True),
     ("tests/cluster/*.py", True),
     ("tests/demo/*.py", True),
     ("tests/e2e/*.py", True),
