@@ -26,6 +26,6 @@ class TritonPythonModel:
 def _answer(request: Any) -> Any:
     given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
     if given["input_ids"].shape[0] > 1:
-        words = "this engine takes one prompt a call"
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError(words))
+        message = "this engine takes one prompt a call"
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
     return answer(request)

@@ -190,5 +190,5 @@ def http(port: int, *parts: bytes) -> int | None:
                 answer += more
         except ConnectionError:
             return None
-    words = answer.split(b" ", 2)
-    return int(words[1]) if len(words) > 2 and words[0].startswith(b"HTTP/1.") else None
+    fields = answer.split(b" ", 2)
+    return int(fields[1]) if len(fields) > 2 and fields[0].startswith(b"HTTP/1.") else None

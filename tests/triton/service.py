@@ -62,7 +62,7 @@ class Service:
         try:
             theirs, ours = await asyncio.open_connection("127.0.0.1", self.endpoint)
         except OSError:
-            # Nobody listens there: the client sees that its connection ends.
+            # Connection refused: the client sees that its connection ends.
             writer.close()
             return
         with contextlib.suppress(asyncio.CancelledError):
@@ -70,7 +70,7 @@ class Service:
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    # Where one side is gone, the other one is told by the end of its connection.
+    # When one side closes its connection, the other connection ends too.
     with contextlib.closing(sink), contextlib.suppress(ConnectionError):
         while data := await source.read(1 << 16):
             sink.write(data)

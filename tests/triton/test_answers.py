@@ -1,4 +1,4 @@
-"""What one request can ask of the BLS, and what it is told when it asks for too much."""
+"""Options of a request to the BLS, and the error messages of invalid requests."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def test_several_prompts_in_one_request(server: Server, older_server: Server) ->
     values = {"text_input": rows, "max_tokens": [[12]] * 3}
     alone = [text(ask(server.url, BLS, text_input=row[0], max_tokens=12)) for row in rows]
     parts = ask(server.url, BLS, **values)
-    found = {int(p["batch_index"].item()): p["text_output"].item().decode() for p in parts}
-    assert [found[row] for row in range(3)] == alone
+    texts = {int(p["batch_index"].item()): p["text_output"].item().decode() for p in parts}
+    assert [texts[row] for row in range(3)] == alone
     once = ask_once(older_server.url, BLS, **values)
     assert [t.decode() for t in once["text_output"].reshape(-1)] == alone
 
@@ -116,15 +116,15 @@ def test_several_prompts_in_one_request(server: Server, older_server: Server) ->
 def test_prompts_of_one_request_may_ask_for_different_things(
     older_server: Server, asking: int
 ) -> None:
-    found = ask_once(
+    arrays = ask_once(
         older_server.url,
         BLS,
         text_input=[[PROMPT], ["import os\n\n"]],
         max_tokens=[[6]] * 2,
         return_log_probs=[[row == asking] for row in range(2)],
     )
-    assert found["output_log_probs"][asking].any()
-    assert not found["output_log_probs"][1 - asking].any()
+    assert arrays["output_log_probs"][asking].any()
+    assert not arrays["output_log_probs"][1 - asking].any()
 
 
 def test_cancelling_frees_the_slot(server: Server) -> None:
@@ -143,7 +143,7 @@ def test_cancelling_frees_the_slot(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "expected"),
     [
         ({"num_draft_tokens": 9}, "num_draft_tokens is 9, but the target is built for at most 8"),
         ({"num_draft_tokens": -1}, "num_draft_tokens is -1"),
@@ -160,11 +160,13 @@ def test_cancelling_frees_the_slot(server: Server) -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_bad_requests_get_one_sentence(server: Server, values: dict[str, Any], words: str) -> None:
+def test_bad_requests_get_one_sentence(
+    server: Server, values: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(RefusedError) as refused:
         generate(server, **values)
     message = str(refused.value)
-    assert words in message
+    assert expected in message
     assert "Traceback" not in message
     assert "\n" not in message
     assert generate(server, max_tokens=4)

@@ -39,17 +39,19 @@ def test_the_battery_has_thousands_of_kinds_of_every_model() -> None:
     for layout in battery.LAYOUTS:
         every = battery.chosen(layout)
         assert len(every) > 5_000
-        assert len({(one.model, one.route, one.body, one.headers) for one in every}) == len(every)
-        assert len({one.name for one in every}) == len(every)
-        assert {one.route for one in every} >= {"grpc", "infer", "generate", "generate_stream"}
+        assert len({(kind.model, kind.route, kind.body, kind.headers) for kind in every}) == len(
+            every
+        )
+        assert len({kind.name for kind in every}) == len(every)
+        assert {kind.route for kind in every} >= {"grpc", "infer", "generate", "generate_stream"}
 
 
 def test_classes_of_a_string_output_end_this_release_of_triton(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """Triton 2.51 divides by the size of a string when it looks for classes; no model sees it.
+    """Triton 2.51 divides by the size of a string when it computes classes; no model sees it.
 
-    A release where this test fails has the fix: docs/security.md can then say so.
+    A release where this test fails has the fix: docs/security.md can then report it.
     """
     request = request_of("ensemble", GOOD["ensemble"])
     output = request.outputs.add(name="text_output")

@@ -30,8 +30,8 @@ def test_sixty_four_clients_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_greedy_answers_equal_the_target() -> None:
-    found = list(equivalence.run(CASES))
-    cases = [case for chunk, _ in found for case in chunk]
+    chunks = list(equivalence.run(CASES))
+    cases = [case for chunk, _ in chunks for case in chunk]
     assert len(cases) == CASES
     assert [case.complaint() for case in cases if not case.equal] == []
     # An option that never bites proves nothing.
@@ -40,7 +40,7 @@ def test_greedy_answers_equal_the_target() -> None:
     assert len({bool(case.values["stream"]) for case in cases}) == 2
     assert {case.beside for case in cases} == {0, 1, 2, 3}
     totals: Counter[str] = Counter()
-    for _, counted in found:
+    for _, counted in chunks:
         totals.update({name: int(value) for name, value in counted.items()})
     assert totals["accepted"] > CASES
     assert totals["early_rounds"] > 0

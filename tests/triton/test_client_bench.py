@@ -107,14 +107,14 @@ def test_answers_do_not_depend_on_the_protocol(
         "return_perf_metrics": np.array([True]),
     }
 
-    async def told(protocol: Protocol) -> list[tuple[str, list[int]]]:
+    async def parts_of(protocol: Protocol) -> list[tuple[str, list[int]]]:
         """Text and counts of each part of an answer."""
         async with endpoint(Connection(address(server, protocol)), protocol) as where:
             model = await where.model(BLS)
-            sent = {name: one.reshape(1, 1) for name, one in tensors.items()}
-            sent = {name: one for name, one in sent.items() if name in model.inputs}
-            wanted = [name for name in OUTPUTS if name in model.outputs]
-            message = where.message(BLS, sent, wanted, streamed=model.streams)
+            sent = {name: tensor.reshape(1, 1) for name, tensor in tensors.items()}
+            sent = {name: tensor for name, tensor in sent.items() if name in model.inputs}
+            outputs = [name for name in OUTPUTS if name in model.outputs]
+            message = where.message(BLS, sent, outputs, streamed=model.streams)
             line = where.client(streamed=model.streams)
             exchange = await line.send(0, message)
             await line.close()
@@ -130,6 +130,6 @@ def test_answers_do_not_depend_on_the_protocol(
             for text, part in zip(texts, parts, strict=True)
         ]
 
-    over_http, over_grpc = asyncio.run(told("http")), asyncio.run(told("grpc"))
+    over_http, over_grpc = asyncio.run(parts_of("http")), asyncio.run(parts_of("grpc"))
     assert over_http == over_grpc
     assert len(over_http) > 1 or fixture == "older_server"

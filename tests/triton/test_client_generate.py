@@ -23,7 +23,7 @@ def protocol(request: pytest.FixtureRequest) -> Protocol:
     return chosen
 
 
-def client(server: Server, protocol: Protocol) -> Client:
+def connect(server: Server, protocol: Protocol) -> Client:
     port = server.grpc_port if protocol == "grpc" else server.http_port
     return Client(Connection(f"127.0.0.1:{port}"), protocol=protocol)
 
@@ -36,11 +36,11 @@ def asked(**changes: Any) -> Request:
 def test_both_protocols_give_the_text_of_the_ensemble(
     server: Server, protocol: Protocol, stream: bool
 ) -> None:
-    with client(server, "grpc") as control:
+    with connect(server, "grpc") as control:
         plain = control.ask(asked(model="ensemble", stream=False))
-    with client(server, protocol) as one:
-        answer = one.ask(asked(stream=stream, draft_tokens=4))
-        ensemble = one.ask(asked(model="ensemble", stream=stream))
+    with connect(server, protocol) as client:
+        answer = client.ask(asked(stream=stream, draft_tokens=4))
+        ensemble = client.ask(asked(model="ensemble", stream=stream))
     assert answer.text == ensemble.text == plain.text != ""
     assert (answer.chunks > 1) == stream
     assert answer.counts is not None
@@ -52,21 +52,23 @@ def test_options_reach_the_model_under_either_spelling(
 ) -> None:
     sampled = {"temperature": 1.5, "top_k": 20, "top_p": 0.9, "min_tokens": 3}
     for running in (server, newer_server):
-        with client(running, protocol) as one:
-            texts = [one.ask(asked(seed=seed, **sampled)).text for seed in (5, 5, 6, 7, 8)]
+        with connect(running, protocol) as client:
+            texts = [client.ask(asked(seed=seed, **sampled)).text for seed in (5, 5, 6, 7, 8)]
         assert texts[0] == texts[1]
         assert len(set(texts)) > 1
 
 
-def test_words_and_penalties_change_the_answer(server: Server, protocol: Protocol) -> None:
-    with client(server, protocol) as one:
-        plain = one.ask(asked()).text
+def test_stop_words_biases_and_penalties_change_the_answer(
+    server: Server, protocol: Protocol
+) -> None:
+    with connect(server, protocol) as client:
+        plain = client.ask(asked()).text
         stop = plain[:6][-3:]
-        stopped = one.ask(asked(stop_words=(stop,))).text
+        stopped = client.ask(asked(stop_words=(stop,))).text
         word = "return"
-        biased = one.ask(asked(bias_words=(word,), bias_weights=(50.0,))).text
-        penal = one.ask(asked(repetition_penalty=5.0, frequency_penalty=2.0)).text
-        several = one.ask(asked(bad_words=("    ", "\n"), stop_words=("zzzz", "yyyy"))).text
+        biased = client.ask(asked(bias_words=(word,), bias_weights=(50.0,))).text
+        penal = client.ask(asked(repetition_penalty=5.0, frequency_penalty=2.0)).text
+        several = client.ask(asked(bad_words=("    ", "\n"), stop_words=("zzzz", "yyyy"))).text
     assert len(stopped) < len(plain)
     assert plain.startswith(stopped)
     assert biased != plain
@@ -75,10 +77,10 @@ def test_words_and_penalties_change_the_answer(server: Server, protocol: Protoco
 
 
 def test_log_probabilities_logits_and_counts_come_when_asked(newer_server: Server) -> None:
-    with client(newer_server, "grpc") as one:
-        answer = one.ask(asked(log_probs=True, token_counts=True, draft_tokens=0))
-        silent = one.ask(asked())
-        logits = one.ask(
+    with connect(newer_server, "grpc") as client:
+        answer = client.ask(asked(log_probs=True, token_counts=True, draft_tokens=0))
+        silent = client.ask(asked())
+        logits = client.ask(
             asked(model="ensemble", stream=False, context_logits=True, generation_logits=True)
         )
     assert len(answer.log_probs) == int(answer.extras["num_output_tokens"].sum()) == NEW_TOKENS
@@ -97,14 +99,14 @@ def test_command_over_http_with_several_prompts(server: Server, prompts: list[st
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["index"] for line in lines] == list(range(5))
-    with client(server, "grpc") as one:
+    with connect(server, "grpc") as client:
         assert [line["text"] for line in lines] == [
-            one.ask(Request(prompt, max_tokens=8)).text for prompt in prompts[:5]
+            client.ask(Request(prompt, max_tokens=8)).text for prompt in prompts[:5]
         ]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "status", "expected"),
     [
         (["--model", "absent"], 1, "absent"),
         (["--draft-tokens", "99"], 1, "99"),
@@ -112,12 +114,12 @@ def test_command_over_http_with_several_prompts(server: Server, prompts: list[st
     ],
 )
 def test_refusals_are_one_sentence(
-    server: Server, protocol: Protocol, arguments: list[str], status: int, words: str
+    server: Server, protocol: Protocol, arguments: list[str], status: int, expected: str
 ) -> None:
     port = server.grpc_port if protocol == "grpc" else server.http_port
     where = ["--protocol", protocol, "--url", f"127.0.0.1:{port}", "--prompt", PROMPT]
     result = CliRunner().invoke(app, ["generate", *where, *arguments])
     assert result.exit_code == status
-    assert words in result.stderr
+    assert expected in result.stderr
     assert result.stderr.startswith("specdec: ")
     assert len(result.stderr.splitlines()) == 1

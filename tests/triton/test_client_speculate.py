@@ -52,9 +52,9 @@ def run(
 
 def control(server: Server, prompt: str, stop: tuple[str, ...] = ()) -> tuple[list[int], str]:
     """Ids and text of the target alone, in one call of the engine."""
-    words = {"STOP_WORDS_DICT": list(stop)} if stop else {}
+    stop_words = {"STOP_WORDS_DICT": list(stop)} if stop else {}
     [prepared] = ask(
-        server.url, "preprocessing", QUERY=prompt, REQUEST_OUTPUT_LEN=NEW_TOKENS, **words
+        server.url, "preprocessing", QUERY=prompt, REQUEST_OUTPUT_LEN=NEW_TOKENS, **stop_words
     )
     [answer] = ask(
         server.url,
@@ -86,7 +86,7 @@ def test_two_servers_give_the_targets_tokens(
         assert result.error is None
         assert sum(len(step.round.tokens) for step in result.steps) == len(result.tokens)
         assert max(step.round.drafted for step in result.steps) <= length
-    # Without accepted tokens the comparison would say nothing about speculation.
+    # Without accepted tokens the comparison would not test speculation.
     assert sum(result.accepted for result in results) > len(asked)
     rounds = sum(len(result.steps) for result in results)
     assert rounds < sum(len(result.tokens) for result in results)
@@ -102,7 +102,9 @@ def test_stop_words_end_the_answer_where_the_target_does(
     assert min(len(result.tokens) for result in results) < NEW_TOKENS
 
 
-def test_one_server_with_both_models_does_too(server: Server, prompts: list[str]) -> None:
+def test_one_server_with_both_models_gives_the_targets_tokens(
+    server: Server, prompts: list[str]
+) -> None:
     results = run(server, None, prompts[:8], Options(max_tokens=NEW_TOKENS))
     assert [list(r.tokens) for r in results] == [control(server, p)[0] for p in prompts[:8]]
     assert sum(result.accepted for result in results) > 0
@@ -128,7 +130,7 @@ def test_logits_come_with_every_round_on_request(
         assert drafted == step.round.drafted
 
 
-def test_what_the_server_refuses_costs_the_other_prompts_nothing(
+def test_a_refused_prompt_does_not_affect_the_others(
     target_server: Server, draft_server: Server, prompts: list[str]
 ) -> None:
     too_long = "def f(x): return x\n" * 400

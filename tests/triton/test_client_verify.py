@@ -55,14 +55,14 @@ def run(
 
 
 def test_a_hundred_prompts_give_the_targets_answers(server: Server) -> None:
-    told = run(server, built_in())
-    assert (told.prompts, told.matched, told.failures) == (100, 100, ())
-    assert told.exit_status == 0
-    assert told.draft_tokens is not None
-    assert told.rounds is not None
-    assert told.draft_tokens > told.rounds > 100
-    assert 20 < (told.acceptance_percent or 0) < 100
-    assert 1 < (told.tokens_per_round or 0) < 5
+    result = run(server, built_in())
+    assert (result.prompts, result.matched, result.failures) == (100, 100, ())
+    assert result.exit_status == 0
+    assert result.draft_tokens is not None
+    assert result.rounds is not None
+    assert result.draft_tokens > result.rounds > 100
+    assert 20 < (result.acceptance_percent or 0) < 100
+    assert 1 < (result.tokens_per_round or 0) < 5
 
 
 @pytest.mark.parametrize("against", ["ensemble", "bls", "target"])
@@ -77,21 +77,21 @@ def test_the_clients_loop_and_every_baseline_agree(server: Server, against: str)
     assert loop.rounds == alone.rounds
 
 
-def test_prompts_at_a_time_get_the_same_answers(server: Server) -> None:
+def test_concurrent_prompts_get_the_same_answers(server: Server) -> None:
     entries = built_in()[:12]
     alone = run(server, entries, concurrency=1)
     together = run(server, entries, concurrency=12)
     assert alone.matched == together.matched == 12
-    # Who comes late to a round of many proposes fewer tokens: that never saves a round.
+    # A late request of a batch proposes fewer tokens, which never saves a round.
     assert (together.rounds or 0) >= (alone.rounds or 1)
 
 
-def test_another_checkpoint_as_baseline_is_found(server: Server, other_server: Server) -> None:
-    told = run(server, built_in()[:12], baseline=other_server)
-    assert told.exit_status == 1
-    assert told.different > 0
-    assert told.matched + told.different == 12
-    first = told.divergence
+def test_another_checkpoint_as_baseline_differs(server: Server, other_server: Server) -> None:
+    result = run(server, built_in()[:12], baseline=other_server)
+    assert result.exit_status == 1
+    assert result.different > 0
+    assert result.matched + result.different == 12
+    first = result.divergence
     assert first is not None
     assert first.prompt == built_in()[first.prompt_index].prompt
     assert first.position is not None
@@ -107,22 +107,22 @@ def test_another_checkpoint_as_baseline_is_found(server: Server, other_server: S
     assert exact.divergence.position == first.position
 
 
-def test_a_release_that_tells_no_counts_is_read_by_its_metrics(older_server: Server) -> None:
+def test_counts_come_from_metrics_where_a_release_reports_none(older_server: Server) -> None:
     entries = built_in()[:4]
     silent = run(older_server, entries)
     assert silent.matched == 4
     assert (silent.draft_tokens, silent.rounds, silent.acceptance_percent) == (None, None, None)
-    told = run(older_server, entries, metrics=f"127.0.0.1:{older_server.metrics_port}")
-    assert told.matched == 4
-    assert (told.draft_tokens or 0) > (told.rounds or 0) > 0
-    assert (told.tokens_per_round or 0) > 1
+    result = run(older_server, entries, metrics=f"127.0.0.1:{older_server.metrics_port}")
+    assert result.matched == 4
+    assert (result.draft_tokens or 0) > (result.rounds or 0) > 0
+    assert (result.tokens_per_round or 0) > 1
 
 
-def test_what_the_server_refuses_costs_the_other_prompts_nothing(server: Server) -> None:
+def test_a_refused_prompt_does_not_affect_the_others(server: Server) -> None:
     entries = [Entry("def f(x): return x\n" * 400), built_in()[0]]
-    told = run(server, entries)
-    assert (told.matched, told.different, told.exit_status) == (1, 0, 2)
-    [failure] = told.failures
+    result = run(server, entries)
+    assert (result.matched, result.different, result.exit_status) == (1, 0, 2)
+    [failure] = result.failures
     assert (failure.prompt_index, failure.kind) == (0, "refused")
     assert "exceeds maximum input length (511)" in failure.sentence
 
@@ -149,12 +149,12 @@ def test_command_runs_the_loop_over_two_servers(server: Server, other_server: Se
     arguments = ["--client-loop", "--draft-url", other_server.url, "--limit", "4", "--json"]
     status, stdout, stderr = command("--url", server.url, *arguments)
     assert (status, stderr) == (0, "")
-    told = json.loads(stdout)
-    assert (told["matched"], told["compared"]) == (4, "tokens")
-    assert told["accepted_tokens"] > 0
+    result = json.loads(stdout)
+    assert (result["matched"], result["compared"]) == (4, "tokens")
+    assert result["accepted_tokens"] > 0
 
 
-def test_command_says_that_nothing_was_drafted(other_server: Server) -> None:
+def test_command_reports_that_nothing_was_drafted(other_server: Server) -> None:
     status, stdout, _ = command("--url", other_server.url, "--limit", "4")
     assert status == 0
     assert stdout.splitlines()[-1].startswith("nothing was drafted")

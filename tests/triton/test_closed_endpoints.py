@@ -35,7 +35,7 @@ _PATHS = (
 
 
 def asked_for() -> tuple[bytes, bytes]:
-    """Name and value of the header that servers are told to ask for, by their arguments."""
+    """Name and value of the header that the servers' arguments require."""
     option = "--http-restricted-api="
     (argument,) = (a for a in launch.server_argv("/models") if a.startswith(option))
     name, _, value = argument.partition(":")[2].partition("=")
@@ -236,7 +236,7 @@ def test_no_header_in_a_trailer_opens_a_path(target: Server) -> None:
 def test_this_client_opens_what_asks_for_a_header_that_can_be_sent(
     executable: Path, empty: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A blank in the name alone, which gRPC refuses, holds nobody off over HTTP."""
+    """A blank in the name alone, which gRPC refuses, stops no HTTP client."""
     monkeypatch.setattr(launch, "_CLOSED", "sent with blanks=no")
     with Server(executable, empty, tmp_path) as server:
         line = b"sent with blanks: no\r\n"

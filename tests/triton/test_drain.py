@@ -1,4 +1,4 @@
-"""A server that is told to stop finishes the answers it has begun, whichever model gives them."""
+"""A server that must stop finishes the answers it has begun, of every model."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def values(number: int, *, streams: bool) -> dict[str, Any]:
 def begun(server: Server, model: str) -> float:
     """Requests that a model has begun so far."""
     lines = server.get_metrics().splitlines()
-    found = [line for line in lines if line.startswith("nv_inference_count{")]
-    return sum(float(line.rsplit(" ", 1)[1]) for line in found if f'model="{model}"' in line)
+    counters = [line for line in lines if line.startswith("nv_inference_count{")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in counters if f'model="{model}"' in line)
 
 
 def drain(server: Server) -> None:
@@ -69,10 +69,10 @@ def test_answers_in_flight_are_finished(
     def client(number: int) -> str:
         with stream(server.url, BLS, **values(number, streams=True)) as answer:
             parts = iter(answer)
-            found = [next(parts)]
+            received = [next(parts)]
             all_begun.wait(30)
-            found.extend(parts)
-        return text(found)
+            received.extend(parts)
+        return text(received)
 
     with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(CLIENTS) as pool:
         desired = [
@@ -107,7 +107,7 @@ def test_answers_of_the_ensemble_in_flight_are_finished(
             lambda: "the engine has not begun every answer",
         )
         drain(server)
-        assert [text(one.result()) for one in answers] == desired
+        assert [text(future.result()) for future in answers] == desired
 
 
 def test_a_server_without_work_is_drained_at_once(server: Server) -> None:

@@ -59,7 +59,7 @@ def test_greedy_text_equals_the_ensemble(
         return text(parts)
 
     assert _in_parallel(speculate, prompts) == plain_texts
-    # Without accepted tokens the comparison would say nothing about speculation.
+    # Without accepted tokens the comparison would not test speculation.
     assert server.metric("specdec_accepted_tokens_total") - before > len(prompts)
 
 

@@ -23,7 +23,7 @@ BLS = "tensorrt_llm_bls"
 DRAFT = "tensorrt_llm_draft"
 TARGET = "tensorrt_llm"
 TOKENS = 40
-# Far above what the answers take on a crowded machine, far below a call that waits for nobody.
+# Far above what the answers take on a crowded machine, far below a call that never returns.
 STALL_SECONDS = 30.0
 WARNING = "answers go on with the target alone"
 PROMPTS = [f"def f{number}():\n" for number in range(4)]
@@ -42,11 +42,11 @@ def answers(server: Server, model: str) -> list[str]:
 
 def draft_errors(server: Server) -> int:
     lines = server.get_metrics().splitlines()
-    found = [line for line in lines if line.startswith("specdec_fallback_total{")]
-    return sum(int(line.rsplit(" ", 1)[1]) for line in found if 'reason="draft_error"' in line)
+    counters = [line for line in lines if line.startswith("specdec_fallback_total{")]
+    return sum(int(line.rsplit(" ", 1)[1]) for line in counters if 'reason="draft_error"' in line)
 
 
-def said(server: Server) -> Sequence[str]:
+def warnings(server: Server) -> Sequence[str]:
     return [line for line in server.log().splitlines() if WARNING in line]
 
 
@@ -56,11 +56,11 @@ def test_answers_go_on_without_a_draft_model(
     files = render(draft_target_plan)
     without = {path: text for path, text in files.items() if path.split("/")[0] != DRAFT}
     with Server(executable, without, tmp_path) as server:
-        wanted = answers(server, "ensemble")
+        expected = answers(server, "ensemble")
         for times in (1, 2):
-            assert answers(server, BLS) == wanted
+            assert answers(server, BLS) == expected
             assert draft_errors(server) == times * len(PROMPTS)
-        (line,) = said(server)
+        (line,) = warnings(server)
         assert DRAFT in line
         assert "Traceback" not in server.log()
         assert server.metric("specdec_rounds_total") == 0
@@ -70,21 +70,21 @@ def test_answers_go_on_when_the_draft_is_killed(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
     with Server(executable, render(draft_target_plan), tmp_path) as server:
-        wanted = answers(server, "ensemble")
-        assert answers(server, BLS) == wanted
+        expected = answers(server, "ensemble")
+        assert answers(server, BLS) == expected
         assert draft_errors(server) == 0
         os.kill(server.process_of(DRAFT), signal.SIGKILL)
         for times in (1, 2):
             begun = time.monotonic()
-            assert answers(server, BLS) == wanted
+            assert answers(server, BLS) == expected
             assert time.monotonic() - begun < STALL_SECONDS
             assert draft_errors(server) == times * len(PROMPTS)
-        (line,) = said(server)
+        (line,) = warnings(server)
         assert DRAFT in line
 
 
 def probe(server: Server) -> str:
-    """What the liveness probe says; nothing of a server that is well."""
+    """The message of the liveness probe; empty for a healthy server."""
     program = launch.alive(server.http_port)
     done = subprocess.run(
         [sys.executable, *program[1:]], capture_output=True, text=True, timeout=60, check=False
@@ -101,7 +101,7 @@ def in_flight(server: Server, count: int) -> None:
 
 
 def doomed(server: Server, number: int, begun: threading.Barrier) -> str:
-    """A plain stream whose target dies after the first part: the words of its end."""
+    """The message that ends a plain stream whose target dies after the first part."""
     values = {"text_input": PROMPTS[number], "max_tokens": 400, "num_draft_tokens": 0}
     with stream(server.url, BLS, stream=True, end_id=-1, **values) as answer:
         parts = iter(answer)
@@ -126,12 +126,12 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
         target=replace(draft_target_plan.target, step_latency_ms=20.0),
     )
     with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(5) as pool:
-        wanted = answers(server, "ensemble")
+        expected = answers(server, "ensemble")
         assert probe(server) == ""
         speculative = pool.submit(answers, server, BLS)
         in_flight(server, len(PROMPTS))
         os.kill(server.process_of(DRAFT), signal.SIGKILL)
-        assert speculative.result(STALL_SECONDS) == wanted
+        assert speculative.result(STALL_SECONDS) == expected
         assert draft_errors(server) == len(PROMPTS)
         in_flight(server, 0)
 
@@ -139,9 +139,9 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
         plain = [pool.submit(doomed, server, n, begun) for n in range(len(PROMPTS))]
         begun.wait(STALL_SECONDS)
         os.kill(server.process_of(TARGET), signal.SIGKILL)
-        words = [one.result(STALL_SECONDS) for one in plain]
-        assert all(one.startswith(f"{TARGET}: ") for one in words)
-        assert any("its process ended during the call: ask again" in one for one in words)
+        messages = [future.result(STALL_SECONDS) for future in plain]
+        assert all(message.startswith(f"{TARGET}: ") for message in messages)
+        assert any("its process ended during the call: ask again" in text for text in messages)
         in_flight(server, 0)
         assert probe(server).startswith("the process of a model has died")
         assert "Traceback" not in server.log()

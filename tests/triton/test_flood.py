@@ -94,6 +94,6 @@ def test_a_full_queue_refuses_while_the_answers_go_on(
         ends = flood(server.url, request, 200, ended=order.append)
         assert set(ends) == {ANSWERED, *(end for end in ends if FULL in end)}
         assert queue <= ends[ANSWERED] < 100
-        # The refusals came first: nobody waited for an answer to learn of them.
+        # The refusals came first: no client waited for another's answer.
         first = order.index(ANSWERED)
         assert Counter(order[:first]).total() >= 200 - ends[ANSWERED] - queue

@@ -1,4 +1,4 @@
-"""Rounds of many answers travel as rows of one call, where the engine takes such calls."""
+"""Rounds of several requests are rows of one call, where the engine takes such calls."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _together(server: Server) -> list[str]:
 def test_many_answers_share_calls(executable: Path, pair: cycle.Pair) -> None:
     files = load.repository(pair, streaming=True, target_ms=10, draft_ms=1)
     with load.serving(files) as server:
-        found = _together(server)
+        together = _together(server)
         calls = server.metric("nv_inference_request_success")
         rounds = server.metric("specdec_rounds_total")
         alone = [_answer(server, client) for client in range(CLIENTS)]
-    assert found == alone
+    assert together == alone
     # Each on its own way would have taken two for every round.
     assert CLIENTS < calls < rounds
 
@@ -53,8 +53,8 @@ def test_an_engine_that_takes_one_prompt_a_call_gets_no_more(
         files[f"{name}/1/echo.py"] = files[f"{name}/1/model.py"]
         files[f"{name}/1/model.py"] = model
     with load.serving(files) as server:
-        found = _together(server)
+        together = _together(server)
         alone = [_answer(server, client) for client in range(CLIENTS)]
         log = server.log()
-    assert found == alone
+    assert together == alone
     assert "takes one prompt a call: answers call it one by one" in log

@@ -17,7 +17,7 @@ from triton import raw
 _SECONDS = 60.0
 _FIXED = (
     "this tritonserver survives {}: its fault is fixed. Take it out of this test, and correct "
-    "`triton` and `advisories` in support.yaml and what docs/operations.md says of it"
+    "`triton` and `advisories` in support.yaml and its paragraph in docs/operations.md"
 )
 
 

@@ -1,4 +1,4 @@
-"""Prompts of megabytes and lists of many words are refused, and others answered meanwhile."""
+"""Prompts of megabytes and long lists are refused, and others answered meanwhile."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_large_prompts_are_refused_while_short_ones_are_answered(
     sizes = [MEGABYTE, 10 * MEGABYTE, 50 * MEGABYTE]
     prompts = [prompt(size) for size in sizes]
     with good_client(attacked, model) as good, ThreadPoolExecutor(len(sizes)) as pool:
-        attacks = [pool.submit(refusal, attacked, model, text_input=one) for one in prompts]
+        attacks = [pool.submit(refusal, attacked, model, text_input=large) for large in prompts]
         sentences = [attack.result(STALL_SECONDS) for attack in attacks]
     for size, sentence in zip(sizes, sentences, strict=True):
         assert f"text_input has {size} bytes, more than the limit of {LIMIT} " in sentence
@@ -108,16 +108,14 @@ def test_large_prompts_are_refused_while_short_ones_are_answered(
 
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
-def test_long_lists_of_words_are_refused_while_others_are_answered(
-    attacked: Server, model: str
-) -> None:
-    """A search for each of 100 000 words in every token kept others waiting for a minute."""
+def test_long_lists_are_refused_while_others_are_answered(attacked: Server, model: str) -> None:
+    """A search for each of 100 000 items in every token kept others waiting for a minute."""
     many = [f"word {number}" for number in range(100_000)]
     lists = {"stop_words": many, "bad_words": many, "embedding_bias_words": many}
     with good_client(attacked, model) as good:
-        for name, words in lists.items():
+        for name, items in lists.items():
             more = {"embedding_bias_weights": [1.0] * len(many)} if "bias" in name else {}
-            sentence = refusal(attacked, model, text_input="a", **{name: words}, **more)
+            sentence = refusal(attacked, model, text_input="a", **{name: items}, **more)
             assert f"{name} has 100000 items, more than the limit of 1024 in a request" in sentence
     assert max(good.seconds) < PATIENT_SECONDS
     # As many as there may be cost no more than a few.
@@ -162,6 +160,6 @@ def test_short_prompts_are_answered_while_long_ones_are_encoded(
         pending = [pool.submit(refusal, server, BLS, text_input=large) for _ in range(4)]
         answer = ask(server.url, BLS, text_input="def f():\n", max_tokens=2)
         assert text(answer)
-        assert not all(one.done() for one in pending)
+        assert not all(future.done() for future in pending)
         # The engine cannot take them, which is known only when they are tokens.
-        assert all("tensorrt_llm: " in one.result(STALL_SECONDS) for one in pending)
+        assert all("tensorrt_llm: " in future.result(STALL_SECONDS) for future in pending)

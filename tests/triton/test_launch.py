@@ -1,4 +1,4 @@
-"""The server around the models: what is closed, how it ends, what it says when it cannot load."""
+"""The server around the models: closed endpoints, its end, and the error of a failed load."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_changes_the_server_is_closed_over_grpc(server: Server) -> None:
                 forbidden()
 
 
-def test_nobody_can_send_the_header_that_opens_it(server: Server) -> None:
+def test_no_client_can_send_the_header_that_opens_it(server: Server) -> None:
     with grpc.InferenceServerClient(server.url) as client:
         for value in ("no\nvalue", "no value", "no"):
             headers = {"triton-grpc-protocol-specdec-closed": value}

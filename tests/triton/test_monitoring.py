@@ -34,10 +34,10 @@ _SAMPLE = re.compile(r"^([a-z_]\w*)(?:\{(.*)\})? \S+", re.MULTILINE)
 
 def exported(page: str) -> dict[str, set[str]]:
     """The labels of every metric of a page in Prometheus text."""
-    found: dict[str, set[str]] = {}
+    metrics_of_page: dict[str, set[str]] = {}
     for name, labels in _SAMPLE.findall(page):
-        found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
-    return found
+        metrics_of_page.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return metrics_of_page
 
 
 def operators() -> dict[str, set[str]]:
@@ -81,14 +81,14 @@ def test_alerts_and_dashboard_read_what_is_exported(server: Server) -> None:
     assert {"model", "version"} <= here["nv_inference_pending_request_count"]
     assert values("model") <= {"tensorrt_llm_bls", "ensemble", "tensorrt_llm.*"}
     for labels in ON_GPUS.values():
-        for label, wanted in labels.items():
-            assert values(label) == wanted
+        for label, expected in labels.items():
+            assert values(label) == expected
 
 
 def test_top_reads_what_a_server_exports(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between its two looks the server answers three requests, one of them without drafts."""
+    """Between its two readings the server answers three requests, one of them without drafts."""
     # The second page comes when the requests are answered.
     monkeypatch.setattr("specdec.cluster.LOG_TIMEOUT", 120.0)
     prompt = {"text_input": "def f(", "max_tokens": 16, "stream": False}
@@ -137,5 +137,5 @@ def asked(page: str) -> float:
     """Requests of clients, by Triton's own count."""
     models = ("tensorrt_llm_bls", "ensemble")
     heads = tuple(f'nv_inference_request_success{{model="{model}"' for model in models)
-    found = (line for line in page.splitlines() if line.startswith(heads))
-    return sum(float(line.rpartition(" ")[2]) for line in found)
+    counters = (line for line in page.splitlines() if line.startswith(heads))
+    return sum(float(line.rpartition(" ")[2]) for line in counters)

@@ -44,10 +44,10 @@ def test_a_full_queue_of_the_engine_is_unavailable(
     assert "max_queue_size: 0" in files[config]
     files[config] = files[config].replace("max_queue_size: 0", "max_queue_size: 1")
     with Server(executable, files, tmp_path) as server, ThreadPoolExecutor(32) as pool:
-        found = list(pool.map(lambda number: outcome(server, number), range(32)))
-        refused = [one for one in found if one[0]]
+        outcomes = list(pool.map(lambda number: outcome(server, number), range(32)))
+        refused = [ended for ended in outcomes if ended[0]]
         assert refused
-        assert len(refused) < len(found)
+        assert len(refused) < len(outcomes)
         for status, sentence in refused:
             assert status == "StatusCode.UNAVAILABLE"
             assert sentence.startswith("tensorrt_llm: ")

@@ -45,9 +45,9 @@ def test_every_model_loads_with_the_tensors_of_the_release(
 ) -> None:
     with grpc.InferenceServerClient(newer_server.url) as client:
         assert client.is_model_ready(model)
-        found = client.get_model_metadata(model)
+        metadata = client.get_model_metadata(model)
     names = {tensor.name for tensor in contract.inputs(model, VERSION)}
-    assert {tensor.name for tensor in found.inputs} == names
+    assert {tensor.name for tensor in metadata.inputs} == names
     assert not {"min_length", "random_seed"} & names
 
 

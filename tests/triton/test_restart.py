@@ -1,4 +1,4 @@
-"""A rolling restart under load: who keeps a channel open all the time loses no request."""
+"""A rolling restart under load: a client with an open channel loses no request."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def load(service: Service, baseline: Baseline) -> Iterator[list[Tally]]:
             yield [client.tally for client in clients]
         finally:
             over.set()
-        for one in running:
-            one.result()
+        for future in running:
+            future.result()
 
 
 def answered(tallies: list[Tally], more: int) -> None:
@@ -68,7 +68,7 @@ def test_a_rolling_restart_loses_no_request(
         with load(service, baseline) as tallies:
             answered(tallies, 3 * CLIENTS)
             before = service.connections
-            # As a Deployment with maxSurge 1: the new pod is ready, the old one is told.
+            # As a Deployment with maxSurge 1: the new pod is ready, then the old one must stop.
             service.endpoint = new.grpc_port
             hook = launch.pre_stop(
                 PLAIN,
@@ -82,4 +82,4 @@ def test_a_rolling_restart_loses_no_request(
             assert service.connections > before, "the old server went while clients were with it"
             assert old.stop() == 0
             answered(tallies, 3 * CLIENTS)
-    assert [words for tally in tallies for words in tally.wrong] == []
+    assert [message for tally in tallies for message in tally.wrong] == []

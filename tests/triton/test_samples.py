@@ -74,8 +74,8 @@ class Volume:
 
     def fill(self, plan: Plan) -> None:
         """Put a Reference engine wherever the plan has an engine, and the pair's tokenizer."""
-        for entry, wanted in plan.engines():
-            engine = _engine(self.built, entry["role"], wanted)
+        for entry, build_plan in plan.engines():
+            engine = _engine(self.built, entry["role"], build_plan)
             _link(self.folder / "engines" / entry["key"], engine)
         for model in plan.status["models"]:
             if model["role"] in ("target", "draft"):
@@ -97,9 +97,9 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> Volume:
     return made
 
 
-def _engine(built: Path, role: str, wanted: Mapping[str, Any]) -> Path:
+def _engine(built: Path, role: str, build_plan: Mapping[str, Any]) -> Path:
     """A Reference engine for the mode of a build plan; one serves all plans of its mode."""
-    mode, shape = wanted["speculativeDecodingMode"], wanted["lookahead"] or {}
+    mode, shape = build_plan["speculativeDecodingMode"], build_plan["lookahead"] or {}
     names = ("windowSize", "ngramSize", "verificationSetSize")
     window, ngram, verification = (shape.get(name, 1) for name in names)
     name = f"{role}-{mode}-{window}-{ngram}-{verification}"

@@ -33,8 +33,8 @@ def test_answers_are_samples_of_the_target(table_server: Server, case: Case) -> 
 @pytest.mark.parametrize("case", [CASES[1], CASES[4]], ids=lambda case: case.name)
 def test_one_seed_for_all_rounds_would_be_noticed(table_server: Server, case: Case) -> None:
     # Few of them: numbers that return make long answers.
-    found = sampling.answers(case, table_server, list(range(8)), deaf=True)
-    assert sampling.p_value(case, sampling.counts_of(case, found)) < 1e-6
+    answers = sampling.answers(case, table_server, list(range(8)), deaf=True)
+    assert sampling.p_value(case, sampling.counts_of(case, answers)) < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -36,5 +36,5 @@ def test_plain_and_speculative_streams_all_end(quick_server: Server) -> None:
         }
 
     with ThreadPoolExecutor(CLIENTS) as pool:
-        found = list(pool.map(answers, range(CLIENTS)))
-    assert [len(texts) for texts in found] == [1] * CLIENTS
+        texts_of_clients = list(pool.map(answers, range(CLIENTS)))
+    assert [len(texts) for texts in texts_of_clients] == [1] * CLIENTS

@@ -52,7 +52,7 @@ def encrypted(
 
 @pytest.fixture
 def empty(tmp_path: Path) -> dict[str, str]:
-    """A repository without models: whoever gets through is told so."""
+    """A repository without models: a client that gets through reads it in the error."""
     (tmp_path / "repository").mkdir()
     return {}
 
@@ -77,7 +77,7 @@ def verified(server: Server, tls: dict[str, str] | None, way: str = "Bls") -> di
 
 
 def own(authority: str, pair: Pair) -> dict[str, str]:
-    """What a Job's plan says where servers want a client's certificate."""
+    """The part of a Job's plan for servers that require a client's certificate."""
     files = {"certificate": pair.certificate, "key": pair.key}
     return {"authority": authority, "clientSecret": "verifier", **files}
 
@@ -99,28 +99,30 @@ def test_clients_that_trust_the_authority_get_answers(
     status, text, errors = run(encrypted, *GENERATE, *trusted)
     assert status == 0, errors
     assert text == run(server, *GENERATE)[1] != ""
-    status, told, _ = run(encrypted, "verify", "--limit", "3", "--max-tokens", "8", *trusted)
-    assert status == 0, told
+    status, output, _ = run(encrypted, "verify", "--limit", "3", "--max-tokens", "8", *trusted)
+    assert status == 0, output
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "expected"),
     [
         ((), "add --tls if the server requires TLS"),
         (("--tls",), "check the CA (--ca)"),
     ],
     ids=["in-the-clear", "trusts-others"],
 )
-def test_nobody_else_does(how: tuple[str, ...], words: str, encrypted: Server) -> None:
+def test_clients_that_do_not_trust_it_get_none(
+    how: tuple[str, ...], expected: str, encrypted: Server
+) -> None:
     status, text, errors = run(encrypted, *GENERATE, *how)
     assert (status, text) == (3, "")
-    assert words in errors
+    assert expected in errors
     status, _, errors = run(encrypted, "verify", "--limit", "1", *how)
     assert status == 3
-    assert words in errors
+    assert expected in errors
 
 
-def test_http_tells_its_health_and_nothing_else(encrypted: Server) -> None:
+def test_http_serves_health_alone(encrypted: Server) -> None:
     for path in ("/v2/health/live", "/v2/health/ready"):
         assert http(encrypted, path) == 200
     for path in ("", "/models/ensemble", "/models/ensemble/config", "/models/stats", "/logging"):
@@ -137,8 +139,8 @@ def test_metrics_and_with_them_the_drain_stay_in_the_clear(encrypted: Server) ->
 def test_the_verification_is_such_a_client(
     way: str, encrypted: Server, made: Certificates
 ) -> None:
-    found = verified(encrypted, {"authority": made.authority}, way)
-    assert (found["prompts"], found["matched"], found["active"]) == (3, 3, True)
+    result = verified(encrypted, {"authority": made.authority}, way)
+    assert (result["prompts"], result["matched"], result["active"]) == (3, 3, True)
 
 
 def test_the_benchmark_is_such_a_client(
@@ -159,7 +161,7 @@ def test_the_benchmark_is_such_a_client(
     assert level["speculative"]["errors"] == 0
 
 
-def test_a_job_that_trusts_others_says_so(encrypted: Server, tmp_path: Path) -> None:
+def test_a_job_that_trusts_another_authority_reports_it(encrypted: Server, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="the TLS connection to") as caught:
         verified(encrypted, {"authority": str(tmp_path / "absent")})
     assert (caught.value.reason, caught.value.permanent) == ("ServerUnreachable", False)
@@ -178,14 +180,14 @@ def served(server: Server) -> str:
         return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"")
 
 
-def test_a_renewed_certificate_takes_another_server_and_is_said_to(
+def test_a_renewed_certificate_needs_a_restart_and_is_reported(
     executable: Path,
     empty: dict[str, str],
     made: Certificates,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What runs beside a server says so; the operator replaces the pod for it."""
+    """A process beside the server reports it, and the operator replaces the pod."""
     (tmp_path / "certificates").mkdir()
     renewed = certificates.make(tmp_path / "certificates").server
     own = Pair(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
@@ -202,8 +204,8 @@ def test_a_renewed_certificate_takes_another_server_and_is_said_to(
         shutil.copy(renewed.certificate, own.certificate)
         shutil.copy(renewed.key, own.key)
         renewal.look(memory, files, last)
-        told = json.loads(capsys.readouterr().out.splitlines()[-1])["certificate"]
-        assert told["started"] != told["now"]
+        certificate = json.loads(capsys.readouterr().out.splitlines()[-1])["certificate"]
+        assert certificate["started"] != certificate["now"]
         assert served(first) == Path(made.server.certificate).read_text(), "it is read once"
     (tmp_path / "again" / "repository").mkdir(parents=True)
     with Server(executable, empty, tmp_path / "again", tls=tls) as second:
@@ -217,14 +219,14 @@ def test_with_an_authority_for_clients_only_theirs_get_through(
     trusted = (*GENERATE, "--tls", "--ca", made.authority)
     with Server(executable, empty, tmp_path, tls=tls) as server:
         assert run(server, *trusted)[0] == 3
-        for pair, words in ((made.client, "unknown model"), (made.stranger, "no encrypted")):
+        for pair, expected in ((made.client, "unknown model"), (made.stranger, "no encrypted")):
             asked = (*trusted, "--cert", pair.certificate, "--key", pair.key)
-            assert words in run(server, *asked)[2]
-            with pytest.raises(JobError, match=words):
+            assert expected in run(server, *asked)[2]
+            with pytest.raises(JobError, match=expected):
                 verified(server, own(made.authority, pair), "Engine")
 
 
-def test_where_the_authority_for_clients_is_missing_nobody_gets_through(
+def test_without_the_authority_for_clients_no_client_gets_through(
     executable: Path, empty: dict[str, str], made: Certificates, tmp_path: Path
 ) -> None:
     tls = Tls(made.server.certificate, made.server.key, str(tmp_path / "absent"))

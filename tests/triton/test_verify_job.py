@@ -32,56 +32,56 @@ def run(
 
 
 @pytest.mark.parametrize("way", ["Bls", "Loop"])
-def test_a_pair_is_on_and_lossless(way: str, server: Server) -> None:
-    found = run(server, way)
-    assert (found["prompts"], found["matched"], found["failed"]) == (PROMPTS, PROMPTS, 0)
-    assert found["active"] is True
-    assert 0 < found["acceptedTokens"] <= found["draftedTokens"]
-    assert found["acceptancePercent"] > 30
-    assert 1 < float(found["tokensPerRound"]) <= 5
-    assert found["speedupPercent"] > 0
+def test_a_pair_is_active_and_lossless(way: str, server: Server) -> None:
+    result = run(server, way)
+    assert (result["prompts"], result["matched"], result["failed"]) == (PROMPTS, PROMPTS, 0)
+    assert result["active"] is True
+    assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
+    assert result["acceptancePercent"] > 30
+    assert 1 < float(result["tokensPerRound"]) <= 5
+    assert result["speedupPercent"] > 0
 
 
-def test_a_loop_without_drafts_is_off(server: Server) -> None:
-    found = run(server, "Loop", draft_tokens=0)
-    assert (found["active"], found["draftedTokens"]) == (False, 0)
-    assert found["matched"] == PROMPTS
+def test_a_loop_without_drafts_is_inactive(server: Server) -> None:
+    result = run(server, "Loop", draft_tokens=0)
+    assert (result["active"], result["draftedTokens"]) == (False, 0)
+    assert result["matched"] == PROMPTS
 
 
-def test_a_release_whose_answers_tell_no_drafts_is_seen_by_its_counters(
+def test_drafts_come_from_counters_where_answers_report_none(
     older_server: Server,
 ) -> None:
     counters = f"127.0.0.1:{older_server.metrics_port}"
-    found = run(older_server, "Bls", metrics=counters)
-    assert (found["matched"], found["active"]) == (PROMPTS, True)
-    assert 0 < found["acceptedTokens"] <= found["draftedTokens"]
-    assert float(found["tokensPerRound"]) > 1
+    result = run(older_server, "Bls", metrics=counters)
+    assert (result["matched"], result["active"]) == (PROMPTS, True)
+    assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
+    assert float(result["tokensPerRound"]) > 1
 
 
 @pytest.mark.parametrize("metrics", [None, "127.0.0.1:1"])
-def test_without_its_counters_nothing_is_said_of_its_drafts(
+def test_without_counters_drafts_are_not_reported(
     metrics: str | None, older_server: Server
 ) -> None:
-    found = run(older_server, "Bls", metrics=metrics)
-    assert found["matched"] == PROMPTS
-    assert "draftedTokens" not in found
+    result = run(older_server, "Bls", metrics=metrics)
+    assert result["matched"] == PROMPTS
+    assert "draftedTokens" not in result
 
 
-def test_lookahead_is_seen_by_its_steps(lookahead_server: Server) -> None:
-    found = run(lookahead_server, "Engine")
-    assert (found["prompts"], found["active"]) == (PROMPTS, True)
-    assert float(found["tokensPerRound"]) > 1
-    assert "matched" not in found
+def test_lookahead_is_measured_by_its_steps(lookahead_server: Server) -> None:
+    result = run(lookahead_server, "Engine")
+    assert (result["prompts"], result["active"]) == (PROMPTS, True)
+    assert float(result["tokensPerRound"]) > 1
+    assert "matched" not in result
 
 
 def test_an_engine_that_answers_at_once_shows_no_steps(older_server: Server) -> None:
-    found = run(older_server, "Engine")
-    assert (found["prompts"], found["active"]) == (PROMPTS, False)
-    assert "rounds" not in found
+    result = run(older_server, "Engine")
+    assert (result["prompts"], result["active"]) == (PROMPTS, False)
+    assert "rounds" not in result
 
 
-def test_an_engine_without_drafts_is_off(server: Server) -> None:
+def test_an_engine_without_drafts_is_inactive(server: Server) -> None:
     """The target's engine alone, asked without draft tokens, gives one token a step."""
-    found = run(server, "Engine")
-    assert found["active"] is False
-    assert found["tokensPerRound"] == "1.00"
+    result = run(server, "Engine")
+    assert result["active"] is False
+    assert result["tokensPerRound"] == "1.00"

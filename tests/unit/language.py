@@ -109,6 +109,7 @@ CLEAN = (
     ("tests/support/documents.py", True),
     ("tests/support/reason_tables.py", True),
     ("operator/specdec/triton/*.py", True),
+    ("tests/triton/*.py", True),
     ("tests/unit/controller/*.py", True),
     ("tests/unit/dry_run/*.py", True),
     ("tests/unit/inspect/*.py", True),
@@ -126,6 +127,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("operator/specdec/cli/speculate.py", "told"): _TELL,
     ("operator/specdec/cli/verify.py", "told"): _TELL,
     ("operator/specdec/triton/parameters.py", "ahead"): "the parameter `draft_ahead` of the BLS",
+    ("tests/triton/test_answers.py", "words"): "a message of the BLS",
+    ("tests/triton/test_tls.py", "look"): "a function of the payload",
 }
 
 
