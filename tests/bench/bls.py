@@ -159,16 +159,16 @@ def memory(report: Report, pair: Pair) -> None:
 
 def adaptive(report: Report) -> None:
     """Print the worst cases of the adaptive policy under simulated loads."""
-    found = bls.adaptive()
+    figures = bls.adaptive()
     for name, values in (
-        ("least_of_best_fixed", found["of_best"]),
-        ("least_of_plain", found["of_plain"]),
-        ("least_20_rounds_after_other_load", found["after_load_steps"]),
-        ("least_5_s_after_other_text", found["after_other_texts"]),
+        ("least_of_best_fixed", figures["of_best"]),
+        ("least_of_plain", figures["of_plain"]),
+        ("least_20_rounds_after_other_load", figures["after_load_steps"]),
+        ("least_5_s_after_other_text", figures["after_other_texts"]),
     ):
         figure = f"bls.adaptive_{name}"
         report.figure(figure, [min(values)], "ratio", goal=0.97, better="higher")
-    changes = max(found["changes_a_second"])
+    changes = max(figures["changes_a_second"])
     report.figure("bls.adaptive_most_changes_a_second", [changes], "1/s", goal=1.0)
 
 

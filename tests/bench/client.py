@@ -1,4 +1,4 @@
-"""Whether `specdec bench` tells the truth, and what it costs to ask it.
+"""The accuracy of `specdec bench`, and the time that it needs itself.
 
 `make bench NAME=client` prints one JSON line per figure and exits 1 if a goal is missed. Its clock
 is held against that of a server which stamps every chunk (`baseline/clock.py`), over both
@@ -100,8 +100,8 @@ async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
         with undisturbed():
             begun = time.process_time()
             exchanges = await asyncio.gather(*map(ask, range(CLIENTS)))
-        for one in exchanges:
-            if (error := sample(one).error) is not None:
+        for exchange in exchanges:
+            if (error := sample(exchange).error) is not None:
                 raise RuntimeError(f"a client failed: {error}")
         seconds = time.process_time() - begun
         for client in clients:
@@ -126,10 +126,10 @@ def errors(exchange: Exchange) -> tuple[float, list[float]]:
 def agreement(report: Report, runs: int, requests: int) -> None:
     """Print our request rate over hey's, and the largest difference of all runs.
 
-    One client alone is judged: the answers of several meet at the engines now in one party, now
+    One client alone is judged: the requests of several meet at the engines now in one batch, now
     in two, and their rate differs between two runs of the same generator by more than the goal.
     """
-    binaries.ensure(["hey"], lambda words: print(words, file=sys.stderr))
+    binaries.ensure(["hey"], lambda message: print(message, file=sys.stderr))
     ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
     themselves: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +146,7 @@ def agreement(report: Report, runs: int, requests: int) -> None:
         name = f"client.rate_of_hey_clients_{clients}_draft_{length}"
         report.figure(name, values, "ratio", better="higher")
     report.figure("client.rate_of_hey_by_hey", themselves, "ratio", better="higher")
-    alone = [abs(one - 1) for load, values in ratios.items() if load[0] == 1 for one in values]
+    alone = [abs(ratio - 1) for load, values in ratios.items() if load[0] == 1 for ratio in values]
     report.figure("client.rate_difference_from_hey_worst", [max(alone)], "ratio", goal=0.03)
 
 
@@ -169,7 +169,7 @@ def in_turns(
 
 
 def ours(server: Triton, requests: int) -> Answered:
-    """What the benchmark says of both arms."""
+    """The benchmark's result of both arms."""
     settings = Settings(
         prompts=[PROMPT],
         concurrency=AGREEING,
@@ -177,10 +177,10 @@ def ours(server: Triton, requests: int) -> Answered:
         output_tokens=TOKENS,
         draft_tokens=[LENGTH],
     )
-    found = asyncio.run(measure(Connection(f"127.0.0.1:{server.http_port}"), settings))
-    if found.errors:
-        raise RuntimeError(f"{found.errors} requests failed: {found.levels}")
-    return found
+    result = asyncio.run(measure(Connection(f"127.0.0.1:{server.http_port}"), settings))
+    if result.errors:
+        raise RuntimeError(f"{result.errors} requests failed: {result.levels}")
+    return result
 
 
 def hey(server: Triton, folder: Path, clients: int, length: int, requests: int) -> float:

@@ -45,7 +45,7 @@ def main() -> int:
     client = _closure([*project["dependencies"], *project["optional-dependencies"]["client"]])
     sizes = {name: _megabytes(name) for name in client - needed}
     report.figure("command.client_extra_mb", [sum(sizes.values())], "MB", goal=_EXTRA_MB)
-    for name, size in sorted(sizes.items(), key=lambda one: -one[1])[:5]:
+    for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:5]:
         print(f"{name}: {size:.1f} MB", file=sys.stderr)
     return report.exit_status()
 
@@ -62,16 +62,16 @@ def _closure(lines: Sequence[str]) -> set[str]:
     waiting = [Requirement(line) for line in lines]
     seen: set[tuple[str, str]] = set()
     while waiting:
-        wanted = waiting.pop()
-        name = canonicalize_name(wanted.name)
-        for chosen in ("", *sorted(wanted.extras)):
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        for chosen in ("", *sorted(requirement.extras)):
             if (name, chosen) in seen:
                 continue
             seen.add((name, chosen))
             for line in metadata.requires(name) or ():
-                one = Requirement(line)
-                if one.marker is None or one.marker.evaluate({"extra": chosen}):
-                    waiting.append(one)
+                needed = Requirement(line)
+                if needed.marker is None or needed.marker.evaluate({"extra": chosen}):
+                    waiting.append(needed)
     return {name for name, _ in seen}
 
 

@@ -1,4 +1,4 @@
-"""What the operator takes: memory, and what one look at an unchanged resource costs.
+"""The cost of the operator: its memory, and a reconcile of an unchanged resource.
 
 `make bench NAME=operator` prints one JSON line a figure and exits 1 when a goal is missed. It runs
 on a real API server with played pods; the operator is its own process with its shipped rights.
@@ -26,7 +26,7 @@ def main() -> int:
     """Measure; 0 when every goal was met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resources", type=int, default=3, help="resources served meanwhile")
-    parser.add_argument("--looks", type=int, default=10, help="times each one is looked at")
+    parser.add_argument("--reconciles", type=int, default=10, help="of each resource")
     options = parser.parse_args()
     report = Report()
     with contextlib.ExitStack() as stack:
@@ -36,15 +36,15 @@ def main() -> int:
         for lab in labs:
             serve(lab, "pair")
         report.figure("operator.resident_idle", [idle], "MiB", goal=_RESIDENT_MIB)
-        looks = [_look(lab, number) for lab in labs for number in range(options.looks)]
+        costs = [_reconcile(lab, number) for lab in labs for number in range(options.reconciles)]
         resident = operator.resident_mib()
     report.figure("operator.resident", [resident], "MiB", goal=_RESIDENT_MIB)
-    writes = [look["writes"] for look in looks]
+    writes = [cost["writes"] for cost in costs]
     report.figure("operator.writes_of_unchanged", [max(writes)], "writes", goal=0)
     report.figure(
-        "operator.requests_of_unchanged", [look["requests"] for look in looks], "requests"
+        "operator.requests_of_unchanged", [cost["requests"] for cost in costs], "requests"
     )
-    report.figure("operator.unchanged_ms", [look["ms"] for look in looks], "ms")
+    report.figure("operator.unchanged_ms", [cost["ms"] for cost in costs], "ms")
     return report.exit_status()
 
 
@@ -68,12 +68,12 @@ def _running() -> Iterator[tuple[Operator, ControlPlane]]:
             yield operator, plane
 
 
-def _look(lab: Lab, number: int) -> dict[str, float]:
-    """Touch a resource that is served and see what the reconcile that follows takes."""
+def _reconcile(lab: Lab, number: int) -> dict[str, float]:
+    """Change an annotation of a served resource and measure the reconcile that follows."""
     operator = lab.operator
     at_rest(lab)
     before = _totals(operator)
-    lab.kubectl("annotate", "specm", "pair", f"bench/look={number}", "--overwrite")
+    lab.kubectl("annotate", "specm", "pair", f"bench/number={number}", "--overwrite")
     until(lambda: operator.reconciles() > before["reconciles"], "a reconcile")
     at_rest(lab)
     after = _totals(operator)

@@ -219,7 +219,7 @@ def pair_figures(
         tokens = speculate(server, helper, prompt, new, 4, full, every)
         speeds.append((middle - start) / (time.perf_counter() - middle))
         same += tokens == plain[-1]
-    # The goals are of whole rounds, as 1 + 4 x 0.577 = 3.31 tells; cut rounds are shown beside.
+    # The goals are of whole rounds, as in 1 + 4 x 0.577 = 3.31; cut rounds are shown beside.
     acceptance = full.accepted / full.drafted
     report.figure("reference.acceptance_k4", [acceptance], "ratio", goal=0.577, better="higher")
     report.figure(
@@ -235,8 +235,8 @@ def pair_figures(
         "reference.identical_k4", [same / len(prompts)], "ratio", goal=1.0, better="higher"
     )
     report.figure("reference.speculative_speed_k4", speeds, "ratio", better="higher")
-    looking = Client(target, Lookahead(5, 4, 5))
-    answers = [looking.call(prompt, new) for prompt in prompts]
+    lookahead = Client(target, Lookahead(5, 4, 5))
+    answers = [lookahead.call(prompt, new) for prompt in prompts]
     steps = sum(answer.steps for answer in answers)
     tokens_made = sum(len(answer.tokens) for answer in answers)
     report.figure(
@@ -244,7 +244,7 @@ def pair_figures(
     )
     equal = sum(a.tokens == b for a, b in zip(answers, plain, strict=True)) / len(prompts)
     report.figure("reference.lookahead_identical", [equal], "ratio", goal=1.0, better="higher")
-    for client in (server, helper, looking):
+    for client in (server, helper, lookahead):
         client.close()
 
 

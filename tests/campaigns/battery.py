@@ -1,4 +1,4 @@
-"""Malformed requests of thousands of kinds: after each one the server answers a good one.
+"""Malformed requests of thousands of kinds: after each, the server answers a valid request.
 
 `make campaign NAME=battery` sends kinds of `campaigns/malformed.py`, drawn over all models, to
 every layout on a real tritonserver. The good request's text must be the same each time, no error
@@ -39,7 +39,7 @@ _WARM = 0.3
 _SECONDS = 60.0
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": True}
-# Nothing that a client reads may say where the server's files lie, or show its code.
+# No answer to a client may hold a path of the server's files or its code.
 _LEAKS = ("Traceback", 'File "', ", line ", "site-packages")
 # What differs between layouts: release, streaming, method.
 LAYOUTS: dict[str, tuple[str, bool, str]] = {
@@ -103,9 +103,9 @@ def chosen(layout: str, count: int | None = None) -> list[Kind]:
         for model in models
         for kind in kinds(model, version)
     }
-    found = list(every.values())
-    random.Random(layout).shuffle(found)
-    return found[:count]
+    shuffled = list(every.values())
+    random.Random(layout).shuffle(shuffled)
+    return shuffled[:count]
 
 
 def run(server: Server, layout: str, every: Sequence[Kind]) -> Tally:

@@ -24,30 +24,30 @@ class Case:
     """One prompt, what is asked with it, and the two answers.
 
     Attributes:
-        end: what ends the wanted answer.
+        end: what ends the expected answer.
         beside: other prompts of its request.
         trouble: why there is no answer, empty where there is one.
     """
 
     number: int
     values: dict[str, Any]
-    wanted: str
+    expected: str
     end: str
     beside: int = 0
-    found: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
     trouble: str = ""
 
     @property
     def equal(self) -> bool:
         """Whether the answer's parts are the target's text."""
-        whole = self.values["stream"] or len(self.found) == 1
-        return not self.trouble and bool(whole) and "".join(self.found) == self.wanted
+        whole = self.values["stream"] or len(self.parts) == 1
+        return not self.trouble and bool(whole) and "".join(self.parts) == self.expected
 
     def complaint(self) -> str:
-        """What differs, in words."""
+        """The difference, for people."""
         return (
             f"case {self.number} differs, beside {self.beside} others: {self.values}\n"
-            f"  wanted {self.wanted!r}\n  found  {self.found!r} {self.trouble}"
+            f"  expected {self.expected!r}\n  actual   {self.parts!r} {self.trouble}"
         )
 
 
@@ -85,12 +85,12 @@ class Maker:
         limit = numbers.randint(1, LONGEST)
         tokens = self._plain(ids, limit, Sampling(**rules))
         stops = self._stops(numbers, self._world.tokenizer.decode(tokens))
-        wanted, stopped = self._cut(ids, tokens, stops)
+        expected, stopped = self._cut(ids, tokens, stops)
         if stops:
             values["stop_words"] = stops
         values |= self._way(numbers, limit)
         ended = "end token" if len(tokens) < limit else "length limit"
-        return Case(number, values, wanted, "stop word" if stopped else ended)
+        return Case(number, values, expected, "stop word" if stopped else ended)
 
     def _way(self, numbers: random.Random, limit: int) -> dict[str, Any]:
         """How the answer is to be made, which changes nothing about it."""
@@ -109,24 +109,25 @@ class Maker:
         return "".join(numbers.choices(_LETTERS, k=numbers.randint(1, 60)))
 
     def _stops(self, numbers: random.Random, text: str) -> list[str]:
-        """Words of the answer, of any length from anywhere, and others."""
-        words = []
+        """Stop words: pieces of the answer, of any length from anywhere, and others."""
+        drawn_stops = []
         for _ in range(numbers.choice([0, 0, 1, 2, 3])):
             if text and numbers.random() < 0.7:
                 start = numbers.randrange(len(text))
-                words.append(text[start : start + numbers.randint(1, 7)])
+                drawn_stops.append(text[start : start + numbers.randint(1, 7)])
             else:
                 drawn = "".join(numbers.choices(_LETTERS, k=numbers.randint(2, 4)))
-                words.append(self._world.spelt(drawn))
+                drawn_stops.append(self._world.spelt(drawn))
         # A lone replacement character stands for bytes that no word can name.
-        return [word for word in words if "\ufffd" not in word]
+        return [stop for stop in drawn_stops if "\ufffd" not in stop]
 
     def _plain(self, ids: list[int], limit: int, rules: Sampling) -> list[int]:
         return self._world.target.tokens(Request(np.array(ids, np.int64), limit, rules))
 
     def _cut(self, ids: list[int], tokens: list[int], stops: list[str]) -> tuple[str, bool]:
         """Text up to the first stop word, by text or by tokens, and whether there was one."""
-        decode, words = self._world.tokenizer.decode, self._world.tokenizer.words(stops)
+        tokenizer = self._world.tokenizer
+        decode, sequences = tokenizer.decode, tokenizer.words(stops)
         for count in range(1, len(tokens) + 1):
             text = decode(tokens[:count])
             whole = text.rstrip("\ufffd")
@@ -134,6 +135,6 @@ class Maker:
             if ends:
                 return whole[: min(ends)], True
             sequence = [*ids, *tokens[:count]]
-            if any(sequence[-len(word) :] == word for word in words):
+            if any(sequence[-len(stop) :] == stop for stop in sequences):
                 return text, True
         return decode(tokens), False

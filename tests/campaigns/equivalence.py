@@ -2,9 +2,9 @@
 
 `make campaign NAME=equivalence` has 10 000 random prompts answered twice: by the target's engine
 alone, in process, and by the BLS of a tritonserver that speculates with the same engine. Options
-are drawn so that they bite: stop words and ends are taken out of the very answer that comes, stop
-words across token borders and over cut characters too, and limits fall inside rounds. A request
-has one to four prompts, each with options of its own. The draft works ahead; half of the requests
+are drawn so that they bite: stop words and end tokens come from the expected answer itself. They
+also cross token borders and cut characters, and limits fall inside rounds. A request
+has one to four prompts, each with options of its own. Drafting is pipelined; half of the requests
 come from sixteen clients at once, whose rounds share their calls. Engines are the shipped pair,
 and random ones of which every choice is a near tie.
 """
@@ -23,8 +23,8 @@ from campaigns.exchange import COUNTED, Asker, counts
 from support.bench_report import Report
 
 CASES = 10_000
-# Prompts whose wanted answers are made before the server is asked for them: then the clients are
-# at once at the server, and not busy with their own engine.
+# Prompts whose expected answers are computed before any is sent to the server. So all clients are
+# at the server at once, and none is busy with its own engine.
 _CHUNK = 320
 _CLIENTS = (16, 2)
 

@@ -1,4 +1,4 @@
-"""Cases on their way: several prompts a request, several clients at once, parts told apart."""
+"""Sends cases: several prompts a request, several clients at once; sorts parts by prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTED = {
     "early_rounds": "specdec_early_rounds_total",
 }
 _MOST_PROMPTS = 4
-# What a prompt says that wants nothing, beside others that want something.
+# Values of a prompt without an option that another prompt of its request has.
 _NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
@@ -52,7 +52,7 @@ class Asker:
         try:
             for part in ask(self._server.url, BLS, **values):
                 row = int(part["batch_index"].item())
-                cases[row].found.append(part["text_output"].item().decode())
+                cases[row].parts.append(part["text_output"].item().decode())
         except Exception as error:  # noqa: BLE001 - a lost answer is a result, not the end
             for case in cases:
                 case.trouble = f"{type(error).__name__} {error}"
@@ -86,7 +86,7 @@ def together(cases: list[Case], *, lengths: bool) -> dict[str, Any]:
     return values
 
 
-def _padded(words: list[list[str]]) -> list[list[str]]:
-    """As many words in each row; empty ones stand for none."""
-    width = max(len(row) for row in words)
-    return [row + [""] * (width - len(row)) for row in words]
+def _padded(rows: list[list[str]]) -> list[list[str]]:
+    """The rows with as many stop words each; an empty stop word has no effect."""
+    width = max(len(row) for row in rows)
+    return [row + [""] * (width - len(row)) for row in rows]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-# Nobody writes these letters by chance, and no tokenizer takes one of them for white space.
+# No text has these letters by chance, and no tokenizer takes one of them for white space.
 FIRST = 0x100
 
 

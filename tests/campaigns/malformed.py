@@ -102,7 +102,7 @@ def _parameter(name: str, **value: Any) -> Spoil:
 
 def _shared(request: Request, place: int) -> None:
     tensor = request.inputs[place]
-    tensor.parameters["shared_memory_region"].string_param = "nobody"
+    tensor.parameters["shared_memory_region"].string_param = "absent"
     tensor.parameters["shared_memory_byte_size"].int64_param = 64
     del request.raw_input_contents[place]
 
@@ -242,14 +242,14 @@ _REQUESTS: dict[str, Callable[[Request], None]] = {
     "an unknown input": _stranger,
     "an unknown output": _output("stranger"),
     "an output in an unknown region": _output(
-        "text_output", shared_memory_region="nobody", shared_memory_byte_size=8
+        "text_output", shared_memory_region="absent", shared_memory_byte_size=8
     ),
     "an output as classes": _output("batch_index", classification=3),
     "more bytes than inputs": _uneven,
     "inputs without bytes": _bare,
     "no inputs": _without_inputs,
     "rows that differ": _two_rows,
-    "an unknown model": _set(model_name="nobody"),
+    "an unknown model": _set(model_name="absent"),
     "a model by its path": _set(model_name="../../etc/passwd"),
     "an unknown version": _set(model_version="9"),
     "a version of letters": _set(model_version="newest"),

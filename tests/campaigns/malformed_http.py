@@ -87,7 +87,7 @@ _INFER: dict[str, dict[str, Any]] = {
     "binary data that is not there": {"parameters": {"binary_data_size": 10**9}},
     "negative binary data": {"parameters": {"binary_data_size": -1}},
     "binary data of text": {"parameters": {"binary_data_size": "ten"}},
-    "regions": {"parameters": {"shared_memory_region": "nobody", "shared_memory_byte_size": 9}},
+    "regions": {"parameters": {"shared_memory_region": "absent", "shared_memory_byte_size": 9}},
     "lists for parameters": {"parameters": [1]},
 }
 

@@ -1,8 +1,8 @@
 """A certificate is renewed on a real node: pods are replaced, and no new connection fails.
 
 `make campaign NAME=renewal` needs Linux and root. In every round the Secret gets another
-certificate, and nobody touches anything else. Meanwhile somebody opens one TLS connection after
-another, and tries none of them twice.
+certificate, and nothing else changes. Meanwhile a client opens one TLS connection after another
+and retries none.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def give(world: World, made: Certificates) -> None:
 
 
 def shown(address: str) -> str:
-    """The certificate that a new connection meets, PEM; raises OSError."""
+    """The certificate that a new connection gets, PEM; raises OSError."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -55,7 +55,7 @@ def shown(address: str) -> str:
 
 
 def connecting(address: str) -> AbstractContextManager[list[str]]:
-    """Connect again and again; one entry a connection, empty or what failed."""
+    """Connect again and again; an entry for each connection: empty, or its error."""
 
     def once() -> list[str]:
         try:
@@ -81,14 +81,14 @@ def one(world: World, folder: Path, report: Report) -> None:
         world.wait(replaced, SECONDS, lambda: f"the pods of {NAME} are not replaced")
         world.left(NAME, REPLICAS, SECONDS)
         world.ready(NAME, SECONDS)
-    failures = [words for words in seen if words]
+    failures = [failure for failure in seen if failure]
     report.figure("renewal.seconds", [time.monotonic() - begun], "s")
     report.figure("renewal.connections", [len(seen)], "connections")
     report.figure("renewal.failed", [len(failures)], "connections", goal=0)
     old = shown(address) != Path(made.server.certificate).read_text()
     report.figure("renewal.old_certificate", [old], "renewals", goal=0)
-    for words in failures[:20]:
-        report.note(words)
+    for failure in failures[:20]:
+        report.note(failure)
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from chart.helm import NAMESPACE, Helm
 from chart.touring import ELSEWHERE, MODES, OWNING, USER, define, roles, toured
 from cluster import ClusterError, ControlPlane, binaries
-from cluster.progress import report as say
+from cluster.progress import report as progress
 from controlplane.audit import UNOWNED, Right, granted
 from controlplane.operating import until
 from support.bench_report import Report
@@ -25,7 +25,7 @@ UNTRACKED = '{"metadata": {"finalizers": null}}'
 
 
 def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Right | None) -> str:
-    """What a tour without this right ran into; empty when it succeeded."""
+    """The error of a tour without this right; empty when it succeeded."""
     folder.mkdir()
     try:
         with toured(live, plane, folder, mode, taken=right):
@@ -39,20 +39,20 @@ def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Righ
 def _cleared(plane: ControlPlane, namespace: str) -> bool:
     """Whether no pod of a tour is left that takes volumes and GPUs from the next one.
 
-    Of a Job that goes while its pod runs the finalizer may stay on the pod, and with it the claim.
+    Where a Job is deleted while its pod runs, the pod may keep the finalizer, and so the claim.
     """
-    found = [one for at in (namespace, ELSEWHERE) for one in plane.get("pods", "-n", at)["items"]]
-    for meta in (pod["metadata"] for pod in found):
+    pods = [pod for at in (namespace, ELSEWHERE) for pod in plane.get("pods", "-n", at)["items"]]
+    for meta in (pod["metadata"] for pod in pods):
         if "deletionTimestamp" in meta and meta.get("finalizers"):
             which = ("pod", meta["name"], "-n", meta["namespace"])
-            with suppress(ClusterError):  # it went meanwhile
+            with suppress(ClusterError):  # it was deleted meanwhile
                 plane.kubectl("patch", *which, "--type=merge", "-p", UNTRACKED)
-    return not found
+    return not pods
 
 
-def told(right: Right, words: str) -> bool:
-    """Whether it is this right that was missed, and nothing that went wrong beside it."""
-    return f"{right}:" in words or (right == OWNING and UNOWNED in words)
+def refused(right: Right, error: str) -> bool:
+    """Whether the error is that this right was refused, and no other failure."""
+    return f"{right}:" in error or (right == OWNING and UNOWNED in error)
 
 
 def chosen(helm: Helm, mode: str, only: str, after: str) -> list[Right]:
@@ -70,7 +70,7 @@ def chosen(helm: Helm, mode: str, only: str, after: str) -> list[Right]:
 
 def campaign(mode: str, only: str, after: str, report: Report) -> None:
     """Each of these rights taken away, behind a tour that has all of them."""
-    binaries.ensure(["helm", "kubectl"], say)
+    binaries.ensure(["helm", "kubectl"], progress)
     with tempfile.TemporaryDirectory() as name:
         taken = chosen(Helm(Path(name)), mode, only, after)
         cluster = ControlPlane(f"rights-{mode}", hold_jobs=True, nodes=4, volumes=60, audited=USER)
@@ -79,15 +79,15 @@ def campaign(mode: str, only: str, after: str, report: Report) -> None:
             for namespace in (NAMESPACE, ELSEWHERE):
                 plane.kubectl("create", "namespace", namespace)
             define(live, plane)
-            words = missed(live, plane, Path(name) / "whole", mode, None)
-            report.note(words)
-            report.figure(f"rights.{mode}_fails_with_all", [bool(words)], "tours", goal=0)
+            error = missed(live, plane, Path(name) / "whole", mode, None)
+            report.note(error)
+            report.figure(f"rights.{mode}_fails_with_all", [bool(error)], "tours", goal=0)
             unnoticed = otherwise = 0
             for number, right in enumerate(taken):
-                words = missed(live, plane, Path(name) / f"without-{number}", mode, right)
-                report.note(f"without {right}: {words or 'nothing was missed'}")
-                unnoticed += not words
-                otherwise += bool(words) and not told(right, words)
+                error = missed(live, plane, Path(name) / f"without-{number}", mode, right)
+                report.note(f"without {right}: {error or 'nothing was missed'}")
+                unnoticed += not error
+                otherwise += bool(error) and not refused(right, error)
     report.figure(f"rights.{mode}_taken_away", [len(taken)], "rights")
     report.figure(f"rights.{mode}_unnoticed", [unnoticed], "rights", goal=0)
     report.figure(f"rights.{mode}_noticed_by_something_else", [otherwise], "rights", goal=0)

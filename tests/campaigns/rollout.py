@@ -36,12 +36,12 @@ def changed(world: World) -> None:
 
 
 def broken(world: World) -> None:
-    """A server that cannot start: the resource says so, and nothing that serves is touched."""
+    """A server that cannot start: the resource reports it, and the serving pods stay."""
     before = _uids(world)
     world.patch(NAME, {"serving": {"sharedMemory": "1Ki"}})
-    told = world.until(NAME, "Available", "CrashLoop", 240)
-    if f"{REPLICAS} of {REPLICAS} pods answer meanwhile" not in told["message"]:
-        raise AssertionError(told["message"])
+    condition = world.until(NAME, "Available", "CrashLoop", 240)
+    if f"{REPLICAS} of {REPLICAS} pods answer meanwhile" not in condition["message"]:
+        raise AssertionError(condition["message"])
     world.patch(NAME, {"serving": {"sharedMemory": "256Mi"}})
     world.ready(NAME, 240)
     if _uids(world) != before:
@@ -55,8 +55,8 @@ PARTS: dict[str, Callable[[World], None]] = {
 }
 
 
-def one(world: World, part: str, report: Report) -> None:
-    """One part under load, in figures."""
+def run_part(world: World, part: str, report: Report) -> None:
+    """Report the figures of a part under load."""
     begun = time.monotonic()
     with asking(world, NAME) as seen:
         PARTS[part](world)
@@ -69,8 +69,8 @@ def _judge(part: str, seen: Seen, seconds: float, report: Report) -> None:
         report.figure(f"rollout.{part}_{kind.replace(' ', '_')}", [count], "answers")
     report.figure(f"rollout.{part}_seconds", [seconds], "s")
     report.figure(f"rollout.{part}_failed", [len(seen.failures)], "requests", goal=0)
-    for words in seen.failures[:20]:
-        report.note(words)
+    for failure in seen.failures[:20]:
+        report.note(failure)
 
 
 def _uids(world: World) -> set[str]:
@@ -100,7 +100,7 @@ def main() -> int:
         world.ready(NAME, 240)
         for _ in range(options.rounds):
             for part in options.parts:
-                one(world, part, report)
+                run_part(world, part, report)
     return report.exit_status()
 
 

@@ -2,8 +2,8 @@
 
 `make campaign NAME=sampling` draws a million tokens for each case through the BLS of a real server
 and the engine's own sampling and verification, and tests them against the target's probabilities
-by chi-square. A token is counted under the two before it. Given the one before it, a right sample
-does not care about the other; numbers that return in every round make the counts clump.
+by chi-square. A token is counted under the two before it. A correct sample depends on the last of
+these alone. Random numbers that repeat in every round make the counts clump.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Case:
 
     Attributes:
         by_logits: acceptance by the two models' logits, else by tokens.
-        length: draft tokens a round, 0 for the target alone in stretches.
+        length: draft tokens a round, 0 for target-only runs.
         minimum: tokens before the end may come.
     """
 
@@ -80,25 +80,27 @@ def tables(seed: int = 5) -> tuple[Floats, Floats]:
 
 
 def answers(
-    case: Case, server: Server, numbers: list[int], *, deaf: bool = False
+    case: Case, server: Server, numbers: list[int], *, ignores_seed: bool = False
 ) -> list[list[int]]:
     """Tokens of answers behind their prompts, the end included where one came.
 
     Args:
         numbers: of the answers; also their seeds.
-        deaf: the engines draw with one seed for all calls of an answer.
+        ignores_seed: the engines draw with one seed for all calls of an answer.
     """
-    prompts = [tabled.prompt(one, PROMPT, VOCABULARY, deaf=deaf) for one in numbers]
+    prompts = [
+        tabled.prompt(number, PROMPT, VOCABULARY, ignores_seed=ignores_seed) for number in numbers
+    ]
     values = {
         **{name: [[value]] * len(numbers) for name, value in _values(case).items()},
-        "text_input": [[letters.text(one)] for one in prompts],
+        "text_input": [[letters.text(prompt)] for prompt in prompts],
         "random_seed": np.array(numbers, np.uint64)[:, None],
     }
     parts: list[list[str]] = [[] for _ in numbers]
     for part in ask(server.url, "tensorrt_llm_bls", **values):
         parts[int(part["batch_index"].item())].append(part["text_output"].item().decode())
-    found = [letters.tokens("".join(texts)) for texts in parts]
-    return [tokens if len(tokens) == ANSWER else [*tokens, END] for tokens in found]
+    sequences = [letters.tokens("".join(texts)) for texts in parts]
+    return [tokens if len(tokens) == ANSWER else [*tokens, END] for tokens in sequences]
 
 
 def _values(case: Case) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def _values(case: Case) -> dict[str, Any]:
         "num_draft_tokens": case.length,
         "min_length": case.minimum,
         "use_draft_logits": case.by_logits,
-        # A stream without a draft comes in stretches: calls of their own.
+        # A stream without a draft is target-only runs: calls of their own.
         "stream": case.length == 0,
         "exclude_input_in_output": True,
         "top_p": case.rules.top_p,
@@ -125,35 +127,35 @@ def count(case: Case, server: Server, draws: int) -> Counts:
     with ThreadPoolExecutor(CLIENTS) as pool:
         while counts.sum() < draws:
             groups = [list(islice(numbers, tabled.ROWS)) for _ in range(CLIENTS)]
-            for found in pool.map(lambda one: answers(case, server, one), groups):
-                counts += counts_of(case, found)
+            for sequences in pool.map(lambda group: answers(case, server, group), groups):
+                counts += counts_of(case, sequences)
     return counts
 
 
-def counts_of(case: Case, found: list[list[int]]) -> Counts:
+def counts_of(case: Case, sequences: list[list[int]]) -> Counts:
     """Counts [before the last, last, drawn] of the tokens of these answers."""
     counts = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int64)
-    for one in found:
-        # Where the end may not come yet, the distribution is another one.
-        tokens = np.array([*PROMPT, *one][case.minimum :])
+    for sequence in sequences:
+        # Before `minimum` the end may not come, so the distribution differs.
+        tokens = np.array([*PROMPT, *sequence][case.minimum :])
         np.add.at(counts, (tokens[:-2], tokens[1:-1], tokens[2:]), 1)
     return counts
 
 
 def p_value(case: Case, counts: Counts) -> float:
-    """How likely a right sample is to lie as far from the target as this one."""
+    """The probability that a correct sample lies at least this far from the target."""
     target, _ = tables()
-    wanted = np.array([probabilities(case.rules, row) for row in target])
-    expected = wanted[None] * counts.sum(-1, keepdims=True)
-    if counts[np.broadcast_to(wanted[None] == 0, counts.shape)].any():
+    target_shares = np.array([probabilities(case.rules, row) for row in target])
+    expected = target_shares[None] * counts.sum(-1, keepdims=True)
+    if counts[np.broadcast_to(target_shares[None] == 0, counts.shape)].any():
         return 0.0
     cells = expected >= _FEWEST
-    # What is too rare for a cell of its own makes one cell with the rest of its context.
-    rest = np.where(cells, 0, expected).sum(-1)
+    # What is too rare for a cell of its own makes one cell with the others of its context.
+    rare = np.where(cells, 0, expected).sum(-1)
     seen = np.where(cells, 0, counts).sum(-1)
     statistic = ((counts - expected)[cells] ** 2 / expected[cells]).sum()
-    statistic += ((seen - rest)[rest >= _FEWEST] ** 2 / rest[rest >= _FEWEST]).sum()
-    groups = cells.sum(-1) + (rest >= _FEWEST)
+    statistic += ((seen - rare)[rare >= _FEWEST] ** 2 / rare[rare >= _FEWEST]).sum()
+    groups = cells.sum(-1) + (rare >= _FEWEST)
     return tail(float(statistic), int(np.maximum(groups - 1, 0).sum()))
 
 
@@ -171,11 +173,11 @@ def main() -> int:
     names = [case.name for case in CASES]
     parser.add_argument("--case", action="append", choices=names, help="only this one; repeatable")
     options = parser.parse_args()
-    draws, wanted = options.draws, options.case or names
+    draws, chosen = options.draws, options.case or names
     report = Report()
     begun = time.monotonic()
     with tabled.serving(*tables()) as server:
-        for case in (case for case in CASES if case.name in wanted):
+        for case in (case for case in CASES if case.name in chosen):
             counts = count(case, server, draws)
             name = f"sampling.{case.name}"
             report.figure(f"{name}_draws", [int(counts.sum())], "tokens")

@@ -1,9 +1,9 @@
 """kubectl scale, an autoscaler and the operator on one field of a resource under load.
 
 `make campaign NAME=scale` needs Linux and root. A hundred changes by kubectl between one and two
-replicas on a real node, in bursts, while eight clients ask and never try twice; after each burst
-the service comes to what was said last. An autoscaler stands beside, and after each burst somebody
-asks for more than it allows: it writes the field too, and the operator follows who wrote last.
+replicas on a real node, in bursts, while eight clients send requests and never retry; after each
+burst the service has the last number set. An autoscaler manages the same field: after each burst a
+user sets more than its maximum, it writes the field too, and the operator follows the last write.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SCALING: Object = {
     "minReplicas": 1,
     "maxReplicas": MOST,
     "scaleDownSeconds": 0,
-    # Nobody serves it here: all that this one enforces are its bounds.
+    # No metrics server runs here: the autoscaler only enforces its bounds.
     "metrics": [{"type": "Pods", "name": "queue", "target": "1"}],
 }
 
 
 @dataclass
 class Writes:
-    """How often the spec was changed, and by whom."""
+    """Counts of the spec's changes, by who made them."""
 
     by_kubectl: int = 0
     by_autoscaler: int = 0
@@ -49,7 +49,7 @@ def scale(world: World, name: str, replicas: int) -> None:
 
 
 def burst(world: World, name: str, replicas: int, count: int = BURST) -> int:
-    """So many changes between one and two, as fast as kubectl goes; the number said last."""
+    """Change between one and two, as fast as kubectl allows; returns the last number."""
     for _ in range(count):
         replicas = 3 - replicas
         scale(world, name, replicas)
@@ -57,7 +57,7 @@ def burst(world: World, name: str, replicas: int, count: int = BURST) -> int:
 
 
 def settled(world: World, name: str, replicas: int) -> None:
-    """Wait until so many pods are ready and no others exist, and nobody wants another number."""
+    """Wait until so many pods are ready, no others exist, and the spec has that number."""
 
     def there() -> bool:
         body = world.get(name)
@@ -81,13 +81,13 @@ def beyond(world: World, name: str) -> None:
 
 
 def spec_writers(world: World, name: str) -> set[str]:
-    """Whoever has set a field of the spec that is there now."""
+    """The managers that set a field of the present spec."""
     shown = world.kubectl("get", "specm", name, "-o", "json", "--show-managed-fields")
     return writers(json.loads(shown))
 
 
 def run(world: World, changes: int, report: Report) -> None:
-    """All of it, in figures."""
+    """Run all changes and report the figures."""
     log, before, writes = Log(world.node.audit_log), world.get(NAME), Writes()
     begun, replicas = time.monotonic(), 1
     with asking(world, NAME) as seen:
@@ -101,7 +101,7 @@ def run(world: World, changes: int, report: Report) -> None:
             replicas = MOST
             settled(world, NAME, replicas)
         seen.more(world)
-    _tell(seen, time.monotonic() - begun, report)
+    _report(seen, time.monotonic() - begun, report)
     extra = writes.by_autoscaler
     report.figure("scale.changes", [writes.by_kubectl + extra], "writes")
     report.figure("scale.autoscaler_writes", [extra], "writes")
@@ -109,7 +109,7 @@ def run(world: World, changes: int, report: Report) -> None:
 
 
 def _judge(world: World, before: Object, writes: Writes, log: Log, report: Report) -> None:
-    """Each write of the spec is somebody's, and none is the operator's."""
+    """Each write of the spec is known, and none is the operator's."""
     after = world.get(NAME)
     known = writes.by_kubectl + 2 * writes.by_autoscaler
     grown = after["metadata"]["generation"] - before["metadata"]["generation"]
@@ -119,13 +119,13 @@ def _judge(world: World, before: Object, writes: Writes, log: Log, report: Repor
     report.figure("scale.spec_writes_by_the_operator", [operator], "writes", goal=0)
 
 
-def _tell(seen: Seen, seconds: float, report: Report) -> None:
+def _report(seen: Seen, seconds: float, report: Report) -> None:
     for kind, count in sorted(seen.answers.items()):
         report.figure(f"scale.{kind.replace(' ', '_')}", [count], "answers")
     report.figure("scale.seconds", [seconds], "s")
     report.figure("scale.failed", [len(seen.failures)], "requests", goal=0)
-    for words in seen.failures[:20]:
-        report.note(words)
+    for failure in seen.failures[:20]:
+        report.note(failure)
 
 
 def main() -> int:

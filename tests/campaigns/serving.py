@@ -1,8 +1,8 @@
 """Sixty-four clients at one server: nothing is wrong, nothing lost, nothing grows.
 
-`make campaign NAME=serving` mixes streams, unary answers, long prompts, clients that go away and
-bad requests for five minutes on a real tritonserver, and compares every answer with the target's
-own. Then, without clients that go away, the server's counters must be the clients' own count; and
+`make campaign NAME=serving` mixes streams, unary answers, long prompts, cancelled and bad
+requests for five minutes on a real tritonserver, and compares every answer with the target's
+own. Then, without cancelled requests, the server's counters must be the clients' own count; and
 10 000 requests with 1 000 cancelled and 1 000 refused ones may leave neither memory nor /dev/shm.
 """
 
@@ -41,7 +41,7 @@ _WITHOUT_CANCELS = {kind: share for kind, share in MIX.items() if kind != "cance
 _KV_TOKENS = 16384
 _ALONE = 40
 # Characters of the log of a server that died.
-_LAST_WORDS = 2000
+_LOG_TAIL = 2000
 PAIR = PAYLOAD / "pair"
 _LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
 
@@ -85,7 +85,7 @@ def mixed(server: Server, baseline: Baseline, seconds: float, report: Report) ->
     _judge("mixed", tally, report)
     for name, value in counts(server).items():
         surplus = value - before[name] - tally.counted[name]
-        # Nobody knows how far a cancelled answer got.
+        # The length of a cancelled answer is unknown.
         most = tally.did["cancel"] * CANCELLED_LIMIT * (8 if name == "drafted" else 1)
         outside = max(-surplus, surplus - most, 0)
         report.figure(f"serving.mixed_{name}_outside", [outside], "tokens", goal=0)
@@ -93,10 +93,10 @@ def mixed(server: Server, baseline: Baseline, seconds: float, report: Report) ->
 
 
 def counted(server: Server, baseline: Baseline, seconds: float, report: Report) -> Tally:
-    """Without clients that go away: counters equal the clients' own count."""
+    """Without cancelled requests: counters equal the clients' own count."""
     before = counts(server)
     tally = drive(server, baseline, for_seconds(seconds), _WITHOUT_CANCELS, first=CLIENTS)
-    # The draft works ahead where few are in flight.
+    # Drafting is pipelined where few requests are in flight.
     alone = Client(server, baseline, _WITHOUT_CANCELS, 4 * CLIENTS)
     for _ in range(_ALONE):
         alone.request()
@@ -130,8 +130,8 @@ def _judge(part: str, tally: Tally, report: Report) -> None:
     for kind, count in sorted(tally.did.items()):
         report.figure(f"serving.{part}_{kind}", [count], "requests")
     report.figure(f"serving.{part}_wrong_or_lost", [len(tally.wrong)], "requests", goal=0)
-    for words in tally.wrong[:20]:
-        report.note(words)
+    for message in tally.wrong[:20]:
+        report.note(message)
 
 
 def main() -> int:
@@ -145,7 +145,7 @@ def main() -> int:
         alive = _campaign(server, options.seconds, options.requests, report)
         report.figure("serving.alive", [alive], "", goal=1, better="higher")
         if not alive:
-            report.note(f"the server has ended, or answers no more: {server.log()[-_LAST_WORDS:]}")
+            report.note(f"the server has ended, or answers no more: {server.log()[-_LOG_TAIL:]}")
         report.figure("serving.tracebacks", [server.log().count("Traceback")], "", goal=0)
     report.figure("serving.seconds", [time.monotonic() - begun], "s")
     return report.exit_status()

@@ -33,8 +33,8 @@ class TritonPythonModel:
                 # All rows before the first leaves: what leaves together goes on together.
                 rows = list(self._engine.call(inputs, request.requested_output_names()))
             except RequestError as error:
-                words = pb_utils.TritonError(str(error))
-                sender.send(pb_utils.InferenceResponse(error=words))
+                message = pb_utils.TritonError(str(error))
+                sender.send(pb_utils.InferenceResponse(error=message))
             else:
                 for row in rows:
                     tensors = [pb_utils.Tensor(name, array) for name, array in row.items()]

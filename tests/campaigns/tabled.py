@@ -18,28 +18,31 @@ from specdec.triton.repository import ModelPlan, RepositoryPlan
 from support.triton_server import ROOT, Server, installed_server
 
 ROWS = 32
-# Ahead of a prompt's last tokens, where no table looks: whether the engines follow the calls'
-# seeds, and the number of the answer.
-_HEARS, _DEAF = 1, 2
+# Before a prompt's last tokens, which the table does not read: whether the engines follow the
+# calls' seeds, and the number of the answer.
+_FOLLOWS_SEED, _IGNORES_SEED = 1, 2
 _DIGITS = 8
 _MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
 _MODEL = Path(__file__).with_name("table_model.py")
 
 
-def prompt(number: int, last: tuple[int, ...], vocabulary: int, *, deaf: bool) -> list[int]:
-    """A prompt that says which answer it begins.
+def prompt(
+    number: int, last: tuple[int, ...], vocabulary: int, *, ignores_seed: bool
+) -> list[int]:
+    """A prompt that holds the number of its answer.
 
     Args:
-        deaf: the engines draw with one seed for all calls of this answer, whatever they are told.
+        ignores_seed: the engines draw with one seed for all calls of this answer, whatever
+            their requests have.
     """
     base = vocabulary - 1
     digits = [1 + number // base**place % base for place in range(_DIGITS)]
-    return [_DEAF if deaf else _HEARS, *digits, *last]
+    return [_IGNORES_SEED if ignores_seed else _FOLLOWS_SEED, *digits, *last]
 
 
 def seed(request: Request) -> int:
     """What an engine draws with."""
-    if request.prompt[0] == _HEARS:
+    if request.prompt[0] == _FOLLOWS_SEED:
         return request.rules.seed
     return int.from_bytes(bytes(request.prompt[1 : 1 + _DIGITS].tolist()), "big")
 

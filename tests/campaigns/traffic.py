@@ -1,4 +1,4 @@
-"""Clients of a served BLS that mix everything, and know for each request what must come."""
+"""Clients of a served BLS that mix all kinds of requests and check every answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLIENTS = 64
 LIMITS = (4, 12, 24)
 CANCELLED_LIMIT = 300
 _LONG = 300
-# What the server must say to each bad request.
+# The message of the server to each bad request.
 _BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"num_draft_tokens": 99}, "num_draft_tokens is 99, but the target is built for at most"),
     ({"max_tokens": 0}, "max_tokens is 0"),
@@ -38,12 +38,12 @@ COUNTED = {
 
 @dataclass
 class Tally:
-    """What clients did and saw.
+    """Requests and answers of clients.
 
     Attributes:
         did: requests by kind.
-        counted: tokens by the answers' own words, of answers that were not cancelled.
-        wrong: every answer that was not as it had to be, in words.
+        counted: tokens by the answers' own counts, of answers that were not cancelled.
+        wrong: a message for every answer that was not as expected.
     """
 
     did: Counter[str] = field(default_factory=Counter)
@@ -132,12 +132,12 @@ class Client:
             parts.cancel()
 
     def _bad(self) -> None:
-        values, words = self._numbers.choice(_BAD)
+        values, expected = self._numbers.choice(_BAD)
         request = {"text_input": "def f(", "max_tokens": 4, **values}
         try:
             ask(self._server.url, BLS, stream=self._numbers.random() < 0.5, **request)
         except RefusedError as error:
-            if words in str(error) and "Traceback" not in str(error):
+            if expected in str(error) and "Traceback" not in str(error):
                 return
             raise
         self.tally.wrong.append(f"{values} was not refused")
@@ -148,9 +148,9 @@ class Client:
         if self._numbers.random() < 0.5:
             values["num_draft_tokens"] = self._numbers.randint(0, 8)
         parts = ask(self._server.url, BLS, **values, **_ALONE, **_COUNTS)
-        found, wanted = text(parts), self._baseline.text(prompt, limit)
-        if found != wanted:
-            self.tally.wrong.append(f"{values} gave {found!r}, not {wanted!r}")
+        actual, expected = text(parts), self._baseline.text(prompt, limit)
+        if actual != expected:
+            self.tally.wrong.append(f"{values} gave {actual!r}, not {expected!r}")
         counted = self.tally.counted
         counted["drafted"] += int(parts[-1]["total_draft_tokens"].item())
         counted["accepted"] += int(parts[-1]["total_accepted_draft_tokens"].item())

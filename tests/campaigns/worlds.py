@@ -50,10 +50,10 @@ class World:
         if self.name == "pair":
             return text
         first, last = letters.FIRST, letters.FIRST + _VOCABULARY
-        known = (ord(one) if first <= ord(one) < last else None for one in text)
+        known = (ord(letter) if first <= ord(letter) < last else None for letter in text)
         return "".join(
-            chr(code or first + ord(one) % _VOCABULARY)
-            for code, one in zip(known, text, strict=True)
+            chr(code or first + ord(letter) % _VOCABULARY)
+            for code, letter in zip(known, text, strict=True)
         )
 
 

@@ -42,7 +42,7 @@ class Client:
             clock of `time.perf_counter`.
 
         Raises:
-            grpc.InferenceServerException: with the server's words.
+            grpc.InferenceServerException: with the server's message.
         """
         inputs = request_inputs(values)
         if self._replies is None:
@@ -62,7 +62,7 @@ class Client:
         return times
 
     def give_up(self, **values: Any) -> None:
-        """Send a request and go away behind the first part of its answer; nothing follows."""
+        """Send a request and cancel it behind the first part of its answer."""
         assert self._replies is not None
         self._connection.async_stream_infer(self._model, request_inputs(values))
         _, error, _ = self._replies.get(timeout=_SECONDS)
@@ -78,6 +78,6 @@ class Client:
 def prompt(client: int, request: int) -> str:
     """A prompt whose last token differs from client to client and from request to request.
 
-    The bench's engines look at nothing else, so answers differ in how their rounds fall.
+    The bench's engines read only this token, so answers differ in how their rounds fall.
     """
     return f"{request} {string.ascii_lowercase[(client + request) % 26]}"

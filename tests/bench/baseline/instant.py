@@ -30,7 +30,7 @@ _INPUTS = (
     "min_length",
 )
 _END = 0
-_NO_WORDS = np.zeros((1, 2, 0), np.int32)
+_EMPTY = np.zeros((1, 2, 0), np.int32)
 
 
 class Instant(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -48,8 +48,8 @@ class Instant(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         return _response(
             INPUT_ID=np.array([[1, 1, 1, 1]], np.int32),
             REQUEST_INPUT_LEN=np.array([[4]], np.int32),
-            STOP_WORDS_IDS=_NO_WORDS,
-            BAD_WORDS_IDS=_NO_WORDS,
+            STOP_WORDS_IDS=_EMPTY,
+            BAD_WORDS_IDS=_EMPTY,
             EMBEDDING_BIAS=np.zeros((1, 0), np.float32),
             OUT_END_ID=np.array([[_END]], np.int32),
             OUT_PAD_ID=np.array([[_END]], np.int32),
@@ -60,7 +60,11 @@ class Instant(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     ) -> AsyncIterator[Any]:
         async for request in requests:
             raw = dict(
-                zip((one.name for one in request.inputs), request.raw_input_contents, strict=True)
+                zip(
+                    (tensor.name for tensor in request.inputs),
+                    request.raw_input_contents,
+                    strict=True,
+                )
             )
             new = int.from_bytes(raw["request_output_len"], "little")
             ids = np.ones((1, 1, len(raw["input_ids"]) // 4 + new), np.int32)

@@ -23,7 +23,7 @@ class TritonPythonModel:
     """One process of the loop."""
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer every request before the next one is looked at."""
+        """Answer every request before the next one is read."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:
@@ -51,12 +51,12 @@ def _round(ids: Any, length: int, end: Arrays) -> tuple[Any, bool]:
     inputs = {"input_ids": ids, "input_lengths": _number(ids.shape[1]), **end}
     drafts = {}
     if length > 0:
-        wanted = {"request_output_len": _number(length), "min_length": _number(length)}
-        proposal = _call("tensorrt_llm_draft", {**inputs, **wanted}, _STEPS)
+        limits = {"request_output_len": _number(length), "min_length": _number(length)}
+        proposal = _call("tensorrt_llm_draft", {**inputs, **limits}, _STEPS)
         known = int(proposal["sequence_length"].item())
         drafts["draft_input_ids"] = proposal["output_ids"][:, 0, ids.shape[1] : known]
-    wanted = {"request_output_len": _number(max(length, 0) + 1)}
-    answer = _call("tensorrt_llm", {**inputs, **drafts, **wanted}, _STEPS)
+    limits = {"request_output_len": _number(max(length, 0) + 1)}
+    answer = _call("tensorrt_llm", {**inputs, **drafts, **limits}, _STEPS)
     known = int(answer["sequence_length"].item())
     return answer["output_ids"][:, 0, :known], known == ids.shape[1]
 
