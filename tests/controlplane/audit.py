@@ -1,4 +1,4 @@
-"""What an account may ask of the API server, and by the server's audit log really asks."""
+"""The permissions of an account, and the requests that the audit log shows."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from typing_extensions import override
 
 Object = dict[str, Any]
 
-# The words of admission that checks owner references: it asks for a right in place of a request.
+# The message of admission that checks owner references: it checks a right without a request.
 UNOWNED = "you can't set finalizers on"
-# The API server asks for `create` once it has found that what is applied is not there: a patch
-# that the audit log has as allowed, and that was refused all the same. A quota says it otherwise.
+# For an applied object that does not exist, the API server also checks `create`. Its refusal
+# stays an allowed patch in the audit log. The message of a quota differs.
 _LACKING = re.compile(r'cannot (?P<verb>\w+) resource "')
 
 
@@ -30,7 +30,7 @@ class Right(NamedTuple):
 
 
 class Log:
-    """What the account has asked since this was made; `plane` was started with `audited`."""
+    """The requests of the account since this was created; `plane` was started with `audited`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,11 +58,11 @@ class Log:
             status = event.get("responseStatus", {})
             notes = event.get("annotations", {})
             allowed = notes.get("authorization.k8s.io/decision") == "allow"
-            words = status.get("message", "")
-            lacking = _LACKING.search(words)
-            if not allowed or lacking or UNOWNED in words:
+            message = status.get("message", "")
+            lacking = _LACKING.search(message)
+            if not allowed or lacking or UNOWNED in message:
                 verb = lacking["verb"] if lacking else right.verb
-                self._refused.append(f"{right._replace(verb=verb)}: {words}")
+                self._refused.append(f"{right._replace(verb=verb)}: {message}")
                 continue
             self._used.add(right)
             if right.verb == "patch" and status.get("code") == 201:
@@ -70,7 +70,7 @@ class Log:
                 self._used.add(right._replace(verb="create"))
 
     def _events(self) -> Iterator[Object]:
-        """Whole lines since the last look."""
+        """Whole lines since the last read."""
         with self._path.open("rb") as file:
             file.seek(self._end)
             for line in file:
@@ -86,7 +86,7 @@ def _right(verb: str, target: Object) -> Right:
 
 
 def writers(body: Object) -> set[str]:
-    """Whoever has set a field of an object's spec, by the name they gave themselves."""
+    """The field managers that have set a field of the object's spec."""
     return {
         entry["manager"]
         for entry in body["metadata"]["managedFields"]
@@ -113,6 +113,6 @@ def without(role: Object, right: Right) -> Object:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 verbs = [v for v in rule["verbs"] if Right(v, group, resource) != right]
-                one = {"apiGroups": [group], "resources": [resource], "verbs": verbs}
-                rules += [one] if verbs else []
+                rule_left = {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+                rules += [rule_left] if verbs else []
     return {**role, "rules": rules}

@@ -16,22 +16,22 @@ def specdec(lab: Lab, *arguments: str, user: Path | None = None) -> Result:
     return CliRunner().invoke(app, [*arguments, "-n", lab.namespace], env=login)
 
 
-def shown_by_the_command(lab: Lab) -> None:
-    """`specdec status` of a resource that serves has what the API server has of it."""
+def assert_status_command_shows_all(lab: Lab) -> None:
+    """`specdec status` of a serving resource equals its status on the API server."""
     result = specdec(lab, "status", "pair", "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
+    output = json.loads(result.stdout)
     live = (lab.get("specm", "pair") or {})["status"]
     for part in ("conditions", "engines", "plan", "speculation", "url"):
-        assert told[part] == live[part], part
-    assert {(one["component"], one["state"]) for one in told["jobs"]} == {
+        assert output[part] == live[part], part
+    assert {(job["component"], job["state"]) for job in output["jobs"]} == {
         (component, "Complete") for component in ("fetch", "engine", "publish", "verify")
     }
-    assert len([one for one in told["jobs"] if one["component"] == "engine"]) == 2
-    assert [(one["component"], one["ready"]) for one in told["pods"]] == [("server", True)]
+    assert len([job for job in output["jobs"] if job["component"] == "engine"]) == 2
+    assert [(pod["component"], pod["ready"]) for pod in output["pods"]] == [("server", True)]
     tree = specdec(lab, "status", "pair").stdout
     assert f"{lab.namespace}/pair  {live['phase']}" in tree
-    for word in ("SpeculationActive", "DraftTokensObserved", "50 %", "150 %", told["url"]):
+    for word in ("SpeculationActive", "DraftTokensObserved", "50 %", "150 %", output["url"]):
         assert word in tree
     assert "pair" in specdec(lab, "status").stdout
     missing = specdec(lab, "status", "pear")
@@ -57,8 +57,8 @@ def account(lab: Lab, role: str) -> Path:
     return login
 
 
-def shown_to_a_reader(lab: Lab) -> None:
-    """Who may only look at a namespace sees the status, and is told which right top takes."""
+def assert_viewer_sees_the_status(lab: Lab) -> None:
+    """A viewer of a namespace sees the status; the error of top names the missing permission."""
     viewer, editor = account(lab, "view"), account(lab, "edit")
     result = specdec(lab, "top", "pair", "--once", user=viewer)
     assert result.exit_code == 1, result.output
@@ -66,4 +66,4 @@ def shown_to_a_reader(lab: Lab) -> None:
     assert may(lab, editor, "get", "pods", "--subresource=proxy")
     result = specdec(lab, "status", "pair", "--json", user=viewer)
     assert result.exit_code == 0, result.output
-    assert {one["component"] for one in json.loads(result.stdout)["jobs"]} >= {"fetch", "verify"}
+    assert {job["component"] for job in json.loads(result.stdout)["jobs"]} >= {"fetch", "verify"}

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="package")
 def control_plane() -> Iterator[ControlPlane]:
-    """A control plane whose pods are played; Jobs end when a test says how."""
+    """A control plane with simulated pods; a test sets when and how Jobs end."""
     with ControlPlane(f"pytest-{os.getpid()}", hold_jobs=True) as plane:
         define(plane)
         yield plane
@@ -23,7 +23,7 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="package")
 def bare() -> Iterator[ControlPlane]:
-    """A control plane that knows the definition, and nobody acts on what is stored there."""
+    """A control plane with the definition and without an operator."""
     with ControlPlane(f"bare-{os.getpid()}", kwok=False) as plane:
         define(plane)
         yield plane

@@ -22,16 +22,16 @@ def files() -> list[Path]:
 
 @contextlib.contextmanager
 def installed(plane: ControlPlane) -> Iterator[None]:
-    """Have the kinds; they are taken away again."""
-    found = files()
-    names = [str(yaml.safe_load(file.read_text())["metadata"]["name"]) for file in found]
-    for file in found:
+    """Install the kinds, and remove them at the end."""
+    manifests = files()
+    names = [str(yaml.safe_load(file.read_text())["metadata"]["name"]) for file in manifests]
+    for file in manifests:
         plane.kubectl("apply", "--server-side", "-f", str(file))
     until(lambda: all(_served(plane, name) for name in names), f"served {names}")
     try:
         yield
     finally:
-        plane.kubectl("delete", "crd", *names, "--ignore-not-found")
+        plane.kubectl("delete", "crd", *names, "--ignore-not-manifests")
         until(lambda: not any(_served(plane, name) for name in names), f"no {names}")
 
 

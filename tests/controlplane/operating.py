@@ -1,4 +1,4 @@
-"""The operator as a process, and a namespace in which a test plays what nodes would do."""
+"""The operator as a process, and a namespace in which a test simulates the nodes."""
 
 import contextlib
 import json
@@ -30,20 +30,20 @@ POD_JOB = "batch.kubernetes.io/job-name"
 
 
 def until(check: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 60) -> T:
-    """What `check` returns as soon as it is true; `what` tells what was missing."""
-    found: list[T] = []
+    """What `check` returns as soon as it is true; `what` describes the awaited state."""
+    values: list[T] = []
 
     def true() -> bool:
         value = check()
         if value:
-            found.append(value)
+            values.append(value)
         return bool(value)
 
     def missing() -> str:
         return f"not within {seconds:g} s: {what if isinstance(what, str) else what()}"
 
     processes.until(true, seconds, missing, step=0.1)
-    return found[-1]
+    return values[-1]
 
 
 def free_port() -> int:
@@ -52,18 +52,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def total(page: list[str], name: str, wanted: Sequence[str] = ()) -> float:
+def total(page: list[str], name: str, labels: Sequence[str] = ()) -> float:
     """The sum of a metric's samples that have all of these labels."""
     taken = [
         line
         for line in page
-        if line.split("{")[0].split(" ")[0] == name and all(w in line for w in wanted)
+        if line.split("{")[0].split(" ")[0] == name and all(label in line for label in labels)
     ]
     return sum(float(line.rpartition(" ")[2]) for line in taken)
 
 
 class Operator:
-    """`kopf run` with a kubeconfig; its metrics tell what it did."""
+    """`kopf run` with a kubeconfig; its metrics count its work."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Operator:
         return f"http://127.0.0.1:{self._metrics}/metrics"
 
     def healthy(self) -> int:
-        """The probe's HTTP status; 0 when nobody answers."""
+        """The probe's HTTP status; 0 when the connection fails."""
         assert self._process is not None
         assert self._process.poll() is None, f"the operator ended: {self.log_tail()}"
         try:
@@ -160,8 +160,8 @@ class Operator:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have the labels."""
-        wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        return total(self._page(), name, wanted)
+        pairs = [f'{key}="{value}"' for key, value in labels.items()]
+        return total(self._page(), name, pairs)
 
     def reconciles(self) -> float:
         return self.metric("specdec_reconciles_total")
@@ -188,7 +188,7 @@ class Operator:
 
 
 class Lab:
-    """A namespace; Jobs and pods in it do what a test says. Entered, it is made and removed."""
+    """A namespace whose Jobs and pods a test controls; a context that creates and deletes it."""
 
     def __init__(self, plane: ControlPlane, operator: Operator, namespace: str = "") -> None:
         self.plane = plane
@@ -206,8 +206,8 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # A namespace waits for its pods, and those of unfinished Jobs never end here: until then
-        # the operator would look at its resources again and again, and never be at rest.
+        # A namespace waits for its pods, and those of unfinished Jobs never end here. Until then
+        # the operator would reconcile its resources repeatedly and never be idle.
         self._reader.close()
 
     def kubectl(self, *args: str, stdin: str | None = None) -> str:
@@ -229,8 +229,8 @@ class Lab:
     def condition(self, name: str, kind: str = "Ready") -> Object:
         """One condition of a SpeculativeModel; empty when there is none yet."""
         body = self.get("specm", name) or {}
-        found = body.get("status", {}).get("conditions", [])
-        return next((c for c in found if c["type"] == kind), {})
+        conditions = body.get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == kind), {})
 
     def wait(
         self, name: str, kind: str = "Ready", status: str = "True", reason: str = "", s: float = 60
@@ -238,14 +238,16 @@ class Lab:
         """The condition once it has this status and, if given, this reason."""
 
         def check() -> Object | None:
-            found = self.condition(name, kind)
-            right = found.get("status") == status and reason in ("", found.get("reason"))
-            return found if right else None
+            condition = self.condition(name, kind)
+            reached = condition.get("status") == status and (
+                reason in ("", condition.get("reason"))
+            )
+            return condition if reached else None
 
         return until(check, lambda: f"{kind}={status}/{reason}: {self.story(name)}", s)
 
     def story(self, name: str) -> str:
-        """What the resource says of itself, for a failed test."""
+        """The conditions of the resource and the end of the log, for a failed test."""
         body = self.get("specm", name) or {}
         lines = [
             f"{c['type']}={c['status']} {c['reason']}: {c['message']}"
@@ -254,10 +256,10 @@ class Lab:
         return "\n  ".join(["", *lines, self.operator.log_tail()])
 
     def jobs(self, component: str) -> list[str]:
-        """Names of the living Jobs of a component, sorted."""
-        found = self.all("jobs", f"{names.COMPONENT}={component}")
+        """Names of the active Jobs of a component, sorted."""
+        jobs = self.all("jobs", f"{names.COMPONENT}={component}")
         return sorted(
-            j["metadata"]["name"] for j in found if "deletionTimestamp" not in j["metadata"]
+            j["metadata"]["name"] for j in jobs if "deletionTimestamp" not in j["metadata"]
         )
 
     def job(self, component: str, known: tuple[str, ...] = ()) -> str:
@@ -284,11 +286,11 @@ class Lab:
                     return str(pod["metadata"]["name"])
         return None
 
-    def gone(self, kind: str, name: str) -> bool:
+    def missing(self, kind: str, name: str) -> bool:
         return self.get(kind, name) is None
 
     def refused(self, *args: str) -> str:
-        """The words with which a kubectl call is refused."""
+        """The message with which a kubectl call is refused."""
         try:
             self.kubectl(*args)
         except ClusterError as error:

@@ -138,14 +138,14 @@ def at_rest(lab: Lab) -> tuple[float, float]:
 
     def still() -> tuple[float, float] | None:
         seen.append(lab.operator.done())
-        last = seen[-20:]  # of ten looks a second
+        last = seen[-20:]  # of ten checks a second
         return last[0] if len(last) == 20 and len(set(last)) == 1 else None
 
     return until(still, lambda: f"an operator at rest: {seen[-3:]} {lab.operator.log_tail()}")
 
 
 def unwritten(lab: Lab, name: str) -> None:
-    """Touch an unchanged resource: the operator looks at it and writes nothing."""
+    """Touch an unchanged resource: the operator reconciles it and writes nothing."""
     reconciles, writes = at_rest(lab)
     lab.kubectl("annotate", "specm", name, "test/touched=1")
     until(lambda: lab.operator.reconciles() > reconciles, "a reconcile of the touched resource")

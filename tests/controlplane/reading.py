@@ -1,6 +1,6 @@
-"""Objects as the API server has them, asked directly: tests look at them many times a second.
+"""Objects of the API server, read directly: tests read them many times a second.
 
-Starting kubectl for each look costs a hundred times the call, and the operator under test works
+Starting kubectl for each read costs a hundred times the call, and the operator under test works
 on the same processors.
 """
 
@@ -16,7 +16,7 @@ from specdec.api.model import KIND
 Object = dict[str, Any]
 
 _NAMESPACES = "/api/v1/namespaces"
-# What else tests look at, and by which short names kubectl knows a kind.
+# Further kinds that tests read, and the short names of kubectl.
 _MORE = {
     ("apps/v1", "ReplicaSet"): "replicasets",
     ("apps/v1", "StatefulSet"): "statefulsets",
@@ -73,21 +73,23 @@ class Reader:
 
     def _listed(self, kind: str, selector: str) -> list[Object]:
         version, name, path = self._place(kind)
-        found = self._api.call("GET", f"{path}?labelSelector={quote(selector)}")
+        answer = self._api.call("GET", f"{path}?labelSelector={quote(selector)}")
         # In a list the server leaves out what every item would repeat.
-        return [{"apiVersion": version, "kind": name, **_shown(body)} for body in found["items"]]
+        return [{"apiVersion": version, "kind": name, **_shown(body)} for body in answer["items"]]
 
     def _place(self, kind: str) -> tuple[str, str, str]:
-        """API version, kind and path of what kubectl would understand by a word."""
+        """API version, kind and path of a kind as kubectl accepts it."""
         for (version, name), plural in (PLURALS | _MORE).items():
             group = version.rpartition("/")[0]
             if kind in (name.lower(), plural, f"{plural}.{group}") or _SHORT.get(kind) == name:
                 root = "apis" if group else "api"
                 return version, name, f"/{root}/{version}/namespaces/{self._namespace}/{plural}"
-        raise ClusterError(f"No test looks at {kind} yet: name it in controlplane/reading.py.")
+        raise ClusterError(
+            f"The reader does not know the kind {kind}: add it to controlplane/reading.py."
+        )
 
 
 def _shown(body: Object) -> Object:
-    """Without what kubectl does not show either."""
+    """Without the fields that kubectl hides."""
     body["metadata"].pop("managedFields", None)
     return body

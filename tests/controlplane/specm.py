@@ -22,7 +22,7 @@ class RefusedError(Exception):
         super().__init__(status["message"])
         causes = status.get("details", {}).get("causes", [])
         pairs = [(c.get("field", "").removeprefix("."), c["message"]) for c in causes]
-        # Rules wait until the schema is satisfied, and the server says so beside the fault.
+        # Rules wait until the schema is satisfied, and the server reports this beside the fault.
         self.causes = [pair for pair in pairs if "were not checked because" not in pair[1]]
         if not pairs:
             self.causes = [("", str(status["message"]))]

@@ -207,7 +207,7 @@ def test_a_service_moves_from_two_nodes_to_one(grouped: Lab) -> None:
     assert lab.get(KIND, GROUP) is not None
     built(lab, lab.job("engine", (engine,)))
     published(lab, (publish,))
-    until(lambda: lab.gone(KIND, GROUP), lambda: lab.story(NAME), seconds=90)
+    until(lambda: lab.missing(KIND, GROUP), lambda: lab.story(NAME), seconds=90)
     lab.wait(NAME)
     assert lab.get("deployment", NAME) is not None
-    until(lambda: lab.gone("configmap", GROUP), lambda: lab.story(NAME))
+    until(lambda: lab.missing("configmap", GROUP), lambda: lab.story(NAME))

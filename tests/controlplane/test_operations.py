@@ -83,7 +83,7 @@ def test_budget_rollout_and_tags_are_kept_as_asked(lab: Lab) -> None:
     until(lambda: strategy(lab).get("rollingUpdate") == counts, lambda: f"{strategy(lab)}")
 
     lab.kubectl("scale", "specm", "pair", "--replicas=1")
-    until(lambda: lab.gone("pdb", "pair"), "no budget of a pod alone")
+    until(lambda: lab.missing("pdb", "pair"), "no budget of a pod alone")
 
 
 def test_the_api_server_knows_every_field_that_is_generated(lab: Lab) -> None:
@@ -123,9 +123,9 @@ def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
     lab.wait("pair", "RouteReady", "True", "RouteAccepted")
 
     lab.patch("specm", "pair", {"spec": {"networking": None}})
-    until(lambda: lab.gone("ingress", "pair"), "no Ingress")
+    until(lambda: lab.missing("ingress", "pair"), "no Ingress")
     for name in ("pair", "pair-fetch", "pair-build", "pair-measure"):
-        until(partial(lab.gone, "networkpolicy", name), f"no NetworkPolicy {name}")
+        until(partial(lab.missing, "networkpolicy", name), f"no NetworkPolicy {name}")
     service = lab.get("service", "pair")
     assert service is not None
     assert service["spec"]["type"] == "ClusterIP"

@@ -112,7 +112,7 @@ def test_an_autoscaler_raises_the_replicas_of_the_resource_and_the_deployment_fo
     lab.kubectl("delete", "hpa", "pair")
     until(lambda: lab.get("hpa", "pair"), "the autoscaler again")
     lab.patch("specm", "pair", {"spec": {"suspend": True}})
-    until(lambda: lab.gone("hpa", "pair"), "no autoscaler of a suspended resource")
+    until(lambda: lab.missing("hpa", "pair"), "no autoscaler of a suspended resource")
 
 
 def test_without_keda_the_condition_says_what_to_install(lab: Lab) -> None:
@@ -152,8 +152,8 @@ def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, la
 
     unwritten(lab, "pair")
     lab.patch("specm", "pair", {"spec": {"serving": {"scaling": None}, "networking": None}})
-    until(lambda: lab.gone("scaledobject", "pair"), "no ScaledObject")
-    until(lambda: lab.gone("httproute", "pair"), "no HTTPRoute")
+    until(lambda: lab.missing("scaledobject", "pair"), "no ScaledObject")
+    until(lambda: lab.missing("httproute", "pair"), "no HTTPRoute")
     until(lambda: not lab.condition("pair", "ScalingReady"), "no word of scaling")
 
 

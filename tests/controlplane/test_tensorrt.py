@@ -80,8 +80,8 @@ def test_two_servers_serve_scale_rest_and_become_one(lab: Lab) -> None:
     change = {"topology": "SingleServer", "placement": "Shared"}
     lab.patch("specm", name, {"spec": {"speculation": {"draftTarget": change}}})
     published(lab, (publish,))
-    until(lambda: lab.gone("deployment", draft), lambda: lab.story(name))
-    until(lambda: lab.gone("service", draft), lambda: lab.story(name))
+    until(lambda: lab.missing("deployment", draft), lambda: lab.story(name))
+    until(lambda: lab.missing("service", draft), lambda: lab.story(name))
     lab.wait(name)
     assert len(lab.jobs("engine")) == 2, "another topology builds nothing"
 

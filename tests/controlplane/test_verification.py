@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from controlplane.commanding import shown_by_the_command, shown_to_a_reader
+from controlplane.commanding import assert_status_command_shows_all, assert_viewer_sees_the_status
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import (
     built,
@@ -64,8 +64,8 @@ def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
     # Events come after the status that they tell of.
     good = {"DraftTokensObserved", "Equivalent", "Effective"}
     until(lambda: good <= reasons(lab), lambda: f"events of what is good: {reasons(lab)}")
-    shown_by_the_command(lab)
-    shown_to_a_reader(lab)
+    assert_status_command_shows_all(lab)
+    assert_viewer_sees_the_status(lab)
 
     publish = lab.job("publish")
     lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": 6}}})

@@ -98,7 +98,7 @@ def big() -> Object:
 
 @dataclass
 class Tour:
-    """Plays Jobs in a namespace and keeps every status it sees there; `log` is the operator's."""
+    """Simulates Jobs in a namespace and keeps every status; `log` is the operator's."""
 
     lab: Lab
     log: Log
@@ -108,7 +108,7 @@ class Tour:
         self._api = Api(self.lab.plane.kubeconfig)
 
     def go(self) -> None:
-        """The whole tour: each resource goes its way as fast as it can."""
+        """Run the whole tour; the resources proceed independently."""
         bodies = (pair(), rich(), big(), resource(BROKEN), resource(VAST, "9Ti"))
         self.lab.apply(claim("source"), *bodies)
         ways = {PAIR: self._pair(), RICH: self._rich(), BIG: self._big(), BROKEN: self._rest()}
@@ -158,18 +158,18 @@ class Tour:
         yield lambda: self.now(BROKEN) == "Failed"
 
     def until(self, check: Callable[[], bool], what: str | Callable[[], str]) -> None:
-        """Play on until `check`; nothing is asked that no role allows."""
+        """Continue the tour until `check`; every request must be allowed."""
 
-        def looked() -> bool:
-            self._look()
+        def checked() -> bool:
+            self._poll()
             refused = self.log.refused()
             assert not refused, "; ".join(refused)
             return check()
 
         def missing() -> str:
-            return f"{what if isinstance(what, str) else what()}: {self.told()}"
+            return f"{what if isinstance(what, str) else what()}: {self.progress()}"
 
-        until(looked, missing, seconds=300)
+        until(checked, missing, seconds=300)
 
     def phases(self, name: str) -> set[str]:
         """The phases that a resource was seen in."""
@@ -180,8 +180,8 @@ class Tour:
         newest = [body for body in self.seen if body["metadata"]["name"] == name][-1:]
         return "".join(phase(body) for body in newest if current(body))
 
-    def told(self) -> str:
-        """What went on, for a failed test."""
+    def progress(self) -> str:
+        """The phases and the end of the log, for a failed test."""
         phases = {body["metadata"]["name"]: phase(body) for body in self.seen}
         return f"{phases} {self.lab.operator.log_tail()}"
 
@@ -196,8 +196,8 @@ class Tour:
     def _is_there(self, kind: str, name: str) -> bool:
         return self._api.exists(path(VERSIONS[kind], kind, self.lab.namespace, name))
 
-    def _look(self) -> None:
-        """Keep new statuses, and end the Jobs whose time has come."""
+    def _poll(self) -> None:
+        """Keep new statuses, and end the Jobs that are due."""
         newest = {body["metadata"]["name"]: mark(body) for body in self.seen}
         for body in self._list(f"/apis/{API_VERSION}", PLURAL):
             if "status" in body and newest.get(body["metadata"]["name"]) != mark(body):
@@ -209,8 +209,8 @@ class Tour:
                 self._end(job, pod["metadata"]["name"])
 
     def _list(self, root: str, plural: str) -> list[Object]:
-        found = self._api.call("GET", f"{root}/namespaces/{self.lab.namespace}/{plural}")
-        items: list[Object] = found["items"]
+        answer = self._api.call("GET", f"{root}/namespaces/{self.lab.namespace}/{plural}")
+        items: list[Object] = answer["items"]
         return items
 
     def _due(self, job: Object) -> bool:
@@ -221,13 +221,13 @@ class Tour:
 
     def _end(self, job: Object, pod: str) -> None:
         component, owner = whose(job)
-        told, code = result(component, owner) or measurement_result(job), 0
+        message, code = result(component, owner) or measurement_result(job), 0
         if owner == BROKEN:
-            told = {"error": {"reason": "AuthFailed", "message": "the hub wants a token"}}
+            message = {"error": {"reason": "AuthFailed", "message": "the hub wants a token"}}
             code = 2
         try:
             self.lab.plane.finish(
-                self.lab.namespace, pod, message=json.dumps(told), exit_code=code
+                self.lab.namespace, pod, message=json.dumps(message), exit_code=code
             )
         except RefusedError as error:
             if error.code != 404:  # its Job was superseded meanwhile
@@ -241,7 +241,7 @@ def whose(job: Object) -> tuple[str, str]:
 
 
 def result(component: str, owner: str) -> Object:
-    """What a program would have told; empty of one that measures."""
+    """The result of a simulated program; empty for a measurement."""
     roles = ("target", "draft") if owner == PAIR else ("target",)
     facts = {**FACTS, "heads": 16, "kvHeads": 16}
     models = {
@@ -249,24 +249,24 @@ def result(component: str, owner: str) -> Object:
         for role in roles
     }
     engine = {"key": "0" * 64, "bytes": 1000, "seconds": 1.5, "maxDraftLen": 10}
-    told: dict[str, Object] = {
+    results: dict[str, Object] = {
         "fetch": {"models": models, "engines": []},
         "engine": {"engine": {**engine, "vocabSize": FACTS["vocabSize"]}},
         "publish": {"repository": {"hash": "0" * 64, "files": 20}},
     }
-    return told.get(component, {})
+    return results.get(component, {})
 
 
 def phase(body: Object) -> str:
-    found: str = body["status"].get("phase", "")
-    return found
+    value: str = body["status"].get("phase", "")
+    return value
 
 
 def current(body: Object) -> bool:
-    """Whether a status speaks of the newest spec."""
+    """Whether a status belongs to the newest spec."""
     return bool(body["status"].get("observedGeneration") == body["metadata"]["generation"])
 
 
 def mark(body: Object) -> tuple[int, str]:
-    """What tells a status from others of the same resource."""
+    """What identifies a status among others of the same resource."""
     return body["metadata"]["generation"], json.dumps(body["status"], sort_keys=True)
