@@ -55,26 +55,26 @@ def test_a_refusal_is_no_use(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     file.touch()
     log = Log(file)
-    words = f"forbidden: {UNOWNED}: , <nil>"
+    message = f"forbidden: {UNOWNED}: , <nil>"
     file.write_text(
         line("list", resource="secrets", code=403, message="no role")
-        + line("patch", resource="services", code=403, message=words)
+        + line("patch", resource="services", code=403, message=message)
         + line("patch", resource="services", code=403, message="exceeded quota: none")
     )
-    assert log.refused() == ["list secrets: no role", f"patch services: {words}"]
+    assert log.refused() == ["list secrets: no role", f"patch services: {message}"]
     assert log.used() == {Right("patch", "", "services")}, "a quota refuses after the role"
 
 
 def test_an_apply_that_may_patch_and_not_create_was_refused(tmp_path: Path) -> None:
-    """In the words of a real server, whose log has the patch as allowed."""
+    """The message is of a real server, whose log has the patch as allowed."""
     file = tmp_path / "audit.log"
     file.touch()
     log = Log(file)
-    words = (
+    message = (
         'jobs.batch "a" is forbidden: User "b" cannot create resource "jobs" in API group "batch"'
     )
-    file.write_text(line("patch", resource="jobs", apiGroup="batch", code=403, message=words))
-    assert log.refused() == [f"create jobs.batch: {words}"]
+    file.write_text(line("patch", resource="jobs", apiGroup="batch", code=403, message=message))
+    assert log.refused() == [f"create jobs.batch: {message}"]
     assert log.used() == set()
 
 

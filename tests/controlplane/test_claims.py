@@ -1,4 +1,4 @@
-"""A claim that cannot be changed as the spec says stops nothing, and the spec can be put back."""
+"""A refused change of a claim stops nothing, and the spec can be set back."""
 
 import pytest
 

@@ -45,10 +45,10 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
 
 @pytest.fixture
 def resources(bare: ControlPlane, namespace: str) -> Iterator[Resources]:
-    found = Resources(bare.kubeconfig, namespace)
-    yield found
-    found.clear()
-    found.close()
+    resources = Resources(bare.kubeconfig, namespace)
+    yield resources
+    resources.clear()
+    resources.close()
 
 
 def parsed(body: Object) -> model.Spec:
@@ -156,16 +156,16 @@ def test_server_fills_in_the_defaults_of_a_method(
 
 def scalars(kind: type[model.Value]) -> Object:
     """The scalar defaults of a part and of the parts inside it, as the server stores them."""
-    found: Object = {}
+    defaults: Object = {}
     for field in kind.model_fields.values():
         if field.is_required():
             continue
         value = field.get_default(call_default_factory=True, validated_data={})
         if isinstance(value, model.Value):
-            found[str(field.alias)] = scalars(type(value))
+            defaults[str(field.alias)] = scalars(type(value))
         elif value not in (None, (), {}):
-            found[str(field.alias)] = value
-    return found
+            defaults[str(field.alias)] = value
+    return defaults
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_what_may_change_later(
 ) -> None:
     resources.create(good_resource(name))
     patch = ("patch", "specm", name, "-n", namespace, "--type=merge", "-p")
-    said = [kubectl(*patch, json.dumps({"spec": change})) for _ in range(2)]
-    assert ["no change" in words for words in said] == [False, True]
+    outputs = [kubectl(*patch, json.dumps({"spec": change})) for _ in range(2)]
+    assert ["no change" in output for output in outputs] == [False, True]
 
 
 def test_samples_are_taken_and_settle(

@@ -79,9 +79,9 @@ MAPS = ("spec.target.engine.extraArgs", "spec.runtime.parameters")
 def resources(bare: ControlPlane) -> Iterator[Resources]:
     name = f"hostile-{secrets.token_hex(4)}"
     bare.kubectl("create", "namespace", name)
-    found = Resources(bare.kubeconfig, name)
-    yield found
-    found.close()
+    resources = Resources(bare.kubeconfig, name)
+    yield resources
+    resources.close()
 
 
 def with_text(field: str, text: str) -> Object:
@@ -142,9 +142,9 @@ def test_name_is_refused(text: str, resources: Resources) -> None:
 def test_free_text_stays_short_and_on_one_line(
     field: str, value: str, text: str, resources: Resources
 ) -> None:
-    found = refusals(resources, with_text(field, value + text))
-    assert len(found) == 1
-    assert field.startswith(found.pop())
+    fields = refusals(resources, with_text(field, value + text))
+    assert len(fields) == 1
+    assert field.startswith(fields.pop())
 
 
 @pytest.mark.parametrize(("field", "value"), FREE.items())

@@ -1,4 +1,4 @@
-"""Ready speaks of the pods of this generation, and a rollout that stands still says why."""
+"""Ready is about the pods of this generation, and a stalled rollout reports the reason."""
 
 import subprocess
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_ready_of_a_generation_waits_for_pods_of_that_generation(lab: Lab, watch
     until(reported, lambda: f"{watched.read_text()} {lab.story('pair')}")
     at_rest(lab)
     states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
-    wrong = [one for one in states if one[1] == str(before + 1) and one[2] == "True"]
+    wrong = [state for state in states if state[1] == str(before + 1) and state[2] == "True"]
     assert wrong == [], states
     assert "1 of 1 pods answer meanwhile" in lab.condition("pair", "Available")["message"]
 
@@ -64,7 +64,7 @@ def test_a_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> N
     until(reported, lambda: f"{watched.read_text()} {lab.story('pair')}")
     at_rest(lab)
     states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
-    assert {one[2] for one in states} == {"True"}
+    assert {state[2] for state in states} == {"True"}
 
 
 def test_a_paused_deployment_says_so(lab: Lab) -> None:

@@ -88,9 +88,9 @@ def fetched(lab: Lab) -> None:
 
 
 def pods(lab: Lab) -> dict[str, Object]:
-    """The living pods of all groups by name."""
-    found = lab.all("pods", PODS)
-    return {p["metadata"]["name"]: p for p in found if "deletionTimestamp" not in p["metadata"]}
+    """The active pods of all groups by name."""
+    listed = lab.all("pods", PODS)
+    return {p["metadata"]["name"]: p for p in listed if "deletionTimestamp" not in p["metadata"]}
 
 
 def test_without_the_controller_the_condition_says_what_to_install(
@@ -145,8 +145,8 @@ def test_a_group_serves_scales_rests_and_is_freed(grouped: Lab) -> None:
     kinds = f"{KIND},configmap,secret,service,statefulset"
 
     def left() -> list[Object]:
-        found = lab.all(kinds)
-        return [o for o in found if o["metadata"]["name"].startswith(NAME)]
+        listed = lab.all(kinds)
+        return [o for o in listed if o["metadata"]["name"].startswith(NAME)]
 
     until(lambda: not left(), lambda: f"nothing left of {left()}", seconds=30)
 

@@ -33,8 +33,8 @@ ZONES = {
 def strategy(lab: Lab) -> Object:
     body = lab.get("deployment", "pair")
     assert body is not None
-    found: Object = body["spec"]["strategy"]
-    return found
+    value: Object = body["spec"]["strategy"]
+    return value
 
 
 def ports(lab: Lab) -> dict[str, str | None]:
@@ -97,8 +97,8 @@ def test_the_api_server_knows_every_field_that_is_generated(lab: Lab) -> None:
     assert {"Deployment", "PodDisruptionBudget", "HorizontalPodAutoscaler"} <= kinds
     assert kinds & EXTRAS.keys()
     flags = ("create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
-    told = lab.kubectl(*flags, stdin=yaml.safe_dump_all(bodies))
-    assert len(told.splitlines()) == len(bodies)
+    output = lab.kubectl(*flags, stdin=yaml.safe_dump_all(bodies))
+    assert len(output.splitlines()) == len(bodies)
 
 
 def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
@@ -106,8 +106,8 @@ def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
     serve(
         lab, "pair", networking={**missing, "networkPolicy": {"mode": "Enabled", "from": [PEER]}}
     )
-    told = lab.wait("pair", "RouteReady", "False", "GatewayApiMissing")
-    assert "install the Gateway API" in told["message"]
+    condition = lab.wait("pair", "RouteReady", "False", "GatewayApiMissing")
+    assert "install the Gateway API" in condition["message"]
     # What comes after the refused route is there all the same.
     assert lab.get("networkpolicy", "pair")
     assert all(lab.get("networkpolicy", f"pair-{what}") for what in ("fetch", "build", "measure"))

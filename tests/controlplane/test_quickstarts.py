@@ -1,4 +1,4 @@
-"""The kubectl commands of README and guides against a real API server, but for their last step."""
+"""The kubectl commands of README and guides against a real API server, without their last step."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from support.quickstarts import ON_A_SERVER, ROOT, all_run_by
 pytestmark = pytest.mark.controlplane
 
 NAMESPACE = "quickstart"
-# What the guides' later commands look at.
+# The resources that later commands of the guides read.
 THERE = ("reference-draft-target", "tensorrt-fp8-one-gpu", "tensorrt-two-servers")
-# They need kinds of the Prometheus operator and of Argo CD: tests/chart asks for those.
+# They need kinds of the Prometheus operator and of Argo CD: tests/chart covers those.
 FOREIGN = (f"{ROOT}/manifests/monitoring", f"{ROOT}/manifests/argocd")
 COMMANDS = all_run_by(ON_A_SERVER)
 
@@ -26,7 +26,7 @@ def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
         installed.kubectl("apply", "-n", NAMESPACE, "-f", str(sample))
     yield installed
     # To the end: what the operator still writes there would count for the tests that follow.
-    # With pods in it a namespace takes as long as they may, though nobody here lets them wait.
+    # A namespace with pods waits for them, although no kubelet runs them here.
     where = ("-n", NAMESPACE, "--all", "--timeout=120s")
     installed.kubectl("delete", "specm,deployments,jobs", *where)
     installed.kubectl("delete", "pods", *where, "--force", "--grace-period=0")
@@ -35,16 +35,16 @@ def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
 
 def runnable(command: list[str]) -> list[str]:
     """The command from anywhere, into our namespace, without an end that never comes."""
-    words = [word for word in command[1:] if word != "-w"]
-    words = [str(ROOT / w) if w.startswith("manifests/") else w for w in words]
+    argv = [word for word in command[1:] if word != "-w"]
+    argv = [str(ROOT / w) if w.startswith("manifests/") else w for w in argv]
     # What kustomize renders names its own namespace.
-    if "-k" not in words and "-n" not in words:
-        words += ["-n", NAMESPACE]
-    if words[0] in ("apply", "create", "delete"):
-        words.append("--dry-run=server")
-    if words[0] == "delete":
-        words.append("--ignore-not-found")  # the operator runs beside the cluster, in no pod
-    return words
+    if "-k" not in argv and "-n" not in argv:
+        argv += ["-n", NAMESPACE]
+    if argv[0] in ("apply", "create", "delete"):
+        argv.append("--dry-run=server")
+    if argv[0] == "delete":
+        argv.append("--ignore-not-found")  # the operator runs beside the cluster, in no pod
+    return argv
 
 
 def test_there_is_something_of_every_kind() -> None:
@@ -55,13 +55,13 @@ def test_there_is_something_of_every_kind() -> None:
 def test_the_server_takes_every_command(cluster: ControlPlane) -> None:
     done = set()
     for _, command in COMMANDS:
-        words = runnable(command)
-        if tuple(words) in done or any(word.startswith(FOREIGN) for word in words):
+        argv = runnable(command)
+        if tuple(argv) in done or any(word.startswith(FOREIGN) for word in argv):
             continue
-        done.add(tuple(words))
-        told = cluster.kubectl(*words)
-        if "describe" in words:
-            assert words[2] in told
-        if "create" in words:
-            assert "created (server dry run)" in told
+        done.add(tuple(argv))
+        output = cluster.kubectl(*argv)
+        if "describe" in argv:
+            assert argv[2] in output
+        if "create" in argv:
+            assert "created (server dry run)" in output
     assert len(done) > 10

@@ -83,10 +83,10 @@ def served(api: Api, what: str) -> bool:
     asked = attributes(what)
     root = "/api/v1"
     if asked["group"]:
-        found = api.call("GET", f"/apis/{asked['group']}")
-        root = f"/apis/{found['preferredVersion']['groupVersion']}"
+        group = api.call("GET", f"/apis/{asked['group']}")
+        root = f"/apis/{group['preferredVersion']['groupVersion']}"
     name = "/".join(filter(None, (asked["resource"], asked["subresource"])))
-    return name in {one["name"] for one in api.call("GET", root)["resources"]}
+    return name in {resource["name"] for resource in api.call("GET", root)["resources"]}
 
 
 @pytest.mark.parametrize("what", MAY)
@@ -98,8 +98,8 @@ def test_the_operator_may_just_what_it_does_with_kinds_that_need_not_be_there(
     installed: ControlPlane, account: Path
 ) -> None:
     """By the rules themselves: `can-i` asks about kinds that the API server knows."""
-    told = installed.kubectl("auth", "can-i", "--list", "--no-headers", user=account)
-    rows = (re.split(r"\s{2,}", line.strip()) for line in told.splitlines())
+    output = installed.kubectl("auth", "can-i", "--list", "--no-headers", user=account)
+    rows = (re.split(r"\s{2,}", line.strip()) for line in output.splitlines())
     verbs = {row[0]: set(row[-1].strip("[]").split()) for row in rows}
     for extra in EXTRAS.values():
         name = f"{extra.plural}.{extra.watched[0]}"
@@ -121,8 +121,8 @@ def test_an_administrator_may_all_of_that(installed: ControlPlane, what: str) ->
 def test_the_deployment_passes_the_restricted_pod_security(installed: ControlPlane) -> None:
     """Created for real: a violation is a warning of the Deployment and a refusal of its pod."""
     rendered = installed.kubectl("kustomize", str(INSTALL))
-    found = [o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment"]
-    template = found[0]["spec"]["template"]
+    deployments = [o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment"]
+    template = deployments[0]["spec"]["template"]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -137,7 +137,7 @@ def test_the_deployment_passes_the_restricted_pod_security(installed: ControlPla
 
 def test_jobs_run_from_the_image_that_the_operator_runs_from(installed: ControlPlane) -> None:
     rendered = installed.kubectl("kustomize", str(INSTALL))
-    found = next(o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment")
-    container = found["spec"]["template"]["spec"]["containers"][0]
+    deployment = next(o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
     environment = {e["name"]: e["value"] for e in container["env"]}
     assert environment["SPECDEC_OPERATOR_IMAGE"] == container["image"]

@@ -33,9 +33,11 @@ def test_a_resource_becomes_ready_and_an_unchanged_one_is_not_written_again(lab:
     unwritten(lab, "pair")
 
     events = lab.all("events.events.k8s.io")
-    told = [e for e in events if e.get("reportingController") == "specdec.dev/operator"]
-    assert [e["action"] for e in told].count("Ready") == 1
-    assert {"Fetched", "Built", "Published", "PodsReady", "Serving"} <= {e["reason"] for e in told}
+    reported = [e for e in events if e.get("reportingController") == "specdec.dev/operator"]
+    assert [e["action"] for e in reported].count("Ready") == 1
+    assert {"Fetched", "Built", "Published", "PodsReady", "Serving"} <= {
+        e["reason"] for e in reported
+    }
     assert "specm" not in ours(lab)
     for item in lab.all(",".join(CHILDREN[:5]), names.MODEL):
         assert item["metadata"]["ownerReferences"][0]["name"] == "pair"
@@ -64,7 +66,7 @@ def test_children_that_are_deleted_or_changed_by_hand_come_back(lab: Lab) -> Non
         selector = service["spec"]["selector"]
         return deployment["spec"]["replicas"] == 1 and names.INSTANCE in selector
 
-    until(repaired, "the Service's selector and the Deployment's replicas as wanted")
+    until(repaired, "the desired selector of the Service and replicas of the Deployment")
 
 
 def test_suspend_frees_the_pods_and_keeps_what_was_made(lab: Lab) -> None:

@@ -102,8 +102,8 @@ def test_two_resources_share_one_build_and_each_keeps_it_alive(lab: Lab) -> None
     engines = until(lambda: two(lab.jobs("engine")), "two engine Jobs")
 
     def owned() -> bool:
-        found = [lab.get("job", name) for name in engines]
-        return all(j and len(j["metadata"]["ownerReferences"]) == 2 for j in found)
+        jobs = [lab.get("job", name) for name in engines]
+        return all(j and len(j["metadata"]["ownerReferences"]) == 2 for j in jobs)
 
     until(owned, lambda: f"two owners of each: {[lab.get('job', n) for n in engines]}")
     config = lab.get("configmap", engines[0])
@@ -129,7 +129,7 @@ def test_an_operator_that_dies_midway_goes_on_where_it_was(lab: Lab) -> None:
     lab.operator.kill()
     engines = lab.jobs("engine")
     try:
-        for job in engines:  # they end while nobody looks
+        for job in engines:  # they end while no operator runs
             built(lab, job)
     finally:
         lab.operator.start()

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.controlplane
 
 def test_a_claim_that_does_not_exist_is_waited_for_by_name(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair", storage={"existingClaim": "nowhere"}))
-    found = lab.wait("pair", "StorageReady", "False", "ClaimNotFound")
-    assert "nowhere" in found["message"]
+    condition = lab.wait("pair", "StorageReady", "False", "ClaimNotFound")
+    assert "nowhere" in condition["message"]
     assert lab.jobs("fetch") == []
     lab.apply(claim("nowhere"))
     lab.wait("pair", "StorageReady", "True")
@@ -35,8 +35,8 @@ def test_an_incompatible_pair_never_gets_a_build_job(lab: Lab) -> None:
     models = fetch_result()["models"]
     models["draft"]["facts"] = {**models["draft"]["facts"], "tokenizer": "ffffffffffff"}
     fetched(lab, models=models)
-    found = lab.wait("pair", "Compatible", "False", "TokenizerMismatch")
-    assert "different tokenizers" in found["message"]
+    condition = lab.wait("pair", "Compatible", "False", "TokenizerMismatch")
+    assert "different tokenizers" in condition["message"]
     lab.wait("pair", "Ready", "False", "TokenizerMismatch")
     assert lab.jobs("engine") == []
 
@@ -46,9 +46,9 @@ def test_a_failed_fetch_says_why_and_how_to_go_on(lab: Lab) -> None:
     job = lab.job("fetch")
     error = {"reason": "CheckpointCorrupt", "message": "target: model.safetensors is cut off"}
     lab.finish(job, {"error": error}, exit_code=2)
-    found = lab.wait("pair", "ModelsFetched", "False", "CheckpointCorrupt")
-    assert "model.safetensors is cut off" in found["message"]
-    assert f"kubectl delete job {job}" in found["message"]
+    condition = lab.wait("pair", "ModelsFetched", "False", "CheckpointCorrupt")
+    assert "model.safetensors is cut off" in condition["message"]
+    assert f"kubectl delete job {job}" in condition["message"]
 
     lab.kubectl("delete", "job", job)
     again = until(lambda: lab.jobs("fetch"), "another try")
@@ -70,8 +70,8 @@ def test_what_the_server_refuses_is_said_in_its_words(lab: Lab) -> None:
         "a quota in force",
     )
     lab.apply(resource("pair"))
-    found = lab.wait("pair", "ModelsFetched", "False", "Rejected")
-    assert "exceeded quota: no-jobs" in found["message"]
+    condition = lab.wait("pair", "ModelsFetched", "False", "Rejected")
+    assert "exceeded quota: no-jobs" in condition["message"]
     lab.wait("pair", "Ready", "False", "Rejected")
     lab.kubectl("delete", "resourcequota", "no-jobs")
     lab.kubectl("annotate", "specm", "pair", "test/touched=1")
@@ -97,8 +97,10 @@ def test_an_object_of_somebody_else_is_never_taken_over(lab: Lab) -> None:
     for job in until(lambda: two(lab.jobs("engine")), "two engine Jobs"):
         built(lab, job)
     published(lab)
-    found = lab.wait("pair", "Available", "False", "Rejected")
-    assert "Deployment pair exists and was not made for SpeculativeModel pair" in found["message"]
+    condition = lab.wait("pair", "Available", "False", "Rejected")
+    assert (
+        "Deployment pair exists and was not made for SpeculativeModel pair" in condition["message"]
+    )
     live = lab.get("deployment", "pair")
     assert live is not None
     assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "web"
@@ -126,10 +128,10 @@ def crash(lab: Lab) -> str:
     (container,) = status["containerStatuses"]
     dead = {"ready": False, "state": waits, "lastState": {"terminated": end}, "restartCount": 1}
     long_ago = "2026-01-01T00:00:00Z"
-    gone = {"status": "False", "lastTransitionTime": long_ago}
+    unready = {"status": "False", "lastTransitionTime": long_ago}
     conditions = [
-        {**one, **gone} if one["type"] in ("Ready", "ContainersReady") else one
-        for one in status["conditions"]
+        {**item, **unready} if item["type"] in ("Ready", "ContainersReady") else item
+        for item in status["conditions"]
     ]
     change = {"status": {"containerStatuses": [container | dead], "conditions": conditions}}
     name = str(pod["metadata"]["name"])
@@ -185,8 +187,8 @@ def test_an_engine_that_was_deleted_from_the_volume_is_built_again(lab: Lab) -> 
     lab.finish(publish, {"error": error}, exit_code=2)
     lab.wait("pair", "EnginesReady", "False", "Building")
     assert lab.jobs("engine") == builds
-    told = [e["reason"] for e in lab.all("events.events.k8s.io") if e["type"] == "Warning"]
-    assert "EngineMissing" in told
+    warnings = [e["reason"] for e in lab.all("events.events.k8s.io") if e["type"] == "Warning"]
+    assert "EngineMissing" in warnings
     for job in builds:
         built(lab, job)
     published(lab)

@@ -79,11 +79,11 @@ def test_samples_applied_again_change_nothing_and_live_is_git_with_scalar_defaul
     lab.kubectl(*apply)
     git = in_git()
     assert len(git) >= 14
-    until(lambda: seen(lab).keys() == git.keys(), lambda: f"a word on each: {seen(lab)}", 180)
+    until(lambda: seen(lab).keys() == git.keys(), lambda: f"a status of each: {seen(lab)}", 180)
 
-    told = lab.kubectl(*apply).splitlines()
-    assert len(told) > len(git)
-    assert [line for line in told if not line.endswith(" unchanged")] == []
+    output = lab.kubectl(*apply).splitlines()
+    assert len(output) > len(git)
+    assert [line for line in output if not line.endswith(" unchanged")] == []
     # As Argo CD asks with server-side diff.
     by_server = ("--server-side", "--dry-run=server", "--force-conflicts", "-o", "yaml")
     text = lab.kubectl(*apply, *by_server, "--field-manager=argocd-controller")
@@ -95,8 +95,8 @@ def test_samples_applied_again_change_nothing_and_live_is_git_with_scalar_defaul
     schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     live = seen(lab)
     for name, body in git.items():
-        found = live[name]
-        assert found["metadata"]["generation"] == 1, name
-        assert asked[name]["spec"] == found["spec"], name
+        actual = live[name]
+        assert actual["metadata"]["generation"] == 1, name
+        assert asked[name]["spec"] == actual["spec"], name
         own = schema["properties"]["spec"]
-        assert list(differences(body["spec"], found["spec"], own, name)) == []
+        assert list(differences(body["spec"], actual["spec"], own, name)) == []

@@ -1,4 +1,4 @@
-"""kubectl scale, an autoscaler and the operator on one field, and nobody takes another's back."""
+"""kubectl scale, an autoscaler and the operator write one field, and no change is reverted."""
 
 import json
 from collections.abc import Iterator
@@ -42,9 +42,9 @@ def kinds(operator: Operator, installed: ControlPlane) -> Iterator[None]:
 
 @pytest.fixture
 def resources(lab: Lab) -> Iterator[Resources]:
-    found = Resources(lab.plane.kubeconfig, lab.namespace)
-    yield found
-    found.close()
+    resources = Resources(lab.plane.kubeconfig, lab.namespace)
+    yield resources
+    resources.close()
 
 
 def serving(**scaling: Any) -> Object:
@@ -65,7 +65,7 @@ def followed(lab: Lab, count: int) -> None:
 
 
 def touch(lab: Lab, api: Api, name: str, number: int) -> None:
-    """Give the operator something to look at."""
+    """Give the operator something to reconcile."""
     path = f"/apis/{API_VERSION}/namespaces/{lab.namespace}/{PLURAL}/{name}"
     change = {"metadata": {"annotations": {"test/touched": str(number)}}}
     api.call("PATCH", path, change, MERGE_PATCH)
@@ -74,7 +74,7 @@ def touch(lab: Lab, api: Api, name: str, number: int) -> None:
 def test_a_hundred_scale_changes_under_load_are_followed_and_never_taken_back(
     lab: Lab, resources: Resources
 ) -> None:
-    """With an autoscaler beside, and an operator that has as much to look at elsewhere."""
+    """With an autoscaler, and as many changes of another resource."""
     before = serve(lab, "pair", serving=serving(maxReplicas=8))
     lab.apply(resource("busy", storage={"existingClaim": "nowhere"}))
     api = Api(lab.plane.kubeconfig)
@@ -103,7 +103,7 @@ def test_an_autoscaler_raises_the_replicas_of_the_resource_and_the_deployment_fo
     until(lambda: replicas(lab, "specm") == 2, "the autoscaler's least", seconds=90)
     until(lambda: replicas(lab) == 2, "a Deployment that follows")
     assert OPERATOR not in writers(resources.get("pair"))
-    # Nobody serves metrics here, and the condition says so.
+    # No metrics API is served here, and the condition reports it.
     missing = lab.wait("pair", "ScalingReady", "False", "MetricMissing", s=90)
     assert "queue" in missing["message"]
     lab.wait("pair")
@@ -122,13 +122,13 @@ def test_without_keda_the_condition_says_what_to_install(lab: Lab) -> None:
     assert lab.condition("pair")["status"] == "True"
 
 
-def say(lab: Lab, kind: str, status: Object) -> None:
-    """Play a controller: what it says of an object."""
+def set_status(lab: Lab, kind: str, status: Object) -> None:
+    """Write the status of an object as its controller would."""
     argv = ("patch", kind, "pair", "--subresource=status", "--type=merge", "-p")
     lab.kubectl(*argv, json.dumps({"status": status}))
 
 
-# What a Gateway says of a route that it takes.
+# The status of a route that a Gateway accepts.
 STAMP = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Any", "message": "so it is"}
 TAKEN = {
     "controllerName": "example.com/one",
@@ -145,23 +145,23 @@ def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, la
     lab.wait("pair", "ScalingReady", "Unknown", "ScalerStarting")
     lab.wait("pair", "RouteReady", "Unknown", "RoutePending")
     ready = {"type": "Ready", "status": "True", "message": "as defined"}
-    say(lab, "scaledobject", {"conditions": [ready]})
+    set_status(lab, "scaledobject", {"conditions": [ready]})
     lab.wait("pair", "ScalingReady", "True", "ScalerActive")
-    say(lab, "httproute", {"parents": [TAKEN]})
+    set_status(lab, "httproute", {"parents": [TAKEN]})
     lab.wait("pair", "RouteReady", "True", "RouteAccepted")
 
     unwritten(lab, "pair")
     lab.patch("specm", "pair", {"spec": {"serving": {"scaling": None}, "networking": None}})
     until(lambda: lab.missing("scaledobject", "pair"), "no ScaledObject")
     until(lambda: lab.missing("httproute", "pair"), "no HTTPRoute")
-    until(lambda: not lab.condition("pair", "ScalingReady"), "no word of scaling")
+    until(lambda: not lab.condition("pair", "ScalingReady"), "no condition ScalingReady")
 
 
 def weights(lab: Lab) -> dict[str, int]:
     """Weights of the route, by Service."""
     route = lab.get("httproute", "pair") or {"spec": {"rules": [{"backendRefs": []}]}}
     (rule,) = route["spec"]["rules"]
-    return {one["name"]: one["weight"] for one in rule["backendRefs"]}
+    return {backend["name"]: backend["weight"] for backend in rule["backendRefs"]}
 
 
 def test_a_route_in_parts_follows_what_becomes_of_the_other_resource(
@@ -178,8 +178,8 @@ def test_a_route_in_parts_follows_what_becomes_of_the_other_resource(
     published(lab, jobs["publish"])
     parts, alone = {"pair": 75, "next": 25}, {"pair": 1}
     until(lambda: weights(lab) == parts, lambda: f"{weights(lab)}: {lab.story('pair')}")
-    # From here on the operator looks again at this route when the other resource tells it to.
-    say(lab, "httproute", {"parents": [TAKEN]})
+    # From here on a change of the other resource triggers a reconcile of this route.
+    set_status(lab, "httproute", {"parents": [TAKEN]})
     lab.wait("pair", "RouteReady", "True", "RouteAccepted")
 
     lab.patch("specm", "next", {"spec": {"suspend": True}})

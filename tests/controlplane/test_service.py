@@ -1,4 +1,4 @@
-"""A Service that somebody changed is restored, and Available says when it leads nowhere."""
+"""A changed Service is restored, and Available reports a Service without endpoints."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def slices(lab: Lab) -> list[Object]:
 
 def reached(lab: Lab) -> bool:
     """Whether the endpoints of the Service are ready."""
-    ends = [end for one in slices(lab) for end in one.get("endpoints") or []]
+    ends = [end for item in slices(lab) for end in item.get("endpoints") or []]
     return any(end["conditions"].get("ready") for end in ends)
 
 
@@ -79,7 +79,7 @@ def test_a_service_that_somebody_changed_is_restored(served: Lab, change: str) -
 
 
 def test_ports_that_were_restored_go_with_the_intent_that_had_them(lab: Lab) -> None:
-    """Restoring makes nobody an owner of fields who never drops them again."""
+    """No field manager keeps the restored fields for ever."""
     serve(lab, "pair")
     operations = [{"op": "replace", "path": "/spec/ports/0/port", "value": 9000}]
     lab.kubectl("patch", "service", "pair", "--type=json", "-p", json.dumps(operations))

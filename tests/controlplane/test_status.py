@@ -24,12 +24,12 @@ def test_a_refusal_longer_than_the_definition_allows_is_said_in_part(lab: Lab) -
     # No key of a taint: the API server names each of them, with the rule that it breaks.
     wrong = [{"key": f"{number:03}{'!' * 300}", "operator": "Exists"} for number in range(64)]
     lab.patch("specm", "pair", {"spec": {"build": {"tolerations": wrong}}})
-    found = lab.wait("pair", "EnginesReady", "False", "Rejected")
+    condition = lab.wait("pair", "EnginesReady", "False", "Rejected")
     body = lab.get("specm", "pair")
     assert body is not None
-    assert found["observedGeneration"] == body["metadata"]["generation"]
-    assert "spec.template.spec.tolerations[0].key: Invalid value" in found["message"]
-    assert 512 < len(found["message"]) <= 1024
+    assert condition["observedGeneration"] == body["metadata"]["generation"]
+    assert "spec.template.spec.tolerations[0].key: Invalid value" in condition["message"]
+    assert 512 < len(condition["message"]) <= 1024
     assert lab.condition("pair")["reason"] == "Rejected"
 
     def logged() -> bool:
@@ -93,8 +93,8 @@ def test_a_status_that_the_definition_refuses_is_written_short(lab: Lab) -> None
     with shorter_messages(lab, 100):
         lab.apply(claim("pair"), resource("pair"))
         fetched(lab)
-        found = lab.wait("pair", "EnginesReady", "False", "Building")
-        assert "operator's log" in found["message"]
+        condition = lab.wait("pair", "EnginesReady", "False", "Building")
+        assert "operator's log" in condition["message"]
         body = lab.get("specm", "pair")
         assert body is not None
         assert body["status"]["observedGeneration"] == body["metadata"]["generation"]

@@ -40,8 +40,8 @@ def fetched(lab: Lab, **facts: Any) -> Object:
 
 
 def replicas(lab: Lab, *deployments: str) -> list[int | None]:
-    found = (lab.get("deployment", name) for name in deployments)
-    return [live["status"].get("readyReplicas") if live else None for live in found]
+    listed = (lab.get("deployment", name) for name in deployments)
+    return [live["status"].get("readyReplicas") if live else None for live in listed]
 
 
 def test_two_servers_serve_scale_rest_and_become_one(lab: Lab) -> None:

@@ -30,7 +30,7 @@ def own_address() -> str:
 
 
 def server_pod() -> dict[str, Any]:
-    """A pod that looks as if a resource had it serve."""
+    """A pod with the labels of a serving pod."""
     labels = {
         "app.kubernetes.io/managed-by": "specdec",
         "app.kubernetes.io/component": "server",
@@ -66,7 +66,7 @@ def test_top_reads_pods_through_the_api_server(lab: Lab, monkeypatch: pytest.Mon
     assert (row["acceptance_percent"], row["tokens_per_round"]) == (75.0, 4.0)
     assert row["in_flight"] == 3
 
-    monkeypatch.setattr(top, "METRICS_PORT", 9)  # where nobody listens
-    gone = specdec(lab, "top", "--once", "--interval", "1")
-    assert gone.exit_code == 3, gone.output
-    assert "about Pod pair-0: " in gone.stderr
+    monkeypatch.setattr(top, "METRICS_PORT", 9)  # a closed port
+    unreachable = specdec(lab, "top", "--once", "--interval", "1")
+    assert unreachable.exit_code == 3, unreachable.output
+    assert "about Pod pair-0: " in unreachable.stderr

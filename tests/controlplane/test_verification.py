@@ -1,4 +1,4 @@
-"""What serves is measured: the Job, what the resource says of it, and when it says nothing."""
+"""Verification of the serving revision: its Job, and its result in the status."""
 
 import json
 
@@ -31,8 +31,8 @@ def shown(lab: Lab) -> dict[str, str]:
 
 
 def status(lab: Lab) -> Object:
-    found: Object = (lab.get("specm", "pair") or {})["status"]
-    return found
+    value: Object = (lab.get("specm", "pair") or {})["status"]
+    return value
 
 
 def reasons(lab: Lab) -> set[str]:
@@ -61,7 +61,7 @@ def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
     table = lab.kubectl("get", "specm", "pair").splitlines()[0].split()
     assert table.index("SPEEDUP") == table.index("ACCEPT") + 1
     assert status(lab)["speculation"]["planHash"]
-    # Events come after the status that they tell of.
+    # Events follow the status that they report.
     good = {"DraftTokensObserved", "Equivalent", "Effective"}
     until(lambda: good <= reasons(lab), lambda: f"events of what is good: {reasons(lab)}")
     assert_status_command_shows_all(lab)
@@ -74,8 +74,8 @@ def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
     assert status(lab)["speculation"]["previous"]["speedupPercent"] == 150
     published(lab, (publish,))
     verified(lab, (first,), speedupPercent=80, matched=15, divergence="prompt 3 differs")
-    found = lab.wait("pair", "OutputEquivalent", "False", "Diverged")
-    assert "prompt 3 differs" in found["message"]
+    condition = lab.wait("pair", "OutputEquivalent", "False", "Diverged")
+    assert "prompt 3 differs" in condition["message"]
     lab.wait("pair", "SpeculationEffective", "False", "SlowerThanBaseline")
     lab.wait("pair")
     assert shown(lab) == {"ACCEPT": "50", "SPEEDUP": "80"}
@@ -120,9 +120,9 @@ def test_a_benchmark_follows_and_its_errors_fail_it(lab: Lab) -> None:
     second = lab.job("benchmark", (first,))
     body = lab.get("job", second)
     assert body is not None
-    told = measurement_result(body)["benchmark"]
+    result = measurement_result(body)["benchmark"]
     error = {"reason": "ErrorRateHigh", "message": "half of the requests failed"}
-    message = {"benchmark": {**told, "message": error["message"]}, "error": error}
+    message = {"benchmark": {**result, "message": error["message"]}, "error": error}
     lab.finish(second, message, exit_code=2)
     failed = lab.wait("pair", "BenchmarkCompleted", "False", "ErrorRateHigh")
     assert "half of the requests failed" in failed["message"]

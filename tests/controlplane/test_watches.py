@@ -24,18 +24,18 @@ QUICK = {"SPECDEC_WATCH_CHECK_SECONDS": "1"}
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """A control plane of these tests alone: other operators would lose their definition."""
-    with ControlPlane(f"watches-{os.getpid()}", kwok=False) as found:
-        define(found)
-        rendered = found.kubectl("kustomize", str(ROOT / "manifests" / "install"))
+    with ControlPlane(f"watches-{os.getpid()}", kwok=False) as created:
+        define(created)
+        rendered = created.kubectl("kustomize", str(ROOT / "manifests" / "install"))
         objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
-        found.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
-        yield found
+        created.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+        yield created
 
 
 def tended(operator: Operator, check: Callable[[], bool]) -> Callable[[], bool]:
-    """The check, with what a kubelet does between: it starts anew what ended or is unhealthy."""
+    """The check, with restarts like the kubelet's: of an operator that ended or is unhealthy."""
 
-    def look() -> bool:
+    def checked() -> bool:
         if operator.ended():
             operator.start()
         elif operator.healthy() == 500:
@@ -43,7 +43,7 @@ def tended(operator: Operator, check: Callable[[], bool]) -> Callable[[], bool]:
             operator.start()
         return check()
 
-    return look
+    return checked
 
 
 def test_a_resource_of_a_definition_installed_again_is_reconciled(
@@ -99,7 +99,7 @@ def test_a_kind_that_no_watch_shows_makes_the_probe_fail_until_the_next_start(
 ) -> None:
     account = plane.service_account(*ACCOUNT)
     namespace = "watches-alone"
-    # An operator of some namespaces may not look at definitions: it knows those of its start.
+    # An operator of some namespaces may not read definitions: it knows those of its start.
     scope = ("-n", namespace)
     alone = {**QUICK, "SPECDEC_NAMESPACES": namespace}
     operator = Operator(account, tmp_path / "operator.log", scope, **alone)
@@ -113,7 +113,7 @@ def test_a_kind_that_no_watch_shows_makes_the_probe_fail_until_the_next_start(
             )
             operator.stop()
             operator.start()
-            # Longer than it took to be seen as deaf.
+            # Longer than the detection of the missing watch took.
             checks = operator.metric("specdec_api_requests_total", verb="list", kind="HTTPRoute")
 
             def checked() -> bool:
