@@ -1,4 +1,4 @@
-"""A value of the chart costs four files, as CONTRIBUTING says."""
+"""A value of the chart costs four files."""
 
 import shutil
 from pathlib import Path

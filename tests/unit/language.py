@@ -131,7 +131,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("operator/specdec/cli/verify.py", "told"): _TELL,
     ("operator/specdec/triton/parameters.py", "ahead"): "the parameter `draft_ahead` of the BLS",
     ("tests/campaigns/cases.py", "words"): "a method of the payload's tokenizer",
-    ("tests/campaigns/renewal.py", "look"): "a module of the tests on the real node",
     ("tests/campaigns/sampling.py", "stretch"): "a case's name, part of a figure's",
     ("tests/campaigns/table.py", "wanted"): "an attribute of the payload's rows",
     ("tests/triton/test_answers.py", "words"): "a message of the BLS",
