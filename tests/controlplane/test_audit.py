@@ -27,7 +27,7 @@ def line(verb: str, code: int = 200, message: str = "", **target: Any) -> str:
     return json.dumps(event) + "\n"
 
 
-def test_what_was_asked_is_read_as_it_is_written(tmp_path: Path) -> None:
+def test_log_reads_new_lines_of_the_audit_file(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     file.write_text(line("delete", resource="jobs"))
     log = Log(file)
@@ -43,7 +43,7 @@ def test_what_was_asked_is_read_as_it_is_written(tmp_path: Path) -> None:
     assert log.used() == {Right("get", "", "pods/log"), GET}
 
 
-def test_an_apply_that_makes_an_object_uses_two_rights(tmp_path: Path) -> None:
+def test_apply_that_creates_uses_patch_and_create(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     file.touch()
     log = Log(file)
@@ -51,7 +51,7 @@ def test_an_apply_that_makes_an_object_uses_two_rights(tmp_path: Path) -> None:
     assert log.used() == {Right("patch", "batch", "jobs"), Right("create", "batch", "jobs")}
 
 
-def test_a_refusal_is_no_use(tmp_path: Path) -> None:
+def test_refused_request_uses_no_right(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     file.touch()
     log = Log(file)
@@ -65,7 +65,7 @@ def test_a_refusal_is_no_use(tmp_path: Path) -> None:
     assert log.used() == {Right("patch", "", "services")}, "a quota refuses after the role"
 
 
-def test_an_apply_that_may_patch_and_not_create_was_refused(tmp_path: Path) -> None:
+def test_apply_without_the_create_right_counts_as_refused(tmp_path: Path) -> None:
     """The message is of a real server, whose log has the patch as allowed."""
     file = tmp_path / "audit.log"
     file.touch()
@@ -78,7 +78,7 @@ def test_an_apply_that_may_patch_and_not_create_was_refused(tmp_path: Path) -> N
     assert log.used() == set()
 
 
-def test_rules_are_taken_apart_and_one_right_is_taken_out() -> None:
+def test_without_removes_one_right_of_a_role() -> None:
     rights = granted([ROLE])
     assert len(rights) == 5
     assert GET in rights

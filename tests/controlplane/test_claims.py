@@ -36,7 +36,7 @@ def seen(lab: Lab) -> bool:
     return bool(body["status"]["observedGeneration"] == body["metadata"]["generation"])
 
 
-def test_a_refused_expansion_is_a_message_and_what_lies_behind_goes_on(bound: Lab) -> None:
+def test_refused_expansion_is_reported_and_the_pipeline_continues(bound: Lab) -> None:
     serve(bound, "pair")
     bound.wait("pair", "StorageReady", "True", "Bound")
     resize(bound, "2Gi")
@@ -59,7 +59,7 @@ def test_a_refused_expansion_is_a_message_and_what_lies_behind_goes_on(bound: La
     bound.wait("pair", "Ready", "False", "Suspended")
 
 
-def test_a_size_that_the_claim_never_had_can_be_put_back(bound: Lab) -> None:
+def test_refused_size_can_be_set_back(bound: Lab) -> None:
     bound.apply(resource("pair"))
     bound.wait("pair", "StorageReady", "True", "Bound")
     resize(bound, "2Gi")
@@ -73,7 +73,7 @@ def test_a_size_that_the_claim_never_had_can_be_put_back(bound: Lab) -> None:
     until(clean, lambda: bound.story("pair"))
 
 
-def test_a_size_below_the_claims_is_a_message_and_nothing_is_sent(bound: Lab) -> None:
+def test_smaller_size_is_reported_and_not_applied(bound: Lab) -> None:
     bound.apply(resource("pair"))
     bound.wait("pair", "StorageReady", "True", "Bound")
     resize(bound, "512Mi")

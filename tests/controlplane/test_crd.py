@@ -57,15 +57,13 @@ def parsed(body: Object) -> model.Spec:
     return model.SpeculativeModel.parse({**body, "metadata": metadata}).spec
 
 
-def test_there_are_enough_of_both() -> None:
+def test_good_and_bad_cases_are_loaded() -> None:
     assert len(GOOD) >= 60
     assert len(BAD) >= 200
 
 
 @pytest.mark.parametrize("case", GOOD, ids=lambda case: case.name)
-def test_good_resource_is_taken_and_means_what_the_operator_reads(
-    case: Case, resources: Resources
-) -> None:
+def test_good_resource_is_accepted_and_parsed(case: Case, resources: Resources) -> None:
     body = case.resource()
     resources.create(body, dry_run=True)
     assert resources.names() == set()
@@ -93,7 +91,7 @@ def test_bad_resource_is_refused_by_the_intended_rule(case: Case, resources: Res
     assert resources.names() == before
 
 
-def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None:
+def test_server_sets_the_defaults_of_the_model(resources: Resources) -> None:
     body = good_resource("tensorrt-draft-target")
     part: Object = {
         "quantization": {"calibration": {}},
@@ -138,9 +136,7 @@ def test_server_fills_in_the_defaults_of_the_model(resources: Resources) -> None
         ("lookahead-minimal", "lookahead"),
     ],
 )
-def test_server_fills_in_the_defaults_of_a_method(
-    name: str, field: str, resources: Resources
-) -> None:
+def test_server_sets_the_defaults_of_a_method(name: str, field: str, resources: Resources) -> None:
     body = good_resource(name)
     block = resources.create(body)["spec"]["speculation"][field]
     kinds = {
@@ -178,7 +174,7 @@ def scalars(kind: type[model.Value]) -> Object:
         ("none-minimal", {"runtime": {"image": "registry.example.com/server:2"}}),
     ],
 )
-def test_what_may_change_later(
+def test_mutable_field_can_change(
     name: str, change: Object, kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
     resources.create(good_resource(name))
@@ -187,7 +183,7 @@ def test_what_may_change_later(
     assert ["no change" in output for output in outputs] == [False, True]
 
 
-def test_samples_are_taken_and_settle(
+def test_samples_are_accepted_and_second_apply_changes_nothing(
     kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
     assert {file.stem for file in SAMPLES} >= {
@@ -216,7 +212,7 @@ def test_samples_are_taken_and_settle(
     assert [line.rsplit(" ", 1)[1] for line in again] == ["unchanged"] * len(first)
 
 
-def test_scale_writes_replicas_even_where_serving_is_left_out(
+def test_scale_writes_replicas_without_serving_in_the_spec(
     kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
     resources.create(good_resource("none-minimal"))
@@ -224,7 +220,7 @@ def test_scale_writes_replicas_even_where_serving_is_left_out(
     assert resources.get("none-minimal")["spec"]["serving"]["replicas"] == 3
 
 
-def test_status_holds_what_the_operator_says(
+def test_status_stores_every_field_of_the_operator(
     kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
     made = resources.create(good_resource("none-minimal"))
@@ -248,7 +244,7 @@ def test_status_holds_what_the_operator_says(
     }
 
 
-def test_kubectl_explains_and_finds_it(
+def test_kubectl_explain_and_short_names_work(
     kubectl: Kubectl, namespace: str, resources: Resources
 ) -> None:
     text = kubectl("explain", "specm.spec.speculation.draftTarget.draft.limits.maxSeqLen")
@@ -258,7 +254,7 @@ def test_kubectl_explains_and_finds_it(
     assert GOOD[0].name in kubectl("get", "specdec", "-n", namespace)
 
 
-def test_resource_of_the_readme_is_taken(resources: Resources) -> None:
+def test_resource_of_the_readme_is_accepted(resources: Resources) -> None:
     text = (ROOT / "README.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```yaml\n")[1:]]
     shown = [body for body in map(yaml.safe_load, blocks) if body.get("kind") == model.KIND]

@@ -118,7 +118,7 @@ def refusals(resources: Resources, body: Object) -> set[str]:
 
 
 @pytest.mark.parametrize(("field", "value"), (STRICT | FREE).items())
-def test_what_the_others_spoil_is_good(field: str, value: str, resources: Resources) -> None:
+def test_unchanged_text_is_accepted(field: str, value: str, resources: Resources) -> None:
     assert refusals(resources, with_text(field, value)) == set()
 
 
@@ -131,7 +131,7 @@ def test_strict_text_is_refused_at_its_field(
 
 
 @pytest.mark.parametrize("text", (HARMFUL | ODD).values(), ids=(HARMFUL | ODD).keys())
-def test_name_is_refused(text: str, resources: Resources) -> None:
+def test_invalid_name_is_refused(text: str, resources: Resources) -> None:
     assert refusals(resources, with_text("metadata.name", "everything" + text)) >= {
         "metadata.name"
     }
@@ -139,7 +139,7 @@ def test_name_is_refused(text: str, resources: Resources) -> None:
 
 @pytest.mark.parametrize(("field", "value"), FREE.items())
 @pytest.mark.parametrize("text", HARMFUL.values(), ids=HARMFUL.keys())
-def test_free_text_stays_short_and_on_one_line(
+def test_long_or_multiline_free_text_is_refused(
     field: str, value: str, text: str, resources: Resources
 ) -> None:
     fields = refusals(resources, with_text(field, value + text))
@@ -149,7 +149,7 @@ def test_free_text_stays_short_and_on_one_line(
 
 @pytest.mark.parametrize(("field", "value"), FREE.items())
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
-def test_free_text_is_kept_as_written_or_refused(
+def test_free_text_is_stored_unchanged_or_refused(
     field: str, value: str, text: str, resources: Resources
 ) -> None:
     body = with_text(field, value + text)
@@ -161,7 +161,7 @@ def test_free_text_is_kept_as_written_or_refused(
 
 @pytest.mark.parametrize("field", MAPS)
 @pytest.mark.parametrize("text", (HARMFUL | ODD).values(), ids=(HARMFUL | ODD).keys())
-def test_names_of_flags_and_parameters_are_names(
+def test_invalid_name_of_a_flag_or_parameter_is_refused(
     field: str, text: str, resources: Resources
 ) -> None:
     body = with_text(f"{field}.multi_block_mode", "true")

@@ -33,7 +33,7 @@ def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
     watch.wait(timeout=10)
 
 
-def test_ready_of_a_generation_waits_for_pods_of_that_generation(lab: Lab, watched: Path) -> None:
+def test_ready_waits_for_pods_of_its_generation(lab: Lab, watched: Path) -> None:
     """The new pod fits on no node, and the old one answers all the while."""
     before = (lab.get("specm", "pair") or {})["metadata"]["generation"]
     lab.patch("specm", "pair", {"spec": {"serving": {"nodeSelector": {"no": "such"}}}})
@@ -52,7 +52,7 @@ def test_ready_of_a_generation_waits_for_pods_of_that_generation(lab: Lab, watch
     assert "1 of 1 pods answer meanwhile" in lab.condition("pair", "Available")["message"]
 
 
-def test_a_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> None:
+def test_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> None:
     before = (lab.get("specm", "pair") or {})["metadata"]["generation"]
     tags = {"metadata": {"servers": {"labels": {"team": "a"}}}}
     lab.patch("specm", "pair", {"spec": tags})
@@ -67,7 +67,7 @@ def test_a_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> N
     assert {state[2] for state in states} == {"True"}
 
 
-def test_a_paused_deployment_says_so(lab: Lab) -> None:
+def test_paused_deployment_is_reported(lab: Lab) -> None:
     serve(lab, "pair")
     lab.kubectl("rollout", "pause", "deployment", "pair")
     lab.patch("specm", "pair", {"spec": {"serving": {"sharedMemory": "64Mi"}}})
@@ -79,7 +79,7 @@ def test_a_paused_deployment_says_so(lab: Lab) -> None:
     lab.wait("pair")
 
 
-def test_pods_that_nobody_may_create_are_explained_by_the_deployment(lab: Lab) -> None:
+def test_refused_pods_are_reported_from_the_deployment(lab: Lab) -> None:
     serve(lab, "pair")
     lab.patch("specm", "pair", {"spec": {"serving": {"priorityClassName": "no-such"}}})
     condition = lab.wait("pair", "Available", "False", "RolloutStuck")

@@ -93,7 +93,7 @@ def pods(lab: Lab) -> dict[str, Object]:
     return {p["metadata"]["name"]: p for p in listed if "deletionTimestamp" not in p["metadata"]}
 
 
-def test_without_the_controller_the_condition_says_what_to_install(
+def test_missing_group_controller_is_reported_with_its_fix(
     operator: Operator, room: ControlPlane
 ) -> None:
     with Lab(room, operator) as lab:
@@ -106,7 +106,7 @@ def test_without_the_controller_the_condition_says_what_to_install(
         assert "install the LeaderWorkerSet controller" in missing["message"]
 
 
-def test_a_group_serves_scales_rests_and_is_freed(grouped: Lab) -> None:
+def test_group_serves_scales_suspends_and_is_deleted(grouped: Lab) -> None:
     lab = grouped
     body = serve(lab)
     assert "1 of 1 groups of 2 pods" in lab.condition(NAME, "Available")["message"]
@@ -175,7 +175,7 @@ def group(lab: Lab) -> Object:
     return body
 
 
-def test_a_new_repository_replaces_the_group(grouped: Lab) -> None:
+def test_new_repository_replaces_the_group(grouped: Lab) -> None:
     lab = grouped
     before = serve(lab)
     publish = lab.job("publish")
@@ -197,7 +197,7 @@ def test_a_new_repository_replaces_the_group(grouped: Lab) -> None:
     until(lambda: revisions() == {new[:16]}, lambda: f"{revisions()}, not {new[:16]}")
 
 
-def test_a_service_moves_from_two_nodes_to_one(grouped: Lab) -> None:
+def test_service_moves_from_two_nodes_to_one(grouped: Lab) -> None:
     lab = grouped
     serve(lab)
     engine, publish = lab.job("engine"), lab.job("publish")

@@ -44,7 +44,7 @@ def ports(lab: Lab) -> dict[str, str | None]:
     return {port["name"]: port.get("appProtocol") for port in body["spec"]["ports"]}
 
 
-def test_budget_rollout_and_tags_are_kept_as_asked(lab: Lab) -> None:
+def test_budget_rollout_and_tags_follow_the_spec(lab: Lab) -> None:
     tls = {"secretName": "pair-tls", "clientCA": {"name": "ca"}, "clientSecretName": "verifier"}
     serving = {"replicas": 2, "topologySpreadConstraints": [ZONES], "tls": tls}
     serve(lab, "pair", serving=serving, metadata=TAGS)
@@ -86,7 +86,7 @@ def test_budget_rollout_and_tags_are_kept_as_asked(lab: Lab) -> None:
     until(lambda: lab.missing("pdb", "pair"), "no budget of a pod alone")
 
 
-def test_the_api_server_knows_every_field_that_is_generated(lab: Lab) -> None:
+def test_api_server_accepts_every_generated_field(lab: Lab) -> None:
     bodies = []
     for body in copy.deepcopy(generated("serving-operations").objects):
         if "." in body["apiVersion"].replace(".k8s.io", ""):
@@ -101,7 +101,7 @@ def test_the_api_server_knows_every_field_that_is_generated(lab: Lab) -> None:
     assert len(output.splitlines()) == len(bodies)
 
 
-def test_a_route_is_wanted_told_and_taken_away(lab: Lab) -> None:
+def test_route_is_reported_created_and_deleted(lab: Lab) -> None:
     missing = {"gateway": {"parentRefs": [{"name": "public"}]}}
     serve(
         lab, "pair", networking={**missing, "networkPolicy": {"mode": "Enabled", "from": [PEER]}}

@@ -70,7 +70,7 @@ def test_every_pod_of_the_operator_is_admitted(restricted: ControlPlane) -> None
 
 
 @pytest.mark.parametrize("field", ["seccompProfile", "runAsNonRoot"])
-def test_a_looser_pod_is_refused(restricted: ControlPlane, field: str) -> None:
+def test_less_restricted_pod_is_refused(restricted: ControlPlane, field: str) -> None:
     loose = next(pods())
     del loose["spec"]["securityContext"][field]
     with pytest.raises(ClusterError, match="violates PodSecurity"):

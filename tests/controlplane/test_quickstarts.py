@@ -47,12 +47,12 @@ def runnable(command: list[str]) -> list[str]:
     return argv
 
 
-def test_there_is_something_of_every_kind() -> None:
+def test_guides_use_every_kubectl_verb() -> None:
     verbs = {command[1] for _, command in COMMANDS}
     assert verbs == {"apply", "create", "delete", "describe", "get", "logs"}
 
 
-def test_the_server_takes_every_command(cluster: ControlPlane) -> None:
+def test_api_server_accepts_every_command_of_the_guides(cluster: ControlPlane) -> None:
     done = set()
     for _, command in COMMANDS:
         argv = runnable(command)

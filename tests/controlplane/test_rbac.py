@@ -90,11 +90,11 @@ def served(api: Api, what: str) -> bool:
 
 
 @pytest.mark.parametrize("what", MAY)
-def test_the_operator_may(account: Path, what: str) -> None:
+def test_operator_may(account: Path, what: str) -> None:
     assert allowed(account, what)
 
 
-def test_the_operator_may_just_what_it_does_with_kinds_that_need_not_be_there(
+def test_operator_has_only_needed_rights_on_optional_kinds(
     installed: ControlPlane, account: Path
 ) -> None:
     """By the rules themselves: `can-i` asks about kinds that the API server knows."""
@@ -107,18 +107,20 @@ def test_the_operator_may_just_what_it_does_with_kinds_that_need_not_be_there(
 
 
 @pytest.mark.parametrize("what", MAY_NOT)
-def test_the_operator_may_not(account: Path, what: str) -> None:
+def test_operator_may_not(account: Path, what: str) -> None:
     assert not allowed(account, what)
 
 
 @pytest.mark.parametrize("what", MAY_NOT)
-def test_an_administrator_may_all_of_that(installed: ControlPlane, what: str) -> None:
+def test_forbidden_action_exists_and_is_allowed_to_an_administrator(
+    installed: ControlPlane, what: str
+) -> None:
     """So that a misspelt resource cannot pass for a forbidden one."""
     assert served(Api(installed.kubeconfig), what)
     assert allowed(installed.kubeconfig, what)
 
 
-def test_the_deployment_passes_the_restricted_pod_security(installed: ControlPlane) -> None:
+def test_deployment_passes_the_restricted_pod_security(installed: ControlPlane) -> None:
     """Created for real: a violation is a warning of the Deployment and a refusal of its pod."""
     rendered = installed.kubectl("kustomize", str(INSTALL))
     deployments = [o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment"]
@@ -135,7 +137,7 @@ def test_the_deployment_passes_the_restricted_pod_security(installed: ControlPla
         installed.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(loose))
 
 
-def test_jobs_run_from_the_image_that_the_operator_runs_from(installed: ControlPlane) -> None:
+def test_jobs_use_the_image_of_the_operator(installed: ControlPlane) -> None:
     rendered = installed.kubectl("kustomize", str(INSTALL))
     deployment = next(o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment")
     container = deployment["spec"]["template"]["spec"]["containers"][0]

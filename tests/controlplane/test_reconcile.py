@@ -19,7 +19,7 @@ def ours(lab: Lab) -> set[str]:
     return {f"{item['kind']} {item['metadata']['name']}" for item in items}
 
 
-def test_a_resource_becomes_ready_and_an_unchanged_one_is_not_written_again(lab: Lab) -> None:
+def test_resource_becomes_ready_and_is_not_written_again(lab: Lab) -> None:
     body = serve(lab, "pair")
     status = body["status"]
     assert [c["type"] for c in status["conditions"]][-1] == "Ready"
@@ -46,7 +46,7 @@ def test_a_resource_becomes_ready_and_an_unchanged_one_is_not_written_again(lab:
     assert lab.operator.resident_mib() < 120
 
 
-def test_children_that_are_deleted_or_changed_by_hand_come_back(lab: Lab) -> None:
+def test_deleted_or_changed_children_are_restored(lab: Lab) -> None:
     serve(lab, "pair")
     at_rest(lab)
     lab.kubectl("delete", "service,deployment", "pair")
@@ -69,7 +69,7 @@ def test_children_that_are_deleted_or_changed_by_hand_come_back(lab: Lab) -> Non
     until(repaired, "the desired selector of the Service and replicas of the Deployment")
 
 
-def test_suspend_frees_the_pods_and_keeps_what_was_made(lab: Lab) -> None:
+def test_suspend_deletes_the_pods_and_keeps_the_artifacts(lab: Lab) -> None:
     serve(lab, "pair")
     jobs = [*lab.jobs("fetch"), *lab.jobs("engine"), *lab.jobs("publish")]
     lab.patch("specm", "pair", {"spec": {"suspend": True}})
@@ -83,7 +83,7 @@ def test_suspend_frees_the_pods_and_keeps_what_was_made(lab: Lab) -> None:
     assert lab.jobs("engine") == [j for j in jobs if j.startswith("engine-")]
 
 
-def test_suspend_ends_jobs_that_run(lab: Lab) -> None:
+def test_suspend_ends_running_jobs(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair"))
     lab.job("fetch")
     lab.patch("specm", "pair", {"spec": {"suspend": True}})
@@ -91,7 +91,7 @@ def test_suspend_ends_jobs_that_run(lab: Lab) -> None:
     lab.wait("pair", "Ready", "False", "Suspended")
 
 
-def test_deletion_takes_every_child_along_and_leaves_the_claim_of_the_sources(lab: Lab) -> None:
+def test_deletion_removes_every_child_and_keeps_the_source_claim(lab: Lab) -> None:
     serve(lab, "pair")
     assert len(ours(lab)) >= 8
     lab.kubectl("delete", "specm", "pair", "--wait=true")
@@ -101,7 +101,7 @@ def test_deletion_takes_every_child_along_and_leaves_the_claim_of_the_sources(la
     assert "deletionTimestamp" not in source["metadata"]
 
 
-def test_an_existing_claim_outlives_the_resource(lab: Lab) -> None:
+def test_existing_claim_survives_the_resource(lab: Lab) -> None:
     serve(lab, "pair", storage={"existingClaim": "pair"})
     lab.kubectl("delete", "specm", "pair", "--wait=true")
     until(lambda: not ours(lab), lambda: f"nothing left of {ours(lab)}", seconds=30)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.controlplane
 ROLLOUT = "deployment.kubernetes.io/revision"
 
 
-def test_another_default_draft_length_builds_nothing(lab: Lab) -> None:
+def test_new_default_draft_length_builds_nothing(lab: Lab) -> None:
     before = serve(lab, "pair")
     jobs, publish = lab.jobs("engine"), lab.job("publish")
     lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": 6}}})
@@ -122,7 +122,7 @@ def test_two_resources_share_one_build_and_each_keeps_it_alive(lab: Lab) -> None
     until(lambda: not lab.jobs("engine"), "no engine Job", seconds=30)
 
 
-def test_an_operator_that_dies_midway_goes_on_where_it_was(lab: Lab) -> None:
+def test_killed_operator_resumes_after_restart(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair"))
     fetched(lab)
     lab.wait("pair", "EnginesReady", "False", "Building")
@@ -139,7 +139,7 @@ def test_an_operator_that_dies_midway_goes_on_where_it_was(lab: Lab) -> None:
     assert len(lab.jobs("fetch")) == 1
 
 
-def test_results_outlive_their_jobs(lab: Lab) -> None:
+def test_results_survive_their_jobs(lab: Lab) -> None:
     serve(lab, "pair")
     lab.kubectl("delete", "jobs", "--all", "--wait=true")
     before = lab.operator.reconciles()
@@ -149,7 +149,7 @@ def test_results_outlive_their_jobs(lab: Lab) -> None:
     assert lab.jobs("fetch") + lab.jobs("engine") == []
 
 
-def test_a_stopped_operator_ends_at_once_and_cleanly(lab: Lab) -> None:
+def test_stopped_operator_exits_promptly_without_errors(lab: Lab) -> None:
     try:
         assert lab.operator.stop() == 0
     finally:

@@ -21,7 +21,7 @@ from specdec.api import names
 pytestmark = pytest.mark.controlplane
 
 
-def test_a_claim_that_does_not_exist_is_waited_for_by_name(lab: Lab) -> None:
+def test_missing_claim_is_reported_by_name(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair", storage={"existingClaim": "nowhere"}))
     condition = lab.wait("pair", "StorageReady", "False", "ClaimNotFound")
     assert "nowhere" in condition["message"]
@@ -30,7 +30,7 @@ def test_a_claim_that_does_not_exist_is_waited_for_by_name(lab: Lab) -> None:
     lab.wait("pair", "StorageReady", "True")
 
 
-def test_an_incompatible_pair_never_gets_a_build_job(lab: Lab) -> None:
+def test_incompatible_pair_gets_no_build_job(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair"))
     models = fetch_result()["models"]
     models["draft"]["facts"] = {**models["draft"]["facts"], "tokenizer": "ffffffffffff"}
@@ -41,7 +41,7 @@ def test_an_incompatible_pair_never_gets_a_build_job(lab: Lab) -> None:
     assert lab.jobs("engine") == []
 
 
-def test_a_failed_fetch_says_why_and_how_to_go_on(lab: Lab) -> None:
+def test_failed_fetch_reports_the_reason_and_the_fix(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair"))
     job = lab.job("fetch")
     error = {"reason": "CheckpointCorrupt", "message": "target: model.safetensors is cut off"}
@@ -57,7 +57,7 @@ def test_a_failed_fetch_says_why_and_how_to_go_on(lab: Lab) -> None:
     lab.wait("pair", "Compatible")
 
 
-def test_what_the_server_refuses_is_said_in_its_words(lab: Lab) -> None:
+def test_refusal_of_the_api_server_is_reported_with_its_message(lab: Lab) -> None:
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -78,7 +78,7 @@ def test_what_the_server_refuses_is_said_in_its_words(lab: Lab) -> None:
     lab.job("fetch")
 
 
-def test_an_object_of_somebody_else_is_never_taken_over(lab: Lab) -> None:
+def test_object_of_another_owner_is_never_changed(lab: Lab) -> None:
     container = {"name": "web", "image": "web"}
     theirs = {
         "apiVersion": "apps/v1",
@@ -111,7 +111,7 @@ def test_an_object_of_somebody_else_is_never_taken_over(lab: Lab) -> None:
     lab.wait("pair")
 
 
-def test_the_probe_and_the_metrics_answer(lab: Lab) -> None:
+def test_probe_and_metrics_respond(lab: Lab) -> None:
     assert lab.operator.healthy() == 200
     assert lab.operator.metric("specdec_queue_depth") >= 0
     assert lab.operator.metric("specdec_reconcile_duration_seconds_count") > 0
@@ -145,7 +145,7 @@ def replaced(lab: Lab, name: str, before: Object) -> Object | None:
     return job if job and job["metadata"]["uid"] != before["metadata"]["uid"] else None
 
 
-def test_a_damaged_engine_is_named_and_built_again_and_no_other(lab: Lab) -> None:
+def test_only_the_damaged_engine_is_rebuilt(lab: Lab) -> None:
     serve(lab, "pair")
     publish, builds = (
         lab.job("publish"),
@@ -172,7 +172,7 @@ def test_a_damaged_engine_is_named_and_built_again_and_no_other(lab: Lab) -> Non
     lab.wait("pair")
 
 
-def test_an_engine_that_was_deleted_from_the_volume_is_built_again(lab: Lab) -> None:
+def test_engine_deleted_from_the_volume_is_rebuilt(lab: Lab) -> None:
     serve(lab, "pair")
     publish, builds = lab.job("publish"), lab.jobs("engine")
     before = lab.get("job", publish)

@@ -56,7 +56,7 @@ def items(git: list[Any], live: list[Any], schema: Object, path: str) -> Iterato
         yield from differences(a, b, schema.get("items", {}), f"{path}[{number}]")
 
 
-def test_a_difference_is_found() -> None:
+def test_difference_is_reported() -> None:
     schema = {"properties": {"a": {"default": 1}, "b": {"properties": {"c": {"default": {}}}}}}
     git = {"b": {"d": ["x"]}}
     assert list(differences(git, {"a": 1, "b": {"d": ["x"]}}, schema, "spec")) == []
@@ -72,7 +72,7 @@ def test_a_difference_is_found() -> None:
         assert len(list(differences(git, live, schema, "spec"))) == 1, live
 
 
-def test_samples_applied_again_change_nothing_and_live_is_git_with_scalar_defaults(
+def test_live_samples_equal_git_with_scalar_defaults(
     lab: Lab,
 ) -> None:
     apply = ("apply", "-f", str(SAMPLES))

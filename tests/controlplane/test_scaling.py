@@ -71,7 +71,7 @@ def touch(lab: Lab, api: Api, name: str, number: int) -> None:
     api.call("PATCH", path, change, MERGE_PATCH)
 
 
-def test_a_hundred_scale_changes_under_load_are_followed_and_never_taken_back(
+def test_scale_changes_under_load_are_applied_and_never_reverted(
     lab: Lab, resources: Resources
 ) -> None:
     """With an autoscaler, and as many changes of another resource."""
@@ -96,7 +96,7 @@ def test_a_hundred_scale_changes_under_load_are_followed_and_never_taken_back(
     assert after["spec"]["serving"]["scaling"] == before["spec"]["serving"]["scaling"]
 
 
-def test_an_autoscaler_raises_the_replicas_of_the_resource_and_the_deployment_follows(
+def test_deployment_follows_the_replicas_set_by_an_autoscaler(
     lab: Lab, resources: Resources
 ) -> None:
     serve(lab, "pair", serving=serving(minReplicas=2, maxReplicas=3))
@@ -115,7 +115,7 @@ def test_an_autoscaler_raises_the_replicas_of_the_resource_and_the_deployment_fo
     until(lambda: lab.missing("hpa", "pair"), "no autoscaler of a suspended resource")
 
 
-def test_without_keda_the_condition_says_what_to_install(lab: Lab) -> None:
+def test_missing_keda_is_reported_with_its_fix(lab: Lab) -> None:
     serve(lab, "pair", serving={"scaling": BY_KEDA})
     missing = lab.wait("pair", "ScalingReady", "False", "KedaMissing")
     assert "install KEDA" in missing["message"]
@@ -137,7 +137,7 @@ TAKEN = {
 }
 
 
-def test_keda_and_gateways_get_objects_and_what_they_say_is_told(kinds: None, lab: Lab) -> None:
+def test_status_of_keda_and_gateway_objects_is_reported(kinds: None, lab: Lab) -> None:
     gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["llm.example.com"]}
     serve(lab, "pair", serving={"scaling": BY_KEDA}, networking={"gateway": gateway})
     until(lambda: lab.get("scaledobject", "pair"), lambda: lab.story("pair"))
@@ -164,9 +164,7 @@ def weights(lab: Lab) -> dict[str, int]:
     return {backend["name"]: backend["weight"] for backend in rule["backendRefs"]}
 
 
-def test_a_route_in_parts_follows_what_becomes_of_the_other_resource(
-    kinds: None, lab: Lab
-) -> None:
+def test_traffic_split_follows_the_state_of_the_other_resource(kinds: None, lab: Lab) -> None:
     shared = {"existingClaim": "pair"}
     serve(lab, "next", storage=shared)
     jobs = {kind: tuple(lab.jobs(kind)) for kind in ("fetch", "publish")}

@@ -64,7 +64,7 @@ def reached(lab: Lab) -> bool:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_service_that_somebody_changed_is_restored(served: Lab, change: str) -> None:
+def test_changed_service_is_restored(served: Lab, change: str) -> None:
     at_rest(served)
     before = spec(served)
     operations = [
@@ -78,7 +78,7 @@ def test_a_service_that_somebody_changed_is_restored(served: Lab, change: str) -
     at_rest(served)
 
 
-def test_ports_that_were_restored_go_with_the_intent_that_had_them(lab: Lab) -> None:
+def test_restored_ports_are_removed_when_no_longer_desired(lab: Lab) -> None:
     """No field manager keeps the restored fields for ever."""
     serve(lab, "pair")
     operations = [{"op": "replace", "path": "/spec/ports/0/port", "value": 9000}]
@@ -100,18 +100,18 @@ def stopped(lab: Lab) -> Iterator[Callable[[], None]]:
     os.kill(manager.pid, signal.SIGCONT)
 
 
-def test_a_service_that_leads_nowhere_is_not_available(
+def test_service_without_ready_endpoints_is_not_available(
     lab: Lab, stopped: Callable[[], None]
 ) -> None:
-    """The pods and the Deployment go on to call themselves ready."""
+    """The pods and the Deployment still report ready."""
     serve(lab, "pair")
     made = lab.all("pods", f"{names.COMPONENT}=server")[0]["metadata"]["creationTimestamp"]
     old = datetime.fromisoformat(made) + timedelta(seconds=15)
     until(lambda: datetime.now(UTC) > old, "pods that have been ready for a while")
     stopped()
-    (one,) = slices(lab)
+    (endpoints,) = slices(lab)
     operation = {"op": "replace", "path": "/endpoints/0/conditions/ready", "value": False}
-    patch = ("patch", "endpointslice", one["metadata"]["name"], "--type=json", "-p")
+    patch = ("patch", "endpointslice", endpoints["metadata"]["name"], "--type=json", "-p")
     lab.kubectl(*patch, json.dumps([operation]))
     condition = lab.wait("pair", "Available", "False", "NoEndpoints")
     assert "Service pair leads to no ready address" in condition["message"]

@@ -17,7 +17,7 @@ DEFINITION = "speculativemodels.specdec.dev"
 MESSAGE = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions/items"
 
 
-def test_a_refusal_longer_than_the_definition_allows_is_said_in_part(lab: Lab) -> None:
+def test_long_refusal_is_truncated_in_the_status(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair"))
     fetched(lab)
     lab.wait("pair", "EnginesReady", "False", "Building")
@@ -89,7 +89,7 @@ def condition(message: str) -> dict[str, Any]:
     }
 
 
-def test_a_status_that_the_definition_refuses_is_written_short(lab: Lab) -> None:
+def test_refused_status_is_written_with_short_messages(lab: Lab) -> None:
     with shorter_messages(lab, 100):
         lab.apply(claim("pair"), resource("pair"))
         fetched(lab)

@@ -42,7 +42,7 @@ def current(lab: Lab, kind: str, body: Object) -> Object:
 
 
 @pytest.mark.parametrize(("kind", "component"), OWNED, ids=str)
-def test_a_stripped_owner_reference_comes_back_at_once(
+def test_removed_owner_reference_is_restored_at_once(
     served: Lab, kind: str, component: str
 ) -> None:
     body = child(served, kind, component)
@@ -57,7 +57,7 @@ def test_a_stripped_owner_reference_comes_back_at_once(
 
 
 @pytest.mark.parametrize(("kind", "component"), NOTED, ids=str)
-def test_stripped_annotations_come_back_at_once(served: Lab, kind: str, component: str) -> None:
+def test_removed_annotations_are_restored_at_once(served: Lab, kind: str, component: str) -> None:
     body = child(served, kind, component)
     own = {
         key: value
@@ -74,7 +74,7 @@ def test_stripped_annotations_come_back_at_once(served: Lab, kind: str, componen
     until(noted, lambda: f"annotations of {kind}: {served.story('pair')}", seconds=20)
 
 
-def test_a_claim_without_its_owner_is_a_message_where_the_server_asks_for_the_right_to_delete(
+def test_claim_whose_owner_cannot_be_restored_is_reported(
     served: Lab,
 ) -> None:
     """The operator may not delete claims, and this server checks who sets an owner."""

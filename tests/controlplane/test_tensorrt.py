@@ -44,7 +44,7 @@ def replicas(lab: Lab, *deployments: str) -> list[int | None]:
     return [live["status"].get("readyReplicas") if live else None for live in listed]
 
 
-def test_two_servers_serve_scale_rest_and_become_one(lab: Lab) -> None:
+def test_two_servers_serve_scale_suspend_and_merge_into_one(lab: Lab) -> None:
     body = sample("tensorrt-two-servers")
     target, draft = (name := body["metadata"]["name"]), f"{body['metadata']['name']}-draft"
     lab.apply(body)
@@ -89,7 +89,7 @@ def test_two_servers_serve_scale_rest_and_become_one(lab: Lab) -> None:
     until(lambda: not lab.all("deployment,service,job,configmap", names.MODEL), "nothing left")
 
 
-def test_a_prebuilt_target_is_published_and_only_the_draft_is_built(lab: Lab) -> None:
+def test_prebuilt_target_is_published_and_only_the_draft_is_built(lab: Lab) -> None:
     body = sample("tensorrt-draft-target-shared")
     name = body["metadata"]["name"]
     prebuilt = {"huggingFace": {"repo": "example/engine"}}
@@ -110,7 +110,7 @@ def test_a_prebuilt_target_is_published_and_only_the_draft_is_built(lab: Lab) ->
     assert any(directory in text for m in maps for text in m["data"].values())
 
 
-def test_heads_are_fetched_and_read_by_the_target_s_build(lab: Lab) -> None:
+def test_build_of_the_target_reads_the_fetched_heads(lab: Lab) -> None:
     body = sample("tensorrt-medusa")
     name = body["metadata"]["name"]
     lab.apply(body)

@@ -54,7 +54,7 @@ def built_and_published(lab: Lab, **changes: Object) -> None:
     lab.wait("pair", "Available")
 
 
-def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
+def test_result_is_reported_until_another_revision_serves(lab: Lab) -> None:
     serve(lab, "pair")
     first = lab.job("verify")
     assert shown(lab) == {"ACCEPT": "50", "SPEEDUP": "150"}
@@ -85,7 +85,7 @@ def test_a_result_is_shown_until_something_else_serves(lab: Lab) -> None:
     unwritten(lab, "pair")
 
 
-def test_a_gate_is_closed_until_it_went_well(lab: Lab) -> None:
+def test_gate_holds_ready_until_verification_succeeds(lab: Lab) -> None:
     built_and_published(lab, verification={"mode": "Gate"})
     waiting = lab.wait("pair", "Ready", "False", "Verifying")
     assert "Gate holds Ready" in waiting["message"]
@@ -104,7 +104,7 @@ def test_a_gate_is_closed_until_it_went_well(lab: Lab) -> None:
     lab.wait("pair")
 
 
-def test_a_benchmark_follows_and_its_errors_fail_it(lab: Lab) -> None:
+def test_benchmark_follows_verification_and_reports_its_errors(lab: Lab) -> None:
     built_and_published(lab, benchmark={"mode": "OnReady", "concurrency": [1]})
     lab.wait("pair", "BenchmarkCompleted", "Unknown", "Waiting")
     verified(lab)
@@ -131,7 +131,7 @@ def test_a_benchmark_follows_and_its_errors_fail_it(lab: Lab) -> None:
     until(lambda: lab.jobs("benchmark") == [second], "no Job of the run before")
 
 
-def test_a_quota_without_room_for_the_job_is_said_and_the_service_is_ready(lab: Lab) -> None:
+def test_refused_verification_job_is_reported_and_the_service_stays_ready(lab: Lab) -> None:
     serve(lab, "pair")
     quota = {
         "apiVersion": "v1",

@@ -46,7 +46,7 @@ def tended(operator: Operator, check: Callable[[], bool]) -> Callable[[], bool]:
     return checked
 
 
-def test_a_resource_of_a_definition_installed_again_is_reconciled(
+def test_resource_of_a_reinstalled_definition_is_reconciled(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     account = plane.service_account(*ACCOUNT)
@@ -94,7 +94,7 @@ def route(lab: Lab) -> Object:
     }
 
 
-def test_a_kind_that_no_watch_shows_makes_the_probe_fail_until_the_next_start(
+def test_probe_fails_until_restart_for_a_kind_without_a_watch(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     account = plane.service_account(*ACCOUNT)
