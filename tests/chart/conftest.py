@@ -1,4 +1,4 @@
-"""Helm, and one control plane for the folder whose pods are played."""
+"""Helm, and one control plane with simulated pods for the folder."""
 
 import os
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ from chart.helm import ROOT, Object
 
 ARGOCD = ROOT / "manifests" / "argocd"
 KIND = "specdec.dev_SpeculativeModel"
-# Argo CD gives its scripts a part of the base library, and no files, programs or modules.
+# Argo CD allows only a part of the base library, and no files, programs or modules.
 _LIBRARIES = (
     "{ipairs = ipairs, pairs = pairs, tonumber = tonumber, tostring = tostring, type = type}"
 )

@@ -11,7 +11,7 @@ import yaml
 from chart.helm import ROOT, Object
 
 MONITORING = ROOT / "manifests" / "monitoring"
-# What Grafana puts in their place: any time and any selection parse alike.
+# Values in place of the variables of Grafana.
 _VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*"}
 _METRIC = re.compile(r"\b(?:specdec|nv)_\w+")
 _STRING = re.compile(r'"[^"]*"')

@@ -8,7 +8,7 @@ from kubernetes_validate import SchemaNotFoundError, ValidationError, utils, val
 from chart.helm import Object
 from cluster import binaries
 
-# Kinds that others define: the real definitions are asked where there is a control plane.
+# Kinds of other projects: tests with a control plane check the real definitions.
 FOREIGN = {
     "Application",
     "ApplicationSet",
@@ -24,7 +24,7 @@ OURS = binaries.KUBERNETES.rpartition(".")[0]
 # From the oldest that the definition needs to the newest that is published.
 RELEASES = ("1.30", OURS, utils.latest_version())
 
-# The library reads its megabytes of definitions anew for every object.
+# The library reads its megabytes of definitions again for every object.
 utils.schema_contents = cache(utils.schema_contents)
 
 

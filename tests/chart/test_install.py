@@ -74,7 +74,7 @@ def trial(deployment: Object, number: int) -> Object:
     """A pod of the Deployment: only a pod is refused, its template causes but a warning."""
     template = deployment["spec"]["template"]
     meta = {**template["metadata"], "name": f"trial-{number}", "namespace": NAMESPACE}
-    # Its account is not there in a dry run, and is not what is tried.
+    # A dry run does not create its account, which this test is not about.
     spec = {**template["spec"], "serviceAccountName": "default"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
@@ -144,7 +144,7 @@ def test_notes_have_the_next_commands(live: Helm) -> None:
 def test_notes_name_the_peer_that_monitoring_needs(
     live: Helm, values: dict[str, Any], named: bool
 ) -> None:
-    # Helm asks the cluster who has the definition, and another test's release may.
+    # Helm looks up the owner of the definition, which may be the release of another test.
     values = {**values, "crds": {"install": False}}
     text = live("install", "mine", CHART, "--dry-run=client", "--namespace=ops", values=values)
     notes = text.split("NOTES:")[1]

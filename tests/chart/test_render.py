@@ -29,7 +29,7 @@ from cluster import binaries
 from controlplane.audit import granted
 from specdec import __version__
 
-# What only one of the two ways to install has a use for.
+# Labels that only Helm sets.
 HELM_ONLY = {"app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
 
 

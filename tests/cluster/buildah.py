@@ -23,7 +23,7 @@ def buildah(
     environment = {
         **os.environ,
         "STORAGE_DRIVER": _driver(store),
-        # Needs neither user namespaces nor a runtime.
+        # chroot needs neither user namespaces nor a runtime.
         "BUILDAH_ISOLATION": "chroot",
     }
     if hear is None:

@@ -74,13 +74,13 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         const="control-plane",
         help="without one (the default)",
     )
-    up.add_argument("--kwok", action="store_true", help="play nodes and pods (no real ones)")
+    up.add_argument("--kwok", action="store_true", help="simulate nodes and pods")
     up.add_argument(
-        "--hold-jobs", action="store_true", help="played pods of Jobs wait for an outcome"
+        "--hold-jobs", action="store_true", help="simulated pods of Jobs wait for an outcome"
     )
     up.add_argument("--gpus", type=int, default=defaults.gpus, help="GPUs of each node")
     up.add_argument("--gpu-product", default=defaults.gpu_product, help="their product label")
-    up.add_argument("--nodes", type=int, default=defaults.nodes, help="played nodes")
+    up.add_argument("--nodes", type=int, default=defaults.nodes, help="simulated nodes")
     up.add_argument("--volumes", type=int, default=defaults.volumes, help="volumes to offer")
     up.add_argument(
         "--user",
@@ -151,7 +151,7 @@ def _up(arguments: argparse.Namespace) -> int:
         users=tuple(_user(text) for text in arguments.user),
     )
     if options.kwok and options.kind == "node":
-        raise ClusterError("--kwok plays nodes and pods and --node has real ones; choose one.")
+        raise ClusterError("--kwok simulates nodes and pods and --node has real ones; choose one.")
     print(lifecycle.up(arguments.name, options, report).kubeconfig)
     return 0
 

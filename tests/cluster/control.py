@@ -11,7 +11,7 @@ from cluster.errors import ClusterError
 from cluster.network import enter
 from cluster.state import State, write_identities
 
-# In the order in which they start; they stop in the other one.
+# In the order in which they start; they stop in reverse.
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _THROTTLE = ("--kube-api-qps=500", "--kube-api-burst=1000")
 _SYNCS = ("job", "deployment", "replicaset", "service-endpoint", "gc")
@@ -143,7 +143,7 @@ def _apiserver(state: State) -> list[str]:
         f"--service-account-signing-key-file={keys / 'service-accounts.key'}",
         f"--token-auth-file={keys / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
-        # Some clusters have it, and then blockOwnerDeletion needs a right of its own.
+        # Some clusters enable it; then blockOwnerDeletion needs a separate permission.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged=true",
         *_audit(state),

@@ -46,7 +46,7 @@ def cluster(name: str) -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold path as a lock file, waiting for whoever holds it; a dead holder lets go by itself.
+    """Hold path as a lock file, waiting for its holder; the kernel frees the lock of a dead one.
 
     A holder may remove the file as its last act.
     """

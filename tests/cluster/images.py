@@ -26,7 +26,7 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 _PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 _PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "proxy")
 _IGNORED = {"__pycache__", ".git", ".venv"}
-# The stage whose outcome this machine has in a folder.
+# The stage whose result this machine already has in a folder.
 _LIBRARY = "library"
 
 

@@ -72,7 +72,7 @@ def stop(state: State, grace: float) -> None:
     device = Path("/sys/class/net") / _device(state)
     if not device.exists():
         return
-    # The kernel removes the pair some time after the namespace; a new cluster must not meet it.
+    # The kernel removes the pair some time after the namespace; a new cluster must not reuse it.
     with contextlib.suppress(ClusterError):
         run(["ip", "link", "delete", device.name])
     processes.until(lambda: not device.exists(), 30, lambda: f"The interface {device} stays.")
@@ -121,7 +121,7 @@ def _hold(state: State) -> None:
     def holds() -> bool:
         processes.check(state.folder, [_UNSHARE])
         inner[:] = processes.children(outer.pid)
-        # Before that it may still be mounting /proc.
+        # Before the exec it may still be mounting /proc.
         return bool(inner) and Path(f"/proc/{inner[0]}/exe").resolve() == pause.resolve()
 
     processes.until(holds, 10, lambda: "The node's namespaces could not be created.")
@@ -149,11 +149,11 @@ def _inner_mounts(state: State) -> Iterable[list[str]]:
 
 def _inner_network(state: State) -> Iterable[list[str]]:
     yield ["ip", "link", "set", "lo", "up"]
-    # A bridge without ports: the one kind of device that every kernel has and that needs no wire.
+    # A bridge without ports: every kernel supports it, and it needs no physical device.
     yield ["ip", "link", "add", "node0", "type", "bridge"]
     yield ["ip", "address", "add", f"{state.addresses.host}/32", "dev", "node0"]
     yield ["ip", "link", "set", "node0", "up"]
-    # The node's own programs reach Services only if a route exists before kube-proxy's rewriting.
+    # Programs of the node reach Services only with a route before kube-proxy rewrites addresses.
     yield ["ip", "route", "add", state.addresses.services, "dev", "node0"]
     yield ["sysctl", "-qw", "net.ipv4.ip_forward=1"]
 
@@ -173,7 +173,7 @@ def _inner_uplink(state: State) -> Iterable[list[str]]:
     yield ["ip", "address", "add", f"10.215.{state.addresses.subnet}.2/30", "dev", "uplink"]
     yield ["ip", "link", "set", "uplink", "up"]
     fresh = ["-o", "uplink", "-m", "conntrack", "--ctstate", "NEW", "-j", "DROP"]
-    # kube-proxy rewrites the filter table; this one it leaves alone.
+    # kube-proxy rewrites the filter table; it does not touch mangle.
     yield ["iptables", "-w", "-t", "mangle", "-A", "FORWARD", *fresh]
     yield ["iptables", "-w", "-t", "mangle", "-A", "OUTPUT", *fresh]
 

@@ -8,7 +8,7 @@ from cluster.api import Api, Object
 from cluster.network import start_inside
 from cluster.state import State
 
-# In the order in which they start; they stop in the other one.
+# In the order in which they start; they stop in reverse.
 NAMES = ("containerd", "coredns", "kubelet", "kube-proxy", "gpuplugin")
 CONTAINERD = "/run/containerd/containerd.sock"
 _PAUSE = "localhost/specdec-pause:1"

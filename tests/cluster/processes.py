@@ -112,7 +112,7 @@ def _signal(process: Process, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     try:
-        # The descriptor stays with one process: what holds for it now holds when it is used.
+        # The descriptor belongs to one process, so a reused pid cannot change its meaning.
         if process.alive:
             signal.pidfd_send_signal(descriptor, number)
             return True

@@ -42,11 +42,11 @@ def recycle(api: Api, volume: Object, folder: Path) -> bool:
     path = f"{_PATH}/{name}"
     if not _released(volume):
         return False
-    # An event may be old and the volume bound anew; once released it stays so until it is offered.
+    # An event may be old and the volume bound again; a released one stays so until the patch.
     volume = api.call("GET", path)
     if not _released(volume):
         return False
-    # Not the path that the object names: whoever may write objects may not empty any folder.
+    # Not the path in the object: a user who may write objects must not empty other folders.
     empty(folder / "volumes" / name)
     same = {
         "op": "test",

@@ -160,7 +160,7 @@ def free_ports(count: int) -> list[int]:
     raise ClusterError("No free port between 20000 and 30000 on 127.0.0.1; stop some clusters.")
 
 
-# The parts of Kubernetes and the names that its own roles know them by.
+# The components of Kubernetes and their user names in its default roles.
 PARTS = (
     User("system:kube-controller-manager"),
     User("system:kube-scheduler"),

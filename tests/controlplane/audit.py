@@ -66,7 +66,7 @@ class Log:
                 continue
             self._used.add(right)
             if right.verb == "patch" and status.get("code") == 201:
-                # Server-side apply of what is not there: the server asks for both.
+                # Server-side apply of a new object: the server checks both.
                 self._used.add(right._replace(verb="create"))
 
     def _events(self) -> Iterator[Object]:
@@ -113,6 +113,6 @@ def without(role: Object, right: Right) -> Object:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 verbs = [v for v in rule["verbs"] if Right(v, group, resource) != right]
-                rule_left = {"apiGroups": [group], "resources": [resource], "verbs": verbs}
-                rules += [rule_left] if verbs else []
+                remaining = {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+                rules += [remaining] if verbs else []
     return {**role, "rules": rules}

@@ -57,7 +57,7 @@ class Reader:
         try:
             return _shown(self._api.call("GET", f"{path}/{name}"))
         except RefusedError as error:
-            # A kind that is not served is another matter.
+            # A kind that is not served is an error.
             if error.code == 404 and f'"name":"{name}"' in str(error):
                 return None
             raise

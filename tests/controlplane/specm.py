@@ -80,7 +80,7 @@ class Resources:
             value: Object = json.loads(answer.read())
             if answer.status < 300:
                 return value
-            # The server asks to come back while it takes up a changed definition.
+            # The server asks for a retry while it loads a changed definition.
             if answer.status != 429 or time.monotonic() > deadline:
                 raise RefusedError(value)
             time.sleep(float(answer.headers["Retry-After"]))

@@ -1,4 +1,4 @@
-"""How an audit log and the rules of roles are read; the log of a real server is in tests/chart."""
+"""Reading an audit log and the rules of roles; tests/chart covers the log of a real server."""
 
 import json
 from pathlib import Path

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.controlplane
 
 @pytest.fixture
 def bound(lab: Lab) -> Lab:
-    """The resource's claim gets a volume that somebody made by hand: no class can expand it."""
+    """The resource's claim binds to a manually created volume, which no class can expand."""
     volume: Object = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

@@ -36,7 +36,7 @@ def manager(
 ) -> Iterator[None]:
     with lws.manager(room, tmp_path_factory.mktemp("lws")):
         yield
-    # kopf may end when a kind that it watches goes; the kubelet would start it anew.
+    # kopf may exit when a watched kind is deleted; the kubelet would restart it.
     operator.stop()
     operator.start()
 
@@ -127,7 +127,7 @@ def test_group_serves_scales_suspends_and_is_deleted(grouped: Lab) -> None:
     chosen = lab.all("pods", ",".join(f"{k}={v}" for k, v in service["spec"]["selector"].items()))
     assert [pod["metadata"]["name"] for pod in chosen] == [f"{GROUP}-0"]
 
-    # Drawn once, and neither status nor log ever shows it.
+    # Generated once; neither status nor log ever shows it.
     secret = lab.get("secret", GROUP)
     assert secret is not None
     unwritten(lab, NAME)

@@ -108,7 +108,7 @@ def test_route_is_reported_created_and_deleted(lab: Lab) -> None:
     )
     condition = lab.wait("pair", "RouteReady", "False", "GatewayApiMissing")
     assert "install the Gateway API" in condition["message"]
-    # What comes after the refused route is there all the same.
+    # The objects after the refused route exist nevertheless.
     assert lab.get("networkpolicy", "pair")
     assert all(lab.get("networkpolicy", f"pair-{what}") for what in ("fetch", "build", "measure"))
 

@@ -35,7 +35,7 @@ OPERATOR = "specdec"
 def kinds(operator: Operator, installed: ControlPlane) -> Iterator[None]:
     with definitions.installed(installed):
         yield
-    # kopf may end when a kind that it watches goes; the kubelet would start it anew.
+    # kopf may exit when a watched kind is deleted; the kubelet would restart it.
     operator.stop()
     operator.start()
 

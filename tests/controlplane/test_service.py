@@ -18,7 +18,7 @@ pytestmark = pytest.mark.controlplane
 
 SERVICE = "kubernetes.io/service-name"
 FIELDS = ("type", "selector", "ports", "sessionAffinity", "publishNotReadyAddresses")
-# JSON patches of spec: what somebody may do by hand.
+# JSON patches of spec: manual changes of a user.
 CHANGES: dict[str, list[tuple[str, str, Any]]] = {
     "another port number": [("replace", "/ports/0/port", 9000)],
     "every port number": [("replace", f"/ports/{i}/port", 9000 + i) for i in range(3)],

@@ -1,4 +1,4 @@
-"""What somebody takes from a child comes back at once, without another event."""
+"""Removed metadata of a child is restored at once, without another event."""
 
 from collections.abc import Iterator
 

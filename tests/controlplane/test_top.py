@@ -1,4 +1,4 @@
-"""`specdec top` by way of a real API server, from a page that somebody really serves."""
+"""`specdec top` through the proxy of a real API server, from a page that is really served."""
 
 import json
 import socket

@@ -1,7 +1,7 @@
-"""A tour through everything that one reconcile can do, and the statuses seen on the way.
+"""A tour through everything that one reconcile can do, with the statuses on the way.
 
-Five resources at once: a pair on two servers that become one, a service with everything around
-it, a group of pods over two nodes, one whose download fails, and one that finds no volume.
+Five resources at once: a pair on two servers that merge into one, a service with all optional
+objects, a group of pods over two nodes, one whose download fails, and one that finds no volume.
 """
 
 import json
@@ -23,12 +23,12 @@ from specdec.api.model import API_VERSION, PLURAL
 from specdec.cluster import path
 from specdec.dry_run.simulated_cluster import measurement_result
 
-# What has to come true, one after the other.
+# The states to reach, in order.
 Way = Iterator[Callable[[], bool]]
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 PAIR, RICH, BIG, BROKEN, VAST, LATE = "two", "rich", "big", "broken", "vast", "late"
-# A Job ends when its resource was seen in one of these, so that none of them is passed over.
+# A Job ends once its resource was in one of these phases, so that the tour misses none.
 PHASES = {
     "fetch": {"Fetching"},
     "engine": {"Building"},
@@ -127,8 +127,8 @@ class Tour:
 
     def _pair(self) -> Way:
         yield lambda: self.now(PAIR) == "Serving" and self.there(Service="two-draft")
-        one: Object = {"draftTarget": {"topology": "SingleServer", "placement": "Shared"}}
-        change = {"speculation": one, "verification": {"mode": "Report"}}
+        merged: Object = {"draftTarget": {"topology": "SingleServer", "placement": "Shared"}}
+        change = {"speculation": merged, "verification": {"mode": "Report"}}
         self.lab.patch("specm", PAIR, {"spec": change})
         yield lambda: self.without(Deployment="two-draft", Service="two-draft")
         self.lab.patch("specm", PAIR, {"spec": {"suspend": True}})

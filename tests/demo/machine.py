@@ -144,7 +144,7 @@ class Kind:
         wait(
             lambda: "8" in kubectl("get", *nodes, "-o", r"jsonpath={..nvidia\.com/gpu}"),
             30,
-            lambda: "kind's node does not keep the stand-in GPUs",
+            lambda: "kind's node does not keep the fake GPUs",
         )
 
 
