@@ -57,9 +57,9 @@ class Report:
         print(json.dumps(line), flush=True)
         return value
 
-    def note(self, words: str) -> None:
-        """Say on stderr what a figure cannot."""
-        print(words, file=sys.stderr, flush=True)
+    def note(self, message: str) -> None:
+        """Print a message on stderr."""
+        print(message, file=sys.stderr, flush=True)
 
     def exit_status(self) -> int:
         """Return 1 when a goal was missed, and name it on stderr."""

@@ -24,7 +24,7 @@ def lane(nodeid: str) -> str:
     """The name of what runs in one process and in order with this test."""
     file = nodeid.partition("::")[0]
     places = [(place, own[0]) for own in LANES for place in own if file.startswith(place)]
-    return max(places, key=lambda found: len(found[0]), default=(file, file))[1]
+    return max(places, key=lambda pair: len(pair[0]), default=(file, file))[1]
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # its package has no types

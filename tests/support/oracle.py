@@ -73,26 +73,26 @@ class Tiny:
         def norm() -> npt.NDArray[np.float32]:
             return (1 + 0.1 * random.standard_normal(self.hidden)).astype(np.float32)
 
-        found = {"model.embed_tokens.weight": matrix(self.vocab, self.hidden, self.gain)}
+        weights = {"model.embed_tokens.weight": matrix(self.vocab, self.hidden, self.gain)}
         for index in range(self.layers):
             p = f"model.layers.{index}."
-            found[p + "input_layernorm.weight"] = norm()
-            found[p + "self_attn.q_proj.weight"] = matrix(self.heads * size, self.hidden, 2.0)
-            found[p + "self_attn.k_proj.weight"] = matrix(self.kv_heads * size, self.hidden, 2.0)
-            found[p + "self_attn.v_proj.weight"] = matrix(self.kv_heads * size, self.hidden)
-            found[p + "self_attn.o_proj.weight"] = matrix(self.hidden, self.heads * size)
-            found[p + "post_attention_layernorm.weight"] = norm()
-            found[p + "mlp.gate_proj.weight"] = matrix(self.intermediate, self.hidden)
-            found[p + "mlp.up_proj.weight"] = matrix(self.intermediate, self.hidden)
-            found[p + "mlp.down_proj.weight"] = matrix(self.hidden, self.intermediate)
-        found["model.norm.weight"] = norm()
+            weights[p + "input_layernorm.weight"] = norm()
+            weights[p + "self_attn.q_proj.weight"] = matrix(self.heads * size, self.hidden, 2.0)
+            weights[p + "self_attn.k_proj.weight"] = matrix(self.kv_heads * size, self.hidden, 2.0)
+            weights[p + "self_attn.v_proj.weight"] = matrix(self.kv_heads * size, self.hidden)
+            weights[p + "self_attn.o_proj.weight"] = matrix(self.hidden, self.heads * size)
+            weights[p + "post_attention_layernorm.weight"] = norm()
+            weights[p + "mlp.gate_proj.weight"] = matrix(self.intermediate, self.hidden)
+            weights[p + "mlp.up_proj.weight"] = matrix(self.intermediate, self.hidden)
+            weights[p + "mlp.down_proj.weight"] = matrix(self.hidden, self.intermediate)
+        weights["model.norm.weight"] = norm()
         if not self.tied:
-            found["lm_head.weight"] = matrix(self.vocab, self.hidden, self.gain)
+            weights["lm_head.weight"] = matrix(self.vocab, self.hidden, self.gain)
         if self.twins is not None:
             # Every second token is all but the one before it: each choice is a near tie.
-            head = found["lm_head.weight"]
+            head = weights["lm_head.weight"]
             head[1::2] = head[: self.vocab - 1 : 2] * (1 + self.twins)
-        return found
+        return weights
 
     def write(self, directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The published repository layouts, as test data, and what a `config.pbtxt` says against them."""
+"""The published repository layouts, as test data, and how a `config.pbtxt` differs from them."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def _parsed(text: str) -> Any:
 
 @cache
 def table(version: str) -> Table:
-    """Lines of a release's table by section, split into words."""
-    found: Table = {}
+    """Lines of a release's table by section, split at white space."""
+    table: Table = {}
     for line in (TABLES / f"{version}.txt").read_text("utf-8").splitlines():
         if line.startswith("["):
-            lines = found.setdefault(line.strip("[]"), [])
+            lines = table.setdefault(line.strip("[]"), [])
         elif line and not line.startswith("#"):
             lines.append(line.split())
-    return found
+    return table
 
 
 def differences(config: Any, version: str, logits: str = "FP32") -> list[str]:
@@ -74,12 +74,12 @@ def differences(config: Any, version: str, logits: str = "FP32") -> list[str]:
     # The draft's model is a copy of the target's under another name.
     model = "tensorrt_llm" if config.name in ENGINES else config.name
     published = table(version)
-    found = [*_tensors(config, published, model, logits), *_head(config, published, model)]
+    differences = [*_tensors(config, published, model, logits), *_head(config, published, model)]
     if model == "ensemble":
-        found += _steps(config, published)
+        differences += _steps(config, published)
     else:
-        found += _parameters(config, published[f"{model} key"], OURS.get(model, set()))
-    return [f"{config.name} of {version}: {one}" for one in found]
+        differences += _parameters(config, published[f"{model} key"], OURS.get(model, set()))
+    return [f"{config.name} of {version}: {difference}" for difference in differences]
 
 
 def _tensors(config: Any, published: Table, model: str, logits: str) -> Iterator[str]:
@@ -89,9 +89,9 @@ def _tensors(config: Any, published: Table, model: str, logits: str) -> Iterator
             for kind, dims, flags, *names in published[f"{model} {side}"]
             for name in names
         )
-        declared = Counter(_tensor(one) for one in tensors)
-        yield from (f"{side} lacks {one}" for one in (expected - declared).elements())
-        yield from (f"{side} has {one}" for one in (declared - expected).elements())
+        declared = Counter(_tensor(tensor) for tensor in tensors)
+        yield from (f"{side} lacks {tensor}" for tensor in (expected - declared).elements())
+        yield from (f"{side} has {tensor}" for tensor in (declared - expected).elements())
 
 
 def _tensor(tensor: Any) -> str:
@@ -111,14 +111,14 @@ def _head(config: Any, published: Table, model: str) -> Iterator[str]:
         # Published without a batcher; with one of ours nothing else changes.
         expected[1] = "bounded" if model == "tensorrt_llm_bls" else "default"
     kinds = {model_config_pb2.ModelInstanceGroup.Kind.Name(g.kind) for g in config.instance_group}
-    told = [
+    head = [
         config.platform or config.backend,
         _batching(config),
         "decoupled" if config.HasField("model_transaction_policy") else "none",
         "+".join(kinds) or "none",
     ]
-    if told != expected:
-        yield f"head is {' '.join(told)}, not {' '.join(expected)}"
+    if head != expected:
+        yield f"head is {' '.join(head)}, not {' '.join(expected)}"
     if config.max_batch_size < 1:
         yield f"max_batch_size is {config.max_batch_size}"
     if model in ENGINES and [group.count for group in config.instance_group] != [1]:
@@ -148,16 +148,16 @@ def _batching(config: Any) -> str:
 
 
 def _parameters(config: Any, lines: list[list[str]], ours: set[str]) -> Iterator[str]:
-    told = {key: value.string_value for key, value in config.parameters.items()}
+    present = {key: value.string_value for key, value in config.parameters.items()}
     keys = {key for kind, *names in lines if kind == "key" for key in names} | ours
     allowed = keys | {key for kind, *names in lines if kind == "may" for key in names}
-    yield from (f"lacks parameter {key}" for key in sorted(keys - told.keys()))
-    yield from (f"has parameter {key}" for key in sorted(told.keys() - allowed))
-    for kind, *words in lines:
+    yield from (f"lacks parameter {key}" for key in sorted(keys - present.keys()))
+    yield from (f"has parameter {key}" for key in sorted(present.keys() - allowed))
+    for kind, *values in lines:
         if kind == "required":
-            yield from (f"parameter {key} is empty" for key in words if not told.get(key))
-        elif kind == "value" and (value := told.get(words[0])) and value not in words[1:]:
-            yield f"parameter {words[0]} is {value!r}"
+            yield from (f"parameter {key} is empty" for key in values if not present.get(key))
+        elif kind == "value" and (value := present.get(values[0])) and value not in values[1:]:
+            yield f"parameter {values[0]} is {value!r}"
 
 
 def _steps(config: Any, published: Table) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _steps(config: Any, published: Table) -> Iterator[str]:
         if step.model_version != -1:
             yield f"step {step.model_name} asks for version {step.model_version}"
         lines = published.get(f"{step.model_name} map", [])
-        for arrow, told in (("<-", step.input_map), ("->", step.output_map)):
+        for arrow, tensors in (("<-", step.input_map), ("->", step.output_map)):
             expected = {inner: outer for _, inner, way, outer in lines if way == arrow}
-            pairs = set(told.items()) ^ set(expected.items())
+            pairs = set(tensors.items()) ^ set(expected.items())
             yield from (f"step {step.model_name}: {a} {arrow} {b}" for a, b in sorted(pairs))

@@ -1,4 +1,4 @@
-"""The commands that README and guides tell somebody to type, and which test types each of them."""
+"""The commands that README and guides give the reader, and the test that runs each of them."""
 
 import re
 import shlex
@@ -55,7 +55,7 @@ def typed(document: Path) -> list[list[str]]:
     text = document.read_text("utf-8")
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+    return [arguments for line in lines if (arguments := shlex.split(line, comments=True))]
 
 
 def all_run_by(test: str) -> list[tuple[Path, list[str]]]:

@@ -67,7 +67,7 @@ def open_engine(directory: Path) -> Llama:
 
 
 class Gate:
-    """Holds a model's steps until told to go on, and records what each step computed."""
+    """Holds a model's steps until it is released, and records what each step computed."""
 
     def __init__(self, model: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[list[int]] = []

@@ -1,6 +1,6 @@
-"""The cluster in memory of `specdec plan` for tests: resources, results and troubles to give it.
+"""The simulated cluster of `specdec plan` for tests, with resources, results and failures.
 
-It simulates the API server's bookkeeping and nothing else; the real one is asked elsewhere.
+It simulates how the API server keeps objects, and nothing else. Other tests use a real one.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def limits(**changed: int) -> Json:
 
 
 def fetched(target: Json | None = None, draft: Json | None = None, **result: Any) -> Json:
-    """What a fetch Job says of a pair; facts differ from FACTS where given."""
+    """A fetch Job's result for a pair; facts differ from FACTS where given."""
     models = {
         role: {
             "digest": letter * 64,
@@ -93,7 +93,7 @@ def fetched(target: Json | None = None, draft: Json | None = None, **result: Any
 
 
 class World(simulated_cluster.SimulatedCluster):
-    """One resource and everything around it, with what only tests ask and do."""
+    """A resource and its cluster, with the methods that only tests need."""
 
     def __init__(self, cr: Json) -> None:
         super().__init__(cr, IMAGES)
@@ -132,7 +132,7 @@ class World(simulated_cluster.SimulatedCluster):
 
     @override
     def settle(self, result: Callable[[str], Json] | None = None) -> None:
-        """Let everything succeed until nothing is left to do; `result` answers by component."""
+        """Let everything succeed until nothing is left to do; `result` is by component."""
         super().settle(result or (lambda component: fetched() if component == "fetch" else {}))
 
 

@@ -58,7 +58,7 @@ class Stream:
                 return
 
     def cancel(self) -> None:
-        """Go away in the middle of the answer."""
+        """Cancel the request in the middle of its answer."""
         self._client.stop_stream(cancel_requests=True)
 
     def close(self) -> None:
@@ -74,18 +74,18 @@ class Stream:
 @contextmanager
 def stream(url: str, model: str, **values: Any) -> Iterator[Stream]:
     """A request whose answer is read part by part."""
-    one = Stream(url, model, values)
+    opened = Stream(url, model, values)
     try:
-        yield one
+        yield opened
     finally:
-        one.close()
+        opened.close()
 
 
 def ask(url: str, model: str, **values: Any) -> list[Arrays]:
     """All parts of an answer.
 
     Raises:
-        RefusedError: with the server's words.
+        RefusedError: with the server's message.
     """
     with stream(url, model, **values) as parts:
         return list(parts)
@@ -95,7 +95,7 @@ def ask_once(url: str, model: str, **values: Any) -> Arrays:
     """The answer of a model that is not decoupled, by the ordinary unary call.
 
     Raises:
-        RefusedError: with the server's words.
+        RefusedError: with the server's message.
     """
     with grpc.InferenceServerClient(url) as client:
         try:

@@ -1,4 +1,4 @@
-"""A tritonserver of one's own: free loopback ports, ready or a sentence, always torn down."""
+"""A tritonserver on free loopback ports: ready or an error, and always stopped at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STOP_SECONDS = 30.0
 
 
 class ServerError(Exception):
-    """The server did not do what was waited for; the message ends with its last words."""
+    """The server failed; the message ends with the last lines of its log."""
 
 
 def installed_server() -> Path:
@@ -162,17 +162,17 @@ class Server:
         """Ids of the server and of every process below it."""
         if self._process is None:
             return []
-        found = [self._process.pid]
-        for parent in found:
+        processes = [self._process.pid]
+        for parent in processes:
             for task in Path(f"/proc/{parent}/task").glob("*/children"):
-                found += [int(child) for child in task.read_text("ascii").split()]
-        return found
+                processes += [int(child) for child in task.read_text("ascii").split()]
+        return processes
 
     def process_of(self, model: str) -> int:
         """Id of the process that a Python model runs in."""
         for process in self.processes():
-            words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-            if any(model.encode() in word.split(b"/") for word in words[1:]):
+            arguments = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if any(model.encode() in argument.split(b"/") for argument in arguments[1:]):
                 return process
         raise ServerError(f"no process of {model}")
 
@@ -189,12 +189,12 @@ class Server:
         """The metrics page."""
         return _get(f"http://127.0.0.1:{self.metrics_port}/metrics")
 
-    def _failure(self, words: str) -> ServerError:
+    def _failure(self, message: str) -> ServerError:
         log = self.log()
         self.stop()
         # A table of every setting ends the log; the reason stands far above it.
         errors = [line for line in log.splitlines() if line.startswith("E")]
-        return ServerError("\n".join([words, *errors[:20], log[-500:]]))
+        return ServerError("\n".join([message, *errors[:20], log[-500:]]))
 
     def _ready_or_dead(self) -> bool:
         if self._process is None or self._process.poll() is not None:
@@ -216,9 +216,9 @@ def _free_ports(count: int) -> list[int]:
     # All are held until the last is known, so that they differ.
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()

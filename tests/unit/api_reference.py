@@ -62,8 +62,8 @@ def rows(part: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
         shown = f"**`{here}`**" if name in part.get("required", []) else f"`{here}`"
         same = _written_elsewhere(name, child)
         if same is not None:
-            words = f"{child['description']} Its fields are those of {same}."
-            yield shown, "object", "", words
+            description = f"{child['description']} Its fields are those of {same}."
+            yield shown, "object", "", description
             continue
         yield shown, _type(child), _default(child), child["description"]
         for inner, below in ((child, f"{here}."), (child.get("items", {}), f"{here}[].")):
@@ -82,7 +82,7 @@ def _written_elsewhere(name: str, child: Schema) -> str | None:
 
 
 def messages(part: Schema, name: str = "") -> Iterator[str]:
-    """What the rules of a schema and of everything below it say, with a field where it lacks."""
+    """The messages of the rules of a schema and all below it, with a field where they lack it."""
     for rule in part.get("x-kubernetes-validations", []):
         text = rule["message"]
         yield f"{name} {text}" if text.startswith("must be") else text

@@ -113,12 +113,19 @@ CLEAN = (
     ("tests/bench/*.py", True),
     ("tests/bench/baseline/*.py", True),
     ("tests/campaigns/*.py", True),
+    ("tests/golden/*.py", True),
+    ("tests/support/*.py", True),
     ("tests/triton/*.py", True),
+    ("tests/unit/*_reference.py", True),
+    ("tests/unit/status_schema.py", True),
+    ("tests/unit/backends/*.py", True),
     ("tests/unit/controller/*.py", True),
     ("tests/unit/dry_run/*.py", True),
     ("tests/unit/inspect/*.py", True),
     ("tests/unit/pipeline/*.*", True),
     ("tests/unit/test_command.py", True),
+    ("tests/unit/validation/*.py", True),
+    ("tests/unit/test_[!l]*.py", True),
 )
 # (file, term): the reason why the word is right there.
 _TELL = "the parameter `tell` of the client library"
@@ -135,10 +142,12 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("tests/campaigns/cases.py", "words"): "a method of the payload's tokenizer",
     ("tests/campaigns/sampling.py", "stretch"): "a case's name, part of a figure's",
     ("tests/campaigns/table.py", "wanted"): "an attribute of the payload's rows",
+    ("tests/support/bls.py", "says"): "`Say` of the cluster tool",
     ("tests/triton/test_answers.py", "words"): "a message of the BLS",
     ("tests/triton/test_tls.py", "look"): "a function of the payload",
     ("tests/controlplane/test_crd.py", "found"): _KUBERNETES,
     ("tests/controlplane/test_generations.py", "found"): _KUBERNETES,
+    ("tests/unit/pipeline/test_serving.py", "found"): "a message of the API server",
 }
 
 

@@ -25,7 +25,7 @@ METHOD = re.compile(r"\{\{ method (?P<method>\w+) (?P<backend>\w+) (?P<samples>[
 def render() -> str:
     """The whole page as Markdown."""
     template = TEMPLATE.read_text("utf-8")
-    page = METHOD.sub(lambda found: "\n".join(_section(**found.groupdict())), template)
+    page = METHOD.sub(lambda match: "\n".join(_section(**match.groupdict())), template)
     return page.replace("{{ overview }}", "\n".join(_overview(template)))
 
 
@@ -34,8 +34,8 @@ def samples_of(template: str) -> list[tuple[str, str]]:
     pairs = []
     for section in template.split("\n## ")[1:]:
         anchor = section.splitlines()[0].lower().replace(" ", "-")
-        for found in METHOD.finditer(section):
-            pairs += [(sample, anchor) for sample in found["samples"].split()]
+        for match in METHOD.finditer(section):
+            pairs += [(sample, anchor) for sample in match["samples"].split()]
     return pairs
 
 

@@ -19,7 +19,7 @@ BITS = {"int32": 31, "int64": 63}
 
 
 def refusals(value: Any, schema: dict[str, Any] = STATUS, path: str = "status") -> Iterator[str]:
-    """Every field that has another shape than the schema says."""
+    """Every field that has another shape than in the schema."""
     kind: str = schema["type"]
     inner: Any = value
     wrong = isinstance(value, bool) and kind == "integer"

@@ -1,4 +1,4 @@
-"""The tables of resources expand to what they say, and a case that changes nothing is an error."""
+"""The tables of resources expand as written, and a case that changes nothing is an error."""
 
 from typing import Any
 

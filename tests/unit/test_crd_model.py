@@ -1,4 +1,4 @@
-"""The hand-written CustomResourceDefinition and the typed model say the same."""
+"""The hand-written CustomResourceDefinition and the typed model agree."""
 
 import copy
 import re
@@ -26,7 +26,7 @@ SPEC: dict[str, Any] = SCHEMA["properties"]["spec"]
 STATUS: dict[str, Any] = SCHEMA["properties"]["status"]
 SCALARS = {int: "integer", bool: "boolean", str: "string"}
 VERBS = "set|remove|leave|choose|lower|raise|put|write|list|correct|rename|use"
-MEND = re.compile(rf": ({VERBS}) | remove one of them")
+RESOLUTION = re.compile(rf": ({VERBS}) | remove one of them")
 OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -63,13 +63,13 @@ def default_differences(field: FieldInfo, schema: dict[str, Any], path: str) -> 
 
 def type_differences(annotation: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
     """One annotation against one schema, whatever its kind."""
-    wanted, inner = expected(annotation)
-    for key, value in wanted.items():
+    properties, inner = expected(annotation)
+    for key, value in properties.items():
         if schema.get(key) != value:
             yield f"{path} has {key} {value} in the model, {schema.get(key)} in the schema"
-    for key in schema.keys() & {"enum", OPEN} - wanted.keys():
+    for key in schema.keys() & {"enum", OPEN} - properties.keys():
         yield f"{path} has {key} only in the schema"
-    if inner is not None and wanted["type"] == "object":
+    if inner is not None and properties["type"] == "object":
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from differences(inner, schema, path)
         else:
@@ -165,10 +165,10 @@ def test_text_lists_and_maps_of_the_spec_are_bounded() -> None:
         assert bound is None or bound in node or "enum" in node, f"{path} needs {bound}"
 
 
-def test_every_rule_tells_the_mend() -> None:
+def test_every_rule_has_a_resolution() -> None:
     for path, rule in rules():
         message = rule["message"]
-        assert MEND.search(message), f"{path}: {message}"
+        assert RESOLUTION.search(message), f"{path}: {message}"
         assert "\n" not in message, path
 
 

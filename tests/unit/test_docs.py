@@ -27,7 +27,7 @@ def text(name: str) -> str:
 
 
 def commands(document: Path) -> list[list[str]]:
-    """The lines of the shell blocks, and what looks like a command inside a sentence."""
+    """The lines of the shell blocks, and the commands inside sentences."""
     body = document.read_text(encoding="utf-8")
     lines = [
         line
@@ -35,7 +35,7 @@ def commands(document: Path) -> list[list[str]]:
         for line in block.splitlines()
     ]
     lines += re.findall(r"`((?:make|kubectl|specdec) [^`\n]+)`", body)
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+    return [arguments for line in lines if (arguments := shlex.split(line, comments=True))]
 
 
 ALL = [(d, c) for d in DOCUMENTS for c in commands(d)]

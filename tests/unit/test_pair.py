@@ -27,7 +27,7 @@ END = "<|endoftext|>"
 # Nats per token on SNIPPET; a uniform guess costs ln 1024 = 6.93.
 LARGEST_LOSS = {"target": 2.3, "draft": 3.4}
 
-# Written for this test, so in nobody's training text.
+# Written for this test, so in no training text.
 SNIPPET = '''\
 def count_open_orders(orders, customer=None):
     """Return the number of orders that are not closed."""

@@ -68,7 +68,7 @@ def test_every_part_names_tests_that_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_page_says_when_it_was_checked(page: str) -> None:
+def test_the_page_has_the_date_of_its_check(page: str) -> None:
     assert re.search(r"on 20\d\d-\d\d-\d\d[;.]", (ROOT / page).read_text("utf-8"))
 
 
@@ -177,10 +177,10 @@ def test_what_the_crate_is_built_of_is_locked() -> None:
     assert re.findall(r"cargo build.*", dockerfile) == ["cargo build --release --locked \\"]
 
 
-def test_how_to_report_is_where_people_look() -> None:
+def test_how_to_report_is_in_the_usual_place() -> None:
     text = (ROOT / "SECURITY.md").read_text("utf-8")
     assert "Report a vulnerability" in text
-    # No address that nobody reads.
+    # No e-mail address, since none is read.
     assert "@" not in text
     for link in re.findall(r"\]\(([^)]+)\)", text):
         assert (ROOT / link).exists(), link

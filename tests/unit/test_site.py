@@ -15,7 +15,7 @@ SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    # Not quietly: what is not said is not counted either.
+    # Not quietly: a warning that is not printed is not counted.
     argv = [
         sys.executable,
         "-m",
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def words(page: Path) -> str:
+def text_of(page: Path) -> str:
     """The text of a built page without its marks."""
     return html.unescape(re.sub(r"<[^>]+>", "", page.read_text("utf-8")))
 
@@ -57,7 +57,7 @@ def test_every_page_is_there(site: Path) -> None:
 
 @pytest.mark.slow
 def test_every_method_is_shown_with_its_tested_manifest(site: Path) -> None:
-    page = words(site / "methods.html")
+    page = text_of(site / "methods.html")
     for sample in SAMPLES:
         if sample.stem == "reference-pair":
             continue  # no resource of ours: the claim that the others read

@@ -32,7 +32,7 @@ def shaped(cr: Json, shape: str) -> Json:
 
 
 def fetched(world: World) -> Json:
-    """What the fetch Job says of every source that is wanted now."""
+    """The fetch Job's result for every source of the spec."""
     wide = FACTS | {"heads": 64, "kvHeads": 16}
     facts: Json = {"target": wide, "draft": wide, "heads": HEADS}
     models = {
@@ -79,7 +79,7 @@ def around(world: World, event: str) -> None:
     elif event == "finish" and waiting:
         world.finish(waiting[0], result(world, waiting[0]))
     elif event == "fail" and waiting:
-        world.fail(waiting[0], "gone wrong")
+        world.fail(waiting[0], "failed")
 
 
 def sound(world: World, decision: Any) -> None:

@@ -48,12 +48,15 @@ def pair(draft: dict[str, Any], checks: dict[str, str] | None = None, **spec: An
 
 
 def heads(
-    method: str, found: dict[str, Any], target: dict[str, Any] | None = None, **block: int
+    method: str, facts_of_heads: dict[str, Any], target: dict[str, Any] | None = None, **block: int
 ) -> list[str]:
     cr = resource("None")
     own = {name: value | block for name, value in BLOCKS[method].items()}
     cr["spec"]["speculation"] = {"method": method, **own}
-    facts = {"target": TARGET | (target or {}), "heads": {"method": method} | HEADS | found}
+    facts = {
+        "target": TARGET | (target or {}),
+        "heads": {"method": method} | HEADS | facts_of_heads,
+    }
     return _codes(cr, facts)
 
 
@@ -144,7 +147,7 @@ def test_heads_that_fit(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "found", "target", "block", "expected"),
+    ("method", "facts_of_heads", "target", "block", "expected"),
     [
         ("Eagle", {"hiddenSize": 5120}, {}, {}, ["HeadsHiddenSizeMismatch"]),
         ("Medusa", {"vocabSize": 128}, {}, {}, ["HeadsVocabSizeMismatch"]),
@@ -161,14 +164,14 @@ def test_heads_that_fit(method: str) -> None:
         ("Medusa", {}, {"architecture": "MistralForCausalLM"}, {}, ["TargetArchitectureMismatch"]),
     ],
 )
-def test_heads_that_do_not(
+def test_heads_that_do_not_match_are_refused(
     method: str,
-    found: dict[str, Any],
+    facts_of_heads: dict[str, Any],
     target: dict[str, Any],
     block: dict[str, int],
     expected: list[str],
 ) -> None:
-    codes = heads(method, found, target, **block)
+    codes = heads(method, facts_of_heads, target, **block)
     assert codes == [f"{code} Enforce" for code in expected]
 
 
