@@ -32,7 +32,7 @@ class Service:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._server = self._run(asyncio.start_server(self._lead, "127.0.0.1", 0))
+        self._server = self._run(asyncio.start_server(self._forward, "127.0.0.1", 0))
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -57,7 +57,7 @@ class Service:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
             theirs, ours = await asyncio.open_connection("127.0.0.1", self.endpoint)

@@ -100,7 +100,7 @@ def in_flight(server: Server, count: int) -> None:
     until(reached, STALL_SECONDS, lambda: f"not {count} answers are in flight")
 
 
-def doomed(server: Server, number: int, begun: threading.Barrier) -> str:
+def last_message(server: Server, number: int, begun: threading.Barrier) -> str:
     """The message that ends a plain stream whose target dies after the first part."""
     values = {"text_input": PROMPTS[number], "max_tokens": 400, "num_draft_tokens": 0}
     with stream(server.url, BLS, stream=True, end_id=-1, **values) as answer:
@@ -136,7 +136,7 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
         in_flight(server, 0)
 
         begun = threading.Barrier(len(PROMPTS) + 1)
-        plain = [pool.submit(doomed, server, n, begun) for n in range(len(PROMPTS))]
+        plain = [pool.submit(last_message, server, n, begun) for n in range(len(PROMPTS))]
         begun.wait(STALL_SECONDS)
         os.kill(server.process_of(TARGET), signal.SIGKILL)
         messages = [future.result(STALL_SECONDS) for future in plain]

@@ -46,7 +46,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_one_body_ends_the_server(
+def test_a_single_body_crashes_the_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, name: str
 ) -> None:
     """Fails with the first tritonserver that is fixed, so that the documentation follows."""

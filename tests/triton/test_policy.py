@@ -24,7 +24,7 @@ SHORT = 40
 
 
 @pytest.fixture(scope="module")
-def restless_server(
+def failing_draft_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """Adaptive lengths, and a draft that refuses sequences of more than `SHORT` tokens."""
@@ -70,7 +70,7 @@ def test_adaptive_lengths_change_no_token(
     assert 1 <= adaptive_server.metric("specdec_draft_length") <= MOST
 
 
-def test_a_length_that_the_request_names_stays(
+def test_a_draft_length_of_the_request_is_kept(
     adaptive_server: Server, prompts: list[str]
 ) -> None:
     names = ("specdec_draft_tokens_total", "specdec_rounds_total")
@@ -83,23 +83,23 @@ def test_a_length_that_the_request_names_stays(
     assert rounds - 4 <= drafted <= rounds
 
 
-def test_a_draft_that_gives_up_leaves_the_answer_to_the_target(
-    restless_server: Server, prompts: list[str]
+def test_the_target_finishes_alone_where_the_draft_fails(
+    failing_draft_server: Server, prompts: list[str]
 ) -> None:
-    plain = answers(restless_server, prompts, "ensemble")
-    before = restless_server.metric("specdec_fallback_total")
-    assert answers(restless_server, prompts, BLS, num_draft_tokens=4) == plain
-    assert restless_server.metric("specdec_fallback_total") - before > len(prompts) / 2
+    plain = answers(failing_draft_server, prompts, "ensemble")
+    before = failing_draft_server.metric("specdec_fallback_total")
+    assert answers(failing_draft_server, prompts, BLS, num_draft_tokens=4) == plain
+    assert failing_draft_server.metric("specdec_fallback_total") - before > len(prompts) / 2
     warnings = [
-        line for line in restless_server.log().splitlines() if "with the target alone" in line
+        line for line in failing_draft_server.log().splitlines() if "with the target alone" in line
     ]
     # The counter has the number; the log reports it once.
     assert len(warnings) == 1
 
 
-def test_adaptive_answers_survive_a_draft_that_gives_up(
-    restless_server: Server, prompts: list[str]
+def test_adaptive_answers_are_equal_where_the_draft_fails(
+    failing_draft_server: Server, prompts: list[str]
 ) -> None:
-    plain = answers(restless_server, prompts, "ensemble")
-    assert answers(restless_server, prompts, BLS) == plain
-    assert answers(restless_server, prompts, BLS, stream=True) == plain
+    plain = answers(failing_draft_server, prompts, "ensemble")
+    assert answers(failing_draft_server, prompts, BLS) == plain
+    assert answers(failing_draft_server, prompts, BLS, stream=True) == plain

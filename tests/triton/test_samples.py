@@ -144,7 +144,7 @@ def test_a_sample_loads_unmodified_and_answers(
 
 
 @pytest.mark.parametrize("sample", TWO_SERVERS)
-def test_both_servers_of_a_sample_come_up(
+def test_both_servers_of_a_sample_start(
     sample: str, executable: Path, volume: Volume, tmp_path: Path
 ) -> None:
     plan = planned(sample)

@@ -136,14 +136,14 @@ def test_metrics_and_with_them_the_drain_stay_in_the_clear(encrypted: Server) ->
 
 
 @pytest.mark.parametrize("way", ["Bls", "Loop"])
-def test_the_verification_is_such_a_client(
+def test_the_verification_job_is_answered_over_tls(
     way: str, encrypted: Server, made: Certificates
 ) -> None:
     result = verified(encrypted, {"authority": made.authority}, way)
     assert (result["prompts"], result["matched"], result["active"]) == (3, 3, True)
 
 
-def test_the_benchmark_is_such_a_client(
+def test_the_benchmark_job_is_answered_over_tls(
     encrypted: Server, made: Certificates, tmp_path: Path
 ) -> None:
     plan = {

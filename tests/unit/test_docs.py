@@ -79,7 +79,7 @@ def test_specdec_options_exist(document: Path, command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_have_targets(document: Path) -> None:
     body = document.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#:]+)\)", body)
     for link in links:

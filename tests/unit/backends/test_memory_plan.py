@@ -37,7 +37,7 @@ def test_models_of_one_gpu_hold_as_many_tokens() -> None:
     assert 0 <= device.total - device.used - free * 0.1 < 64 * 160 * 1024 + 1
 
 
-def test_what_the_draft_cannot_use_goes_to_the_target() -> None:
+def test_memory_that_the_draft_cannot_use_goes_to_the_target() -> None:
     sizes = both(engine(LLAMA_8B, batch=256), engine(LLAMA_1B, batch=4))
 
     made = plan(H100, on(1, 1), sizes, NONE)

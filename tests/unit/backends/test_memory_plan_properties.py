@@ -54,7 +54,7 @@ def made_of(
 
 
 @given(MEMORY, ENGINES, ENGINES, st.sampled_from(Placement), BUDGETS, BUDGETS)
-def test_what_fits_never_takes_more_than_there_is(
+def test_a_plan_that_fits_takes_no_more_than_the_memory(
     gpu: int, target: Engine, draft: Engine, placement: Placement, one: Budget, two: Budget
 ) -> None:
     made = made_of(gpu, target, draft, placement, {"target": one, "draft": two})

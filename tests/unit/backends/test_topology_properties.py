@@ -108,9 +108,7 @@ def succeed(world: World) -> None:
 
 @settings(deadline=None, max_examples=examples(40))  # a course takes tens of milliseconds
 @given(st.sampled_from(SHAPES), EVENTS)
-def test_from_any_topology_to_any_it_ends_serving_and_at_rest(
-    shape: str, events: list[str]
-) -> None:
+def test_every_change_of_topology_ends_serving_and_idle(shape: str, events: list[str]) -> None:
     world = World(shaped(tensorrt(), shape))
     for event in events:
         happen(world, event)
@@ -133,7 +131,7 @@ def test_from_any_topology_to_any_it_ends_serving_and_at_rest(
 
 @settings(deadline=None, max_examples=examples(20))
 @given(st.sampled_from(SHAPES), EVENTS)
-def test_what_serves_stays_until_the_next_does(shape: str, events: list[str]) -> None:
+def test_the_live_revision_serves_until_the_next_is_ready(shape: str, events: list[str]) -> None:
     """A resource that served is never without a server, unless it is suspended."""
     world = World(shaped(tensorrt(), shape))
     succeed(world)

@@ -141,7 +141,7 @@ def test_tokenizers_in_two_forms() -> None:
 
 
 @pytest.mark.parametrize("method", BLOCKS)
-def test_heads_that_fit(method: str) -> None:
+def test_heads_that_match_are_accepted(method: str) -> None:
     assert heads(method, {"numHeads": 4} if method == "Medusa" else {}) == []
     assert heads(method, dict.fromkeys(("method", "hiddenSize", "vocabSize", "layers"))) == []
 

@@ -21,12 +21,12 @@ BAD = [
 ]
 
 
-def test_a_good_tree() -> None:
+def test_a_good_tree_is_accepted() -> None:
     assert problem(GOOD, SMALL) == ""
 
 
 @pytest.mark.parametrize(("choices", "message"), BAD)
-def test_a_bad_tree(choices: tuple[tuple[int, ...], ...], message: str) -> None:
+def test_a_bad_tree_is_refused(choices: tuple[tuple[int, ...], ...], message: str) -> None:
     assert message in problem(choices, SMALL)
 
 
@@ -53,7 +53,7 @@ def test_no_tree_is_the_release_s_default_tree(built: Ceilings, *, fits: bool) -
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple), min_size=1))
-def test_whatever_is_closed_under_parents_and_within_bounds_is_fine(
+def test_a_tree_closed_under_parents_and_within_bounds_is_accepted(
     paths: list[tuple[int]],
 ) -> None:
     closed = {path[:n] for path in paths for n in range(1, len(path) + 1)}
