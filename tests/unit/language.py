@@ -142,12 +142,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("tests/campaigns/cases.py", "words"): "a method of the payload's tokenizer",
     ("tests/campaigns/sampling.py", "stretch"): "a case's name, part of a figure's",
     ("tests/campaigns/table.py", "wanted"): "an attribute of the payload's rows",
-    ("tests/support/bls.py", "says"): "`Say` of the cluster tool",
     ("tests/triton/test_answers.py", "words"): "a message of the BLS",
     ("tests/triton/test_tls.py", "look"): "a function of the payload",
     ("tests/controlplane/test_crd.py", "found"): _KUBERNETES,
     ("tests/controlplane/test_generations.py", "found"): _KUBERNETES,
-    ("tests/unit/pipeline/test_serving.py", "found"): "a message of the API server",
 }
 
 
