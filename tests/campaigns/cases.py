@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from campaigns.worlds import MAX_DRAFT_TOKENS, PAIR, World
+from campaigns.served_pairs import MAX_DRAFT_TOKENS, PAIR, ServedPair
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
 
@@ -52,12 +52,12 @@ class Case:
 
 
 class Maker:
-    """Draws cases for one world."""
+    """Draws cases for one served pair."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, served: ServedPair) -> None:
         lines = (PAIR / "prompts.jsonl").read_text("utf-8").splitlines()
         self._prompts = [str(json.loads(line)["prompt"]) for line in lines]
-        self._world = world
+        self._served = served
 
     def cases(self, numbers: list[int]) -> list[Case]:
         """The cases of these numbers, made side by side."""
@@ -67,8 +67,8 @@ class Maker:
     def case(self, number: int) -> Case:
         """The case of a number, always the same one, with the target's answer."""
         numbers = random.Random(number)
-        prompt = self._world.spelt(self._prompt(numbers))
-        ids = self._world.tokenizer.encode(prompt)
+        prompt = self._served.spelt(self._prompt(numbers))
+        ids = self._served.tokenizer.encode(prompt)
         values: dict[str, Any] = {"text_input": prompt, "exclude_input_in_output": True}
         rules: dict[str, Any] = {}
         if numbers.random() < 0.3:
@@ -77,14 +77,14 @@ class Maker:
             # As the tensor carries it.
             rules[f"{name}_penalty"] = values[f"{name}_penalty"] = float(np.float32(penalty))
         free = self._plain(ids, LONGEST, Sampling(**rules))
-        end = numbers.choice(free) if numbers.random() < 0.4 else self._world.tokenizer.end_id
+        end = numbers.choice(free) if numbers.random() < 0.4 else self._served.tokenizer.end_id
         values["end_id"] = rules["end_id"] = end
         if numbers.random() < 0.3:
             rules["min_length"] = numbers.randint(1, LONGEST // 2)
-            values[self._world.minimum] = rules["min_length"]
+            values[self._served.minimum] = rules["min_length"]
         limit = numbers.randint(1, LONGEST)
         tokens = self._plain(ids, limit, Sampling(**rules))
-        stops = self._stops(numbers, self._world.tokenizer.decode(tokens))
+        stops = self._stops(numbers, self._served.tokenizer.decode(tokens))
         expected, stopped = self._cut(ids, tokens, stops)
         if stops:
             values["stop_words"] = stops
@@ -117,16 +117,16 @@ class Maker:
                 drawn_stops.append(text[start : start + numbers.randint(1, 7)])
             else:
                 drawn = "".join(numbers.choices(_LETTERS, k=numbers.randint(2, 4)))
-                drawn_stops.append(self._world.spelt(drawn))
+                drawn_stops.append(self._served.spelt(drawn))
         # A lone replacement character stands for bytes that no word can name.
         return [stop for stop in drawn_stops if "\ufffd" not in stop]
 
     def _plain(self, ids: list[int], limit: int, rules: Sampling) -> list[int]:
-        return self._world.target.tokens(Request(np.array(ids, np.int64), limit, rules))
+        return self._served.target.tokens(Request(np.array(ids, np.int64), limit, rules))
 
     def _cut(self, ids: list[int], tokens: list[int], stops: list[str]) -> tuple[str, bool]:
         """Text up to the first stop word, by text or by tokens, and whether there was one."""
-        tokenizer = self._world.tokenizer
+        tokenizer = self._served.tokenizer
         decode, sequences = tokenizer.decode, tokenizer.words(stops)
         for count in range(1, len(tokens) + 1):
             text = decode(tokens[:count])

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from campaigns import worlds
+from campaigns import served_pairs
 from campaigns.cases import Case, Maker
 from campaigns.exchange import COUNTED, Asker, counts
 from support.bench_report import Report
@@ -30,22 +30,22 @@ _CLIENTS = (16, 2)
 
 
 def run(count: int, first: int = 0) -> Iterator[tuple[list[Case], dict[str, float]]]:
-    """Cases of these numbers, half of them for each world, and what the server counted.
+    """Cases of these numbers, half of them for each served pair, and what the server counted.
 
     Yields:
         answered cases and the server's counts of each chunk, keys as in `COUNTED`.
     """
-    for place, opened in enumerate(worlds.WORLDS):
-        numbers = [n for n in range(first, first + count) if n % len(worlds.WORLDS) == place]
-        with opened() as world:
-            maker, asker = Maker(world), Asker(world.server)
+    for place, opened in enumerate(served_pairs.PAIRS):
+        numbers = [n for n in range(first, first + count) if n % len(served_pairs.PAIRS) == place]
+        with opened() as served:
+            maker, asker = Maker(served), Asker(served.server)
             # Both numbers of clients, also where there are few cases.
             size = min(_CHUNK, -(-len(numbers) // len(_CLIENTS)))
             for turn, start in enumerate(range(0, len(numbers), size)):
                 cases = maker.cases(numbers[start : start + size])
-                before = counts(world.server)
+                before = counts(served.server)
                 asker.ask(cases, _CLIENTS[turn % len(_CLIENTS)])
-                after = counts(world.server)
+                after = counts(served.server)
                 yield cases, {name: after[name] - before[name] for name in COUNTED}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from campaigns import letters, tabled
+from campaigns import letters, serving_tables
 from campaigns.table import Floats
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling, probabilities
 from support.bench_report import Report
@@ -89,7 +89,8 @@ def answers(
         ignores_seed: the engines draw with one seed for all calls of an answer.
     """
     prompts = [
-        tabled.prompt(number, PROMPT, VOCABULARY, ignores_seed=ignores_seed) for number in numbers
+        serving_tables.prompt(number, PROMPT, VOCABULARY, ignores_seed=ignores_seed)
+        for number in numbers
     ]
     values = {
         **{name: [[value]] * len(numbers) for name, value in _values(case).items()},
@@ -126,7 +127,7 @@ def count(case: Case, server: Server, draws: int) -> Counts:
     numbers = count_from()
     with ThreadPoolExecutor(CLIENTS) as pool:
         while counts.sum() < draws:
-            groups = [list(islice(numbers, tabled.ROWS)) for _ in range(CLIENTS)]
+            groups = [list(islice(numbers, serving_tables.ROWS)) for _ in range(CLIENTS)]
             for sequences in pool.map(lambda group: answers(case, server, group), groups):
                 counts += counts_of(case, sequences)
     return counts
@@ -176,7 +177,7 @@ def main() -> int:
     draws, chosen = options.draws, options.case or names
     report = Report()
     begun = time.monotonic()
-    with tabled.serving(*tables()) as server:
+    with serving_tables.serving(*tables()) as server:
         for case in (case for case in CASES if case.name in chosen):
             counts = count(case, server, draws)
             name = f"sampling.{case.name}"

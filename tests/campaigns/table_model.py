@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from campaigns.serving_tables import seed
 from campaigns.table import TableEngine
-from campaigns.tabled import seed
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL

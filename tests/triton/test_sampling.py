@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from campaigns import sampling, tabled
+from campaigns import sampling, serving_tables
 from campaigns.sampling import CASES, Case
 from support.triton_server import Server
 
@@ -17,7 +17,7 @@ DRAWS = 3000
 
 @pytest.fixture(scope="module")
 def table_server() -> Iterator[Server]:
-    with tabled.serving(*sampling.tables()) as running:
+    with serving_tables.serving(*sampling.tables()) as running:
         yield running
 
 

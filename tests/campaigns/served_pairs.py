@@ -32,7 +32,7 @@ _TWINS = {
 
 
 @dataclass(frozen=True)
-class World:
+class ServedPair:
     """A target in process, a server that speculates with the same one, and their tokenizer.
 
     Attributes:
@@ -58,24 +58,24 @@ class World:
 
 
 @contextmanager
-def pair() -> Iterator[World]:
+def pair() -> Iterator[ServedPair]:
     """The shipped pair, in the layout of 0.19.0."""
     checkpoints = {role: PAIR / role for role in ("target", "draft")}
     with tempfile.TemporaryDirectory() as folder:
-        yield from _world("pair", checkpoints, PAIR / "target", "0.19.0", Path(folder))
+        yield from _serve("pair", checkpoints, PAIR / "target", "0.19.0", Path(folder))
 
 
 @contextmanager
-def twins() -> Iterator[World]:
+def twins() -> Iterator[ServedPair]:
     """Random engines of which every choice is a near tie, in the layout of 1.2.1."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written = {role: tiny.write(folder / f"{role}-hf") for role, tiny in _TWINS.items()}
         tokenizer = letters.write(folder / "letters", _VOCABULARY)
-        yield from _world("twins", written, tokenizer, "1.2.1", folder)
+        yield from _serve("twins", written, tokenizer, "1.2.1", folder)
 
 
-WORLDS = (pair, twins)
+PAIRS = (pair, twins)
 
 
 def speculating(plan: RepositoryPlan) -> dict[str, str]:
@@ -84,9 +84,9 @@ def speculating(plan: RepositoryPlan) -> dict[str, str]:
     return {path: text for path, text in render(plan).items() if not path.startswith(beside)}
 
 
-def _world(
+def _serve(
     name: str, checkpoints: dict[str, Path], tokenizer: Path, version: str, folder: Path
-) -> Iterator[World]:
+) -> Iterator[ServedPair]:
     engines = {
         role: build(checkpoint, folder / role, role=role, limits=_LIMITS)
         for role, checkpoint in checkpoints.items()
@@ -114,6 +114,6 @@ def _world(
         alone = InProcess(open_engine(engines["target"]))
         try:
             with Server(installed_server(), speculating(plan), folder / "server") as server:
-                yield World(name, alone, server, reader, minimum)
+                yield ServedPair(name, alone, server, reader, minimum)
         finally:
             alone.close()

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from campaigns import letters
+from campaigns.served_pairs import speculating
 from campaigns.table import LONGEST, Floats
-from campaigns.worlds import speculating
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.triton.repository import ModelPlan, RepositoryPlan
 from support.triton_server import ROOT, Server, installed_server
