@@ -36,10 +36,10 @@ def test_a_common_product_is_known(product: str, memory: int, capability: str) -
     ],
 )
 def test_a_slice_is_never_taken_for_larger_than_it_is(product: str, shown: int) -> None:
-    found = gpu(product)
+    derived = gpu(product)
 
-    assert found is not None
-    assert 0.92 * shown <= found.memory_mib <= shown
+    assert derived is not None
+    assert 0.92 * shown <= derived.memory_mib <= shown
 
 
 @pytest.mark.parametrize(

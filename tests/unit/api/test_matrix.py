@@ -1,4 +1,4 @@
-"""The support matrix is whole, and its document says the same."""
+"""The support matrix is complete, and its document repeats it."""
 
 import pytest
 
@@ -59,8 +59,8 @@ def test_the_default_server_of_tensorrt_has_no_publicly_known_fault() -> None:
 def test_the_tag_of_an_image_gives_the_release_of_its_server(
     image: str, release: str | None
 ) -> None:
-    found = exposed("TensorRT", image)
-    assert found == ((release, "26.07") if release else None)
+    releases = exposed("TensorRT", image)
+    assert releases == ((release, "26.07") if release else None)
     # The Reference image is built from a wheel, whatever its tag.
     assert exposed("Reference", image) == ("24.10", "26.07")
 

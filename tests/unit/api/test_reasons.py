@@ -61,9 +61,9 @@ def raised() -> set[str]:
 
 
 def test_build_programs_raise_known_problems_of_their_condition() -> None:
-    texts = raised()
-    assert len(texts) > 8
-    for text in texts:
+    raised_reasons = raised()
+    assert len(raised_reasons) > 8
+    for text in raised_reasons:
         reason = parse(text)
         assert reason is not None, text
         assert reason.severity is not Severity.PROGRESS, text

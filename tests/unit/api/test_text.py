@@ -23,12 +23,12 @@ COMMANDS = [
 @pytest.mark.parametrize("character", COMMANDS, ids=lambda c: f"{ord(c):x}")
 def test_no_character_that_commands_a_terminal_reaches_a_message(character: str) -> None:
     text = f"pod{character}ended"
-    found = Condition(Type.READY, "False", AvailableReason.CRASH_LOOP, text).message
-    assert character not in found
-    assert all(c == " " or unicodedata.category(c)[0] not in "CZ" for c in found)
-    assert found.startswith("pod")
-    assert found.endswith("ended")
-    assert str(RefusedError(text)) == found == line(text)
+    message = Condition(Type.READY, "False", AvailableReason.CRASH_LOOP, text).message
+    assert character not in message
+    assert all(c == " " or unicodedata.category(c)[0] not in "CZ" for c in message)
+    assert message.startswith("pod")
+    assert message.endswith("ended")
+    assert str(RefusedError(text)) == message == line(text)
     if character not in "\n":
         assert character not in plain(text)
 
@@ -38,15 +38,15 @@ def test_signs_of_any_script_stay(text: str) -> None:
     assert plain(text) == line(text) == text
 
 
-def test_what_a_model_says_keeps_its_lines_and_tabs_alone() -> None:
+def test_text_of_a_model_keeps_only_its_lines_and_tabs() -> None:
     assert plain("def f():\n\treturn\r\x1b[2J", "\n\t") == "def f():\n\treturn\\x0d\\x1b[2J"
 
 
 def test_a_long_text_is_cut_at_a_word() -> None:
     assert cut("a" * LIMIT) == "a" * LIMIT
-    found = cut("word " * 300)
-    assert len(found) <= LIMIT
-    assert found.endswith(" word…")
+    shortened = cut("word " * 300)
+    assert len(shortened) <= LIMIT
+    assert shortened.endswith(" word…")
     assert cut("a" * 5000) == "a" * (LIMIT - 1) + "…"
 
 
@@ -58,7 +58,7 @@ def test_a_message_is_whole_in_a_condition_and_cut_in_the_status() -> None:
 
 
 def test_every_text_of_a_status_is_bounded() -> None:
-    found = bounded({"a": [{"b": "\x1b" + "y" * 5000}], "c": (1, None, True)})
-    assert found["c"] == [1, None, True]
-    assert found["a"][0]["b"].startswith("\\x1by")
-    assert len(found["a"][0]["b"]) == LIMIT
+    limited = bounded({"a": [{"b": "\x1b" + "y" * 5000}], "c": (1, None, True)})
+    assert limited["c"] == [1, None, True]
+    assert limited["a"][0]["b"].startswith("\\x1by")
+    assert len(limited["a"][0]["b"]) == LIMIT

@@ -29,8 +29,8 @@ def selects(policy: dict[str, Any], labels: dict[str, str]) -> bool:
 
 
 def policies(asked: SpeculativeModel, *networks: str) -> dict[str, Any]:
-    found = isolation.objects(asked, networks)
-    return {body["metadata"]["name"].rpartition("-")[2]: body for body in found}
+    bodies = isolation.objects(asked, networks)
+    return {body["metadata"]["name"].rpartition("-")[2]: body for body in bodies}
 
 
 def labels_of(job: dict[str, Any]) -> dict[str, str]:
@@ -57,17 +57,17 @@ def test_jobs_are_free_unless_a_policy_is_asked_for() -> None:
 )
 def test_every_job_s_pod_has_one_policy(component: str, policy: str) -> None:
     world = ready(**ENABLED)
-    found = policies(world.model())
+    made = policies(world.model())
     for name in world.named(component):
         labels = labels_of(world.jobs[name])
-        assert [what for what, body in found.items() if selects(body, labels)] == [policy]
+        assert [what for what, body in made.items() if selects(body, labels)] == [policy]
     assert world.named(component)
 
 
 def test_the_benchmark_is_a_measuring_job() -> None:
     job = benchmark_job(model(**ENABLED), "h" * 16, 4, MINE, "image")
-    found = policies(model(**ENABLED))
-    assert [what for what, body in found.items() if selects(body, labels_of(job))] == ["measure"]
+    made = policies(model(**ENABLED))
+    assert [what for what, body in made.items() if selects(body, labels_of(job))] == ["measure"]
 
 
 def test_a_fetch_job_reaches_names_and_the_outside_alone() -> None:
@@ -75,8 +75,8 @@ def test_a_fetch_job_reaches_names_and_the_outside_alone() -> None:
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in spec
     names, outside = spec["egress"]
-    assert [one["port"] for one in names["ports"]] == [53, 53]
-    four, six = (one["ipBlock"] for one in outside["to"])
+    assert [port["port"] for port in names["ports"]] == [53, 53]
+    four, six = (peer["ipBlock"] for peer in outside["to"])
     assert {"169.254.0.0/16", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} < set(
         four["except"]
     )
@@ -97,7 +97,7 @@ def test_builds_and_publishing_reach_nothing() -> None:
 def test_measuring_jobs_reach_the_servers_alone() -> None:
     world = ready(**ENABLED)
     names, servers = policies(world.model())["measure"]["spec"]["egress"]
-    assert [one["port"] for one in names["ports"]] == [53, 53]
+    assert [port["port"] for port in names["ports"]] == [53, 53]
     (peer,) = servers["to"]
     pods = world.deployments["pair"]["spec"]["template"]["metadata"]["labels"]
     assert selects({"spec": peer}, pods)

@@ -20,8 +20,8 @@ def model(**networking: Any) -> SpeculativeModel:
     return SpeculativeModel.parse(resource(networking=networking))
 
 
-def spec(found: tuple[dict[str, Any], ...]) -> Any:
-    (body,) = found
+def spec(bodies: tuple[dict[str, Any], ...]) -> Any:
+    (body,) = bodies
     return body["spec"]
 
 
@@ -62,13 +62,13 @@ def test_who_gets_nothing_is_not_named() -> None:
 @pytest.mark.parametrize("tls", [None, "certificate"])
 def test_an_ingress_leads_every_host_to_the_http_port(tls: str | None) -> None:
     asked = {"hosts": ["a.example.com", "b.example.com"], "className": "nginx"}
-    found = spec(routes.objects(model(ingress=asked | ({"tlsSecretName": tls} if tls else {}))))
-    assert [rule["host"] for rule in found["rules"]] == asked["hosts"]
-    for rule in found["rules"]:
+    ingress = spec(routes.objects(model(ingress=asked | ({"tlsSecretName": tls} if tls else {}))))
+    assert [rule["host"] for rule in ingress["rules"]] == asked["hosts"]
+    for rule in ingress["rules"]:
         (path,) = rule["http"]["paths"]
         assert path["backend"]["service"] == {"name": "pair", "port": {"number": 8000}}
-    wanted = [{"hosts": asked["hosts"], "secretName": tls}] if tls else None
-    assert found.get("tls") == wanted
+    expected = [{"hosts": asked["hosts"], "secretName": tls}] if tls else None
+    assert ingress.get("tls") == expected
 
 
 def takes(selector: dict[str, Any], labels: dict[str, str]) -> bool:
@@ -80,19 +80,19 @@ def takes(selector: dict[str, Any], labels: dict[str, str]) -> bool:
 
 
 def test_a_policy_is_about_all_serving_pods_and_no_job() -> None:
-    found = model(networkPolicy={"mode": "Enabled", "from": [PEER]})
-    body = spec(policy.objects(found))
+    restricted = model(networkPolicy={"mode": "Enabled", "from": [PEER]})
+    body = spec(policy.objects(restricted))
     volume = Volume("models", "uid", single_node=False)
-    made = serving.deployment(found, Revision("r" * 64, "image"), volume, 1)
+    made = serving.deployment(restricted, Revision("r" * 64, "image"), volume, 1)
     assert takes(body["podSelector"], made["spec"]["template"]["metadata"]["labels"])
     for component in names.SERVERS.values():
-        assert takes(body["podSelector"], names.labels(found, component))
-    assert not takes(body["podSelector"], names.labels(found, "fetch"))
+        assert takes(body["podSelector"], names.labels(restricted, component))
+    assert not takes(body["podSelector"], names.labels(restricted, "fetch"))
     assert body["policyTypes"] == ["Ingress"]
     clients, metrics = body["ingress"]
     assert clients["from"] == [{"podSelector": {}}, PEER]
-    assert [one["port"] for one in clients["ports"]] == [8000, 8001]
-    assert [one["port"] for one in metrics["ports"]] == [8002]
+    assert [port["port"] for port in clients["ports"]] == [8000, 8001]
+    assert [port["port"] for port in metrics["ports"]] == [8002]
     assert "from" not in metrics
 
 

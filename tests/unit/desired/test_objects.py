@@ -100,8 +100,8 @@ def test_gpus_are_a_limit_beside_the_user_s() -> None:
 
 
 def test_an_own_claim_is_what_was_asked_for() -> None:
-    wanted = {"size": "5Gi", "storageClassName": "", "accessMode": "ReadWriteMany"}
-    claim = storage.claim(model(storage=wanted))
+    spec = {"size": "5Gi", "storageClassName": "", "accessMode": "ReadWriteMany"}
+    claim = storage.claim(model(storage=spec))
     assert claim["spec"] == {
         "accessModes": ["ReadWriteMany"],
         "resources": {"requests": {"storage": "5Gi"}},
@@ -116,7 +116,7 @@ def test_distinct_paths_have_distinct_keys() -> None:
     assert all(len(key) < 253 for key in data)
 
 
-def test_a_repository_too_big_for_a_config_map_says_so() -> None:
+def test_a_repository_too_big_for_a_config_map_is_refused() -> None:
     with pytest.raises(ValueError, match="a ConfigMap holds"):
         repository.config_map(model(), "f" * 64, {"big": "x" * (1 << 20)}, [])
 
@@ -172,9 +172,9 @@ def test_clients_move_away_in_no_more_time_than_a_server_may_drain(drain: int, a
     assert (int(stop[4]) > 1.1 * age / 1000) == bool(drain)
 
 
-def test_a_server_of_several_ranks_drains_before_mpirun_is_told() -> None:
-    wanted = Launch(Mode.ORCHESTRATOR, 6)
-    revision = serving.Revision("f" * 64, "image", 5, wanted)
+def test_a_server_of_several_ranks_drains_before_mpirun_gets_sigterm() -> None:
+    launched = Launch(Mode.ORCHESTRATOR, 6)
+    revision = serving.Revision("f" * 64, "image", 5, launched)
     spec = {"drain": {"timeoutSeconds": 77}}
     deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
     template = deployment["spec"]["template"]["spec"]
@@ -268,8 +268,8 @@ def test_secrets_of_every_source_reach_the_fetch_container_only(kind: str) -> No
     cr["spec"]["target"]["source"] = {kind: source}
     pod = fetch.job(SpeculativeModel.parse(cr), SHARED, "i")["spec"]["template"]["spec"]
     env = pod["containers"][0]["env"]
-    found = {e["name"]: e["valueFrom"]["secretKeyRef"] for e in env if "valueFrom" in e}
-    assert found == expected
+    secrets = {e["name"]: e["valueFrom"]["secretKeyRef"] for e in env if "valueFrom" in e}
+    assert secrets == expected
     plan = json.loads(pod["containers"][0]["command"][-1])
     assert plan == {
         "models": {"target": {kind: {k: v for k, v in source.items() if "SecretRef" not in k}}}

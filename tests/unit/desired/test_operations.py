@@ -33,8 +33,8 @@ def on_gpus(name: str = "tensorrt-baseline", **served: Any) -> SpeculativeModel:
     return SpeculativeModel.parse(cr)
 
 
-def budgets(found: SpeculativeModel) -> dict[str, Any]:
-    return {body["metadata"]["name"]: body["spec"] for body in disruption.objects(found)}
+def budgets(resource_: SpeculativeModel) -> dict[str, Any]:
+    return {body["metadata"]["name"]: body["spec"] for body in disruption.objects(resource_)}
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def budgets(found: SpeculativeModel) -> dict[str, Any]:
 def test_a_drain_takes_what_the_budget_lets_it(
     options: dict[str, int], bounds: dict[str, int]
 ) -> None:
-    found = budgets(model(serving={"replicas": 3, "disruption": options}))
-    assert {k: v for k, v in found["pair"].items() if k.endswith("vailable")} == bounds
-    assert found["pair"]["selector"] == {"matchLabels": names.selector(model())}
+    made = budgets(model(serving={"replicas": 3, "disruption": options}))
+    assert {k: v for k, v in made["pair"].items() if k.endswith("vailable")} == bounds
+    assert made["pair"]["selector"] == {"matchLabels": names.selector(model())}
 
 
 def test_one_replica_has_no_budget_and_two_servers_have_one_each() -> None:
@@ -79,7 +79,7 @@ def test_of_groups_as_many_pods_may_go_as_replicas(options: dict[str, int], leas
 
 
 @pytest.mark.parametrize(
-    ("options", "surge", "gone"),
+    ("options", "surge", "unavailable"),
     [
         ({}, (1, 0), (0, 1)),
         ({"maxSurge": 2}, (2, 0), (2, 0)),
@@ -90,26 +90,26 @@ def test_of_groups_as_many_pods_may_go_as_replicas(options: dict[str, int], leas
     ],
 )
 def test_only_where_pods_take_gpus_an_old_pod_goes_first(
-    options: dict[str, int], surge: tuple[int, int], gone: tuple[int, int]
+    options: dict[str, int], surge: tuple[int, int], unavailable: tuple[int, int]
 ) -> None:
-    for found, wanted in (
+    for resource_, expected in (
         (model(serving={"rollout": options}), surge),
-        (on_gpus(rollout=options), gone),
+        (on_gpus(rollout=options), unavailable),
     ):
-        counts = serving.strategy(found)["rollingUpdate"]
-        assert (counts["maxSurge"], counts["maxUnavailable"]) == wanted
+        counts = serving.strategy(resource_)["rollingUpdate"]
+        assert (counts["maxSurge"], counts["maxUnavailable"]) == expected
 
 
 def test_recreate_ends_all_pods_first() -> None:
-    found = serving.strategy(model(serving={"rollout": {"strategy": "Recreate"}}))
-    assert found == {"type": "Recreate"}
+    strategy = serving.strategy(model(serving={"rollout": {"strategy": "Recreate"}}))
+    assert strategy == {"type": "Recreate"}
 
 
-def test_pods_spread_by_their_own_server_unless_told_otherwise() -> None:
+def test_pods_spread_by_their_own_server_unless_the_spec_sets_others() -> None:
     own = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     other = {**own, "labelSelector": {"matchLabels": {"tier": "chat"}}}
-    found = model(serving={"topologySpreadConstraints": [own, other]})
-    body = serving.deployment(found, Revision("r" * 64, "image"), VOLUME, 1)
+    resource_ = model(serving={"topologySpreadConstraints": [own, other]})
+    body = serving.deployment(resource_, Revision("r" * 64, "image"), VOLUME, 1)
     first, second = body["spec"]["template"]["spec"]["topologySpreadConstraints"]
     selected = first.pop("labelSelector")["matchLabels"]
     labels = body["spec"]["template"]["metadata"]["labels"]
@@ -119,10 +119,10 @@ def test_pods_spread_by_their_own_server_unless_told_otherwise() -> None:
 
 
 def test_claims_stand_in_place_of_counted_gpus_and_keep_the_product() -> None:
-    found = on_gpus(resourceClaims=[{**CLAIM, "request": "both"}])
+    resource_ = on_gpus(resourceClaims=[{**CLAIM, "request": "both"}])
     revision = Revision("r" * 64, "image", gpus=4, product="NVIDIA-L4")
-    for wanted in (revision, Revision("r" * 64, "image", gpus=0, product="NVIDIA-L4")):
-        spec = serving.deployment(found, wanted, VOLUME, 1)["spec"]["template"]["spec"]
+    for served in (revision, Revision("r" * 64, "image", gpus=0, product="NVIDIA-L4")):
+        spec = serving.deployment(resource_, served, VOLUME, 1)["spec"]["template"]["spec"]
         assert spec["resourceClaims"] == [CLAIM]
         resources = spec["containers"][0]["resources"]
         assert resources["claims"] == [{"name": "gpus", "request": "both"}]
@@ -133,8 +133,8 @@ def test_claims_stand_in_place_of_counted_gpus_and_keep_the_product() -> None:
 def test_a_build_may_claim_its_gpus_too() -> None:
     plan = {"key": "k" * 64}
     cr = case("tensorrt-baseline")
-    found = model({**cr, "spec": {**cr["spec"], "build": {"resourceClaims": [CLAIM]}}})
-    spec = engine.job(found, plan, VOLUME, "image", Needs(4))["spec"]["template"]["spec"]
+    resource_ = model({**cr, "spec": {**cr["spec"], "build": {"resourceClaims": [CLAIM]}}})
+    spec = engine.job(resource_, plan, VOLUME, "image", Needs(4))["spec"]["template"]["spec"]
     assert spec["resourceClaims"] == [CLAIM]
     assert "limits" not in spec["containers"][0]["resources"]
 
@@ -144,10 +144,10 @@ def test_gpus_are_not_claimed_and_counted_at_once(part: str) -> None:
     cr = copy.deepcopy(case("tensorrt-baseline"))
     counted = {"limits": {"nvidia.com/gpu": 4}}
     cr["spec"][part] = {"resources": counted, "resourceClaims": [CLAIM]}
-    words = validation.first_problem(model(cr), IMAGES)
-    assert words is not None
-    assert words.reason == "InvalidSpec"
-    assert f"remove nvidia.com/gpu from spec.{part}.resources" in words.message
+    problem = validation.first_problem(model(cr), IMAGES)
+    assert problem is not None
+    assert problem.reason == "InvalidSpec"
+    assert f"remove nvidia.com/gpu from spec.{part}.resources" in problem.message
 
 
 KINDS = ("jobs", "jobPods", "servers", "serverPods", "services")
@@ -165,13 +165,13 @@ def tagged(*kinds: str) -> set[tuple[str, str]]:
             ("pod", body.get("spec", {}).get("template", {}).get("metadata", {})),
         )
     }
-    found = set()
+    tagged = set()
     for key, meta in parts.items():
         label, note = meta.get("labels", {}).get("team"), meta.get("annotations", {}).get("note")
         assert (label is None) == (note is None)
         if label:
-            found.add(key)
-    return found
+            tagged.add(key)
+    return tagged
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_every_job_is_tagged_and_joining_one_takes_no_tag_along() -> None:
     world.settle()
     labels = [job["metadata"]["labels"] for job in world.jobs.values()]
     assert len(labels) == 5
-    assert all(one["team"] == "search" for one in labels)
+    assert all(item["team"] == "search" for item in labels)
     for job in world.jobs.values():
         kept = labels_and_owners(job)["metadata"]
         assert "team" not in kept["labels"]
@@ -203,8 +203,8 @@ def test_every_job_is_tagged_and_joining_one_takes_no_tag_along() -> None:
 
 def test_no_tag_can_stand_in_for_a_label_of_ours() -> None:
     theirs = {"labels": {names.COMPONENT: "x", names.MODEL: "x", names.REPOSITORY: "x"}}
-    found = model(metadata=dict.fromkeys(KINDS, theirs))
-    body = serving.deployment(found, Revision("r" * 64, "image", launch=PLAIN), VOLUME, 1)
+    resource_ = model(metadata=dict.fromkeys(KINDS, theirs))
+    body = serving.deployment(resource_, Revision("r" * 64, "image", launch=PLAIN), VOLUME, 1)
     for meta in (body["metadata"], body["spec"]["template"]["metadata"]):
         assert meta["labels"][names.COMPONENT] == "server"
         assert meta["labels"][names.MODEL] == "pair"

@@ -19,11 +19,11 @@ HUB = {"huggingFace": {"repo": "example/big", "tokenSecretRef": {"name": "hub", 
 def world(**spec: Any) -> World:
     cr = resource("None", **spec)
     cr["spec"]["target"]["source"] = HUB
-    found = World(cr)
-    told = fetched()
-    told["models"] = {"target": told["models"]["target"]}
-    found.settle(lambda component: told if component == "fetch" else {})
-    return found
+    simulated = World(cr)
+    results = fetched()
+    results["models"] = {"target": results["models"]["target"]}
+    simulated.settle(lambda component: results if component == "fetch" else {})
+    return simulated
 
 
 def job(**spec: Any) -> Any:
@@ -32,19 +32,19 @@ def job(**spec: Any) -> Any:
 
 
 def test_only_the_fetch_job_sees_a_token_a_proxy_or_an_authority() -> None:
-    found = world(fetch=REACH)
+    simulated = world(fetch=REACH)
     seen = {
         (body["kind"], name.split("-")[1] if "-" in name else name)
-        for (_, name), body in found.ever_applied.items()
+        for (_, name), body in simulated.ever_applied.items()
         if any(word in json.dumps(body) for word in ('"hub"', '"proxy"', '"corporate-ca"'))
     }
     assert seen == {("Job", "fetch")}
-    assert "secretKeyRef" not in json.dumps(found.cr["status"])
+    assert "secretKeyRef" not in json.dumps(simulated.cr["status"])
 
 
 def test_proxies_are_references_and_only_the_first_is_required() -> None:
     (container,) = job(fetch=REACH)["spec"]["template"]["spec"]["containers"]
-    env = {one["name"]: one for one in container["env"]}
+    env = {item["name"]: item for item in container["env"]}
     for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
         assert "value" not in env[name]
         reference = env[name]["valueFrom"]["secretKeyRef"]
@@ -52,15 +52,15 @@ def test_proxies_are_references_and_only_the_first_is_required() -> None:
         assert reference.get("optional", False) is (name != "HTTPS_PROXY")
 
 
-def test_the_authorities_are_a_file_that_the_program_is_told_of() -> None:
+def test_the_authorities_are_a_file_that_the_program_gets() -> None:
     spec = job(fetch=REACH)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "authorities"]
-    (volume,) = [one for one in spec["volumes"] if one["name"] == "authorities"]
+    (mount,) = [item for item in container["volumeMounts"] if item["name"] == "authorities"]
+    (volume,) = [item for item in spec["volumes"] if item["name"] == "authorities"]
     assert mount["readOnly"] is True
     items = [{"key": "bundle.pem", "path": "ca.crt"}]
     assert volume["configMap"] == {"name": "corporate-ca", "items": items}
-    env = {one["name"]: one.get("value") for one in container["env"]}
+    env = {item["name"]: item.get("value") for item in container["env"]}
     assert env["SSL_CERT_FILE"] == f"{mount['mountPath']}/ca.crt"
 
 

@@ -33,15 +33,15 @@ def settled(serving: Json) -> World:
 
 
 def pod(body: Json) -> Json:
-    found: Json = body["spec"]["template"]["spec"]
-    return found
+    spec: Json = body["spec"]["template"]["spec"]
+    return spec
 
 
 def parts(spec: Json, name: str, of: int = 0) -> tuple[Json, Json]:
     """The mount and the volume of a name, which is read-only where a container mounts it."""
     container = spec["containers"][of]
-    (mount,) = [one for one in container["volumeMounts"] if one["name"] == name]
-    (volume,) = [one for one in spec["volumes"] if one["name"] == name]
+    (mount,) = [item for item in container["volumeMounts"] if item["name"] == name]
+    (volume,) = [item for item in spec["volumes"] if item["name"] == name]
     assert mount["readOnly"] is True
     return mount, volume
 
@@ -52,14 +52,14 @@ def keys(volume: Json) -> dict[str, str]:
 
 
 def job(world: World, component: str = "verify") -> Json:
-    found: Json = world.ever_applied["Job", world.job(component)]
-    return found
+    body: Json = world.ever_applied["Job", world.job(component)]
+    return body
 
 
 def plan(body: Json) -> Json:
     (container,) = pod(body)["containers"]
-    found: Json = json.loads(container["command"][-1])
-    return found
+    plan_: Json = json.loads(container["command"][-1])
+    return plan_
 
 
 def test_a_server_mounts_what_its_arguments_name() -> None:
@@ -101,18 +101,18 @@ def test_who_watches_the_files_sees_nothing_secret() -> None:
         f"{clients_mount['mountPath']}/{keys(clients)['bundle.pem']}",
     ]
     assert "tls.key" not in json.dumps(watcher)
-    assert "models" not in {one["name"] for one in watcher["volumeMounts"]}
+    assert "models" not in {item["name"] for item in watcher["volumeMounts"]}
     assert watcher["image"] == server["image"]
     assert watcher["securityContext"] == server["securityContext"]
     assert watcher["resources"]["requests"] == watcher["resources"]["limits"]
 
 
 def test_a_missing_secret_is_seen_in_the_status_of_the_pod() -> None:
-    """A variable that must be there, of the public part; the volume waits for nobody."""
+    """A variable that must be there, of the public part; the volume does not delay the pod."""
     world = settled(OPEN)
     assert world.deployment is not None
     spec = pod(world.deployment)
-    (env,) = [one for one in spec["containers"][0]["env"] if "valueFrom" in one]
+    (env,) = [item for item in spec["containers"][0]["env"] if "valueFrom" in item]
     assert env["valueFrom"] == {"secretKeyRef": {"name": "pair-tls", "key": "tls.crt"}}
     assert parts(spec, "tls")[1]["secret"]["optional"] is True
 
@@ -131,14 +131,14 @@ def test_jobs_that_ask_known_clients_servers_have_a_certificate_of_their_own() -
     mount, volume = parts(pod(body), "client")
     assert volume["secret"]["secretName"] == "verifier"
     assert keys(volume) == {"tls.crt": "tls.crt", "tls.key": "tls.key"}
-    told = plan(body)["tls"]
-    assert told["clientSecret"] == "verifier"
-    assert (told["certificate"], told["key"]) == tuple(
+    settings = plan(body)["tls"]
+    assert settings["clientSecret"] == "verifier"
+    assert (settings["certificate"], settings["key"]) == tuple(
         f"{mount['mountPath']}/{file}" for file in ("tls.crt", "tls.key")
     )
 
 
-def test_nobody_else_sees_the_secrets() -> None:
+def test_no_other_container_sees_the_secrets() -> None:
     world = settled(KNOWN)
     seen = {
         kind if kind != "Job" else body["metadata"]["labels"]["app.kubernetes.io/component"]
@@ -189,8 +189,8 @@ def test_in_a_group_only_the_leader_has_it() -> None:
     assert "pair-tls" not in json.dumps(worker)
     assert '"clients"' not in json.dumps(worker)
     # What every rank needs is still there.
-    assert {one["name"] for one in worker["containers"][0]["env"]} >= {"PMIX_MCA_gds"}
-    assert "shm" in {one["name"] for one in worker["containers"][0]["volumeMounts"]}
+    assert {item["name"] for item in worker["containers"][0]["env"]} >= {"PMIX_MCA_gds"}
+    assert "shm" in {item["name"] for item in worker["containers"][0]["volumeMounts"]}
 
 
 @pytest.mark.parametrize("which", ["verification_hash", "benchmark_hash"])
