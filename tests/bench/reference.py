@@ -100,7 +100,7 @@ class Rounds:
         for _ in range(STEPS):
             sequence = self.start(self._context, drafts + 1, draft)
             self.step(sequence)
-            sequence.news()
+            sequence.update()
             self._pool.release(sequence.buffer, keep=True)
         return (clock() - start) / STEPS
 

@@ -127,7 +127,7 @@ class Maker:
     def _cut(self, ids: list[int], tokens: list[int], stops: list[str]) -> tuple[str, bool]:
         """Text up to the first stop word, by text or by tokens, and whether there was one."""
         tokenizer = self._served.tokenizer
-        decode, sequences = tokenizer.decode, tokenizer.words(stops)
+        decode, sequences = tokenizer.decode, tokenizer.word_list(stops)
         for count in range(1, len(tokens) + 1):
             text = decode(tokens[:count])
             whole = text.rstrip("\ufffd")

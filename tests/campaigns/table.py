@@ -89,5 +89,5 @@ class TableEngine:
         decoding = Decoding(ticket, table, Reservation(self._buffer, 0), None)
         while not decoding.finished:
             rows = decoding.rows()
-            decoding.advance(rows, self._table.logits[rows.tokens[-rows.wanted :]])
-        return decoding.news()
+            decoding.advance(rows, self._table.logits[rows.tokens[-rows.logit_rows :]])
+        return decoding.update()

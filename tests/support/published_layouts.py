@@ -122,7 +122,7 @@ def _head(config: Any, published: Table, model: str) -> Iterator[str]:
     if config.max_batch_size < 1:
         yield f"max_batch_size is {config.max_batch_size}"
     if model in ENGINES and [group.count for group in config.instance_group] != [1]:
-        yield "has not exactly one instance"
+        yield "the number of instances is not 1"
     known = {field.name for field, _ in config.ListFields()} - _KNOWN
     yield from (f"sets {name}" for name in sorted(known))
 

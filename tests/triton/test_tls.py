@@ -199,11 +199,11 @@ def test_a_renewed_certificate_needs_a_restart_and_is_reported(
         Tls(own.certificate, own.key),
     )
     with Server(executable, empty, tmp_path, tls=tls) as first:
-        last = renewal.look(memory, files, "")
+        last = renewal.check(memory, files, "")
         assert served(first) == Path(made.server.certificate).read_text()
         shutil.copy(renewed.certificate, own.certificate)
         shutil.copy(renewed.key, own.key)
-        renewal.look(memory, files, last)
+        renewal.check(memory, files, last)
         certificate = json.loads(capsys.readouterr().out.splitlines()[-1])["certificate"]
         assert certificate["started"] != certificate["now"]
         assert served(first) == Path(made.server.certificate).read_text(), "it is read once"

@@ -182,8 +182,8 @@ class Image:
 
     def made(self) -> dict[str, bytes]:
         """The engine's files but for the manifest, which holds times."""
-        found = {path.name: path.read_bytes() for path in self.output.iterdir()}
-        return {name: data for name, data in found.items() if name != "manifest.json"}
+        files = {path.name: path.read_bytes() for path in self.output.iterdir()}
+        return {name: data for name, data in files.items() if name != "manifest.json"}
 
     def left(self) -> list[str]:
         """What lies beside the engines."""

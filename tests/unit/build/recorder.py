@@ -62,21 +62,21 @@ def refuse(program: str, message: str) -> Any:
 def checkpoint(program: str, values: dict[str, Any]) -> dict[str, Any]:
     """The config of a TensorRT-LLM checkpoint."""
     base = values.get("base_model_checkpoint_dir")
-    found: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     if base:
-        found = json.loads((Path(base) / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((Path(base) / "config.json").read_text(encoding="utf-8"))
     tensor, pipeline = values.get("tp_size", 1), values.get("pp_size", 1)
-    found |= {
+    config |= {
         "vocab_size": 128,
         "dtype": values.get("dtype"),
         "mapping": {"tp_size": tensor, "pp_size": pipeline, "world_size": tensor * pipeline},
     }
     if program == "convert-medusa":
-        found["max_draft_len"] = values["max_medusa_token_len"]
+        config["max_draft_len"] = values["max_medusa_token_len"]
     elif "max_draft_len" in values:
-        found["max_draft_len"] = values["max_draft_len"]
+        config["max_draft_len"] = values["max_draft_len"]
     names = ("qformat", "redrafter_num_beams", "redrafter_draft_len_per_beam")
-    return found | {name: values[name] for name in names if name in values}
+    return config | {name: values[name] for name in names if name in values}
 
 
 def engine(values: dict[str, Any]) -> dict[str, Any]:
@@ -109,11 +109,11 @@ def main(program: str, arguments: list[str]) -> None:
         print(f"Loading: {10 * rank + 10}%|####", end="\r", flush=True)
         if rank not in scene.get("skip", []):
             (output / f"rank{rank}.{kind}").write_bytes(seed * (rank + 1))
-        if "stop" in scene:  # say that we are in the middle, and stay there
+        if "stop" in scene:  # report a step under way, and stay there
             Path(scene["stop"]).write_text(str(os.getpid()), encoding="utf-8")
             signal.pause()
         print(f"Serializing {output}/rank{rank}.{kind}", flush=True)
-    for line in scene.get("says", []):
+    for line in scene.get("prints", []):
         print(line, file=sys.stderr)
     if "signal" in scene:
         os.kill(os.getpid(), scene["signal"])

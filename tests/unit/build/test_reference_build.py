@@ -62,7 +62,9 @@ def test_config_has_the_keys_of_a_tensorrt_llm_engine(
     assert build["plugin_config"]["use_paged_context_fmha"] is True
 
 
-def test_a_complete_engine_is_left_alone(checkpoint: Path, output: Path, tmp_path: Path) -> None:
+def test_a_complete_engine_is_not_built_again(
+    checkpoint: Path, output: Path, tmp_path: Path
+) -> None:
     run(plan(checkpoint, output), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in output.iterdir()}
     shutil.rmtree(checkpoint)
@@ -94,7 +96,7 @@ def slow(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_killed_build_shows_nothing_and_the_next_one_heals(
+def test_a_killed_build_publishes_nothing_and_the_next_one_succeeds(
     number: signal.Signals, slow: Path, output: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "plan.json"
@@ -122,7 +124,7 @@ def test_a_killed_build_shows_nothing_and_the_next_one_heals(
     assert [path.name for path in output.parent.iterdir()] == ["k1"]
 
 
-def test_a_full_volume_is_told(checkpoint: Path, output: Path, tmp_path: Path) -> None:
+def test_a_full_volume_is_reported(checkpoint: Path, output: Path, tmp_path: Path) -> None:
     """/dev/full takes the engine's place: the kernel answers every write with ENOSPC."""
     program = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); import engine_file, pathlib, "

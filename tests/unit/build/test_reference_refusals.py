@@ -14,7 +14,7 @@ from support.reference_engines import plan
 from unit.build.reference import refused
 
 
-def test_damaged_weights_are_told(checkpoint: Path, output: Path, tmp_path: Path) -> None:
+def test_damaged_weights_are_reported(checkpoint: Path, output: Path, tmp_path: Path) -> None:
     path = checkpoint / "model.safetensors"
     whole = path.read_bytes()
     header = int.from_bytes(whole[:8], "little")
@@ -39,7 +39,7 @@ def test_damaged_weights_are_told(checkpoint: Path, output: Path, tmp_path: Path
     assert "missing" in refused(plan(checkpoint, output), tmp_path)["message"]
 
 
-def test_weights_that_do_not_fit_the_config_are_told(
+def test_weights_that_do_not_fit_the_config_are_reported(
     checkpoint: Path, output: Path, tmp_path: Path
 ) -> None:
     weights = load_file(checkpoint / "model.safetensors")
@@ -56,7 +56,7 @@ def test_weights_that_do_not_fit_the_config_are_told(
 
 
 @pytest.mark.parametrize(
-    ("change", "reason", "words"),
+    ("change", "reason", "part"),
     [
         ({"architectures": ["GPT2LMHeadModel"]}, "UnsupportedArchitecture", "GPT2LMHeadModel"),
         ({"architectures": []}, "UnsupportedArchitecture", "LlamaForCausalLM"),
@@ -70,18 +70,18 @@ def test_weights_that_do_not_fit_the_config_are_told(
     ],
 )
 def test_unsupported_models_are_refused_by_name(
-    change: dict[str, Any], reason: str, words: str, checkpoint: Path, output: Path, tmp_path: Path
+    change: dict[str, Any], reason: str, part: str, checkpoint: Path, output: Path, tmp_path: Path
 ) -> None:
     path = checkpoint / "config.json"
     config = {**json.loads(path.read_text(encoding="utf-8")), **change}
     path.write_text(json.dumps(config), encoding="utf-8")
     error = refused(plan(checkpoint, output), tmp_path)
     assert error["reason"] == reason
-    assert words in error["message"]
+    assert part in error["message"]
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "part"),
     [
         ({"backend": "PyTorch"}, "backend: 'PyTorch' must be one of Reference, TensorRT"),
         ({"dtype": "int4"}, "dtype: 'int4'"),
@@ -92,11 +92,11 @@ def test_unsupported_models_are_refused_by_name(
     ],
 )
 def test_bad_plans_are_refused(
-    change: dict[str, Any], words: str, checkpoint: Path, output: Path, tmp_path: Path
+    change: dict[str, Any], part: str, checkpoint: Path, output: Path, tmp_path: Path
 ) -> None:
     error = refused(plan(checkpoint, output, **change), tmp_path)
     assert error["reason"] == "PlanInvalid"
-    assert words in error["message"]
+    assert part in error["message"]
 
 
 def test_a_plan_that_is_not_json_is_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_an_index_may_not_leave_the_checkpoint(
     assert "outside the checkpoint" in refused(plan(checkpoint, output), tmp_path)["message"]
 
 
-def test_an_image_without_the_builds_modules_is_told(
+def test_an_image_without_the_builds_modules_is_reported(
     checkpoint: Path, output: Path, tmp_path: Path
 ) -> None:
     error = refused(plan(checkpoint, output), tmp_path, "-S")

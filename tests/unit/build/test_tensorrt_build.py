@@ -97,7 +97,7 @@ def test_every_quantization(
     quantization = {
         "method": method,
         "kvCache": cache,
-        "calibration": {"dataset": "/models/$(touch x) words", "samples": 64},
+        "calibration": {"dataset": "/models/$(touch x) text", "samples": 64},
     }
     # Paged context attention reads an FP8 cache beside FP8 weights, and an INT8 cache never.
     paged = cache == "Auto" or (cache == "FP8" and method in ("FP8", "W4A8AWQ", "NVFP4"))
@@ -108,7 +108,7 @@ def test_every_quantization(
     given = image.arguments("quantize")
     assert (given["qformat"], given["calib_size"]) == (qformat, "64")
     assert given.get("kv_cache_dtype") == (None if cache == "Auto" else cache.lower())
-    assert given["calib_dataset"] == "/models/$(touch x) words"
+    assert given["calib_dataset"] == "/models/$(touch x) text"
     assert image.arguments("trtllm-build")["workers"] == "2"
 
 
@@ -168,16 +168,16 @@ def test_progress_grows_to_the_end(tmp_path: Path) -> None:
     image = Image(tmp_path)
     _, text = image.build(image.plan(tensorParallel=4))
     lines = [line.split() for line in text.splitlines() if line.startswith("progress ")]
-    told = [(line[1].partition("=")[2], int(line[2].partition("=")[2])) for line in lines]
-    percents = [percent for _, percent in told]
+    progress = [(line[1].partition("=")[2], int(line[2].partition("=")[2])) for line in lines]
+    percents = [percent for _, percent in progress]
     assert percents == sorted(percents)
-    phases = list(dict.fromkeys(phase for phase, _ in told))
+    phases = list(dict.fromkeys(phase for phase, _ in progress))
     assert phases == ["convert", "build", "manifest", "done"]
     # Inside of a step, and not only at its ends.
-    assert len({percent for phase, percent in told if phase == "build"}) >= 4
+    assert len({percent for phase, percent in progress if phase == "build"}) >= 4
 
 
-def test_a_complete_engine_is_left_alone(tmp_path: Path) -> None:
+def test_a_complete_engine_is_not_built_again(tmp_path: Path) -> None:
     image = Image(tmp_path)
     first = image.build(image.plan())[0]
     assert image.build(image.plan())[0] == first

@@ -1,4 +1,4 @@
-"""TensorRT builds that cannot succeed: refused before a program runs, or told in one sentence."""
+"""TensorRT builds that cannot succeed: refused before a program runs, or with a message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def image(tmp_path: Path) -> Image:
 
 
 @pytest.mark.parametrize(
-    ("method", "change", "words"),
+    ("method", "change", "part"),
     [
         ("none", {"backend": "PyTorch"}, "backend: 'PyTorch' must be one of"),
         ("none", {"dtype": "int4"}, "dtype: 'int4' must be one of"),
@@ -72,11 +72,11 @@ def image(tmp_path: Path) -> Image:
     ],
 )
 def test_bad_plans_are_refused_before_anything_runs(
-    method: str, change: dict[str, Any], words: str, image: Image
+    method: str, change: dict[str, Any], part: str, image: Image
 ) -> None:
     reason, message = image.refused(planned(image, method, **change))
     assert reason == "PlanInvalid"
-    assert words in message
+    assert part in message
     assert image.programs() == []
 
 
@@ -84,7 +84,7 @@ def test_the_schema_and_the_build_keep_the_same_flags() -> None:
     """Whoever gets past the one, by an older schema or `specdec plan`, meets the other."""
     root = Path(__file__).parents[3]
     source = (root / "operator/specdec/payload/build/tensorrt_flags.py").read_text("utf-8")
-    found = next(
+    flags = next(
         node.value
         for node in ast.parse(source).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "OURS"
@@ -92,11 +92,11 @@ def test_the_schema_and_the_build_keep_the_same_flags() -> None:
     crd = (root / "crds/speculativemodels.yaml").read_text("utf-8")
     rule = re.search(r"!self\.exists\(k, (\['checkpoint_dir'.*?\])\.exists\(", crd, re.DOTALL)
     assert rule is not None
-    assert ast.literal_eval(rule[1]) == list(ast.literal_eval(found))
+    assert ast.literal_eval(rule[1]) == list(ast.literal_eval(flags))
 
 
 @pytest.mark.parametrize(
-    ("method", "architecture", "words"),
+    ("method", "architecture", "part"),
     [
         ("none", "GemmaForCausalLM", "GemmaForCausalLM of the target has no converter"),
         ("eagle", "Qwen2ForCausalLM", "cannot carry heads of mode eagle; use one of Llama"),
@@ -105,12 +105,12 @@ def test_the_schema_and_the_build_keep_the_same_flags() -> None:
     ],
 )
 def test_architectures_without_a_converter_are_refused(
-    method: str, architecture: str, words: str, image: Image
+    method: str, architecture: str, part: str, image: Image
 ) -> None:
     image.checkpoint(architecture)
     reason, message = image.refused(planned(image, method))
     assert reason == "UnsupportedArchitecture"
-    assert words in message
+    assert part in message
     assert image.programs() == []
 
 
@@ -120,7 +120,7 @@ def test_a_family_has_its_own_converter(image: Image) -> None:
     assert "engine" in image.build(image.plan())[0]
 
 
-def test_an_image_without_the_programs_is_told(image: Image) -> None:
+def test_an_image_without_the_programs_is_reported(image: Image) -> None:
     (image.root / "bin/trtllm-build").unlink()
     reason, message = image.refused(image.plan())
     assert reason == "BuildFailed"
@@ -131,7 +131,7 @@ def test_an_image_without_the_programs_is_told(image: Image) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]"])
-def test_a_checkpoint_without_config_is_told(text: str | None, image: Image) -> None:
+def test_a_checkpoint_without_config_is_reported(text: str | None, image: Image) -> None:
     path = image.root / "base" / "config.json"
     path.unlink() if text is None else path.write_text(text, encoding="utf-8")
     assert image.refused(image.plan())[0] == "CheckpointCorrupt"
@@ -141,35 +141,35 @@ CUDA = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
 @pytest.mark.parametrize(
-    ("program", "scene", "reason", "words"),
+    ("program", "scene", "reason", "part"),
     [
-        ("trtllm-build", {"says": [CUDA], "status": 1}, "OutOfMemory", "lower limits.maxBatch"),
+        ("trtllm-build", {"prints": [CUDA], "status": 1}, "OutOfMemory", "lower limits.maxBatch"),
         ("convert", {"signal": signal.SIGKILL}, "OutOfMemory", "spec.build.resources.limits"),
-        ("convert", {"says": ["MemoryError"], "status": 1}, "OutOfMemory", "host memory"),
+        ("convert", {"prints": ["MemoryError"], "status": 1}, "OutOfMemory", "host memory"),
         (
             "convert",
-            {"says": ["OSError: [Errno 28] No space left on device"], "status": 1},
+            {"prints": ["OSError: [Errno 28] No space left on device"], "status": 1},
             "VolumeFull",
             "enlarge the claim",
         ),
         (
             "trtllm-build",
-            {"says": ["RuntimeError: plugin is missing", "Aborted"], "status": 134},
+            {"prints": ["RuntimeError: plugin is missing", "Aborted"], "status": 134},
             "BuildFailed",
             "trtllm-build failed with status 134: RuntimeError: plugin is missing",
         ),
-        ("convert", {"says": [], "status": 7}, "BuildFailed", "convert_checkpoint.py failed"),
-        ("convert", {"says": ["x" * 100_000], "status": 1}, "BuildFailed", "status 1: xxx"),
-        ("trtllm-build", {"skip": [1]}, "BuildFailed", "left no rank1.engine"),
+        ("convert", {"prints": [], "status": 7}, "BuildFailed", "convert_checkpoint.py failed"),
+        ("convert", {"prints": ["x" * 100_000], "status": 1}, "BuildFailed", "status 1: xxx"),
+        ("trtllm-build", {"skip": [1]}, "BuildFailed", "succeeded without rank1.engine"),
     ],
 )
-def test_a_failing_program_is_told_in_a_sentence(
-    program: str, scene: dict[str, Any], reason: str, words: str, image: Image
+def test_a_failing_program_is_reported_in_one_sentence(
+    program: str, scene: dict[str, Any], reason: str, part: str, image: Image
 ) -> None:
     image.scene = {program: scene}
-    found, message = image.refused(image.plan(tensorParallel=2))
-    assert found == reason
-    assert words in message
+    actual, message = image.refused(image.plan(tensorParallel=2))
+    assert actual == reason
+    assert part in message
     assert len(json.dumps(message)) < 1000
 
 
@@ -183,14 +183,14 @@ def test_a_data_set_of_a_hub_brings_no_code_into_the_build(dataset: str, image: 
     assert image.programs() == []
 
 
-def test_calibration_data_out_of_reach_is_told(image: Image) -> None:
-    image.scene = {"quantize": {"says": ["ConnectionError: Couldn't reach 'x'"], "status": 1}}
+def test_calibration_data_out_of_reach_is_reported(image: Image) -> None:
+    image.scene = {"quantize": {"prints": ["ConnectionError: Couldn't reach 'x'"], "status": 1}}
     _, message = image.refused(image.plan(quantization={"method": "FP8"}))
     assert "set quantization.calibration.dataset to a directory with one" in message
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("config", "part"),
     [
         ({"build_config": {"speculative_decoding_mode": 1, "max_draft_len": 10}}, "is none, not"),
         (
@@ -226,9 +226,9 @@ def test_calibration_data_out_of_reach_is_told(image: Image) -> None:
     ],
 )
 def test_an_engine_of_another_kind_is_not_published(
-    config: dict[str, Any], words: str, image: Image
+    config: dict[str, Any], part: str, image: Image
 ) -> None:
     image.scene = {"trtllm-build": {"config": config}}
     reason, message = image.refused(planned(image, "draft_tokens_external"))
     assert reason == "EngineMismatch"
-    assert words in message
+    assert part in message

@@ -81,7 +81,7 @@ def test_a_killed_build_goes_on_after_its_last_finished_step(
 def test_a_damaged_step_is_run_again(tmp_path: Path) -> None:
     image = Image(tmp_path, "1.2.1")
     plan = three_steps(image)
-    image.scene = {"trtllm-build": {"status": 3, "says": ["nope"]}}
+    image.scene = {"trtllm-build": {"status": 3, "prints": ["nope"]}}
     assert image.build(plan)[0]["error"]["reason"] == "BuildFailed"
     image.scene = {}
     work = tmp_path / "engines" / ".k1.work"
@@ -100,7 +100,7 @@ def test_a_step_with_other_arguments_is_not_taken_for_done(tmp_path: Path) -> No
     assert image.programs() == ["convert", "trtllm-build"] * 2
 
 
-def test_a_second_builder_waits_and_finds_the_engine(tmp_path: Path) -> None:
+def test_a_second_builder_waits_and_uses_the_engine(tmp_path: Path) -> None:
     """While a Job replaces its pod the old one may still run; the lock keeps them apart."""
     image = Image(tmp_path)
     plan = image.plan()
@@ -153,7 +153,7 @@ def test_what_a_killed_builder_left_of_a_step_is_removed(tmp_path: Path) -> None
     assert image.left() == ["k1"]
 
 
-def test_work_that_nobody_goes_on_with_is_removed_after_a_day(tmp_path: Path) -> None:
+def test_the_work_of_an_abandoned_build_is_removed_after_a_day(tmp_path: Path) -> None:
     image = Image(tmp_path)
     engines = tmp_path / "engines"
     for name in ("old", "held", "young"):

@@ -21,25 +21,25 @@ from support.reference_engines import build
 
 
 def settings(**parameters: str) -> ModelSettings:
-    found = {
+    values = {
         "gpt_model_type": "inflight_fused_batching",
         "gpt_model_path": "/engines/k",
         **parameters,
     }
     config: dict[str, Any] = {
-        "parameters": {key: {"string_value": value} for key, value in found.items()}
+        "parameters": {key: {"string_value": value} for key, value in values.items()}
     }
     return ModelSettings.read(config)
 
 
 def test_defaults() -> None:
-    found = settings(max_tokens_in_paged_kv_cache="${max_tokens}", enable_kv_cache_reuse="")
-    assert found.kv_tokens == 0
-    assert not found.kv_reuse
-    assert not found.exclude_input
-    assert found.step_latency == 0.0
-    assert found.cancel_period == 0.1
-    assert found.max_queue == 1024
+    read = settings(max_tokens_in_paged_kv_cache="${max_tokens}", enable_kv_cache_reuse="")
+    assert read.kv_tokens == 0
+    assert not read.kv_reuse
+    assert not read.exclude_input
+    assert read.step_latency == 0.0
+    assert read.cancel_period == 0.1
+    assert read.max_queue == 1024
 
 
 @pytest.mark.parametrize("word", ["true", "True", "TRUE", "1"])
@@ -54,7 +54,7 @@ def test_simulated_latency() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words"),
+    ("parameters", "named"),
     [
         ({"gpt_model_type": "fused"}, ("gpt_model_type", "fused", "inflight_fused_batching")),
         ({"gpt_model_path": ""}, ("gpt_model_path is empty",)),
@@ -66,10 +66,10 @@ def test_simulated_latency() -> None:
         ),
     ],
 )
-def test_refusals(parameters: dict[str, str], words: tuple[str, ...]) -> None:
+def test_refusals(parameters: dict[str, str], named: tuple[str, ...]) -> None:
     with pytest.raises(EngineError) as refusal:
         settings(**parameters)
-    assert all(word in str(refusal.value) for word in words)
+    assert all(word in str(refusal.value) for word in named)
 
 
 LOOKAHEAD = {

@@ -60,7 +60,7 @@ class Outbox:
     def __init__(self) -> None:
         self.answers: list[Any] = []
 
-    def open(self, conversation: Any) -> None:
+    def open(self, exchange: Any) -> None:
         pass
 
     def send(self, answer: Any) -> None:
@@ -74,7 +74,7 @@ class Scheduler:
         self.submitted: list[list[list[Any]]] = []
 
     def ticket(self, request: Any, listener: Any, arrived: float) -> Any:
-        return SimpleNamespace(request=request, tell=listener, arrived=arrived)
+        return SimpleNamespace(request=request, report=listener, arrived=arrived)
 
     def submit(self, calls: list[list[Any]]) -> list[Any]:
         self.submitted.append(calls)
@@ -95,7 +95,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     utils.Tensor = Tensor
     monkeypatch.setitem(sys.modules, utils.__name__, utils)
-    for name in [one for one in sys.modules if one.split(".")[0] == "reference_engine"]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "reference_engine"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", list(sys.path))
     spec = importlib.util.spec_from_file_location("engine_model", MODEL)
@@ -112,35 +112,36 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     made._outbox = Outbox()
     made._scheduler = Scheduler()
     yield made
-    for name in [one for one in sys.modules if one.split(".")[0] == "reference_engine"]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "reference_engine"]:
         del sys.modules[name]
 
 
-def test_what_comes_together_is_submitted_together(model: Any) -> None:
+def test_requests_of_one_execute_are_submitted_together(model: Any) -> None:
     bad = Asked(1, input_ids=np.array([[99]], np.int32))
     model.execute([Asked(2), bad, Asked(3), Asked(1)])
     [calls] = model._scheduler.submitted
     assert [len(call) for call in calls] == [2, 3, 1]
-    # Each refusal ends its own conversation, once.
+    # Each refusal ends its own request, once.
     answers = model._outbox.answers
     assert [answer.last for answer in answers] == [True, True]
     assert "input_ids holds 99" in answers[0].response.error
     assert answers[1].response.error == "draft: too many"
-    assert len({id(answer.conversation) for answer in answers}) == 2
+    assert len({id(answer.exchange) for answer in answers}) == 2
 
 
-def test_the_last_row_to_finish_ends_the_conversation(model: Any) -> None:
+def test_last_row_to_finish_ends_the_request(model: Any) -> None:
     model.execute([Asked(2)])
     [[rows]] = model._scheduler.submitted
     update = sys.modules["reference_engine.request"].Update
     for row, token in ((1, 6), (0, 7)):
-        rows[row].tell(update([token], [], 0.0, [], None, True, 0, 0, 1, 0, due=5.0))
+        rows[row].report(update([token], [], 0.0, [], None, True, 0, 0, 1, 0, due=5.0))
     answers = model._outbox.answers
     assert [(answer.row, answer.last, answer.due) for answer in answers] == [
         (1, False, 5.0),
         (0, True, 5.0),
     ]
     outputs = [
-        [(one.name(), one.as_numpy().tolist()) for one in a.response.outputs] for a in answers
+        [(tensor.name(), tensor.as_numpy().tolist()) for tensor in answer.response.outputs]
+        for answer in answers
     ]
     assert outputs == [[("output_ids", [[[6]]])], [("output_ids", [[[7]]])]]

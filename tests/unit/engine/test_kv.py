@@ -1,4 +1,4 @@
-"""The KV cache: what is found again, what is given up, and that the budget holds."""
+"""The KV cache: which prefixes are reused, what is evicted, and that the budget holds."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_another_branch_copies_the_prefix() -> None:
     assert third.reused == 299
 
 
-def test_without_reuse_nothing_is_found() -> None:
+def test_without_reuse_no_prefix_matches() -> None:
     pool = KVPool(CONFIG, 4 * BLOCK, reuse=False)
     first = pool.reserve(TEXT[:50], 60, 49)
     assert first is not None
@@ -82,7 +82,7 @@ def test_without_reuse_nothing_is_found() -> None:
     assert second.reused == 0
 
 
-def test_a_full_pool_waits_for_flight_but_gives_up_the_oldest_idle() -> None:
+def test_a_full_pool_waits_for_active_sequences_but_evicts_the_oldest_idle() -> None:
     pool = KVPool(CONFIG, 2 * BLOCK, reuse=True)
     texts = [TEXT[start : start + 50] for start in (0, 100, 200)]
     one, two = (pool.reserve(text, 60, 49) for text in texts[:2])
@@ -100,7 +100,7 @@ def test_a_full_pool_waits_for_flight_but_gives_up_the_oldest_idle() -> None:
 
 
 def test_a_prefix_too_large_to_keep_twice_moves() -> None:
-    """Found, worth copying, but no room beside the original: it must not block for ever."""
+    """A match worth copying, without room beside the original, must not block for ever."""
     pool = KVPool(CONFIG, 3 * BLOCK, reuse=True)
     first = pool.reserve(TEXT[:300], 310, 299)
     assert first is not None
@@ -132,15 +132,15 @@ def test_budget_and_contents_hold_whatever_happens(
     flying: list[tuple[KVBuffer, Tokens]] = []
     for head, size, end, keep in steps:
         tokens = np.concatenate([np.repeat(head, 9), np.arange(size)]).astype(np.int64)
-        found = pool.reserve(tokens, tokens.size + 5, tokens.size - 1)
+        reservation = pool.reserve(tokens, tokens.size + 5, tokens.size - 1)
         assert pool.held <= pool.budget
-        if found is not None:
-            held = found.buffer.keys[0, 0, 0, : found.reused]
-            assert np.array_equal(held, tokens[: found.reused])
-            assert found.buffer.capacity >= tokens.size + 5
-            assert all(found.buffer is not other for other, _ in flying)
-            finish(found.buffer, tokens)
-            flying.append((found.buffer, tokens))
+        if reservation is not None:
+            held = reservation.buffer.keys[0, 0, 0, : reservation.reused]
+            assert np.array_equal(held, tokens[: reservation.reused])
+            assert reservation.buffer.capacity >= tokens.size + 5
+            assert all(reservation.buffer is not other for other, _ in flying)
+            finish(reservation.buffer, tokens)
+            flying.append((reservation.buffer, tokens))
         for buffer, contents in flying:
             assert np.array_equal(buffer.keys[0, 0, 0, : contents.size], contents)
         if end and flying:

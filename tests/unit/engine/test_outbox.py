@@ -1,4 +1,4 @@
-"""The order in which answers leave, and what nobody may ask a sender."""
+"""The order in which responses are sent, and the checks for disconnected clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.processes import until
 from specdec.payload.backend.tensorrtllm.reference_engine import outbox as sending
 from specdec.payload.backend.tensorrtllm.reference_engine.outbox import (
     Answer,
-    Conversation,
+    Exchange,
     Outbox,
 )
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket
@@ -23,20 +23,20 @@ Make = Callable[..., Outbox]
 
 
 class Sender:
-    """Records what it is told; holds back the answers whose gate is not open."""
+    """Records the calls it gets; blocks responses whose gate is closed."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
         self.taken: list[str] = []
         self.flags: dict[str, int] = {}
-        self.gone = False
+        self.disconnected = False
         self.asked = 0
         self.refuses: set[str] = set()
         self.changed = threading.Condition()
         self._held: set[str] = set()
 
     def hold(self, *names: str) -> None:
-        """Take these answers only when told to."""
+        """Block these responses until their gate opens."""
         self._held |= set(names)
 
     def let(self, *names: str) -> None:
@@ -63,7 +63,7 @@ class Sender:
             self.changed.notify_all()
             assert self.changed.wait_for(lambda: "question" not in self._held, DEADLINE)
             self.taken.append("question")
-            return self.gone
+            return self.disconnected
 
     def await_begun(self, *names: str) -> None:
         """Wait until these were begun."""
@@ -90,21 +90,21 @@ def make() -> Iterator[Make]:
         outbox.close()
 
 
-def begin(outbox: Outbox, sender: Sender, rows: int = 1) -> Conversation:
-    conversation = Conversation(sender, "", ())
+def begin(outbox: Outbox, sender: Sender, rows: int = 1) -> Exchange:
+    exchange = Exchange(sender, "", ())
     request = Request(prompt=None, max_new=1)  # type: ignore[arg-type]
-    conversation.tickets = [Ticket(request, lambda update: None) for _ in range(rows)]
-    outbox.open(conversation)
-    return conversation
+    exchange.tickets = [Ticket(request, lambda update: None) for _ in range(rows)]
+    outbox.open(exchange)
+    return exchange
 
 
-def test_rows_leave_beside_each_other_and_the_last_answer_after_all(make: Make) -> None:
+def test_rows_are_sent_in_parallel_and_the_last_response_after_all(make: Make) -> None:
     outbox, sender = make(), Sender()
-    conversation = begin(outbox, sender)
+    exchange = begin(outbox, sender)
     sender.hold("0", "1", "2")
     for row in range(3):
-        outbox.send(Answer(conversation, row, str(row), last=False))
-    outbox.send(Answer(conversation, 3, "last", last=True))
+        outbox.send(Answer(exchange, row, str(row), last=False))
+    outbox.send(Answer(exchange, 3, "last", last=True))
     # All are under way although the server took none of them.
     sender.await_begun("0", "1", "2")
     sender.let("2")
@@ -117,13 +117,13 @@ def test_rows_leave_beside_each_other_and_the_last_answer_after_all(make: Make) 
 
 def test_the_last_row_does_not_wait_for_the_others(make: Make) -> None:
     outbox, sender = make(), Sender()
-    conversation = begin(outbox, sender, rows=3)
+    exchange = begin(outbox, sender, rows=3)
     sender.hold("0", "1")
     for row in range(2):
-        outbox.send(Answer(conversation, row, str(row), last=False))
-    outbox.send(Answer(conversation, 2, "last", last=True))
+        outbox.send(Answer(exchange, row, str(row), last=False))
+    outbox.send(Answer(exchange, 2, "last", last=True))
     sender.await_taken("last")
-    # What ends the conversation does.
+    # What ends the request does.
     assert "end" not in sender.begun
     sender.let("0", "1")
     sender.await_taken("end")
@@ -131,18 +131,18 @@ def test_the_last_row_does_not_wait_for_the_others(make: Make) -> None:
     assert sender.flags == {"0": 0, "1": 0, "last": 0, "end": FINAL}
 
 
-def test_parts_of_a_row_leave_in_their_order(make: Make) -> None:
+def test_responses_of_a_row_are_sent_in_order(make: Make) -> None:
     outbox, sender = make(), Sender()
-    conversation = begin(outbox, sender)
+    exchange = begin(outbox, sender)
     sender.hold("0:0")
     for part in range(8):
         for row in range(2):
-            outbox.send(Answer(conversation, row, f"{row}:{part}", last=False))
+            outbox.send(Answer(exchange, row, f"{row}:{part}", last=False))
     # The other row does not wait for the one that is held up.
     sender.await_taken("1:7")
     assert sender.begun.count("0:0") == 1
     assert not {"0:1", "0:2"} & set(sender.begun)
-    outbox.send(Answer(conversation, 0, "last", last=True))
+    outbox.send(Answer(exchange, 0, "last", last=True))
     sender.let("0:0")
     sender.await_taken("last")
     assert sender.taken[-1] == "last"
@@ -151,7 +151,7 @@ def test_parts_of_a_row_leave_in_their_order(make: Make) -> None:
         assert parts == [f"{row}:{part}" for part in range(8)]
 
 
-def test_conversations_do_not_wait_for_each_other(make: Make) -> None:
+def test_requests_do_not_wait_for_each_other(make: Make) -> None:
     outbox, slow, quick = make(), Sender(), Sender()
     slow.hold("last")
     outbox.send(Answer(begin(outbox, slow), 0, "last", last=True))
@@ -161,38 +161,40 @@ def test_conversations_do_not_wait_for_each_other(make: Make) -> None:
     slow.let("last")
 
 
-def test_an_answer_does_not_leave_before_its_step_ends(
+def test_a_response_is_not_sent_before_its_step_ends(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outbox, sender = make(), Sender()
     slept: list[float] = []
     clock = SimpleNamespace(sleep=slept.append, monotonic=lambda: 50.0)
     monkeypatch.setattr(sending, "time", clock)
-    conversation = begin(outbox, sender)
-    outbox.send(Answer(conversation, 0, "late", last=False, due=49.0))
+    exchange = begin(outbox, sender)
+    outbox.send(Answer(exchange, 0, "late", last=False, due=49.0))
     sender.await_taken("late")
-    outbox.send(Answer(conversation, 0, "early", last=False, due=50.25))
+    outbox.send(Answer(exchange, 0, "early", last=False, due=50.25))
     sender.await_taken("early")
     assert slept == [0.25]
 
 
-def test_whoever_went_away_is_cancelled_and_never_asked_after_the_last_answer(make: Make) -> None:
+def test_disconnected_clients_are_cancelled_and_not_checked_after_the_last_response(
+    make: Make,
+) -> None:
     outbox, sender = make(period=0.001), Sender()
     sender.hold("question")
-    conversation = begin(outbox, sender, rows=2)
+    exchange = begin(outbox, sender, rows=2)
     sender.await_begun("question")
-    outbox.send(Answer(conversation, 0, "0", last=False))
-    outbox.send(Answer(conversation, 1, "last", last=True))
+    outbox.send(Answer(exchange, 0, "0", last=False))
+    outbox.send(Answer(exchange, 1, "last", last=True))
     sender.await_taken("0")
     sender.await_taken("last")
     # The question is not answered, so the end has to wait.
     assert "end" not in sender.begun
-    sender.gone = True
+    sender.disconnected = True
     sender.let("question")
     sender.await_taken("end")
-    assert all(ticket.cancelled for ticket in conversation.tickets)
+    assert all(ticket.cancelled for ticket in exchange.tickets)
     asked = sender.asked
-    # Another conversation is asked some times, this one is not.
+    # The clients of other requests are still checked, but not this one.
     other = Sender()
     open_one = begin(outbox, other)
     with other.changed:
@@ -202,40 +204,40 @@ def test_whoever_went_away_is_cancelled_and_never_asked_after_the_last_answer(ma
     assert sender.asked == asked
 
 
-def test_an_answer_that_nobody_takes_ends_its_conversation_only(make: Make) -> None:
+def test_a_response_that_cannot_be_sent_ends_its_request_only(make: Make) -> None:
     warnings: list[str] = []
     outbox, sender, other = make(warn=warnings.append), Sender(), Sender()
     sender.refuses = {"0"}
-    conversation, neighbour = begin(outbox, sender, rows=2), begin(outbox, other)
-    outbox.send(Answer(conversation, 0, "0", last=False))
-    outbox.send(Answer(conversation, 1, "last", last=True))
+    exchange, neighbour = begin(outbox, sender, rows=2), begin(outbox, other)
+    outbox.send(Answer(exchange, 0, "0", last=False))
+    outbox.send(Answer(exchange, 1, "last", last=True))
     sender.await_taken("end")
     outbox.send(Answer(neighbour, 0, "last", last=True))
     other.await_taken("last")
-    assert warnings == ["an answer could not be sent: closed"]
-    assert all(ticket.cancelled for ticket in conversation.tickets)
+    assert warnings == ["a response could not be sent: closed"]
+    assert all(ticket.cancelled for ticket in exchange.tickets)
     assert not neighbour.tickets[0].cancelled
 
 
-def test_a_conversation_is_cancelled_by_its_id_while_it_is_open(make: Make) -> None:
+def test_a_request_is_cancelled_by_its_id_while_it_is_open(make: Make) -> None:
     outbox, sender = make(), Sender()
-    conversation = begin(outbox, sender)
-    conversation.request_id = "seven"
+    exchange = begin(outbox, sender)
+    exchange.request_id = "seven"
     assert outbox.cancel("eight") == 0
     assert outbox.cancel("seven") == 1
-    assert conversation.tickets[0].cancelled
-    outbox.send(Answer(conversation, 0, "last", last=True))
+    assert exchange.tickets[0].cancelled
+    outbox.send(Answer(exchange, 0, "last", last=True))
     sender.await_taken("last")
     until(lambda: outbox.cancel("seven") == 0, DEADLINE, lambda: "it stays open", step=0.001)
 
 
 def test_closing_sends_what_is_queued() -> None:
     outbox, sender = Outbox(3600.0, FINAL, pytest.fail), Sender()
-    conversation = begin(outbox, sender)
+    exchange = begin(outbox, sender)
     sender.hold("0:0")
     for part in range(5):
-        outbox.send(Answer(conversation, 0, f"0:{part}", last=False))
-    outbox.send(Answer(conversation, 0, "last", last=True))
+        outbox.send(Answer(exchange, 0, f"0:{part}", last=False))
+    outbox.send(Answer(exchange, 0, "last", last=True))
     closing = threading.Thread(target=outbox.close)
     closing.start()
     sender.let("0:0")

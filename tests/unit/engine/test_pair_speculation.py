@@ -56,8 +56,8 @@ def test_rounds_of_every_length_give_the_plain_text(
 def test_lookahead_gives_the_plain_text_in_fewer_steps(
     pair: dict[str, Llama], prompts: list[list[int]], start: Start
 ) -> None:
-    plain, looking = start(pair["target"]), start(pair["target"], Lookahead(5, 4, 5))
-    calls = [ask(looking, prompt, NEW) for prompt in prompts]
+    plain, drafting = start(pair["target"]), start(pair["target"], Lookahead(5, 4, 5))
+    calls = [ask(drafting, prompt, NEW) for prompt in prompts]
     assert [call.tokens() for call in calls] == [
         ask(plain, prompt, NEW).tokens() for prompt in prompts
     ]

@@ -20,7 +20,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.sampling import (
     probabilities,
 )
 from specdec.payload.backend.tensorrtllm.reference_engine.verify import accept_by_logits
-from specdec.payload.backend.tensorrtllm.reference_engine.words import Words
+from specdec.payload.backend.tensorrtllm.reference_engine.word_lists import WordList
 
 LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -3.0], np.float32)
 OTHER = np.array([0.0, 2.0, -1.0, 1.0, 0.5, -2.0], np.float32)
@@ -31,10 +31,10 @@ def frequencies(tokens: list[int], size: int = LOGITS.size) -> npt.NDArray[np.fl
     return np.bincount(tokens, minlength=size) / len(tokens)
 
 
-def close(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
+def close(actual: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
     """Five standard deviations of a frequency."""
     deviation = np.sqrt(expected * (1 - expected) / SAMPLES)
-    return bool((np.abs(found - expected) <= 5 * deviation + 1e-9).all())
+    return bool((np.abs(actual - expected) <= 5 * deviation + 1e-9).all())
 
 
 RULES = [
@@ -48,10 +48,10 @@ RULES = [
 
 @pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
 def test_choices_follow_the_distribution(rules: Sampling) -> None:
-    found = [choose(rules, LOGITS, position, 1e-6).token for position in range(SAMPLES)]
+    actual = [choose(rules, LOGITS, position, 1e-6).token for position in range(SAMPLES)]
     expected = probabilities(rules, LOGITS)
-    assert close(frequencies(found), expected)
-    assert frequencies(found)[expected == 0].sum() == 0
+    assert close(frequencies(actual), expected)
+    assert frequencies(actual)[expected == 0].sum() == 0
 
 
 def test_distribution_is_softmax_cut_by_top_k_then_top_p() -> None:
@@ -131,8 +131,8 @@ def test_minimum_length_bad_words_and_bias() -> None:
     held = Sampling(end_id=0, min_length=2)
     assert np.isneginf(adjust(held, LOGITS, tokens, 1)[0])
     assert adjust(held, LOGITS, tokens, 2)[0] == 2.0
-    words = adjust(Sampling(bad_words=Words(((1,), (2, 4), (9, 5)))), LOGITS, tokens, 0)
-    assert np.flatnonzero(np.isneginf(words)).tolist() == [1, 4]
+    banned = adjust(Sampling(bad_words=WordList(((1,), (2, 4), (9, 5)))), LOGITS, tokens, 0)
+    assert np.flatnonzero(np.isneginf(banned)).tolist() == [1, 4]
     bias = np.arange(6, dtype=np.float32)
     assert np.array_equal(adjust(Sampling(bias=bias), LOGITS, tokens, 0), LOGITS + bias)
     assert LOGITS[0] == 2.0
@@ -149,14 +149,14 @@ def test_log_probability_is_log_softmax() -> None:
 def test_rejection_sampling_gives_the_target_distribution(rules: Sampling) -> None:
     draft = np.random.default_rng(1)
     q = probabilities(rules, OTHER)
-    found, kept = [], 0
+    actual, kept = [], 0
     for position in range(SAMPLES):
         drafted = int(draft.choice(q.size, p=q))
         token = accept_by_logits(rules, LOGITS, OTHER, drafted, position, None)
         kept += token == drafted
-        found.append(token)
+        actual.append(token)
     p = probabilities(rules, LOGITS)
-    assert close(frequencies(found), p)
+    assert close(frequencies(actual), p)
     # The chance to keep a draft is the overlap of the two distributions.
     overlap = float(np.minimum(p, q).sum())
     assert abs(kept / SAMPLES - overlap) < 5 * math.sqrt(0.25 / SAMPLES)

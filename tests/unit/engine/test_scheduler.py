@@ -1,4 +1,4 @@
-"""In-flight batching: order, bounds, cancelling, and that one request's trouble stays its own."""
+"""In-flight batching: order, limits, cancelling, and isolation of failed requests."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_repeated_prefix_is_not_computed_again(engine: Engine, start: Start) -
     assert (first.wait().reused, again.wait().reused) == (0, len(PROMPT) + 3)
 
 
-def test_numbers_asked_for(engine: Engine, start: Start) -> None:
+def test_requested_log_probabilities_and_logits_are_reported(engine: Engine, start: Start) -> None:
     tiny = Tiny()
     scheduler = start(engine(tiny))
     fields = {"want_log_probs": True, "want_generation_logits": True}
@@ -112,21 +112,21 @@ def test_numbers_asked_for(engine: Engine, start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "named"),
     [
         ({"prompt": [1] * 384}, ("384", "maximum input length (383)")),
         ({"draft": [1] * 17}, ("draft tokens (17)", "maximum number of draft tokens (16)")),
         ({"prompt": [1] * 380, "draft": [1] * 8}, ("exceed max_seq_len (384)",)),
     ],
 )
-def test_what_can_never_run_is_refused(
-    fields: dict[str, Any], words: tuple[str, ...], engine: Engine, start: Start
+def test_requests_that_can_never_run_are_refused(
+    fields: dict[str, Any], named: tuple[str, ...], engine: Engine, start: Start
 ) -> None:
     scheduler = start(engine(Tiny()))
     prompt = fields.pop("prompt", PROMPT)
     with pytest.raises(RequestError) as refusal:
         ask(scheduler, prompt, 20, **fields)
-    assert all(word in str(refusal.value) for word in words)
+    assert all(word in str(refusal.value) for word in named)
 
 
 def test_an_answer_is_cut_at_the_engines_longest_sequence(engine: Engine, start: Start) -> None:
@@ -134,7 +134,7 @@ def test_an_answer_is_cut_at_the_engines_longest_sequence(engine: Engine, start:
     assert len(call.tokens()) == 4
 
 
-def test_a_small_cache_queues_and_a_hopeless_request_is_refused(
+def test_a_small_cache_queues_and_a_request_too_large_for_it_is_refused(
     engine: Engine, start: Start
 ) -> None:
     scheduler = start(engine(Tiny()), kv_tokens=256)
@@ -144,7 +144,7 @@ def test_a_small_cache_queues_and_a_hopeless_request_is_refused(
         ask(scheduler, PROMPT, 300)
 
 
-def test_closing_tells_everybody(gated: tuple[Llama, Gate], start: Start) -> None:
+def test_closing_ends_every_request_with_an_error(gated: tuple[Llama, Gate], start: Start) -> None:
     model, gate = gated
     scheduler = start(model)
     running = ask(scheduler, PROMPT, 100)
@@ -161,7 +161,7 @@ def test_closing_tells_everybody(gated: tuple[Llama, Gate], start: Start) -> Non
         ask(scheduler, PROMPT, 1)
 
 
-def test_one_requests_failure_is_its_own(
+def test_a_failing_request_does_not_affect_others(
     engine: Engine, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def choose(rules: Sampling, *rest: Any) -> Any:
@@ -185,8 +185,8 @@ def test_lookahead_shapes_may_only_shrink(engine: Engine, start: Start) -> None:
         ask(scheduler, PROMPT, 10, lookahead=(4, 3, 3))
 
 
-def test_more_rows_than_a_pass_takes_are_shared_out(engine: Engine, start: Start) -> None:
-    """max_num_tokens bounds a pass, and nobody starves."""
+def test_rows_beyond_max_num_tokens_wait_for_the_next_pass(engine: Engine, start: Start) -> None:
+    """max_num_tokens bounds a pass, and no sequence starves."""
     model = engine(Tiny())
     scheduler = start(model)
     prompts = [np.random.default_rng(seed).integers(0, 97, 250).tolist() for seed in range(8)]
@@ -231,7 +231,7 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
     # A device is busy to the end of its last step, even for who came before that.
     pace.join(108.0)
     assert pace.end() == 111.5
-    # Nobody's answer leaves earlier than his steps take, whatever the device has to make up for.
+    # No response is due before its steps end, whatever delay the device makes up for.
     clock.now = 113.0
     assert pace.end() == 113.5
     pace.join(114.0)
@@ -243,7 +243,7 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
     assert pace.end() == 132.0
 
 
-def test_answers_say_when_a_simulated_device_has_them(start: Start, engine: Engine) -> None:
+def test_updates_are_due_when_a_simulated_device_has_them(start: Start, engine: Engine) -> None:
     call = ask(start(engine(Tiny()), step_latency=0.05), PROMPT, 3)
     # The engine adds one step at a time, which rounds differently from a product.
     assert call.wait().due - call.ticket.arrived >= 3 * 0.05 - 1e-9

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from specdec.payload.backend.tensorrtllm.reference_engine.answers import OUTPUTS
-from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer as wanted_only
+from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer as answer_with
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Update
 from specdec.payload.backend.tensorrtllm.reference_engine.wire import parse_call
-from specdec.payload.backend.tensorrtllm.reference_engine.words import (
-    Words,
+from specdec.payload.backend.tensorrtllm.reference_engine.word_lists import (
+    WordList,
     banned,
     ends_with,
     parse,
@@ -35,42 +35,42 @@ def request(**extra: Any) -> Any:
     return parse_call(Call(arrays), CONFIG)[0]
 
 
-def answer(asked: Request, news: Update, row: int, *, exclude_input: bool) -> Any:
+def answer(asked: Request, update: Update, row: int, *, exclude_input: bool) -> Any:
     """Every output there is."""
-    return wanted_only(asked, news, row, exclude_input, OUTPUTS)
+    return answer_with(asked, update, row, exclude_input, OUTPUTS)
 
 
 def test_a_plain_request() -> None:
-    found = request()
-    assert found.prompt.tolist() == [1, 2, 3]
-    assert found.max_new == 5
-    assert found.draft is None
-    assert found.rules.greedy
-    assert not found.streaming
+    parsed = request()
+    assert parsed.prompt.tolist() == [1, 2, 3]
+    assert parsed.max_new == 5
+    assert parsed.draft is None
+    assert parsed.rules.greedy
+    assert not parsed.streaming
 
 
 def test_shapes_with_and_without_a_unit_dimension_are_read_alike() -> None:
     for shape in ((1,), (1, 1)):
-        found = request(
+        parsed = request(
             input_lengths=np.full(shape, 2, np.int32),
             temperature=np.full(shape, 0.5, np.float32),
             runtime_top_p=np.full(shape, 0.9, np.float32),
             streaming=np.full(shape, True),
             random_seed=np.full(shape, 2**63 + 5, np.uint64),
         )
-        assert found.prompt.tolist() == [1, 2]
-        assert found.rules.temperature == 0.5
-        assert found.rules.seed == 2**63 + 5
-        assert found.streaming
+        assert parsed.prompt.tolist() == [1, 2]
+        assert parsed.rules.temperature == 0.5
+        assert parsed.rules.seed == 2**63 + 5
+        assert parsed.streaming
 
 
 def test_renamed_fields_of_later_versions() -> None:
-    found = request(min_tokens=[4], seed=np.array([9], np.uint64))
-    assert (found.rules.min_length, found.rules.seed) == (4, 9)
+    parsed = request(min_tokens=[4], seed=np.array([9], np.uint64))
+    assert (parsed.rules.min_length, parsed.rules.seed) == (4, 9)
 
 
-def test_drafts_words_and_bias() -> None:
-    found = request(
+def test_drafts_stop_words_and_bias() -> None:
+    parsed = request(
         draft_input_ids=[[4, 5]],
         draft_logits=np.zeros((1, 2, 8), np.float32),
         draft_acceptance_threshold=np.array([0.5], np.float32),
@@ -78,16 +78,16 @@ def test_drafts_words_and_bias() -> None:
         bad_words_list=[[[7], [1]]],
         embedding_bias=np.ones((1, 8), np.float32),
     )
-    assert found.draft.tolist() == [4, 5]
-    assert found.draft_logits.shape == (2, 8)
-    assert found.threshold == 0.5
-    assert found.stop_words == ((1,), (2, 3))
-    assert found.rules.bad_words == ((7,),)
-    assert found.rules.bias.tolist() == [1.0] * 8
+    assert parsed.draft.tolist() == [4, 5]
+    assert parsed.draft_logits.shape == (2, 8)
+    assert parsed.threshold == 0.5
+    assert parsed.stop_words == ((1,), (2, 3))
+    assert parsed.rules.bad_words == ((7,),)
+    assert parsed.rules.bias.tolist() == [1.0] * 8
 
 
 @pytest.mark.parametrize(
-    ("extra", "words"),
+    ("extra", "named"),
     [
         ({"input_ids": np.empty((1, 0), np.int32)}, ("input_ids", "missing or empty")),
         ({"input_ids": [[1, 9]]}, ("input_ids", "9", "vocabulary of 8")),
@@ -118,10 +118,10 @@ def test_drafts_words_and_bias() -> None:
         ({"end_id": [[1, 2]]}, ("end_id", "one value")),
     ],
 )
-def test_bad_requests_are_refused_by_name(extra: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_bad_requests_are_refused_by_name(extra: dict[str, Any], named: tuple[str, ...]) -> None:
     with pytest.raises(RequestError) as refusal:
         request(**extra)
-    for word in words:
+    for word in named:
         assert word in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -163,7 +163,7 @@ def test_every_row_of_a_call_has_its_own_values() -> None:
         ({"end_id": [[1, 2], [3, 4]]}, "end_id must hold one value a row, not 2"),
     ],
 )
-def test_what_is_wrong_in_a_later_row_is_said(extra: dict[str, Any], sentence: str) -> None:
+def test_errors_of_a_later_row_are_reported(extra: dict[str, Any], sentence: str) -> None:
     arrays: dict[str, Any] = {"input_ids": [[1, 2], [3, 4]], "request_output_len": [5, 5], **extra}
     with pytest.raises(RequestError, match=sentence):
         parse_call(Call({name: np.asarray(value) for name, value in arrays.items()}), CONFIG)
@@ -175,32 +175,32 @@ def update(tokens: list[int]) -> Update:
 
 
 def test_a_whole_answer_begins_with_the_prompt_unless_excluded() -> None:
-    found = answer(request(), update([6, 7]), 0, exclude_input=False)
-    assert found["output_ids"].tolist() == [[[1, 2, 3, 6, 7]]]
-    assert found["sequence_length"].tolist() == [[5]]
-    found = answer(request(), update([6, 7]), 0, exclude_input=True)
-    assert found["output_ids"].tolist() == [[[6, 7]]]
+    tensors = answer(request(), update([6, 7]), 0, exclude_input=False)
+    assert tensors["output_ids"].tolist() == [[[1, 2, 3, 6, 7]]]
+    assert tensors["sequence_length"].tolist() == [[5]]
+    tensors = answer(request(), update([6, 7]), 0, exclude_input=True)
+    assert tensors["output_ids"].tolist() == [[[6, 7]]]
     streamed = answer(request(streaming=[True]), update([6]), 3, exclude_input=False)
     assert streamed["output_ids"].tolist() == [[[6]]]
     assert streamed["batch_index"].tolist() == [[3]]
 
 
-def test_an_answer_has_the_ranks_triton_declares() -> None:
-    found = answer(request(return_log_probs=[True]), update([6, 7]), 0, exclude_input=True)
-    assert found["output_log_probs"].shape == (1, 1, 2)
-    assert found["generation_logits"].shape == (1, 1, 2, 8)
-    assert found["generation_logits"][0, 0, 1].tolist() == [7.0] * 8
-    assert found["acceptance_rate"].tolist() == [[0.75]]
-    assert found["total_draft_tokens"].tolist() == [[4]]
-    assert not {"num_input_tokens", "num_output_tokens"} & set(found)
+def test_output_tensors_have_the_ranks_triton_declares() -> None:
+    tensors = answer(request(return_log_probs=[True]), update([6, 7]), 0, exclude_input=True)
+    assert tensors["output_log_probs"].shape == (1, 1, 2)
+    assert tensors["generation_logits"].shape == (1, 1, 2, 8)
+    assert tensors["generation_logits"][0, 0, 1].tolist() == [7.0] * 8
+    assert tensors["acceptance_rate"].tolist() == [[0.75]]
+    assert tensors["total_draft_tokens"].tolist() == [[4]]
+    assert not {"num_input_tokens", "num_output_tokens"} & set(tensors)
     empty = answer(request(), update([]), 0, exclude_input=True)
     assert empty["output_ids"].shape == (1, 1, 0)
 
 
-def test_only_what_was_asked_for_is_made() -> None:
+def test_only_requested_outputs_are_made() -> None:
     asked = ("batch_index", "num_input_tokens", "unknown", "output_ids")
-    found = wanted_only(request(), update([6]), 2, True, asked)
-    assert {name: array.tolist() for name, array in found.items()} == {
+    tensors = answer_with(request(), update([6]), 2, True, asked)
+    assert {name: array.tolist() for name, array in tensors.items()} == {
         "batch_index": [[2]],
         "output_ids": [[[6]]],
     }
@@ -209,56 +209,58 @@ def test_only_what_was_asked_for_is_made() -> None:
 @pytest.mark.parametrize("streaming", [False, True])
 def test_counts_of_tokens_are_answered_when_asked_for(streaming: bool) -> None:
     asked = {"return_num_input_tokens": [True], "return_num_output_tokens": [True]}
-    found = answer(request(streaming=[streaming], **asked), update([6, 7]), 0, exclude_input=False)
-    assert found["num_input_tokens"].tolist() == [[3]]
-    assert found["num_output_tokens"].tolist() == [[2]]
+    tensors = answer(
+        request(streaming=[streaming], **asked), update([6, 7]), 0, exclude_input=False
+    )
+    assert tensors["num_input_tokens"].tolist() == [[3]]
+    assert tensors["num_output_tokens"].tolist() == [[2]]
 
 
-def test_words() -> None:
-    words = parse(np.array([[1, 2, 3], [1, 3, -1]]), "stop_words_list")
-    assert list(words) == [(1,), (2, 3)]
-    assert ends_with(np.array([9, 2, 3]), words)
-    assert not ends_with(np.array([3]), Words(((2, 3),)))
-    assert list(banned(np.array([9, 2]), words)) == [1, 3]
+def test_a_word_list_is_parsed_and_matched() -> None:
+    listed = parse(np.array([[1, 2, 3], [1, 3, -1]]), "stop_words_list")
+    assert list(listed) == [(1,), (2, 3)]
+    assert ends_with(np.array([9, 2, 3]), listed)
+    assert not ends_with(np.array([3]), WordList(((2, 3),)))
+    assert list(banned(np.array([9, 2]), listed)) == [1, 3]
     assert parse(np.empty((2, 0), np.int32), "stop_words_list") == ()
 
 
-def _random_words(numbers: random.Random) -> Words:
-    words = [
+def _random_list(numbers: random.Random) -> WordList:
+    listed = [
         tuple(numbers.randrange(3) for _ in range(numbers.randint(1, 5)))
         for _ in range(numbers.randrange(8))
     ]
-    return Words(words)
+    return WordList(listed)
 
 
-def test_words_are_found_as_by_comparing_every_one() -> None:
+def test_word_lists_match_as_by_comparing_every_item() -> None:
     numbers = random.Random(1)
     ended = 0
     for _ in range(3000):
-        words = _random_words(numbers)
+        listed = _random_list(numbers)
         tokens = [numbers.randrange(3) for _ in range(numbers.randrange(9))]
-        behind = [word for word in words if tokens[len(tokens) - len(word) :] == list(word)]
+        behind = [word for word in listed if tokens[len(tokens) - len(word) :] == list(word)]
         ends = any(len(word) <= len(tokens) for word in behind)
         ended += ends
-        assert ends_with(np.array(tokens, np.int64), words) == ends
+        assert ends_with(np.array(tokens, np.int64), listed) == ends
         completed = {
             word[-1]
-            for word in words
+            for word in listed
             if len(word) <= len(tokens) + 1
             and tokens[len(tokens) - len(word) + 1 :] == list(word[:-1])
         }
-        found = banned(np.array(tokens, np.int64), words)
-        assert set(found.tolist()) == completed, (tokens, words)
+        banned_ids = banned(np.array(tokens, np.int64), listed)
+        assert set(banned_ids.tolist()) == completed, (tokens, listed)
     assert 500 < ended < 2500
 
 
-def test_a_step_costs_no_more_for_many_words() -> None:
-    """Comparing 100 000 words at every token took longer than the model itself."""
-    words = Words((number, number + 1, 7) for number in range(100_000))
+def test_a_step_costs_no_more_for_a_long_word_list() -> None:
+    """Comparing 100 000 items at every token took longer than the model itself."""
+    listed = WordList((number, number + 1, 7) for number in range(100_000))
     tokens = np.arange(1000)
     # The first time makes the index.
-    ends_with(tokens, words)
-    banned(tokens, words)
+    ends_with(tokens, listed)
+    banned(tokens, listed)
     calls = 0
 
     def count(*_: object) -> None:
@@ -267,8 +269,8 @@ def test_a_step_costs_no_more_for_many_words() -> None:
 
     sys.setprofile(count)
     try:
-        assert not ends_with(tokens, words)
-        assert banned(tokens, words).tolist() == [7]
+        assert not ends_with(tokens, listed)
+        assert banned(tokens, listed).tolist() == [7]
     finally:
         sys.setprofile(None)
     assert calls < 100

@@ -126,7 +126,7 @@ def test_a_shell_line_of_mpirun_becomes_arguments(
 
 
 def test_a_line_without_a_daemon_is_refused(agent: ModuleType) -> None:
-    with pytest.raises(agent.AgentError, match="none of"):
+    with pytest.raises(agent.AgentError, match="but only"):
         agent.daemon_argv("rm -rf /")
 
 
@@ -138,14 +138,14 @@ def test_a_worker_is_addressed_beside_its_leader(agent: ModuleType) -> None:
 def serving(agent: ModuleType) -> Iterator[tuple[int, list[tuple[list[str], socket.socket]]]]:
     """A worker's port on a real socket, and the request that it takes."""
     taken: list[tuple[list[str], socket.socket]] = []
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as nobody:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         callers = agent.Callers(server)
         thread = threading.Thread(target=lambda: taken.append(callers.first()), daemon=True)
         thread.start()
         try:
             yield server.getsockname()[1], taken
         finally:
-            callers._found.put(([], nobody))
+            callers._accepted.put(([], client))
             thread.join(10)
             for _, connection in taken:
                 connection.close()
@@ -182,7 +182,7 @@ def test_a_leader_is_heard_beside_callers_who_send_a_byte_now_and_then(agent: Mo
         argv = lead(agent, port)
         until(lambda: bool(taken), 5)
         assert taken[0][0] == argv
-        # Nobody else is kept waiting.
+        # Other callers are not kept waiting.
         until(lambda: sum(map(drip, slow)) == 0, 5)
 
 
@@ -199,7 +199,7 @@ def test_a_caller_has_so_many_seconds_in_all(
         until(lambda: bool(taken), 5)
 
 
-# A stand-in for tritonserver: rank 0 takes its time to finish, the others leave when it is gone.
+# A stand-in for tritonserver: rank 0 takes its time to finish, the others end when it has ended.
 _SERVER = """\
 import os, pathlib, signal, time
 rank, here = os.environ["OMPI_COMM_WORLD_RANK"], pathlib.Path(os.environ["LAB"])
@@ -265,7 +265,7 @@ class Group:
         """The pod of every rank that came up."""
         # A file that is just being written is of no rank yet.
         written = {file.name: file.read_text().split() for file in self.lab.glob("rank-*")}
-        return {name: words[0] for name, words in written.items() if words}
+        return {name: values[0] for name, values in written.items() if values}
 
     def pid(self, rank: int) -> int:
         return int((self.lab / f"rank-{rank}").read_text().split()[1])
@@ -299,7 +299,7 @@ def test_ranks_come_up_in_their_pods_whoever_is_first_and_rank_0_drains(group: G
     group.worker(1)
     until(lambda: group.ranks() == EVERYWHERE)
 
-    # The whole group is told to stop: workers wait for the leader, whose hook ends rank 0.
+    # The whole group gets SIGTERM: workers wait for the leader, whose hook ends rank 0.
     for worker in group.workers:
         worker.send_signal(signal.SIGTERM)
     os.kill(group.pid(0), signal.SIGTERM)
@@ -319,7 +319,7 @@ def test_a_worker_that_is_killed_ends_the_group(group: Group) -> None:
         worker.wait(120)
 
 
-def test_a_worker_without_a_leader_ends_when_it_is_told(tmp_path: Path) -> None:
+def test_a_worker_without_a_leader_ends_on_sigterm(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("the key of the group, long enough")
     own = {"SPECDEC_GROUP_ADDRESS": "127.0.0.9", "SPECDEC_GROUP_KEY": str(tmp_path / "key")}
     with subprocess.Popen([sys.executable, str(AGENT), "serve"], env=os.environ | own) as worker:
@@ -353,10 +353,10 @@ def listens(address: str) -> bool:
         return probe.connect_ex((address, 8003)) == 0
 
 
-def test_an_idle_worker_stops_when_it_is_told(group: Group) -> None:
+def test_an_idle_worker_stops_on_sigterm(group: Group) -> None:
     group.worker(1)
     (worker,) = group.workers
-    # It listens before it can be told; a caller with no key does not end it.
+    # It listens before it handles signals; a caller with no key does not end it.
     until(lambda: listens("127.0.0.2"))
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(10) == 0

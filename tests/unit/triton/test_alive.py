@@ -1,4 +1,4 @@
-"""A server whose model's process died is found out by the probe."""
+"""The liveness probe fails when the process of a model has died."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specdec.payload.serving import alive
 
 @contextmanager
 def server(folder: Path, port: int) -> Iterator[int]:
-    """A parent that starts one model's process as Triton does, and never looks after it."""
+    """A parent that starts one model's process as Triton does, and never waits for it."""
     stub = folder / "triton_python_backend_stub"
     stub.symlink_to(sys.executable)
     model = folder / "tensorrt_llm_draft" / "1" / "model.py"
@@ -55,7 +55,7 @@ class _Live(http.server.BaseHTTPRequestHandler):
         """Silent."""
 
 
-def test_a_model_s_process_is_dead_while_nobody_looks(tmp_path: Path) -> None:
+def test_a_model_s_process_counts_as_dead_before_its_parent_waits_for_it(tmp_path: Path) -> None:
     listener = http.server.HTTPServer(("127.0.0.1", 0), _Live)
     threading.Thread(target=listener.serve_forever, daemon=True).start()
     port = int(listener.server_address[1])
@@ -65,7 +65,7 @@ def test_a_model_s_process_is_dead_while_nobody_looks(tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
             until(lambda: alive.check(port) is not None, 30, lambda: "the process is not dead")
             assert "has died" in str(alive.check(port))
-            # Another server's is none of its business.
+            # A dead process of another server does not count.
             assert list(alive.dead(port + 1)) == []
     finally:
         listener.shutdown()

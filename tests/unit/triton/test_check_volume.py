@@ -179,8 +179,8 @@ def server(published: Published, seconds: int = 60) -> Iterator[subprocess.Popen
 
 def report(process: subprocess.Popen[str]) -> list[str]:
     assert process.stdout is not None
-    found: list[str] = json.loads(process.stdout.readline())["volume"]["damaged"]
-    return found
+    damaged: list[str] = json.loads(process.stdout.readline())["volume"]["damaged"]
+    return damaged
 
 
 def test_a_server_starts_at_once_when_all_is_as_published(published: Published) -> None:
@@ -196,7 +196,7 @@ def test_a_server_waits_for_the_repair_and_then_starts(published: Published) -> 
         assert report(process) == ["the draft engine k: rank0.engine has 3 bytes, not 7"]
         foreign(published)
         assert len(report(process)) == 2, "what comes later is reported too"
-        # Built again, with other bytes: the new list says so.
+        # Built again, with other bytes, as in the new list.
         (published.engine / "rank0.engine").write_bytes(b"others!")
         (published.repository / "foreign" / "1").rmdir()
         (published.repository / "foreign").rmdir()

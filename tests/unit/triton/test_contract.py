@@ -55,20 +55,20 @@ def test_whatever_is_served_has_a_published_layout() -> None:
 
 @pytest.mark.parametrize("plan", list(plans()))
 def test_every_field_is_the_published_one(plan: RepositoryPlan) -> None:
-    found = configs(plan)
-    assert len(found) == (6 if plan.draft else 5)
+    rendered = configs(plan)
+    assert len(rendered) == (6 if plan.draft else 5)
     logits = plan.logits_datatype.removeprefix("TYPE_")
-    assert [one for c in found.values() for one in differences(c, plan.version, logits)] == []
+    assert [d for c in rendered.values() for d in differences(c, plan.version, logits)] == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_mapped_tensor_has_one_type_on_both_sides(version: str) -> None:
     """Triton refuses an ensemble otherwise, and the prompt table's type is left open."""
-    found = configs(replace(PLAN, version=version))
-    outer = found["ensemble"]
+    rendered = configs(replace(PLAN, version=version))
+    outer = rendered["ensemble"]
     types = {tensor.name: tensor.data_type for tensor in outer.input}
     for step in outer.ensemble_scheduling.step:
-        inner = found[step.model_name]
+        inner = rendered[step.model_name]
         taken = {tensor.name: tensor.data_type for tensor in inner.input}
         given = {tensor.name: tensor.data_type for tensor in inner.output}
         for ours, theirs in step.input_map.items():
@@ -135,7 +135,9 @@ def delay(config: Any) -> None:
         ("ensemble", rewire),
     ],
 )
-def test_a_spoiled_field_is_found(version: str, model: str, spoil: Callable[[Any], None]) -> None:
+def test_a_spoiled_field_is_reported(
+    version: str, model: str, spoil: Callable[[Any], None]
+) -> None:
     config = configs(replace(PLAN, version=version))[model]
     assert not differences(config, version)
     spoil(config)

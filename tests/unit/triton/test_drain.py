@@ -56,10 +56,10 @@ def test_the_server_serves_on_until_its_clients_have_left(
     counted = drain.connections
 
     def seen(ports: set[int]) -> int:
-        found = counted(ports)
-        if found:
+        count = counted(ports)
+        if count:
             polled.set()
-        return found
+        return count
 
     monkeypatch.setattr(drain, "connections", seen)
     with connected() as (port, client):
@@ -73,12 +73,12 @@ def test_the_server_serves_on_until_its_clients_have_left(
         assert polled.wait(30)
         assert not left.is_set()
         client.close()
-        assert left.wait(30), "nobody is connected any more"
+        assert left.wait(30), "no client is connected any more"
         waiting.join()
 
 
 @PROC
-def test_a_client_that_never_leaves_is_waited_for_no_longer_than_told() -> None:
+def test_the_wait_for_a_client_that_never_leaves_is_bounded() -> None:
     with connected() as (port, _):
         begun = time.monotonic()
         drain.leave({port}, begun + 0.5)

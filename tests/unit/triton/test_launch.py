@@ -29,7 +29,7 @@ LAUNCHES = st.one_of(
     st.builds(Launch, st.just(Mode.LEADER), st.integers(2, 16)),
     st.builds(Launch, st.just(Mode.ORCHESTRATOR), st.integers(3, 17)),
 )
-# Ends half a second after it was told to, as a server that finishes a request does.
+# Ends half a second after SIGTERM, as a server that finishes a request does.
 _SERVER = 'trap "sleep 0.5; echo drained; exit 0" TERM; echo up; while :; do sleep 0.05; done'
 
 
@@ -38,14 +38,14 @@ def contexts(argv: Sequence[str]) -> list[list[str]]:
     # Not bound: two ranks would get a core each for all their threads.
     head = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     assert argv[:5] == head
-    found: list[list[str]] = [[]]
+    groups: list[list[str]] = [[]]
     for argument in argv[5:]:
         if argument == ":":
-            found.append([])
+            groups.append([])
         else:
-            found[-1].append(argument)
-    assert all(context[:2] == ["-n", "1"] for context in found)
-    return [context[2:] for context in found]
+            groups[-1].append(argument)
+    assert all(context[:2] == ["-n", "1"] for context in groups)
+    return [context[2:] for context in groups]
 
 
 def loads(context: Sequence[str]) -> list[str]:
@@ -127,12 +127,12 @@ def test_two_servers_are_started_apart() -> None:
 
 
 @given(LAUNCHES)
-def test_every_rank_is_sound(wanted: Launch) -> None:
-    argv = launch.command(wanted, REPOSITORY)
-    if wanted.mode is Mode.PLAIN:
+def test_every_rank_is_sound(configured: Launch) -> None:
+    argv = launch.command(configured, REPOSITORY)
+    if configured.mode is Mode.PLAIN:
         return
     programs = contexts(argv)
-    assert len(programs) == wanted.world_size
+    assert len(programs) == configured.world_size
     prefixes = [next(a for a in context if "shm-region" in a) for context in programs]
     assert len(set(prefixes)) == len(programs)
     for rank, context in enumerate(programs):
@@ -147,16 +147,16 @@ def test_every_rank_is_sound(wanted: Launch) -> None:
 
 
 @given(LAUNCHES)
-def test_every_rank_has_regions_that_no_client_may_register(wanted: Launch) -> None:
+def test_every_rank_has_regions_that_no_client_may_register(configured: Launch) -> None:
     """Triton refuses names that start as the Python backend's own do."""
     option = "--backend-config=python,shm-region-prefix-name="
-    argv = launch.command(wanted, REPOSITORY)
+    argv = launch.command(configured, REPOSITORY)
     prefixes = [a.removeprefix(option) for a in argv if a.startswith(option)]
-    assert len(set(prefixes)) == wanted.world_size
+    assert len(set(prefixes)) == configured.world_size
     assert all(p.startswith("triton_python_backend_shm_region_") for p in prefixes)
 
 
-# Port 9 of the loopback is nobody's: these servers have no metrics.
+# No process listens on port 9 of the loopback: these servers have no metrics.
 NOWHERE: dict[str, Any] = {"linger_seconds": 0, "metrics_port": 9}
 
 
@@ -213,7 +213,7 @@ def test_the_hook_gives_up_on_an_answer_that_does_not_end() -> None:
 
 @contextmanager
 def server(mark: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that looks like the server of a rank and drains when it is told to end."""
+    """A process that poses as the server of a rank and drains on SIGTERM."""
     arguments = ["tritonserver", "-c", _SERVER, mark]
     process = subprocess.Popen(arguments, executable="/bin/sh", stdout=subprocess.PIPE, text=True)
     try:
@@ -228,14 +228,16 @@ def server(mark: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
-    # A prefix of this test's own: other servers on this machine are none of its business.
+    # A prefix of this test: the hook must not end other servers on this machine.
     prefix = f"specdec_test_{uuid.uuid4().hex}_"
-    wanted = Launch(Mode.LEADER, 2)
+    configured = Launch(Mode.LEADER, 2)
     marks = [
         next(a for a in context if "shm-region" in a)
-        for context in contexts(launch.command(wanted, REPOSITORY, shm_region_prefix=prefix))
+        for context in contexts(launch.command(configured, REPOSITORY, shm_region_prefix=prefix))
     ]
-    hook = launch.pre_stop(wanted, **NOWHERE, exit_timeout_seconds=30, shm_region_prefix=prefix)
+    hook = launch.pre_stop(
+        configured, **NOWHERE, exit_timeout_seconds=30, shm_region_prefix=prefix
+    )
     assert hook[0] == "python3"
     with ExitStack() as stack:
         first, second = (stack.enter_context(server(mark)) for mark in marks)
@@ -244,7 +246,7 @@ def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
         assert first.poll() == 0, "the hook came back before rank 0 had ended"
         assert first.stdout is not None
         assert first.stdout.read() == "drained\n"
-        assert second.poll() is None, "only rank 0 is told"
+        assert second.poll() is None, "only rank 0 gets SIGTERM"
 
 
 @pytest.mark.slow
@@ -261,7 +263,7 @@ def test_the_hook_gives_up_when_rank_0_does_not_end() -> None:
         assert first.poll() is None
 
 
-def test_a_server_that_is_gone_is_drained() -> None:
+def test_a_server_that_has_ended_is_drained() -> None:
     prefix = f"specdec_test_{uuid.uuid4().hex}_"
     hook = launch.pre_stop(
         Launch(Mode.LEADER, 2), **NOWHERE, exit_timeout_seconds=1, shm_region_prefix=prefix

@@ -39,7 +39,7 @@ def layouts() -> Iterator[Layout]:
 
 
 def possible(layout: Layout) -> bool:
-    """The rules of the layouts, said a second time and in other words."""
+    """The rules of the layouts, written a second time in another form."""
     two = layout.topology is Topology.TWO_SERVERS
     if layout.draft is None:
         return not two and not layout.fast_logits
@@ -64,45 +64,45 @@ def test_every_layout_is_planned_soundly_or_refused_with_a_reason() -> None:
     modes: dict[Mode, int] = dict.fromkeys(Mode, 0)
     refused = 0
     for layout in layouts():
-        found = attempt(layout)
-        if isinstance(found, str):
-            assert not possible(layout), (layout, found)
-            assert " is " in found, layout
-            assert "set " in found or "name " in found, layout
+        planned = attempt(layout)
+        if isinstance(planned, str):
+            assert not possible(layout), (layout, planned)
+            assert " is " in planned, layout
+            assert "set " in planned or "name " in planned, layout
             refused += 1
             continue
         assert possible(layout), layout
-        _check_devices(layout, found)
-        _check_ranks(layout, found)
-        for server in found.servers:
+        _check_devices(layout, planned)
+        _check_ranks(layout, planned)
+        for server in planned.servers:
             modes[server.launch.mode] += 1
     assert refused > 1000
     assert min(modes.values()) > 20, modes
 
 
-def _check_devices(layout: Layout, found: RankPlan) -> None:
-    assert list(found.devices) == list(layout.splits)
+def _check_devices(layout: Layout, planned: RankPlan) -> None:
+    assert list(planned.devices) == list(layout.splits)
     for role, split in layout.splits.items():
-        ids = found.devices[role]
+        ids = planned.devices[role]
         assert len(ids) == split.tensor * split.pipeline == len(set(ids))
         assert ids == split.device_ids or not split.device_ids
-    for server in found.servers:
+    for server in planned.servers:
         taken = {i for ids in server.gpu_device_ids.values() for i in ids}
         assert taken <= set(range(server.gpus))
         assert server.gpus - 1 in taken
         if not any(split.device_ids for split in layout.splits.values()):
             assert taken == set(range(server.gpus)), "a GPU of the pod is not used"
     if layout.draft is not None and layout.topology is Topology.SINGLE_SERVER:
-        target, draft = (set(found.devices[role]) for role in ("target", "draft"))
+        target, draft = (set(planned.devices[role]) for role in ("target", "draft"))
         if layout.placement is Placement.DEDICATED:
             assert not target & draft
         else:
             assert target <= draft or draft <= target
 
 
-def _check_ranks(layout: Layout, found: RankPlan) -> None:
-    assert len(found.servers) == (2 if layout.topology is Topology.TWO_SERVERS else 1)
-    for server in found.servers:
+def _check_ranks(layout: Layout, planned: RankPlan) -> None:
+    assert len(planned.servers) == (2 if layout.topology is Topology.TWO_SERVERS else 1)
+    for server in planned.servers:
         devices, participants = server.gpu_device_ids, server.participant_ids
         mode, world = server.launch.mode, server.launch.world_size
         counts = {role: len(ids) for role, ids in devices.items()}
@@ -203,7 +203,7 @@ def test_one_process_takes_the_gpus_it_is_given_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "words"),
+    ("layout", "part"),
     [
         (Layout(Split(0)), "parallelism.tensor of the target is 0"),
         (Layout(Split(), Split(1, -1)), "parallelism.pipeline of the draft is -1"),
@@ -218,7 +218,7 @@ def test_one_process_takes_the_gpus_it_is_given_and_no_other() -> None:
         (Layout(Split(), Split(), fast_logits=True, one_process=True), "fastLogits is true"),
     ],
 )
-def test_refusals_name_the_field_and_the_value(layout: Layout, words: str) -> None:
+def test_refusals_name_the_field_and_the_value(layout: Layout, part: str) -> None:
     with pytest.raises(RankError) as caught:
         plan(layout)
-    assert words in str(caught.value)
+    assert part in str(caught.value)

@@ -49,7 +49,7 @@ def _text(numbers: random.Random, case: int) -> str:
     return "".join(numbers.choice(signs) for _ in range(numbers.randrange(40)))
 
 
-def test_the_file_says_what_python_finds() -> None:
+def test_the_file_holds_the_tables_that_python_computes() -> None:
     assert json.loads(KNOWN.read_text("utf-8")) == known()
 
 
@@ -64,7 +64,7 @@ def _helper(tmp_path: Path, transformers: str) -> Any:
 
 
 _READS = """
-class Found:
+class Read:
     eos_token_id, pad_token_id, clean_up_tokenization_spaces = 2, None, True
 
     class backend_tokenizer:
@@ -75,7 +75,7 @@ class AutoTokenizer:
     def from_pretrained(directory, *, trust_remote_code, local_files_only):
         print("a library that talks")
         assert (directory, trust_remote_code, local_files_only) == ("/models/old", False, True)
-        return Found
+        return Read
 """
 
 
@@ -97,11 +97,11 @@ def test_an_older_tokenizer_is_written_as_json(tmp_path: Path) -> None:
             "point tokenizer_dir at a directory with tokenizer.json",
         ),
         (
-            _READS.replace("return Found", "raise OSError"),
+            _READS.replace("return Read", "raise OSError"),
             "tokenizer_dir /models/old holds no tokenizer: put tokenizer.json there",
         ),
         (
-            _READS.replace("return Found", "return object()"),
+            _READS.replace("return Read", "return object()"),
             "tokenizer_dir /models/old holds no tokenizer: put tokenizer.json there",
         ),
     ],

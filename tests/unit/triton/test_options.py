@@ -27,13 +27,13 @@ def test_a_free_name_stands_empty_in_the_release_s_table(version: str) -> None:
 
 @pytest.mark.parametrize("version", contract.versions())
 def test_a_free_name_is_set_once_and_in_its_place(version: str) -> None:
-    wanted = tuple((name, f"v-{name}") for name in options.free(version))
+    chosen = tuple((name, f"v-{name}") for name in options.free(version))
     before = engine_parameters(ModelPlan("/e"), plan(version), is_target=True)
-    after = engine_parameters(ModelPlan("/e"), plan(version, *wanted), is_target=True)
+    after = engine_parameters(ModelPlan("/e"), plan(version, *chosen), is_target=True)
     names = [name for name, _ in after]
     assert names[: len(before)] == [name for name, _ in before]
     assert set(names[len(before) :]) == HIDDEN
-    assert dict(after).items() >= dict(wanted).items()
+    assert dict(after).items() >= dict(chosen).items()
 
 
 @pytest.mark.parametrize(

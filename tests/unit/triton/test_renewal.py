@@ -1,4 +1,4 @@
-"""Who watches the certificate's files: what is said of them, and when."""
+"""The sidecar that watches certificate files: what it reports, and when."""
 
 import json
 import signal
@@ -38,30 +38,30 @@ def mount(tmp_path: Path) -> Mount:
     return Mount(tmp_path / "mount", crt="first", ca="authority")
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def reported(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """What was printed since the last time."""
     return [json.loads(line)["certificate"] for line in capsys.readouterr().out.splitlines()]
 
 
-def test_a_change_is_said_once(
+def test_a_change_is_reported_once(
     mount: Mount, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     memory = tmp_path / "memory"
-    last = renewal.look(memory, mount.files, "")
-    (first,) = said(capsys)
+    last = renewal.check(memory, mount.files, "")
+    (first,) = reported(capsys)
     assert first["started"] == first["now"] == last
-    assert renewal.look(memory, mount.files, last) == last
-    assert said(capsys) == []
+    assert renewal.check(memory, mount.files, last) == last
+    assert reported(capsys) == []
 
     mount.change(crt="second", ca="authority")
-    last = renewal.look(memory, mount.files, last)
-    (second,) = said(capsys)
+    last = renewal.check(memory, mount.files, last)
+    (second,) = reported(capsys)
     assert second["started"] == first["now"] != second["now"] == last
     assert second["at"] >= first["at"]
 
-    # The container starts anew beside a server that goes on: it says the same.
-    renewal.look(memory, mount.files, "")
-    (again,) = said(capsys)
+    # The container starts anew beside a server that goes on: it reports the same.
+    renewal.check(memory, mount.files, "")
+    (again,) = reported(capsys)
     assert (again["started"], again["now"]) == (first["now"], second["now"])
 
 
@@ -73,25 +73,25 @@ def test_every_file_counts_and_where_one_ends_too(mount: Mount) -> None:
     assert len(marks) == 4
 
 
-def test_a_file_that_is_gone_is_no_renewal(
+def test_a_missing_file_is_no_renewal(
     mount: Mount, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     memory = tmp_path / "memory"
     mount.change(ca="authority")
-    assert renewal.look(memory, mount.files, "") == ""
+    assert renewal.check(memory, mount.files, "") == ""
     assert not memory.exists(), "the server waits for it too"
     mount.change(crt="first", ca="authority")
-    last = renewal.look(memory, mount.files, "")
+    last = renewal.check(memory, mount.files, "")
     mount.change(ca="authority")
-    assert renewal.look(memory, mount.files, last) == last
-    assert len(said(capsys)) == 1
+    assert renewal.check(memory, mount.files, last) == last
+    assert len(reported(capsys)) == 1
 
 
-def test_the_process_ends_when_it_is_told_to(mount: Mount, tmp_path: Path) -> None:
+def test_the_process_ends_on_sigterm(mount: Mount, tmp_path: Path) -> None:
     argv = [sys.executable, renewal.__file__, str(tmp_path / "memory"), *map(str, mount.files)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
+        line = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
-    assert told["certificate"]["now"] == renewal.mark(mount.files)
+    assert line["certificate"]["now"] == renewal.mark(mount.files)

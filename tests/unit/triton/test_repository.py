@@ -86,21 +86,21 @@ def test_models_of_a_method(plan: RepositoryPlan, expected: int) -> None:
     ],
 )
 def test_tensors_of_a_release(version: str, model: str, inputs: int, outputs: int) -> None:
-    found = config(render(replace(PLAN, version=version)), model)
-    assert (len(found.input), len(found.output)) == (inputs, outputs)
-    names = [tensor.name for tensor in (*found.input, *found.output)]
+    parsed = config(render(replace(PLAN, version=version)), model)
+    assert (len(parsed.input), len(parsed.output)) == (inputs, outputs)
+    names = [tensor.name for tensor in (*parsed.input, *parsed.output)]
     # context_phase_params goes both ways; nothing else may appear twice.
     assert len(names) - len(set(names)) <= 2 if model.startswith("tensorrt_llm") else True
 
 
 def test_flags_of_tensors() -> None:
-    found = {tensor.name: tensor for tensor in config(render(PLAN), "tensorrt_llm").input}
-    draft_logits = found["draft_logits"]
+    parsed = {tensor.name: tensor for tensor in config(render(PLAN), "tensorrt_llm").input}
+    draft_logits = parsed["draft_logits"]
     assert (draft_logits.data_type, list(draft_logits.dims)) == (11, [-1, -1])
     assert draft_logits.optional
     assert draft_logits.allow_ragged_batch
-    assert found["input_lengths"].HasField("reshape")
-    assert not found["input_lengths"].optional
+    assert parsed["input_lengths"].HasField("reshape")
+    assert not parsed["input_lengths"].optional
     half = config(render(replace(PLAN, logits_datatype="TYPE_FP16")), "tensorrt_llm")
     assert next(t for t in half.input if t.name == "draft_logits").data_type == 10
 
@@ -118,9 +118,9 @@ def test_releases_spell_statistics_differently() -> None:
 
 @pytest.mark.parametrize("version", contract.versions())
 def test_the_ensemble_wires_every_step(version: str) -> None:
-    found = config(render(replace(PLAN, version=version)), "ensemble")
-    known = {tensor.name for tensor in found.input}
-    for step in found.ensemble_scheduling.step:
+    parsed = config(render(replace(PLAN, version=version)), "ensemble")
+    known = {tensor.name for tensor in parsed.input}
+    for step in parsed.ensemble_scheduling.step:
         inner = config(render(replace(PLAN, version=version)), step.model_name)
         assert set(step.input_map) <= {tensor.name for tensor in inner.input}
         assert set(step.output_map) <= {tensor.name for tensor in inner.output}
@@ -128,15 +128,15 @@ def test_the_ensemble_wires_every_step(version: str) -> None:
         assert required <= set(step.input_map)
         assert set(step.input_map.values()) <= known
         known |= set(step.output_map.values())
-    assert {tensor.name for tensor in found.output} <= known
+    assert {tensor.name for tensor in parsed.output} <= known
 
 
 def test_what_speculation_needs_is_always_there() -> None:
     files = render(PLAN)
     for model in ("tensorrt_llm", "tensorrt_llm_draft"):
-        found = parameters(files, model)
-        assert found["exclude_input_in_output"] == "false"
-        assert found["enable_kv_cache_reuse"] == "true"
+        actual = parameters(files, model)
+        assert actual["exclude_input_in_output"] == "false"
+        assert actual["enable_kv_cache_reuse"] == "true"
         assert config(files, model).model_transaction_policy.decoupled
         assert config(files, model).dynamic_batching.max_queue_delay_microseconds == 0
     assert parameters(files, "tensorrt_llm")["gpu_device_ids"] == "0,1"
@@ -159,18 +159,18 @@ def test_every_model_has_a_batcher_and_the_bls_a_bounded_queue(
     """Without a batcher Triton corrupts its heap when a thousand requests wait."""
     files = render(replace(plan, version=version, decoupled=decoupled, max_queue_size=77))
     for model in models(files) - {"ensemble"}:
-        found = config(files, model)
-        assert found.HasField("dynamic_batching"), model
-        bound = found.dynamic_batching.default_queue_policy.max_queue_size
+        actual = config(files, model)
+        assert actual.HasField("dynamic_batching"), model
+        bound = actual.dynamic_batching.default_queue_policy.max_queue_size
         assert bound == (77 if model == "tensorrt_llm_bls" else 0), model
-        assert found.dynamic_batching.max_queue_delay_microseconds == 0, model
+        assert actual.dynamic_batching.max_queue_delay_microseconds == 0, model
 
 
 def test_lookahead_sizes_reach_the_target() -> None:
-    found = parameters(render(LOOKAHEAD), "tensorrt_llm")
-    assert found["decoding_mode"] == "lookahead"
+    actual = parameters(render(LOOKAHEAD), "tensorrt_llm")
+    assert actual["decoding_mode"] == "lookahead"
     names = ("window_size", "ngram_size", "verification_set_size")
-    assert [found[f"lookahead_{name}"] for name in names] == ["5", "4", "3"]
+    assert [actual[f"lookahead_{name}"] for name in names] == ["5", "4", "3"]
 
 
 @pytest.mark.parametrize("key", ["tokenizer_dir", "guided_decoding_backend"])
@@ -222,9 +222,9 @@ def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
 def test_a_hostile_path_changes_nothing_else() -> None:
     hostile = '"} parameters { key: "x" value { string_value: "\\\n{{ 7 * 7 }}${x}\x00é'
     files = render(replace(PLAN, target=ModelPlan(hostile), tokenizer_dir=hostile))
-    found = parameters(files, "tensorrt_llm")
-    assert found["gpt_model_path"] == found["tokenizer_dir"] == hostile
-    assert found.keys() == parameters(render(PLAN), "tensorrt_llm").keys()
+    actual = parameters(files, "tensorrt_llm")
+    assert actual["gpt_model_path"] == actual["tokenizer_dir"] == hostile
+    assert actual.keys() == parameters(render(PLAN), "tensorrt_llm").keys()
 
 
 def test_half_a_character_is_refused() -> None:
@@ -233,7 +233,7 @@ def test_half_a_character_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"version": "1.2.0"}, "version is '1.2.0'"),
         ({"max_batch_size": 0}, "max_batch_size is 0: set it to 1 or more"),
@@ -244,14 +244,16 @@ def test_half_a_character_is_refused() -> None:
         ({"adaptive": DraftLengths(3, 2)}, "adaptive draft lengths are 3 to 2"),
     ],
 )
-def test_what_no_repository_can_express(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(PlanError, match=words.split("'")[0]):
+def test_plans_that_no_repository_can_express_are_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PlanError, match=message.split("'")[0]):
         replace(PLAN, **changes)
 
 
 def test_a_key_of_the_method_that_the_release_does_not_read_is_refused() -> None:
-    words = "version is 0.18.0, which does not read lookahead_window_size"
-    with pytest.raises(PlanError, match=words):
+    message = "version is 0.18.0, which does not read lookahead_window_size"
+    with pytest.raises(PlanError, match=message):
         render(replace(LOOKAHEAD, version="0.18.0"))
 
 
@@ -265,10 +267,10 @@ def test_equal_plans_give_equal_bytes() -> None:
 
 def test_the_bls_is_a_backend_of_its_own_and_brings_its_library() -> None:
     files = render(replace(PLAN, library="1" * 64))
-    found = config(files, "tensorrt_llm_bls")
-    assert found.backend == library.BACKEND
+    actual = config(files, "tensorrt_llm_bls")
+    assert actual.backend == library.BACKEND
     # One instance serves every request at once; a second would have counters of its own.
-    assert [group.count for group in found.instance_group] == [1]
+    assert [group.count for group in actual.instance_group] == [1]
     assert not any(
         path.startswith("tensorrt_llm_bls/1/") for path in files if path.endswith(".py")
     )
@@ -287,7 +289,7 @@ def test_another_library_is_another_repository() -> None:
     )
 
 
-def test_a_package_without_a_library_says_how_to_get_one(
+def test_a_package_without_a_library_names_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "folder", lambda: tmp_path)
@@ -299,7 +301,7 @@ def test_a_package_without_a_library_says_how_to_get_one(
     library.source.cache_clear()
 
 
-def test_digest_tells_paths_from_contents() -> None:
+def test_digest_separates_paths_from_contents() -> None:
     assert digest({"a": "bc"}) != digest({"ab": "c"})
 
 

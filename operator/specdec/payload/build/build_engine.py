@@ -1,9 +1,9 @@
 """Build one engine directory: `python3 build_engine.py --plan PLAN.json` (`-` reads stdin).
 
-The plan is one JSON object; its `backend` decides who builds. Reference (`reference_build`)
-writes the engine itself and needs NumPy; TensorRT (`tensorrt_build`) runs the converters and
-`trtllm-build` of the image it runs in, and needs Python alone. Either way the output gets its
-final name when it is complete, `manifest.json` in it.
+The plan is one JSON object; its `backend` selects the builder. Reference (`reference_build`)
+writes the engine itself and needs NumPy. TensorRT (`tensorrt_build`) runs the converters and
+`trtllm-build` of the server's image, and needs only Python. Both give the output directory its
+final name when it is complete, with `manifest.json` in it.
 
 Progress goes to stdout (`progress phase=convert percent=40`), the result as one JSON object into
 the termination message: `{"engine": {...}}` or `{"error": {"reason", "message"}}`.
@@ -25,7 +25,7 @@ from typing import Any
 
 from failure import BuildError, Cancelled, explain
 
-# Imported by need: the image of one backend lacks what the other's module imports.
+# Imported on demand: the image of one backend lacks packages that the other's module imports.
 _BUILDERS = {"Reference": "reference_build", "TensorRT": "tensorrt_build"}
 
 _stopped = threading.Event()
@@ -53,7 +53,7 @@ def _build(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _report(message: Mapping[str, Any]) -> None:
-    """Leave the result where the kubelet looks for it; outside a pod there is no such file."""
+    """Write the termination message; outside a pod this fails with a warning."""
     path = os.environ.get("SPECDEC_TERMINATION_LOG", "/dev/termination-log")
     try:
         with open(path, "w", encoding="utf-8") as file:

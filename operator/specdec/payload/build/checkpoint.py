@@ -1,4 +1,4 @@
-"""Read a Hugging Face checkpoint directory, and say in one sentence what is wrong with it."""
+"""Read a Hugging Face checkpoint directory; errors name the damaged or unsupported file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def corrupt(path: Path, why: str) -> BuildError:
-    """Say that a checkpoint file is damaged."""
+    """Return the error of a damaged checkpoint file."""
     return BuildError("CheckpointCorrupt", f"{path.name} is damaged: {why}; fetch it again")
 
 

@@ -41,7 +41,7 @@ class Shape:
         """Check that this is a Llama we can run, and take its sizes.
 
         Raises:
-            BuildError: another architecture, or a feature this backend has not.
+            BuildError: another architecture, or a feature that this backend lacks.
         """
         _refuse_unsupported(config)
         try:
@@ -92,11 +92,12 @@ def _refuse_unsupported(config: Mapping[str, Any]) -> None:
             f"architecture {names[0]} is not in the Reference backend; "
             "use a LlamaForCausalLM checkpoint, or another runtime.backend",
         )
-    for key, wanted in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
-        if config.get(key, wanted) != wanted:
+    required = (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu"))
+    for key, value in required:
+        if config.get(key, value) != value:
             raise BuildError(
                 "UnsupportedArchitecture",
-                f"{key}: {config[key]!r} is not in the Reference backend; it needs {wanted!r}",
+                f"{key}: {config[key]!r} is not in the Reference backend; it needs {value!r}",
             )
     if config.get("quantization_config"):
         raise BuildError(

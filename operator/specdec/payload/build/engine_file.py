@@ -28,7 +28,7 @@ def write(
         path: the file, which must not exist.
         shapes: every array's shape, in the order in which `arrays` yields them.
         dtype: `float32` or `float16`, how they are stored.
-        progress: told the share of bytes written, 0 to 1.
+        progress: called with the share of bytes written, 0 to 1.
     """
     kind = np.dtype(dtype).newbyteorder("<")
     header, total = _header(shapes, kind)
@@ -38,7 +38,7 @@ def write(
             if array.shape != shapes[name]:
                 raise ValueError(f"{name} is {array.shape}, announced as {shapes[name]}")
             file.write(b"\0" * (-file.tell() % ALIGN))
-            # Not tofile: on a full volume its error does not say so.
+            # Not tofile: its error lacks the error number of a full volume.
             file.write(np.ascontiguousarray(array, kind).data)
             progress(file.tell() / total)
         file.flush()

@@ -1,4 +1,4 @@
-"""How a build fails: a reason an operator can act on, and one sentence that tells the mend."""
+"""Errors of a build: a condition reason, and a message of one sentence with the fix."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class BuildError(Exception):
 
 
 class Cancelled(BaseException):
-    """SIGTERM arrived; a BaseException so that no handler of errors takes it for one."""
+    """SIGTERM arrived; a BaseException, so that no handler of errors catches it."""
 
 
 def full() -> BuildError:
-    """Say that the volume holds no more."""
+    """Return the error of a full volume."""
     return BuildError(
         "VolumeFull", "the model volume is full; enlarge the claim or free space on it"
     )
 
 
 def explain(error: BaseException, *, stopped: bool) -> BuildError:
-    """Give an error of the system the reason and the mend of a build.
+    """Convert any error into a build error with a reason and a fix.
 
     Args:
         error: what ended the build.
-        stopped: whether SIGTERM arrived, whatever the interrupted code made of it.
+        stopped: whether SIGTERM arrived, even if the interrupted code raised another error.
     """
     if isinstance(error, BuildError):
         return error

@@ -1,4 +1,4 @@
-"""What to build, and the `config.json` that says what was built."""
+"""The plan of a Reference build, and the `config.json` that describes the built engine."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def _require(
 ) -> None:
     value = data.get(key, default)
     if value not in allowed:
-        wanted = ", ".join(str(item) for item in allowed)
+        choices = ", ".join(str(item) for item in allowed)
         raise BuildError(
-            "PlanInvalid", f"{key}: {value!r} must be {wanted} for the Reference build"
+            "PlanInvalid", f"{key}: {value!r} must be {choices} for the Reference build"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a finished engine directory says of itself: `manifest.json`, and the Job's summary."""
+"""The `manifest.json` of a finished engine directory, and the Job's progress and result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 MANIFEST = "manifest.json"
 
 
-def say(phase: str, percent: int, note: str = "") -> None:
+def report_progress(phase: str, percent: int, note: str = "") -> None:
     """Print one progress line, `percent` of 0 to 100; the operator reads the last one."""
     print(f"progress phase={phase} percent={percent} {note}".rstrip(), flush=True)
 

@@ -14,7 +14,7 @@ import convert
 import engine_file
 from checkpoint import Checkpoint
 from plan import Plan, engine_config
-from product import complete, say, summary, write_manifest
+from product import complete, report_progress, summary, write_manifest
 
 
 def build(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
     plan = Plan.read(data)
     manifest = complete(plan.output)
     if manifest is not None:
-        say("done", 100, f"engine {plan.key} is already complete")
+        report_progress("done", 100, f"engine {plan.key} is already complete")
         return _summary(plan, manifest)
     plan.output.parent.mkdir(parents=True, exist_ok=True)
     for stale in plan.output.parent.glob(f".{plan.output.name}.*.tmp"):
@@ -50,26 +50,26 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    say("done", 100, f"engine {plan.key} built in {written['seconds']} s")
+    report_progress("done", 100, f"engine {plan.key} built in {written['seconds']} s")
     return _summary(plan, written)
 
 
 def _fill(plan: Plan, scratch: Path) -> dict[str, Any]:
     start = time.monotonic()
-    say("read", 0, f"checkpoint {plan.checkpoint}")
+    report_progress("read", 0, f"checkpoint {plan.checkpoint}")
     checkpoint = Checkpoint(plan.checkpoint)
     shape = convert.Shape.read(checkpoint.config)
     config = engine_config(plan, checkpoint.config, shape)
-    say("convert", 0, f"{checkpoint.nbytes >> 20} MiB of weights")
+    report_progress("convert", 0, f"{checkpoint.nbytes >> 20} MiB of weights")
     engine_file.write(
         scratch / "rank0.engine",
         convert.shapes(shape),
         convert.arrays(checkpoint, shape),
         plan.dtype,
-        lambda share: say("convert", int(100 * share)),
+        lambda share: report_progress("convert", int(100 * share)),
     )
     (scratch / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    say("manifest", 0)
+    report_progress("manifest", 0)
     seconds = time.monotonic() - start
     files = ("config.json", "rank0.engine")
     return write_manifest(scratch, plan.key, plan.role, files, seconds, shape.vocab)

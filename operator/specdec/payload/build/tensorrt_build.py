@@ -1,9 +1,9 @@
 """The TensorRT build: convert or quantize, `trtllm-build`, check, publish under the key.
 
 Everything happens in `.KEY.work` beside the output. Each step writes into a folder of its own,
-which is renamed when the step is done and then noted with the sizes of its files: a build that is
-killed at any moment goes on after the last noted step. A lock keeps a second builder of the same
-key waiting: while a Job replaces a pod, the old one may still be ending.
+which is renamed when the step is done. Then the sizes of its files are recorded: a build that is
+killed at any moment resumes after the last recorded step. A lock makes a second builder of the
+same key wait: while a Job replaces a pod, the old pod may still be terminating.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 import tensorrt_plan
 from failure import BuildError
-from product import complete, say, summary, write_manifest
+from product import complete, report_progress, summary, write_manifest
 from tensorrt_plan import Plan
 from tensorrt_run import Meter, run
 from tensorrt_steps import Step, steps
 from tensorrt_verify import verify
 
-# Seconds after which work that nobody goes on with is removed: converted weights are large, and
-# a spec that changed in the middle of a build leaves a key that nobody wants any more.
+# Seconds after which the working folder of an abandoned build is removed: converted weights are
+# large, and after a change of the spec no build uses the old key any more.
 _KEPT = 24 * 3600.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
@@ -53,8 +53,10 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
                 _produce(plan, work)
     manifest = complete(plan.output)
     if manifest is None:
-        raise BuildError("BuildFailed", f"engine {plan.key} vanished while it was put in place")
-    say("done", 100, f"engine {plan.key} is complete")
+        raise BuildError(
+            "BuildFailed", f"engine {plan.key} was deleted while it was moved into place"
+        )
+    report_progress("done", 100, f"engine {plan.key} is complete")
     config = _json(plan.output / "config.json")
     return summary(
         manifest,
@@ -75,7 +77,7 @@ def _produce(plan: Plan, work: Path) -> None:
     last = todo[-1]
     engine = work / last.name
     vocab = verify(plan, _json(engine / "config.json"), engine)
-    say("manifest", 99)
+    report_progress("manifest", 99)
     write_manifest(engine, plan.key, plan.role, last.expects, seconds, vocab)
     if plan.output.exists() and complete(plan.output) is None:  # not ours, or damaged
         shutil.rmtree(plan.output)
@@ -90,7 +92,7 @@ def _do(step: Step, plan: Plan, work: Path, meter: Meter) -> float:
     shutil.rmtree(final, ignore_errors=True)
     for stale in work.glob(f"{step.name}.*.part"):
         shutil.rmtree(stale, ignore_errors=True)
-    # A name of its own each time: what is left of a killed builder may still write into the last.
+    # A new name each time: processes of a killed builder may still write into the previous one.
     part = Path(tempfile.mkdtemp(prefix=f"{step.name}.", suffix=".part", dir=work))
     run(step, part, plan.world, meter)
     part.rename(final)
@@ -105,7 +107,7 @@ def _do(step: Step, plan: Plan, work: Path, meter: Meter) -> float:
 
 
 def _done(step: Step, work: Path) -> float | None:
-    """The seconds a step took when it was done by this very command and its files are whole."""
+    """The seconds of a step that this same command has completed; None if it must run."""
     try:
         note = json.loads((work / f"{step.name}.json").read_text(encoding="utf-8"))
         sizes = {name: (work / step.name / name).stat().st_size for name in step.expects}
@@ -113,7 +115,7 @@ def _done(step: Step, work: Path) -> float | None:
         return None
     if note.get("argv") != list(step.argv) or note.get("files") != sizes:
         return None
-    say(step.name, 0, "was done before")
+    report_progress(step.name, 0, "was done before")
     return float(note["seconds"])
 
 
@@ -121,7 +123,7 @@ def _done(step: Step, work: Path) -> float | None:
 def _workplace(plan: Plan) -> Iterator[Path]:
     """The folder to work in, for this process alone; removed when the engine is in place.
 
-    A file system without locks gives each builder a folder of its own, and nothing to go on from.
+    On a file system without locks each builder has a folder of its own and cannot resume.
     """
     beside = plan.output.parent
     try:
@@ -147,9 +149,9 @@ def _workplace(plan: Plan) -> Iterator[Path]:
 
 
 def _lock(path: Path) -> int:
-    """Take the lock, waiting as long as somebody has it; returns its descriptor.
+    """Take the lock, waiting while another builder holds it; returns its descriptor.
 
-    Who had it removes the file: then it is another file that has to be locked.
+    A builder that finishes removes the file: then the new file has to be locked.
     """
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -157,7 +159,7 @@ def _lock(path: Path) -> int:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                say("wait", 0, "another builder of this engine is at work")
+                report_progress("wait", 0, "another builder of this engine is at work")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
                 return lock
@@ -168,7 +170,7 @@ def _lock(path: Path) -> int:
 
 
 def _sweep(beside: Path, own: Path) -> None:
-    """Remove the work of builds that ended long ago, unless somebody holds their lock."""
+    """Remove the folders of builds that ended long ago, unless a builder holds their lock."""
     for work in beside.glob(".*.work"):
         if work == own:
             continue
@@ -177,7 +179,7 @@ def _sweep(beside: Path, own: Path) -> None:
             if time.time() - work.stat().st_mtime < _KEPT:
                 continue
             lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except FileNotFoundError:  # somebody else swept it
+        except FileNotFoundError:  # another builder removed it
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What a TensorRT-LLM engine is to be: the build plan, checked, as values."""
+"""The plan of a TensorRT-LLM build: parsed and checked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Options:
-    """What `trtllm-build` is told beyond shapes; None leaves the release's default."""
+    """Options of `trtllm-build` beside its shapes; None leaves the release's default."""
 
     paged_context_fmha: bool
     fp8_context_fmha: bool
@@ -138,7 +138,7 @@ def _quantization(data: Mapping[str, Any]) -> Quantization:
     calibration = data.get("calibration") or {}
     dataset = calibration.get("dataset")
     if dataset is not None and not str(dataset).startswith("/"):
-        # The release's scripts load it with trust_remote_code=True, whatever the environment says.
+        # The release's scripts load it with trust_remote_code=True; no variable turns that off.
         raise BuildError(
             "PlanInvalid",
             f"quantization.calibration.dataset is {dataset!r}, an id on a hub, whose data sets "
@@ -168,7 +168,7 @@ def _options(data: Mapping[str, Any], quantization: Quantization, world: int) ->
     )
 
 
-def _draft_length(mode: str, block: Mapping[str, Any], wanted: int) -> int:
+def _draft_length(mode: str, block: Mapping[str, Any], planned: int) -> int:
     """The longest draft (tokens) of one step.
 
     Lookahead decoding (Fu et al., 2024): a window of W columns and N - 1 rows beside G n-grams.
@@ -181,8 +181,8 @@ def _draft_length(mode: str, block: Mapping[str, Any], wanted: int) -> int:
     if mode == "explicit_draft_tokens":
         return int(block["numBeams"]) * int(block["draftLenPerBeam"])
     if mode in _HEADS:
-        return wanted or _TREE
-    return wanted if mode == "draft_tokens_external" else 0
+        return planned or _TREE
+    return planned if mode == "draft_tokens_external" else 0
 
 
 def _refuse(plan: Plan) -> None:
@@ -217,7 +217,7 @@ def _refuse(plan: Plan) -> None:
 
 
 def _refuse_formats(plan: Plan) -> None:
-    """Refuse what `trtllm-build` would turn off again, saying so in its output alone."""
+    """Refuse options that `trtllm-build` would turn off with no more than a log line."""
     quantization, options = plan.quantization, plan.options
     weights, cache = quantization.method, quantization.kv_cache
     fp8 = weights in _FP8_ATTENTION

@@ -1,4 +1,4 @@
-"""Run one step of a build: its output streamed, its progress told, its children never left."""
+"""Run one step of a build: stream its output, report its progress, end all its processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from failure import BuildError, full
-from product import say
+from product import report_progress
 from tensorrt_steps import Step
 
 # Seconds between SIGTERM and SIGKILL for a step's processes; a pod is given 30 altogether.
@@ -45,21 +45,21 @@ class Meter:
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
         self._percent = 0
-        self._told = ("", -1)
+        self._reported = ("", -1)
 
     def at(self, step: Step, share: float) -> None:
-        """Tell that a share (0 to 1) of a step is done; prints only what is new."""
+        """Record that a share (0 to 1) of a step is done; prints a line if that is news."""
         before = sum(s.weight for s in self._steps[: self._steps.index(step)])
         total = sum(s.weight for s in self._steps)
         now = int(100 * (before + min(share, 1.0) * step.weight) / total)
         self._percent = max(self._percent, now)
-        if (step.name, self._percent) != self._told:
-            self._told = (step.name, self._percent)
+        if (step.name, self._percent) != self._reported:
+            self._reported = (step.name, self._percent)
             self.repeat()
 
     def repeat(self) -> None:
         """Print the last progress line again."""
-        say(*self._told)
+        report_progress(*self._reported)
 
 
 def run(step: Step, output: Path, world: int, meter: Meter) -> None:
@@ -104,7 +104,7 @@ def run(step: Step, output: Path, world: int, meter: Meter) -> None:
     if missing:
         raise BuildError(
             "BuildFailed",
-            f"{_program(step)} ended well but left no {', '.join(missing)}: {_words(list(tail))}",
+            f"{_program(step)} succeeded without {', '.join(missing)}: {_last_error(list(tail))}",
         )
 
 
@@ -119,17 +119,17 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
 
 
 def _share(line: str, world: int) -> float | None:
-    """The share of its step that a line says is done."""
+    """The share of the step that is done, according to a line of its output."""
     rank = _RANK.search(line)
     if rank:
         return (int(rank.group(1)) + 1) / (world + 1)
     bar = _BAR.search(line)
-    # A bar is about one part of the step, such as loading; the rank files say the rest.
+    # A bar covers one part of the step, such as loading; the rank files show the rest.
     return int(bar.group(1)) / 100 / (world + 1) if bar else None
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End a step's whole process group: first politely, then for certain."""
+    """End a step's whole process group: first with SIGTERM, then with SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -144,8 +144,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _failure(step: Step, status: int, tail: list[str]) -> BuildError:
-    """Say why a step failed, by how it ended and by what it said last."""
-    program, words, text = _program(step), _words(tail), "\n".join(tail)
+    """Return the error of a failed step, from its exit status and the end of its output."""
+    program, last, text = _program(step), _last_error(tail), "\n".join(tail)
     if _FULL.search(text):
         return full()
     if status == -signal.SIGKILL:
@@ -153,20 +153,20 @@ def _failure(step: Step, status: int, tail: list[str]) -> BuildError:
             "OutOfMemory", f"{program} was killed, most likely for host memory: {_HOST}"
         )
     if _HOST_MEMORY.search(text):
-        return BuildError("OutOfMemory", f"{program} got no more host memory: {_HOST} ({words})")
+        return BuildError("OutOfMemory", f"{program} got no more host memory: {_HOST} ({last})")
     if _CUDA_MEMORY.search(text):
-        return BuildError("OutOfMemory", f"{program} ran out of GPU memory: {_LOWER} ({words})")
+        return BuildError("OutOfMemory", f"{program} ran out of GPU memory: {_LOWER} ({last})")
     if step.name == "quantize" and _OFFLINE.search(text):
         return BuildError(
             "BuildFailed",
             "quantize.py could not load its calibration data; set "
-            f"quantization.calibration.dataset to a directory with one ({words})",
+            f"quantization.calibration.dataset to a directory with one ({last})",
         )
-    return BuildError("BuildFailed", f"{program} failed with status {status}: {words}")
+    return BuildError("BuildFailed", f"{program} failed with status {status}: {last}")
 
 
-def _words(tail: list[str]) -> str:
-    """The line that says most: the last one that looks like an error, else the last."""
+def _last_error(tail: list[str]) -> str:
+    """The last line that matches an error, else the last line."""
     errors = [line for line in tail if _ERROR.fullmatch(line)]
     last = errors or tail
     return " ".join(last[-1].split())[:300] if last else "it printed nothing"

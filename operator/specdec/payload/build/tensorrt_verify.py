@@ -1,4 +1,4 @@
-"""Hold a built engine's `config.json` against its plan: a server takes what is in it on trust."""
+"""Compare a built engine's `config.json` with its plan: a server does not check it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
     try:
         model, built = config["pretrained_config"], config["build_config"]
         mapping = model["mapping"]
-        found = {
+        actual = {
             "speculative_decoding_mode": _mode(built.get("speculative_decoding_mode")),
             "max_draft_len": _draft_length(plan, model, built),
             "tp_size": int(mapping["tp_size"]),
@@ -56,7 +56,7 @@ def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
             f"config.json of the built engine lacks what a server needs ({error}); see the "
             "output of trtllm-build",
         ) from error
-    wanted = {
+    planned = {
         "speculative_decoding_mode": plan.mode,
         "max_draft_len": plan.max_draft_len,
         "tp_size": plan.tensor,
@@ -66,12 +66,14 @@ def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
         "logits_dtype": _LOGITS,
     }
     wrong = [
-        f"{key} is {found[key]}, not {wanted[key]}" for key in wanted if found[key] != wanted[key]
+        f"{key} is {actual[key]}, not {planned[key]}"
+        for key in planned
+        if actual[key] != planned[key]
     ]
     if wrong:
         raise BuildError(
             "EngineMismatch",
-            f"the built engine is another than planned: {'; '.join(wrong)}; check "
+            f"the built engine differs from its plan: {'; '.join(wrong)}; check "
             "engine.extraArgs and that the image is of the version in spec.runtime.version",
         )
     return vocab

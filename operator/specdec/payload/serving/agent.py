@@ -1,17 +1,17 @@
-"""Starts a worker pod's share of a group's MPI job; runs in the pods, with nothing but Python.
+"""Start the ranks of an MPI job in the worker pods of a group; needs only Python.
 
-mpirun reaches other machines through a remote shell. Neither a shell nor the Kubernetes API is
-needed for that: the worker pod runs `serve`, which starts Open MPI's own daemon and nothing else,
-once, for whom knows the group's key; mpirun in the leader's pod runs `call` as its remote shell.
+mpirun reaches other machines through a remote shell. Here it needs neither a shell nor the
+Kubernetes API. A worker pod runs `serve`, which starts Open MPI's daemon once, for a caller that
+proves knowledge of the group's key. mpirun in the leader's pod runs `call` as its remote shell.
 
     agent.py serve                       in a worker pod, as its first process
     agent.py call SECONDS HOST COMMAND   by mpirun; SECONDS is how long a worker may take to answer
 
-`serve` ends with the daemon's status, so that a worker does not outlive its group, and waits for
-the daemon when it is told to stop: the leader drains first, and then ends the daemon itself.
+`serve` exits with the daemon's status, so that a worker does not outlive its group. On SIGTERM it
+still waits for the daemon: the leader drains first, and then ends the daemon itself.
 
-Messages are lines: the worker's nonce (hex), the caller's HMAC-SHA256 over nonce and request
-(hex), the request (a JSON list of arguments), the worker's answer (the exit status).
+The protocol is lines of text: the worker's nonce (hex), the caller's HMAC-SHA256 over nonce and
+request (hex), the request (a JSON list of arguments), and the worker's answer (the exit status).
 """
 
 import contextlib
@@ -35,12 +35,12 @@ from typing import Any, Protocol
 
 KEY = Path(os.environ.get("SPECDEC_GROUP_KEY", "/specdec/key/key"))
 PORT = 8003
-# The daemons of Open MPI 4 and 5: a request names one of them, and it is found on our own PATH.
+# The daemons of Open MPI 4 and 5: a request names one of them, without a path.
 DAEMONS = ("orted", "prted")
 LIMIT = 64 * 1024
 KEY_BYTES = 32
 PATIENCE = 10.0
-# Connections without the key at a time.
+# Concurrent connections that have not been authenticated.
 CALLERS = 64
 _POLL = 0.5
 
@@ -73,17 +73,17 @@ def serve(address: str, port: int) -> int:
 
 
 class Callers:
-    """Everybody who is connected and has not yet shown the key, each in a thread of its own.
+    """Connections that have not been authenticated yet, each in a thread of its own.
 
-    A caller has `PATIENCE` seconds in all. The leader needs one exchange: of too many callers the
-    oldest goes.
+    A caller has `PATIENCE` seconds in all. Beyond `CALLERS` connections the oldest is closed: the
+    leader needs only a moment.
     """
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
         self._open: dict[socket.socket, None] = {}
         self._lock = threading.Lock()
-        self._found: queue.Queue[tuple[list[str], socket.socket]] = queue.Queue()
+        self._accepted: queue.Queue[tuple[list[str], socket.socket]] = queue.Queue()
 
     def first(self) -> "tuple[list[str], socket.socket]":
         """The first authentic request and its connection; all others are closed."""
@@ -98,17 +98,17 @@ class Callers:
 
     def _next(self) -> "tuple[list[str], socket.socket]":
         while True:
-            # A signal may reach another thread, and then wakes nobody here: its handler runs when
-            # this thread wakes by itself.
+            # A signal may reach another thread and not wake this one. Its handler runs when this
+            # thread wakes up by itself.
             with contextlib.suppress(queue.Empty):
-                return self._found.get(timeout=_POLL)
+                return self._accepted.get(timeout=_POLL)
 
     def _accept(self) -> None:
         while True:
             try:
                 connection, peer = self._server.accept()
             except OSError:
-                return  # somebody was authentic
+                return  # closed after the first authentic request
             with self._lock:
                 self._open[connection] = None
                 if len(self._open) > CALLERS:
@@ -125,12 +125,12 @@ class Callers:
             with connection.makefile("rwb") as lines:
                 argv = accepted(lines)
         except (AgentError, OSError, ValueError) as error:
-            _say(f"refused {peer}: {error}")
+            _log(f"refused {peer}: {error}")
             self._leave(connection)
             connection.close()
         else:
             self._leave(connection)
-            self._found.put((argv, connection))
+            self._accepted.put((argv, connection))
         finally:
             timer.cancel()
 
@@ -166,16 +166,16 @@ def accepted(lines: Lines) -> list[str]:
 
 
 def _run(argv: Sequence[str], lines: Lines) -> int:
-    _say(f"the leader is here: starting {argv[0]}")
+    _log(f"the leader has connected: starting {argv[0]}")
     # The daemon passes a signal on to its ranks, which would cut the leader's drain.
     with subprocess.Popen(argv, start_new_session=True) as daemon:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         status = daemon.wait()
-    _say(f"{argv[0]} ended with {status}")
+    _log(f"{argv[0]} ended with {status}")
     try:
         _write(lines, str(status))
     except OSError:
-        _say("the leader is gone")
+        _log("the leader has closed the connection")
     return status if status >= 0 else 128 - status
 
 
@@ -191,25 +191,25 @@ def call(patience: float, host: str, command: str) -> int:
         nonce, body = _read(lines), json.dumps(argv)
         _write(lines, _mark(nonce, body))
         _write(lines, body)
-        # A server lives as long as it likes.
+        # The daemon runs as long as its server: no limit of time.
         connection.settimeout(None)
         return int(_read(lines))
 
 
 def daemon_argv(command: str) -> list[str]:
-    """The daemon's arguments out of a line meant for a shell, without what prepares its place.
+    """The daemon's arguments from a shell command line, without the commands before it.
 
     Raises:
         AgentError: no daemon of Open MPI is started by it.
     """
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
-    words = list(lexer)
-    for at, word in enumerate(words):
-        if word.rpartition("/")[2] in DAEMONS:
-            own = itertools.takewhile(lambda word: set(word) - set("();"), words[at + 1 :])
-            return [word.rpartition("/")[2], *own]
-    raise AgentError(f"mpirun wants to start {words[:1]}, which is none of {DAEMONS}")
+    parts = list(lexer)
+    for at, part in enumerate(parts):
+        if part.rpartition("/")[2] in DAEMONS:
+            own = itertools.takewhile(lambda argument: set(argument) - set("();"), parts[at + 1 :])
+            return [part.rpartition("/")[2], *own]
+    raise AgentError(f"mpirun starts {parts[:1]}, but only {DAEMONS} are allowed")
 
 
 def worker(host: str, leader: str) -> str:
@@ -220,7 +220,7 @@ def worker(host: str, leader: str) -> str:
 
 
 def _connected(address: str, patience: float) -> socket.socket:
-    """A connection to a worker that may still be on its way."""
+    """A connection to a worker that may not have started yet."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -234,7 +234,7 @@ def _connected(address: str, patience: float) -> socket.socket:
 def _mark(nonce: str, body: str) -> str:
     key = KEY.read_bytes().strip()
     if len(key) < KEY_BYTES:
-        # Anybody could sign with it: the Secret is not the one that the operator drew.
+        # A short key can be guessed: the operator did not generate this Secret's value.
         raise AgentError(f"the group's key in {KEY} has {len(key)} bytes: delete its Secret")
     return hmac.new(key, f"{nonce}\n{body}".encode(), hashlib.sha256).hexdigest()
 
@@ -252,12 +252,12 @@ def _write(lines: Lines, text: str) -> None:
 
 
 def _stop_idle(*_: Any) -> None:
-    """Told to stop before a leader came: there is nothing to wait for."""
+    """Exit on SIGTERM before a leader connected: there is nothing to wait for."""
     sys.exit(0)
 
 
-def _say(words: str) -> None:
-    print(f"agent: {words}", file=sys.stderr, flush=True)
+def _log(message: str) -> None:
+    print(f"agent: {message}", file=sys.stderr, flush=True)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -267,7 +267,7 @@ def main(argv: Sequence[str]) -> int:
             return call(float(argv[1]), argv[2], " ".join(argv[3:]))
         return serve(os.environ.get("SPECDEC_GROUP_ADDRESS", ""), PORT)
     except (AgentError, OSError) as error:
-        _say(str(error))
+        _log(str(error))
         return 1
 
 

@@ -1,10 +1,10 @@
-"""The liveness probe of a server: it answers, and no process of its models has died.
+"""The liveness probe of a server: the server answers, and no process of its models has died.
 
-Triton calls itself live and ready, and every model too, when the process of a Python model has
-died: it refuses whatever that model is asked, until the server is started again. Such a process
-stays in the process table, since Triton does not ask for it before it starts another.
+When the process of a Python model has died, Triton still reports itself and every model as live
+and ready. It refuses requests to that model until the server restarts. The dead process stays in
+the process table as a zombie, because Triton does not wait for it.
 
-Arguments: the port of HTTP. Exits 1 with a sentence, which becomes an event of the pod.
+Arguments: the port of HTTP. Exits 1 with a message, which becomes an event of the pod.
 """
 
 import http.client
@@ -12,26 +12,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# What the kernel keeps of the name of a model's process.
+# The name of a model's process, as the kernel shortens it.
 _STUB = "(triton_python_b)"
 _SECONDS = 3.0
 
 
 def dead(port: int, proc: Path = Path("/proc")) -> Iterator[int]:
-    """Ids of processes that have died of the models of the server with that port."""
+    """Ids of the dead model processes of the server with that port."""
     for folder in proc.glob("[0-9]*"):
-        words = _read(folder / "stat")
-        state, parent = [*words.rpartition(")")[2].split(), "", ""][:2]
-        if _STUB not in words or state != "Z":
+        stat = _read(folder / "stat")
+        state, parent = [*stat.rpartition(")")[2].split(), "", ""][:2]
+        if _STUB not in stat or state != "Z":
             continue
-        # A test machine has other servers as well.
+        # A test machine runs other servers as well.
         if f"--http-port={port}" in _read(proc / parent / "cmdline").split("\0"):
             yield int(folder.name)
 
 
 def live(port: int) -> bool:
-    """Whether the server says so."""
-    # Not urllib: a proxy of the environment is none for the pod's own server.
+    """Whether the server reports itself as live."""
+    # Not urllib: it would send the request to a proxy of the environment.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_SECONDS)
     try:
         connection.request("GET", "/v2/health/live")
@@ -43,7 +43,7 @@ def live(port: int) -> bool:
 
 
 def check(port: int, proc: Path = Path("/proc")) -> str | None:
-    """What is wrong with the server; None if nothing is."""
+    """The problem of the server in one sentence; None if it is healthy."""
     if not live(port):
         return f"the server does not answer on port {port}"
     if any(dead(port, proc)):
@@ -55,7 +55,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")
     except OSError:
-        # The process ended between the listing and the look.
+        # The process ended after it was listed.
         return ""
 
 

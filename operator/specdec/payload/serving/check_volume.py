@@ -1,13 +1,12 @@
-"""Compares the files of a server with what was published, then becomes the server.
+"""Compare the files of a server with what was published, then replace this process by the server.
 
     check_volume.py MANIFEST SECONDS COMMAND ...
 
 The manifest, on the volume beside the repositories, lists the folders that the server reads, with
 size, modification time and SHA-256 of every file. Sizes and times are compared; only a file whose
 time differs is read. Damage is printed as one line of JSON, `{"volume": {"damaged": [SENTENCE]}}`,
-which the operator reads to repair the volume. Meanwhile the program waits, so that the server
-starts as soon as its files are complete, and not when the kubelet tries again. After SECONDS it
-gives up and exits 1.
+which the operator reads to repair the volume. Meanwhile the program waits: the server then starts
+as soon as its files are complete, without the kubelet's back-off. After SECONDS it exits 1.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ _PERIOD = 2.0
 _BLOCK = 1 << 20
 _LISTED = 5
 
-# A file's size, time and path, and its SHA-256: a file that stays as it is is read once.
+# SHA-256 by path, size and time, so that an unchanged file is read once.
 Digests = dict[tuple[str, int, int], str]
 
 
 def differences(
     folder: Path, files: Mapping[str, Any], *, exact: bool = False, known: Digests | None = None
 ) -> Iterator[str]:
-    """How the files of a folder differ from what is listed; nothing when they do not.
+    """Yield the differences between the files of a folder and the listed ones.
 
     Args:
         folder: the directory.
         files: by path below it: `bytes`, `sha256` (hex) and `mtime` (ns; None: read the file).
-        exact: whether anything that is not listed is a difference too.
+        exact: whether an unlisted file is a difference too.
         known: digests of an earlier comparison.
 
     Raises:
@@ -90,7 +89,7 @@ def sha256(path: Path) -> str:
 
 
 def damaged(manifest: Path, known: Digests) -> list[str]:
-    """A sentence for every file that is not as published, with the folder it belongs to."""
+    """A sentence for every file that differs from the published one, with its folder."""
     root = manifest.parent.parent
     try:
         folders = json.loads(manifest.read_bytes())["folders"]
@@ -106,23 +105,23 @@ def damaged(manifest: Path, known: Digests) -> list[str]:
 
 
 def wait(manifest: Path, seconds: float) -> list[str]:
-    """Wait until every file is as published; what is not so after that many seconds."""
+    """Wait until every file is as published; returns the differences left after `seconds`."""
     known: Digests = {}
     deadline, last = time.monotonic() + seconds, ""
-    while found := damaged(manifest, known):
-        line = json.dumps({"volume": {"damaged": found[:_LISTED]}})
+    while differing := damaged(manifest, known):
+        line = json.dumps({"volume": {"damaged": differing[:_LISTED]}})
         if line != last:
             print(line, flush=True)
             last = line
         if time.monotonic() >= deadline:
             break
         time.sleep(_PERIOD)
-    return found
+    return differing
 
 
 def become(command: Sequence[str]) -> None:
-    """Replace this process by the server, with the signals it would have had from the kubelet."""
-    # Python ignores these, and what is ignored stays so in the program that takes its place.
+    """Replace this process by the server, with the default handling of signals."""
+    # Python ignores these signals, and a new program inherits that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.execvp(command[0], list(command))  # noqa: S606

@@ -1,21 +1,20 @@
-"""The preStop hook of a server: what it accepted is answered before anything is told to end.
+"""The preStop hook of a server: it finishes accepted requests before the server gets SIGTERM.
 
-A server that gets SIGTERM refuses every call from then on, also those that its own BLS makes for
-an answer it has begun, those of an ensemble for its next step, and those that come over a
-connection from before. So the hook serves on until endpoints have forgotten the pod, then until
-the last client has closed its connection, and then until no model works. A connection of gRPC ends
-by itself: the server gives each an age and tells its client to open another, which the Service
-leads to another pod. Nothing tells a client that keeps one of HTTP, so the wait for connections is
-bounded.
+After SIGTERM a server refuses every call. That includes the calls of its own BLS for a request in
+flight, the next step of an ensemble, and calls over existing connections. Therefore the hook waits
+three times: until endpoints no longer list the pod, until the last client has closed its
+connection, and until no model has work. gRPC connections end by themselves: at a maximum age the
+server makes the client reconnect, and the Service routes it to another pod. HTTP connections have
+no such limit, so the wait for connections is bounded.
 
 With several ranks, mpirun is the container's first process. On SIGTERM it passes the signal on and
-kills its ranks shortly after, which would cut the server's own drain. So rank 0 is told before
-mpirun is: when it ends, the other ranks end by themselves, and mpirun after them.
+kills its ranks shortly after, which would cut the server's own drain. So the hook sends SIGTERM to
+rank 0 first. When rank 0 ends, the other ranks end by themselves, and mpirun after them.
 
 Arguments: seconds to go on serving while endpoints are removed, seconds for connections to end,
-seconds for all that follows, the port of the metrics, the ports of clients with commas between,
-and with several ranks the one argument by which the server of rank 0 is known. A server that is
-gone already is drained.
+seconds for all that follows, the port of the metrics, the ports of clients separated by commas,
+and with several ranks the argument that identifies the server of rank 0. A server that has already
+ended counts as drained.
 """
 
 import http.client
@@ -27,19 +26,19 @@ from collections.abc import Collection
 from pathlib import Path
 
 _POLL = 0.2
-# Clients that connect for each request have none open now and then.
+# Clients that connect for each request have no connection open between requests.
 _QUIET = 2.0
-# A request may be on its way between two models, or begun and not counted yet.
+# A request may be between two models, or begun and not counted yet.
 _BETWEEN = 0.5
 # An engine of TensorRT-LLM reports at the end of a step, and keeps its last report when it idles.
 _STEP = 10.0
-# Work that waits or is under way: of the BLS, of Triton's queues, of a Reference engine.
+# Queued and running requests of the BLS, of Triton's queues and of a Reference engine.
 _WORK = (
     "specdec_requests_in_flight{",
     "specdec_engine_requests{",
     "nv_inference_pending_request_count{",
 )
-# What changes whenever a model has begun or ended something, or an engine has made a step.
+# Counters that change whenever a model begins or ends a request, or an engine runs a step.
 _PROGRESS = (
     "nv_inference_request_success{",
     "nv_inference_request_failure{",
@@ -52,21 +51,21 @@ _ESTABLISHED = "01"
 
 def servers(mark: str, proc: Path = Path("/proc")) -> list[int]:
     """Process ids of every tritonserver that was started with the argument `mark`."""
-    found = []
+    pids = []
     for folder in proc.glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
+            argv = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            # The process ended between the listing and the look.
+            # The process ended after it was listed.
             continue
-        # mpirun has the same argument in its list: the program's own name tells them apart.
-        if words[0].endswith(b"tritonserver") and mark.encode() in words:
-            found.append(int(folder.name))
-    return found
+        # mpirun's own command line contains the same argument: the program's name differs.
+        if argv[0].endswith(b"tritonserver") and mark.encode() in argv:
+            pids.append(int(folder.name))
+    return pids
 
 
 def connections(ports: Collection[int], net: Path = Path("/proc/net")) -> int:
-    """Open connections to the server, of this network namespace; 0 where nobody can say."""
+    """Open connections to the server in this network namespace; 0 where /proc has no table."""
     count = 0
     for table in ("tcp", "tcp6"):
         try:
@@ -90,13 +89,13 @@ def leave(ports: Collection[int], deadline: float) -> None:
 
 
 def in_flight(page: str) -> float:
-    """Requests that wait or are worked on, by a page of the server's metrics."""
+    """Requests that are queued or running, from a page of the server's metrics."""
     lines = (line for line in page.splitlines() if line.startswith(_WORK))
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
 def progress(page: str) -> list[str]:
-    """What has been done so far; two pages that differ in it have work between them."""
+    """The counters of finished work; if two pages differ in them, a model worked in between."""
     return [line for line in page.splitlines() if line.startswith(_PROGRESS)]
 
 
@@ -124,7 +123,7 @@ def finish(port: int, deadline: float) -> None:
 
 
 def _page(port: int) -> str:
-    # Not urllib: a proxy of the environment is none for the pod's own server.
+    # Not urllib: it would send the request to a proxy of the environment.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
     try:
         connection.request("GET", "/metrics")
@@ -141,10 +140,10 @@ def drain(
     clients: Collection[int],
     mark: str = "",
 ) -> bool:
-    """Let clients leave and answers finish, then end the server of rank 0.
+    """Wait for clients to disconnect and for requests to finish, then end the server of rank 0.
 
     Returns:
-        Whether it was gone in time.
+        Whether it ended in time.
     """
     time.sleep(linger)
     leave(clients, time.monotonic() + moving)

@@ -1,13 +1,14 @@
-"""Says when the files that a server read at its start have changed; runs beside it, in its pod.
+"""Report in the log when the certificate files of a server have changed; runs as a sidecar.
 
-Triton reads certificates once. The kubelet changes the files of a mounted Secret, and nobody
-tells the operator, which may not read Secrets: it reads the last line of this program's log, and
+Triton reads certificates only at its start. The kubelet updates the files of a mounted Secret, and
+the operator may not read Secrets. So the operator reads the last line of this program's log, and
 replaces the pods as it does for any change.
 
     renewal.py MEMORY FILE ...   MEMORY outlives a restart of this container, not the pod
 
-A line is JSON: `{"certificate": {"started": MARK, "now": MARK, "at": SECONDS}}`. A mark is of the
-files' public content: 16 hex digits of SHA-256. While a file is missing there is nothing new.
+A line is JSON: `{"certificate": {"started": MARK, "now": MARK, "at": SECONDS}}`. A mark is a
+fingerprint of the files' public content: 16 hex digits of SHA-256. While a file is missing, the
+program reports nothing.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ _PERIOD = 10.0
 
 
 def mark(files: Sequence[Path]) -> str:
-    """What tells these files from others; empty while one of them is missing."""
+    """A fingerprint of the files' content; empty while one of them is missing."""
     digest = hashlib.sha256()
     try:
         for file in files:
@@ -33,24 +34,24 @@ def mark(files: Sequence[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def look(memory: Path, files: Sequence[Path], last: str) -> str:
-    """Print a line if the files are others than at the last look; returns their mark."""
+def check(memory: Path, files: Sequence[Path], last: str) -> str:
+    """Print a line if the files have changed since the mark `last`; returns their mark."""
     now = mark(files)
     if not now or now == last:
         return last
     if not memory.exists():
-        # The server starts beside this program, and reads what is there now.
+        # The server starts together with this program and reads the same files.
         memory.write_text(now)
-    told = {"started": memory.read_text(), "now": now, "at": round(time.time(), 3)}
-    print(json.dumps({"certificate": told}), flush=True)
+    report = {"started": memory.read_text(), "now": now, "at": round(time.time(), 3)}
+    print(json.dumps({"certificate": report}), flush=True)
     return now
 
 
 def watch(memory: Path, files: Sequence[Path]) -> None:
-    """Look again and again, until the process is ended."""
+    """Check the files periodically, until the process is ended."""
     last = ""
     while True:
-        last = look(memory, files, last)
+        last = check(memory, files, last)
         time.sleep(_PERIOD)
 
 

@@ -1,7 +1,8 @@
-"""The Reference backend: Triton's side. One instance, one process, one scheduler.
+"""The Triton model of the Reference backend: one instance, one process, one scheduler.
 
-Triton hands requests over through `execute`, which returns at once; answers leave through response
-senders as soon as they are there, decoupled or not, so requests of both kinds batch in flight.
+Triton passes requests to `execute`, which queues them and returns at once. Responses go through
+Triton's response senders as soon as they exist, in decoupled mode or not. Requests of both kinds
+therefore share the in-flight batch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from reference_engine.config import EngineConfig, ModelSettings, resolve_lookahe
 from reference_engine.errors import EngineError, Kind, RequestError
 from reference_engine.inputs import Call, Inputs
 from reference_engine.llama import Llama
-from reference_engine.outbox import Answer, Conversation, Outbox
+from reference_engine.outbox import Answer, Exchange, Outbox
 from reference_engine.request import Listener, Request, Ticket, Update
 from reference_engine.scheduler import Limits, Scheduler
 from reference_engine.weights import load
@@ -36,11 +37,11 @@ _STREAM = "Streaming is only supported if model is deployed using decoupled mode
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
-def _leave_word(sentence: str) -> None:
-    """Say why a model does not load where Kubernetes looks for a container's last words.
+def _write_termination_message(sentence: str) -> None:
+    """Write to the termination message why a model does not load.
 
-    A server stops some time after the failure, and what it logs meanwhile pushes the reason out
-    of the few lines that Kubernetes keeps of a log.
+    The server stops some time after the failure. What it logs meanwhile pushes the reason out of
+    the few log lines that Kubernetes would use as the message.
     """
     path = Path(os.environ.get("SPECDEC_TERMINATION_LOG", "/dev/termination-log"))
     if not path.exists():
@@ -53,10 +54,10 @@ def _leave_word(sentence: str) -> None:
 
 
 class _Gauge:
-    """`specdec_engine_requests` on the server's page of metrics: what a drain waits for."""
+    """The metric `specdec_engine_requests`; the preStop hook waits until it is 0."""
 
     def __init__(self, model: str, version: str) -> None:
-        # The family goes with its last reference, and the metric with it.
+        # Triton removes the metric when the last reference to its family is dropped.
         self._family = pb_utils.MetricFamily(
             name="specdec_engine_requests",
             description="Requests that wait for an engine of the Reference backend or are in it",
@@ -65,11 +66,11 @@ class _Gauge:
         self._metric = self._family.Metric(labels={"model": model, "version": version})
 
     def set(self, count: int) -> None:
-        """Take the number of now."""
+        """Publish the current number of requests."""
         self._metric.set(count)
 
     def close(self) -> None:
-        """Take it from the page, while there is a server: at the process's end that crashes."""
+        """Remove the metric while the server runs: at the end of the process that would crash."""
         del self._metric, self._family
 
 
@@ -93,7 +94,7 @@ class TritonPythonModel:
             lookahead = resolve_lookahead(self._settings, self._engine)
             model = Llama(self._engine, load(self._settings.engine_dir / "rank0.engine"))
         except EngineError as error:
-            _leave_word(f"{self._name}: {error}")
+            _write_termination_message(f"{self._name}: {error}")
             raise pb_utils.TritonModelException(f"{self._name}: {error}") from None
         settings = self._settings
         limits = Limits(
@@ -104,7 +105,8 @@ class TritonPythonModel:
         self._outbox = Outbox(
             settings.cancel_period, _FINAL, pb_utils.Logger.log_warn, self._requests.set
         )
-        # What is loaded by now stays; looking through it for garbage again and again takes time.
+        # All objects so far stay for the life of the process: keep the collector from scanning
+        # them again and again.
         gc.freeze()
         if settings.step_latency:
             pb_utils.Logger.log_warn(
@@ -112,49 +114,49 @@ class TritonPythonModel:
             )
 
     def execute(self, requests: list[Any]) -> None:
-        """Take requests over. Never raises, never waits; the answers come from other threads."""
+        """Queue requests. Never raises and never waits; other threads send the responses."""
         started = []
         for request in requests:
-            conversation = self._open(request)
+            exchange = self._open(request)
             try:
-                tickets = self._read(conversation, request)
+                tickets = self._read(exchange, request)
             except RequestError as error:
-                self._fail(conversation, error)
+                self._fail(exchange, error)
             except Exception as error:  # noqa: BLE001 - raising from execute would harm the others
                 pb_utils.Logger.log_error(f"{self._name}: {type(error).__name__}: {error}")
                 failure = RequestError("the backend failed; see its log", Kind.INTERNAL)
-                self._fail(conversation, failure)
+                self._fail(exchange, failure)
             else:
                 if tickets:
-                    conversation.open_rows = len(tickets)
-                    conversation.tickets = tickets
-                    started.append(conversation)
-        refusals = self._scheduler.submit([conversation.tickets for conversation in started])
-        for conversation, refusal in zip(started, refusals, strict=True):
+                    exchange.open_rows = len(tickets)
+                    exchange.tickets = tickets
+                    started.append(exchange)
+        refusals = self._scheduler.submit([exchange.tickets for exchange in started])
+        for exchange, refusal in zip(started, refusals, strict=True):
             if refusal is not None:
-                self._fail(conversation, refusal)
+                self._fail(exchange, refusal)
 
     def finalize(self) -> None:
-        """Stop; requests in flight are told so."""
+        """Stop; requests in flight end with an error."""
         self._scheduler.close()
         self._outbox.close()
         self._requests.close()
 
-    def _open(self, request: Any) -> Conversation:
-        asked = set(request.requested_output_names())
-        wanted = tuple(name for name in self._outputs if name in asked)
-        conversation = Conversation(request.get_response_sender(), request.request_id(), wanted)
-        self._outbox.open(conversation)
-        return conversation
+    def _open(self, request: Any) -> Exchange:
+        requested = set(request.requested_output_names())
+        outputs = tuple(name for name in self._outputs if name in requested)
+        exchange = Exchange(request.get_response_sender(), request.request_id(), outputs)
+        self._outbox.open(exchange)
+        return exchange
 
-    def _read(self, conversation: Conversation, request: Any) -> list[Ticket]:
-        """Return tickets of the request's rows; none when it is answered already."""
+    def _read(self, exchange: Exchange, request: Any) -> list[Ticket]:
+        """Return a ticket for each row of the request; none for a `stop` request."""
         call = Call({tensor.name(): tensor.as_numpy() for tensor in request.inputs()})
         first = Inputs(call, 0)
         stop = call.arrays.get("stop")
         if stop is not None and bool(stop.reshape(-1)[0]):
-            self._outbox.cancel(conversation.request_id)
-            self._end_stop(conversation)
+            self._outbox.cancel(exchange.request_id)
+            self._end_stop(exchange)
             return []
         if call.rows > 1 and not self._decoupled:
             raise RequestError(_BATCH)
@@ -164,32 +166,30 @@ class TritonPythonModel:
         exclude = first.flag("exclude_input_in_output", self._settings.exclude_input)
         return [
             self._scheduler.ticket(
-                request, self._listener(conversation, request, row, exclude), conversation.arrived
+                request, self._listener(exchange, request, row, exclude), exchange.arrived
             )
             for row, request in enumerate(rows)
         ]
 
-    def _listener(
-        self, conversation: Conversation, request: Request, row: int, exclude: bool
-    ) -> Listener:
-        return lambda update: self._tell(conversation, request, update, row, exclude)
+    def _listener(self, exchange: Exchange, request: Request, row: int, exclude: bool) -> Listener:
+        return lambda update: self._respond(exchange, request, update, row, exclude)
 
-    def _tell(
-        self, conversation: Conversation, request: Request, update: Update, row: int, exclude: bool
+    def _respond(
+        self, exchange: Exchange, request: Request, update: Update, row: int, exclude: bool
     ) -> None:
-        conversation.open_rows -= update.finished
-        last = update.finished and conversation.open_rows == 0
+        exchange.open_rows -= update.finished
+        last = update.finished and exchange.open_rows == 0
         if update.error is not None:
             response = self._error(update.error)
         else:
-            tensors = answers.answer(request, update, row, exclude, conversation.wanted)
+            tensors = answers.answer(request, update, row, exclude, exchange.outputs)
             response = pb_utils.InferenceResponse(
                 [
                     pb_utils.Tensor(name, np.ascontiguousarray(array, self._outputs[name]))
                     for name, array in tensors.items()
                 ]
             )
-        self._outbox.send(Answer(conversation, row, response, last, update.due))
+        self._outbox.send(Answer(exchange, row, response, last, update.due))
 
     def _error(self, error: RequestError) -> Any:
         code = getattr(pb_utils.TritonError, error.kind.value)
@@ -197,11 +197,11 @@ class TritonPythonModel:
             error=pb_utils.TritonError(f"{self._name}: {error}", code)
         )
 
-    def _fail(self, conversation: Conversation, error: RequestError) -> None:
-        self._outbox.send(Answer(conversation, 0, self._error(error), True))
+    def _fail(self, exchange: Exchange, error: RequestError) -> None:
+        self._outbox.send(Answer(exchange, 0, self._error(error), True))
 
-    def _end_stop(self, conversation: Conversation) -> None:
+    def _end_stop(self, exchange: Exchange) -> None:
         """Answer a `stop` request, which has no tokens of its own."""
         empty = Update([], [], 0.0, [], None, True, 0, 0, 0, 0)
-        conversation.open_rows = 1
-        self._tell(conversation, Request(np.empty(0, np.int64), 1), empty, 0, True)
+        exchange.open_rows = 1
+        self._respond(exchange, Request(np.empty(0, np.int64), 1), empty, 0, True)

@@ -33,7 +33,7 @@ def bytes_per_token(fast: Any) -> int:
 
 
 def bytes_per_learned_token(tokens: Iterable[str]) -> int:
-    """The same, of a vocabulary whose tokenizer does not say what it does to the text."""
+    """The same for a vocabulary whose tokenizer does not describe its steps."""
     return _MARGIN * _longest(tokens)
 
 

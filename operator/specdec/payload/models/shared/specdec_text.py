@@ -19,10 +19,10 @@ from specdec_longest import bytes_per_learned_token, bytes_per_token
 # prompt is refused for; the BLS has the same (operator/bls/specdec-bls/src/request/limits.rs).
 _UNKNOWN_BYTES = 1 << 20
 _LEAST_BYTES = 64 << 10
-# Items of one list of words of a request, and bytes of all of them.
+# Items of one list of words in a request, and bytes of all of them.
 _MOST_ITEMS = 1024
 _MOST_ITEM_BYTES = 64 << 10
-_FALSE_WORDS = frozenset({"false", "0", "f", "n", "no"})
+_FALSE = frozenset({"false", "0", "f", "n", "no"})
 _NOT_A_TOKEN = -1
 
 
@@ -66,24 +66,24 @@ class Tokenizer:
         """Text of token ids; ids outside the vocabulary stand for nothing."""
         return self._decode([int(token) for token in ids if 0 <= token < self.size])
 
-    def words(self, words: Sequence[str]) -> list[list[int]]:
-        """Token ids of stop or bad words, without special tokens; empty words are left out."""
-        found = (self._encode(word, False) for word in words if word)
-        return [ids for ids in found if ids]
+    def word_list(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of stop words or bad words, without special tokens; skips empty texts."""
+        encoded = (self._encode(text, False) for text in texts if text)
+        return [ids for ids in encoded if ids]
 
-    def bias(self, words: Sequence[str], weights: Sequence[float]) -> NDArray[np.float32]:
+    def bias(self, texts: Sequence[str], weights: Sequence[float]) -> NDArray[np.float32]:
         """Weight of every token of the vocabulary: a word's weight goes to each of its tokens.
 
         Raises:
             TextError: not one weight for every word, or a token outside of the vocabulary.
         """
-        if len(words) != len(weights):
+        if len(texts) != len(weights):
             raise TextError(
-                f"embedding_bias_words has {len(words)} words and embedding_bias_weights "
+                f"embedding_bias_words has {len(texts)} words and embedding_bias_weights "
                 f"{len(weights)} weights: send one weight for every word"
             )
         bias = np.zeros(self.size, np.float32)
-        for word, weight in zip(words, weights, strict=True):
+        for word, weight in zip(texts, weights, strict=True):
             for token in self._encode(word, False):
                 if token >= self.size:
                     raise TextError(
@@ -193,10 +193,10 @@ def _size(text: bytes | str) -> int:
     return len(text.encode() if isinstance(text, str) else text)
 
 
-def word_array(words: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+def word_array(items: Sequence[Sequence[int]]) -> NDArray[np.int32]:
     """Word list as the engines take it: [2, n], row 0 all ids, row 1 end offsets, then -1."""
-    flat = [token for word in words for token in word]
-    offsets = np.cumsum([len(word) for word in words], dtype=np.int64).tolist()
+    flat = [token for item in items for token in item]
+    offsets = np.cumsum([len(item) for item in items], dtype=np.int64).tolist()
     return np.array([flat, offsets + [-1] * (len(flat) - len(offsets))], np.int32).reshape(2, -1)
 
 
@@ -215,8 +215,8 @@ def text_of(value: bytes | str, field: str) -> str:
 
 
 def is_true(value: str) -> bool:
-    """A boolean parameter: everything but the words for false is true."""
-    return value.strip().lower() not in _FALSE_WORDS
+    """A boolean parameter: every value that does not mean false is true."""
+    return value.strip().lower() not in _FALSE
 
 
 def parameter(model_config: dict[str, Any], key: str, default: str = "") -> str:
@@ -257,8 +257,8 @@ def _configured_end(folder: Path) -> int:
 
 def _token_id(lookup: Callable[[str], int | None], token: Any) -> int:
     content = token.get("content") if isinstance(token, dict) else token
-    found = lookup(content) if isinstance(content, str) else None
-    return _NOT_A_TOKEN if found is None else int(found)
+    token_id = lookup(content) if isinstance(content, str) else None
+    return _NOT_A_TOKEN if token_id is None else int(token_id)
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -22,27 +22,27 @@ def read(directory: str) -> dict[str, Any]:
             "installed: point tokenizer_dir at a directory with tokenizer.json"
         }
     try:
-        found = AutoTokenizer.from_pretrained(
+        tokenizer = AutoTokenizer.from_pretrained(
             directory, trust_remote_code=False, local_files_only=True
         )
     except (OSError, ValueError):
-        found = None
-    backend = getattr(found, "backend_tokenizer", None)
+        tokenizer = None
+    backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return {"error": f"tokenizer_dir {directory} holds no tokenizer: put tokenizer.json there"}
     return {
         "tokenizer": backend.to_str(),
-        "end_id": found.eos_token_id,
-        "pad_id": found.pad_token_id,
-        "clean_up": bool(getattr(found, "clean_up_tokenization_spaces", False)),
+        "end_id": tokenizer.eos_token_id,
+        "pad_id": tokenizer.pad_token_id,
+        "clean_up": bool(getattr(tokenizer, "clean_up_tokenization_spaces", False)),
     }
 
 
 def main() -> int:
-    """Answer on standard output; all else that is said goes to standard error."""
+    """Write the result to standard output; messages of the libraries go to standard error."""
     with contextlib.redirect_stdout(sys.stderr):
-        found = read(sys.argv[1])
-    json.dump(found, sys.stdout)
+        result = read(sys.argv[1])
+    json.dump(result, sys.stdout)
     return 0
 
 

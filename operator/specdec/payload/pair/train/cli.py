@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     """One progress line with the time of day."""
     print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
@@ -67,14 +67,14 @@ def make_tokenizer(args: argparse.Namespace, corpus: Corpus) -> None:
     tokenizer = train_tokenizer(corpus.train.values(), TARGET.vocabulary)
     write_bytes(args.work / "tokenizer.json", tokenizer.to_str().encode())
     write_prompts(args.out / "prompts.jsonl", cut_prompts(tokenizer, corpus.held_out, PROMPTS))
-    say(f"tokenizer of {tokenizer.get_vocab_size()} tokens, {PROMPTS} prompts")
+    print_progress(f"tokenizer of {tokenizer.get_vocab_size()} tokens, {PROMPTS} prompts")
 
 
 def make_target(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -> None:
     """Train the target and write its checkpoint."""
     tokens = encode(tokenizer, list(corpus.train.values()))
-    say(f"target: {len(corpus.train)} files, {len(tokens)} tokens")
-    params = train_target(tokens, args.target_steps, args.work / "target.npz", say)
+    print_progress(f"target: {len(corpus.train)} files, {len(tokens)} tokens")
+    params = train_target(tokens, args.target_steps, args.work / "target.npz", print_progress)
     write_checkpoint(args.out / "target", params, TARGET, tokenizer)
 
 
@@ -86,14 +86,14 @@ def make_draft(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -
     state_file = draft_state(args.out, args.work)
     broad = kept(
         state_file.with_name(f"lessons-{state_file.name}"),
-        lambda: broad_lessons(target, tokens, args.rows, say),
+        lambda: broad_lessons(target, tokens, args.rows, print_progress),
     )
     openings = opening_rows(tokenizer, corpus.train, 2 * args.rows, TARGET.context, seed=5)
     narrow = kept(
         state_file.with_name(f"openings-{state_file.name}"),
-        lambda: generated_lessons(target, openings, 0.0, say),
+        lambda: generated_lessons(target, openings, 0.0, print_progress),
     )
-    params = train_draft(broad, narrow, args.draft_steps, state_file, say)
+    params = train_draft(broad, narrow, args.draft_steps, state_file, print_progress)
     write_checkpoint(args.out / "draft", params, DRAFT, tokenizer)
 
 
@@ -128,4 +128,4 @@ def run(args: argparse.Namespace) -> None:
     if "draft" in args.steps:
         make_draft(args, corpus, tokenizer)
     if "figures" in args.steps:
-        say(write_figures(args.out, args.work, corpus, tokenizer))
+        print_progress(write_figures(args.out, args.work, corpus, tokenizer))

@@ -38,13 +38,13 @@ def read_corpus(root: Path | None = None) -> Corpus:
     """Read every chosen `.py` file under `root` (default: the running Python's standard library).
 
     Raises:
-        ValueError: no Python file was found.
+        ValueError: the folder holds no Python file.
     """
     root = root or Path(sysconfig.get_path("stdlib"))
     texts = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
         for path in sorted(root.rglob("*.py"))
-        if _is_wanted(path.relative_to(root))
+        if _is_chosen(path.relative_to(root))
     }
     if not texts:
         raise ValueError(f"--source {root} holds no Python file: name a standard library folder")
@@ -55,7 +55,7 @@ def read_corpus(root: Path | None = None) -> Corpus:
     )
 
 
-def _is_wanted(path: Path) -> bool:
+def _is_chosen(path: Path) -> bool:
     # What the build wrote about its own machine differs everywhere and teaches nothing.
     about_build = any(part.startswith(("config-", "_sysconfigdata")) for part in path.parts)
     return not about_build and not SKIPPED & set(path.parts)
@@ -87,10 +87,10 @@ def end_id(tokenizer: Tokenizer) -> int:
     Raises:
         ValueError: the tokenizer was not made by `train_tokenizer`.
     """
-    found = tokenizer.token_to_id(END)
-    if found is None:
+    token = tokenizer.token_to_id(END)
+    if token is None:
         raise ValueError(f"the tokenizer has no {END} token: run the step tokenizer again")
-    return int(found)
+    return int(token)
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
@@ -133,7 +133,7 @@ def opening_rows(
         for match in re.finditer(r"^[ \t]*(?:def|class) ", text, re.MULTILINE)
     ]
     if len(openings) < count:
-        raise ValueError(f"only {len(openings)} of {count} functions found: ask for fewer --rows")
+        raise ValueError(f"the texts hold {len(openings)} of {count} functions: lower --rows")
     chosen = random.Random(seed).sample(openings, count)  # noqa: S311 - a fixed choice, no secret
     # No token is longer than some twenty characters, and most are three: enough to fill a row.
     encoded = tokenizer.encode_batch([texts[name][at : at + 8 * length] for name, at in chosen])
@@ -152,17 +152,17 @@ def cut_prompts(
     Raises:
         ValueError: the texts hold too few functions.
     """
-    found: dict[str, dict[str, str]] = {}
+    prompts: dict[str, dict[str, str]] = {}
     for name, text in texts.items():
         lines = text.splitlines(keepends=True)
         for number, line in enumerate(lines):
             if line.lstrip().startswith(("def ", "class ")):
                 prompt = _grow(tokenizer, lines[number:])
                 if prompt:
-                    found[prompt] = {"prompt": prompt, "file": name, "line": str(number + 1)}
-    if len(found) < count:
-        raise ValueError(f"only {len(found)} of {count} prompts found in the held-out files")
-    chosen = random.Random(seed).sample([*found.values()], count)  # noqa: S311 - a fixed choice, no secret
+                    prompts[prompt] = {"prompt": prompt, "file": name, "line": str(number + 1)}
+    if len(prompts) < count:
+        raise ValueError(f"the held-out files hold {len(prompts)} of {count} prompts")
+    chosen = random.Random(seed).sample([*prompts.values()], count)  # noqa: S311 - a fixed choice, no secret
     return sorted(chosen, key=lambda prompt: (prompt["file"], int(prompt["line"])))
 
 

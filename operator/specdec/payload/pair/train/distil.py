@@ -1,4 +1,4 @@
-"""Train the draft to predict what the target would say (Hinton et al. 2015; Zhou et al. 2023).
+"""Train the draft to predict the target's tokens (Hinton et al. 2015; Zhou et al. 2023).
 
 Speculation accepts a draft token when it is the target's own choice, so the target is the teacher
 and its own continuations are most of the text: those are what the draft meets when it serves.
@@ -143,9 +143,9 @@ def divergence(params: Params, batch: tuple[jax.Array, jax.Array, jax.Array]) ->
     """
     rows, choices, log_probs = batch
     predicted = jax.nn.log_softmax(forward(params, rows, DRAFT))
-    wanted = jax.nn.softmax(log_probs.astype(jnp.float32) / TEACHER_TEMPERATURE, axis=-1)
+    teacher = jax.nn.softmax(log_probs.astype(jnp.float32) / TEACHER_TEMPERATURE, axis=-1)
     scored = jnp.take_along_axis(predicted, choices.astype(jnp.int32), axis=-1)
-    return -(wanted * scored).sum(-1).mean()
+    return -(teacher * scored).sum(-1).mean()
 
 
 def train_draft(

@@ -182,14 +182,14 @@ def speculate(
             guesses = _best_next(draft, table, DRAFT)
             for row, end in enumerate(ends):
                 table[row, end + offset] = guesses[row, end + offset - 1]
-        wanted = _best_next(target, table, TARGET)
+        best = _best_next(target, table, TARGET)
         for row in np.flatnonzero(ends < goals):
             accepted, end = 0, int(ends[row])
             offered = min(draft_length, int(goals[row]) - end - 1)
-            right = table[row, end : end + offered] == wanted[row, end - 1 : end + offered - 1]
+            right = table[row, end : end + offered] == best[row, end - 1 : end + offered - 1]
             while accepted < offered and right[accepted]:
                 accepted += 1
-            table[row, end + accepted] = wanted[row, end + accepted - 1]
+            table[row, end + accepted] = best[row, end + accepted - 1]
             ends[row] = end + accepted + 1
     outputs = [table[i, len(p) : goals[i]].tolist() for i, p in enumerate(prompts)]
     return outputs, steps

@@ -1,1 +1,1 @@
-"""The Reference engine: Llama in NumPy, with everything the Triton backend beside it serves."""
+"""The Reference engine: Llama inference in NumPy, which the Triton model `model.py` serves."""

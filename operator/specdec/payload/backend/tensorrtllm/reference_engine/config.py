@@ -1,4 +1,4 @@
-"""What the engine directory and the generated `config.pbtxt` say about a model."""
+"""Settings of a model, read from the engine directory and the generated `config.pbtxt`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How one Triton model wants its engine run.
+    """How the engine of one Triton model runs.
 
     Attributes:
         engine_dir: where `config.json` and `rank0.engine` are.
@@ -141,7 +141,7 @@ class ModelSettings:
             of a GPU's memory and has no meaning here.
         lookahead: the decoding shape, or None for one token a step.
         step_latency: SIMULATION: seconds that every step lasts at least; 0 is the honest value.
-        cancel_period: seconds between looks for a client that went away.
+        cancel_period: seconds between checks for clients that disconnected.
     """
 
     engine_dir: Path
@@ -158,7 +158,8 @@ class ModelSettings:
         """Read a Triton model configuration (its JSON form).
 
         Raises:
-            EngineError: a required parameter is missing, or asks for what this backend has not.
+            EngineError: a required parameter is missing or invalid, or this backend lacks a
+                feature that it names.
         """
         declared = config.get("parameters") or {}
         values = Parameters({k: str(v.get("string_value", "")) for k, v in declared.items()})

@@ -1,4 +1,4 @@
-"""What goes wrong, each as one sentence that a user may read."""
+"""Errors of the engine; every message is one sentence that may be shown to a user."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import StrEnum
 
 
 class EngineError(Exception):
-    """A model cannot be loaded, or the engine stopped: says which field or file, and the mend."""
+    """A model cannot be loaded; the message names the field or file, and the fix."""
 
 
 class Kind(StrEnum):
-    """Whose trouble an error is, which decides the status a client sees."""
+    """The cause of an error, as the code of Triton that a client gets."""
 
     INVALID = "INVALID_ARG"
     UNAVAILABLE = "UNAVAILABLE"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
 
 class RequestError(Exception):
-    """One request cannot be served: says which tensor, its value, and the mend."""
+    """One request cannot be served; the message names the tensor, its value, and the fix."""
 
     def __init__(self, message: str, kind: Kind = Kind.INVALID) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Look-ups in the tensors of a Triton request, as plain arrays: no Triton in here."""
+"""Read values from the input tensors of a Triton request, as plain arrays."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _checked(name: str, ids: Ids, vocabulary: int) -> Ids:
 
 
 class Inputs:
-    """One row of a call. Every look-up names the tensor when it complains."""
+    """One row of a call. Every error names the tensor."""
 
     def __init__(self, call: Call, row: int) -> None:
         self._call = call

@@ -1,4 +1,4 @@
-"""The KV cache: one buffer a sequence, and the buffers of finished ones kept for their prefix."""
+"""The KV cache: one buffer per sequence; buffers of finished sequences are kept for reuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Tokens = npt.NDArray[np.int64]
 
 # Tokens a buffer grows by: a BLS resends its prefix every round, a few tokens longer.
 BLOCK = 128
-# A sequence shorter than this is cheaper to compute than to look for.
+# The first tokens of a sequence are its key in the cache. A shorter sequence is cheaper to compute
+# than to search.
 KEY = 8
 
 
@@ -64,10 +65,11 @@ class Reservation:
 
 
 class KVPool:
-    """Bounds the tokens all buffers hold together, and finds a prefix among finished ones.
+    """Limits the tokens in all buffers together, and finds reusable prefixes.
 
-    Least recently finished buffers go first when room is needed. A sequence takes over the buffer
-    it continues; it copies only when most of that buffer belongs to another continuation.
+    The least recently finished buffers are evicted first. A sequence takes over the buffer whose
+    tokens it continues. It copies the prefix only when most of that buffer belongs to another
+    continuation.
     """
 
     def __init__(self, config: EngineConfig, budget: int, reuse: bool) -> None:
@@ -102,7 +104,7 @@ class KVPool:
                 return Reservation(match, shared)
             self.held -= match.capacity
         elif not self._make_room(capacity, keep=match) and match is not None:
-            # Its prefix is copied below, so it may itself be what has to go.
+            # Its prefix is copied below, so that its buffer may be evicted too.
             self._forget(match)
             self.held -= match.capacity
         if not self._make_room(capacity, keep=match):

@@ -27,19 +27,19 @@ CANONICAL_ROWS = 32
 
 @dataclass
 class Rows:
-    """What one sequence puts into a step.
+    """The rows that one sequence adds to a step.
 
     Attributes:
         buffer: its cache; the rows' keys and values go to columns `length`, `length + 1`, ...
         tokens: [rows] ids.
         positions: [rows] absolute positions, or None where they continue from `length`.
         mask: [rows, rows] additive, 0 where a row sees another, -inf where not; None is causal.
-        wanted: how many of the last rows need logits.
+        logit_rows: how many of the last rows need logits.
     """
 
     buffer: KVBuffer
     tokens: Tokens
-    wanted: int
+    logit_rows: int
     positions: npt.NDArray[np.int64] | None = None
     mask: Floats | None = None
 
@@ -88,8 +88,8 @@ class Llama:
 
     Attributes:
         config: its shape.
-        noise: the relative error that rounding may leave in a logit; two logits closer than this
-            times the largest one cannot be told apart by a pass whose products have other shapes.
+        noise: the relative rounding error of a logit. Two logits that differ by less than this
+            times the largest one may change order when the matrix products have other shapes.
     """
 
     def __init__(self, config: EngineConfig, weights: Mapping[str, Floats]) -> None:
@@ -115,7 +115,7 @@ class Llama:
         """Compute one step, writing keys and values but leaving every buffer's `length` alone.
 
         Returns:
-            for each sequence [wanted, vocabulary] logits of its last rows.
+            for each sequence [logit_rows, vocabulary] logits of its last rows.
         """
         if len(batch) == 1:
             tokens = batch[0].tokens
@@ -210,7 +210,7 @@ class Llama:
 
     def _logits(self, hidden: Floats, batch: Sequence[Rows]) -> list[Floats]:
         total = hidden.shape[0]
-        counts = [rows.wanted for rows in batch]
+        counts = [rows.logit_rows for rows in batch]
         if sum(counts) < total:
             ends = np.cumsum([rows.tokens.size for rows in batch])
             picked = [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
@@ -242,7 +242,7 @@ class Llama:
         for start in range(0, padded.size, CANONICAL_ROWS):
             block = padded[start : start + CANONICAL_ROWS]
             last = start + CANONICAL_ROWS == padded.size
-            rows = Rows(buffer, block, wanted=CANONICAL_ROWS if last else 0)
+            rows = Rows(buffer, block, logit_rows=CANONICAL_ROWS if last else 0)
             logits = self.forward([rows])[0]
             buffer.length += CANONICAL_ROWS
         row: Floats = logits[(tokens.size - 1) % CANONICAL_ROWS]
@@ -268,13 +268,13 @@ def rotations(config: EngineConfig) -> npt.NDArray[np.complex64]:
 def _scale_llama3(
     inverse: npt.NDArray[np.float64], scaling: Mapping[str, Any]
 ) -> npt.NDArray[np.float64]:
-    """Stretch low frequencies as Llama 3.1 does, blending between its two wavelength borders."""
+    """Scale low frequencies as Llama 3.1 does, with a blend between its two wavelength limits."""
     factor = float(scaling["factor"])
     low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
     turns = float(scaling["original_max_position_embeddings"]) * inverse / (2 * np.pi)
     blend = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    stretched: npt.NDArray[np.float64] = inverse / factor * (1 - blend) + inverse * blend
-    return stretched
+    scaled: npt.NDArray[np.float64] = inverse / factor * (1 - blend) + inverse * blend
+    return scaled
 
 
 def _measure_single_rows(matrix: Matrix) -> int:

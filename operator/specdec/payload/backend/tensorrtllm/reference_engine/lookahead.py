@@ -1,4 +1,4 @@
-"""Lookahead decoding (Fu et al. 2024): the target speculates for itself.
+"""Lookahead decoding (Fu et al. 2024): the target drafts n-grams itself and verifies them.
 
 Every step carries two branches beside the current token. The lookahead branch is a Jacobi
 iteration: `window` columns whose levels hold the guesses of the last `ngram - 1` steps; a step's

@@ -1,7 +1,7 @@
-"""Answers on their way to the server, which a send waits for: several threads send them.
+"""Send responses to Triton from several threads, because a send waits for the server.
 
-Parts of one row leave in their order and the end of a conversation after all answers have been
-taken; rows leave in any order among each other, as they do on a GPU.
+Responses of one row are sent in order. Rows of a request are sent in any order, as on a GPU. The
+final response of a request is sent after all others have been taken.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ class Sender(Protocol):
         """Send an answer and wait until the server has it."""
 
     def is_cancelled(self) -> bool:
-        """Ask the server whether the client went away."""
+        """Ask the server whether the client has disconnected."""
 
 
 @dataclass(eq=False)
-class Conversation:
-    """One Triton request: its response sender, and the tickets of its rows.
+class Exchange:
+    """One Triton request with its response sender and the tickets of its rows.
 
     Attributes:
-        wanted: names of the outputs that the client asked for.
+        outputs: names of the outputs that the client asked for.
         arrived: on the monotonic clock.
-        open_rows: rows whose last answer is not made yet.
+        open_rows: rows without their last response yet.
     """
 
     sender: Sender
     request_id: str
-    wanted: tuple[str, ...]
+    outputs: tuple[str, ...]
     arrived: float = field(default_factory=time.monotonic)
     tickets: list[Ticket] = field(default_factory=list)
     open_rows: int = 0
@@ -58,47 +58,47 @@ class Conversation:
 
 @dataclass(eq=False)
 class Answer:
-    """One answer of a row.
+    """One response of a row.
 
     Attributes:
-        row: of the conversation.
-        response: what Triton's sender takes; None is nothing but the end.
-        last: whether the conversation ends with it.
-        due: moment of the monotonic clock at which it leaves at the earliest.
+        row: of the request.
+        response: what Triton's sender takes; None sends the final flag alone.
+        last: whether the request ends with it.
+        due: earliest time of sending, on the monotonic clock.
     """
 
-    conversation: Conversation
+    exchange: Exchange
     row: int
     response: Any
     last: bool
     due: float = 0.0
 
 
-class _Open:
-    """What the outbox knows of a conversation; its lock guards all of it.
+class _State:
+    """The outbox's state of one request; the outbox's lock guards all of it.
 
     Attributes:
-        away: answers that were queued and are not sent, and the question whether the client went
-            away while that is asked: a sender must not be asked after its last answer.
-        behind: for each row with an answer under way those that wait for it.
-        ended: whether its last answer is queued.
-        end: the last answer, while others have to be sent first.
+        pending: calls of the sender that have not returned: queued responses, and a check whether
+            the client has disconnected. The last response must be the last call.
+        behind: for each row that is sending a response, those that wait for it.
+        ended: whether its last response is queued.
+        end: the last response, while others have to be sent first.
     """
 
-    def __init__(self, conversation: Conversation) -> None:
-        self.conversation = conversation
-        self.away = 0
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.pending = 0
         self.behind: dict[int, deque[Answer]] = {}
         self.ended = False
         self.end: Answer | None = None
 
     def put(self, answer: Answer) -> bool:
-        """Note an answer; returns whether it may leave now."""
-        self.away += 1
+        """Record a response; returns whether it may be sent now."""
+        self.pending += 1
         if answer.last:
             self.ended = True
-            self.end = None if self.away == 1 else answer
-            return self.away == 1
+            self.end = None if self.pending == 1 else answer
+            return self.pending == 1
         if answer.row in self.behind:
             self.behind[answer.row].append(answer)
             return False
@@ -106,31 +106,31 @@ class _Open:
         return True
 
     def took(self, answer: Answer) -> Answer | None:
-        """Note that an answer was sent; returns the one that may leave now."""
+        """Record that a response was sent; returns the next one that may be sent."""
         waiting = self.behind[answer.row]
         if waiting:
-            self.away -= 1
+            self.pending -= 1
             return waiting.popleft()
         del self.behind[answer.row]
-        return self.less()
+        return self.returned()
 
-    def less(self) -> Answer | None:
-        """Note that something is not away any more; returns the last answer if it may leave."""
-        self.away -= 1
-        if self.away > 1:
+    def returned(self) -> Answer | None:
+        """Record that a call of the sender returned; returns the last response if it is next."""
+        self.pending -= 1
+        if self.pending > 1:
             return None
         end, self.end = self.end, None
         return end
 
 
 class Outbox:
-    """Sends answers and looks for clients that went away.
+    """Sends responses, and cancels requests whose client has disconnected.
 
     Args:
-        period: seconds between two looks.
-        final: the flag of a conversation's last answer.
-        warn: takes a sentence for the log.
-        count: takes the number of open conversations, once a period where it has changed.
+        period: seconds between two checks for disconnected clients.
+        final: the flag of a request's last response.
+        warn: logs a sentence.
+        count: gets the number of open requests, once a period if it has changed.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Outbox:
         self._warn = warn
         self._count = count
         self._ready: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _State] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
@@ -156,33 +156,33 @@ class Outbox:
         for thread in (self._watcher, *self._senders):
             thread.start()
 
-    def open(self, conversation: Conversation) -> None:
-        """Look after a conversation until its last answer."""
+    def open(self, exchange: Exchange) -> None:
+        """Track a request until its last response."""
         with self._lock:
-            self._open[id(conversation)] = _Open(conversation)
+            self._open[id(exchange)] = _State(exchange)
 
     def send(self, answer: Answer) -> None:
-        """Queue an answer of an open conversation."""
-        if answer.last and len(answer.conversation.tickets) > 1:
-            # The row that happens to be the last need not wait for the others to be taken.
+        """Queue a response of an open request."""
+        if answer.last and len(answer.exchange.tickets) > 1:
+            # The last row's response need not wait until those of other rows have been taken.
             self._put(replace(answer, last=False))
             answer = replace(answer, response=None, due=0.0)
         self._put(answer)
 
     def _put(self, answer: Answer) -> None:
         with self._lock:
-            may_leave = self._open[id(answer.conversation)].put(answer)
+            may_leave = self._open[id(answer.exchange)].put(answer)
         if may_leave:
             self._ready.put(answer)
 
     def cancel(self, request_id: str) -> int:
-        """Cancel the conversations with this id; returns how many there were."""
+        """Cancel the requests with this id; returns their number."""
         with self._lock:
-            every = [one.conversation for one in self._open.values()]
-        found = [one for one in every if one.request_id == request_id]
-        for conversation in found:
-            conversation.cancel()
-        return len(found)
+            exchanges = [state.exchange for state in self._open.values()]
+        matching = [exchange for exchange in exchanges if exchange.request_id == request_id]
+        for exchange in matching:
+            exchange.cancel()
+        return len(matching)
 
     def close(self) -> None:
         """Send what is queued and stop."""
@@ -194,7 +194,7 @@ class Outbox:
             thread.join()
 
     def _run(self) -> None:
-        # The kernel may end this thread's sleeps 0.05 ms late, to wake up less often; not here.
+        # By default the kernel may end this thread's sleeps 0.05 ms late, to save wake-ups.
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1))
         while (ready := self._ready.get()) is not None:
             answer: Answer | None = ready
@@ -203,7 +203,7 @@ class Outbox:
                 answer = self._took(answer)
 
     def _took(self, answer: Answer) -> Answer | None:
-        key = id(answer.conversation)
+        key = id(answer.exchange)
         with self._lock:
             if answer.last:
                 del self._open[key]
@@ -211,11 +211,11 @@ class Outbox:
             return self._open[key].took(answer)
 
     def _deliver(self, answer: Answer) -> None:
-        # Answers are queued in the order of their steps: nothing waits behind a later one. A sleep
-        # of no time at all would take a twentieth of a millisecond.
+        # Responses are queued in the order of their steps, so none waits behind a later one. A
+        # sleep of zero seconds would take a twentieth of a millisecond.
         if (early := answer.due - time.monotonic()) > 0:
             time.sleep(early)
-        sender = answer.conversation.sender
+        sender = answer.exchange.sender
         try:
             if answer.response is None:
                 sender.send(flags=self._final)
@@ -223,9 +223,9 @@ class Outbox:
                 sender.send(answer.response, flags=self._final)
             else:
                 sender.send(answer.response)
-        except Exception as error:  # noqa: BLE001 - the client may be gone; others must not notice
-            self._warn(f"an answer could not be sent: {error}")
-            answer.conversation.cancel()
+        except Exception as error:  # noqa: BLE001 - one lost client must not stop other requests
+            self._warn(f"a response could not be sent: {error}")
+            answer.exchange.cancel()
 
     def _watch(self) -> None:
         counted = 0
@@ -235,20 +235,20 @@ class Outbox:
             if len(opened) != counted:
                 counted = len(opened)
                 self._count(counted)
-            for one in opened:
-                self._ask(one)
+            for state in opened:
+                self._cancel_if_disconnected(state)
 
-    def _ask(self, one: _Open) -> None:
+    def _cancel_if_disconnected(self, state: _State) -> None:
         with self._lock:
-            if one.ended or not one.conversation.tickets:
+            if state.ended or not state.exchange.tickets:
                 return
-            one.away += 1
+            state.pending += 1
         try:
-            if one.conversation.sender.is_cancelled():
-                one.conversation.cancel()
-        except Exception as error:  # noqa: BLE001 - nobody else could look after the others
-            self._warn(f"the server does not say whether a client is there: {error}")
+            if state.exchange.sender.is_cancelled():
+                state.exchange.cancel()
+        except Exception as error:  # noqa: BLE001 - this thread must go on for the other requests
+            self._warn(f"the server does not report whether a client is connected: {error}")
         with self._lock:
-            end = one.less()
+            end = state.returned()
         if end is not None:
             self._ready.put(end)

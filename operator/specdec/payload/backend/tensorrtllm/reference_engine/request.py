@@ -1,4 +1,4 @@
-"""One request to the engine, and what the engine tells about it."""
+"""A request to the engine, and the updates that the engine reports for it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .errors import RequestError
 from .kv import Tokens
 from .sampling import Sampling
 from .weights import Floats
-from .words import NO_WORDS, Words
+from .word_lists import EMPTY, WordList
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to decode.
+    """What to decode, with which limits and options.
 
     Attributes:
         prompt: [tokens] ids.
@@ -30,7 +30,7 @@ class Request:
     prompt: Tokens
     max_new: int
     rules: Sampling = field(default_factory=Sampling)
-    stop_words: Words = NO_WORDS
+    stop_words: WordList = EMPTY
     draft: Tokens | None = None
     draft_logits: Floats | None = None
     threshold: float | None = None
@@ -45,14 +45,14 @@ class Request:
 
 @dataclass
 class Update:
-    """News of a request: tokens since the last one, and on the last one the totals.
+    """An update of a request: the tokens since the last update, and the totals so far.
 
     Attributes:
         tokens: new ids.
-        log_probs: their log probabilities, if wanted.
+        log_probs: their log probabilities, if requested.
         cum_log_prob: the sum over the whole answer so far.
-        generation_logits: one [vocabulary] a new token, if wanted.
-        context_logits: [prompt, vocabulary], on the last update, if wanted.
+        generation_logits: one [vocabulary] for each new token, if requested.
+        context_logits: [prompt, vocabulary], on the last update, if requested.
         finished: whether this is the last update.
         drafted: draft tokens verified so far; `accepted` of them were kept.
         steps: forward passes that gave tokens so far.
@@ -79,17 +79,18 @@ Listener = Callable[[Update], None]
 
 
 class Ticket:
-    """A submitted request: tells its listener, and can be cancelled from any thread.
+    """A submitted request: it reports to its listener, and any thread can cancel it.
 
     Attributes:
         arrived: on the monotonic clock.
-        cancelled: whether somebody asked for the end.
+        report: passes an update to the listener.
+        cancelled: whether `cancel` was called.
     """
 
     def __init__(self, request: Request, listener: Listener, arrived: float = 0.0) -> None:
         self.request = request
         self.arrived = arrived
-        self.tell = listener
+        self.report = listener
         self.cancelled = False
 
     def cancel(self) -> None:

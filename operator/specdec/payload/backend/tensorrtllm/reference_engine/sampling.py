@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .kv import Tokens
 from .weights import Floats
-from .words import NO_WORDS, Words, banned
+from .word_lists import EMPTY, WordList, banned
 
 Doubles = npt.NDArray[np.float64]
 
@@ -27,7 +27,7 @@ _CHOICE, _ACCEPT, _RESIDUAL = 0, 1, 2
 
 @dataclass(frozen=True)
 class Sampling:
-    """What a request says about choosing, with TensorRT-LLM's defaults.
+    """The sampling parameters of a request, with TensorRT-LLM's defaults.
 
     `top_k` 0 is all tokens. Without a `top_k` or `top_p` decoding is greedy.
     """
@@ -41,7 +41,7 @@ class Sampling:
     seed: int = 0
     end_id: int = -1
     min_length: int = 0
-    bad_words: Words = NO_WORDS
+    bad_words: WordList = EMPTY
     bias: Floats | None = None
 
     @property
@@ -221,8 +221,8 @@ def draw(seed: int, position: int, distribution: Doubles) -> int:
 def _uniform(seed: int, position: int, stream: int, size: int) -> Doubles:
     """Philox (Salmon et al. 2011) of seed, position and stream: [size] numbers in (0, 1)."""
     bits = np.random.Philox(key=seed & (2**64 - 1), counter=[0, 0, stream, position])
-    words = bits.random_raw(size)
-    numbers: Doubles = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+    integers = bits.random_raw(size)
+    numbers: Doubles = (integers >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
     return numbers
 
 

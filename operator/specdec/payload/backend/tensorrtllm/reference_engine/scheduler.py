@@ -1,4 +1,4 @@
-"""In-flight batching: one thread, one forward pass a step over everything that is in flight."""
+"""In-flight batching: one thread runs one forward pass per step over all active sequences."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Limits:
 
 
 class _Pace:
-    """SIMULATION: steps of one length, computing included, back to back while there is work.
+    """SIMULATION: steps of one fixed length, back to back while there is work.
 
-    A step begins when the device is free and the requests that it begins with have arrived, so
-    neither what the CPU computes nor a late wake-up adds to the simulated device's time. A step
-    that computes too long is late itself; the device's clock goes on, up to one step ahead.
+    A simulated step begins when the device is free and its requests have arrived. Neither the
+    computing on the CPU nor a late wake-up adds to its time. If the CPU needs longer than a step,
+    that step ends late, and later steps make up for at most one step of it.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -53,18 +53,18 @@ class _Pace:
         self._end = 0.0
 
     def join(self, arrived: float) -> None:
-        """The next step has a request that arrived then; reading it counts towards the step."""
+        """Add a request that arrived at this time; parsing it counts towards the next step."""
         self._end = max(arrived, self._end)
 
     def end(self) -> float:
-        """When the answers of the running step leave: at its end, or now where that is over."""
+        """When to send the running step's responses: at its end, or now if that has passed."""
         now = time.monotonic()
         self._end = max(self._end + self._seconds, now - self._seconds)
         return max(self._end, now)
 
     def wait(self) -> None:
         """Sleep to the end of the running step."""
-        # A sleep of no time at all would take a twentieth of a millisecond.
+        # A sleep of zero seconds would take a twentieth of a millisecond.
         if (early := self._end - time.monotonic()) > 0:
             time.sleep(early)
 
@@ -124,7 +124,7 @@ class Scheduler:
         return RequestError(sentence, Kind.UNAVAILABLE)
 
     def close(self) -> None:
-        """Stop, telling every request in flight that it ends here."""
+        """Stop; every request in flight ends with an error."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -175,17 +175,17 @@ class Scheduler:
         if shape is None:
             return None
         if request.lookahead is not None:
-            wanted = Lookahead(*request.lookahead)
+            asked = Lookahead(*request.lookahead)
             if (
-                wanted.window > shape.window
-                or wanted.ngram > shape.ngram
-                or wanted.verification > shape.verification
+                asked.window > shape.window
+                or asked.ngram > shape.ngram
+                or asked.verification > shape.verification
             ):
                 raise RequestError(
-                    f"lookahead {wanted.window}, {wanted.ngram}, {wanted.verification} exceeds "
+                    f"lookahead {asked.window}, {asked.ngram}, {asked.verification} exceeds "
                     f"the model's {shape.window}, {shape.ngram}, {shape.verification}"
                 )
-            shape = wanted
+            shape = asked
         return None if shape.ngram < 2 else shape
 
     def _run(self) -> None:
@@ -195,7 +195,7 @@ class Scheduler:
                     self._changed.wait()
                 if self._stopping:
                     break
-            # Not before there is work: the moment a step ends at belongs to its answers.
+            # Wait for the end of the simulated step only when the next step has work.
             self._pace.wait()
             with self._changed:
                 self._drop_cancelled()
@@ -203,16 +203,18 @@ class Scheduler:
             if self._active:
                 self._step()
         for sequence in self._active:
-            sequence.ticket.tell(sequence.news(UNLOADED))
+            sequence.ticket.report(sequence.update(UNLOADED))
         for ticket in self._waiting:
-            ticket.tell(_refusal(UNLOADED))
+            ticket.report(_refusal(UNLOADED))
 
     def _drop_cancelled(self) -> None:
-        for ticket in [one for one in self._waiting if one.cancelled]:
-            self._waiting.remove(ticket)
-            ticket.tell(_refusal(CANCELLED))
-        for sequence in [one for one in self._active if one.ticket.cancelled]:
-            self._end(sequence, CANCELLED)
+        for ticket in list(self._waiting):
+            if ticket.cancelled:
+                self._waiting.remove(ticket)
+                ticket.report(_refusal(CANCELLED))
+        for sequence in list(self._active):
+            if sequence.ticket.cancelled:
+                self._end(sequence, CANCELLED)
 
     def _admit(self) -> None:
         """Start waiting requests, first come first served, while slots and cache allow."""
@@ -252,13 +254,13 @@ class Scheduler:
             if not self._advance(sequence, rows, logits)
         }
         simulated = self._limits.step_latency > 0
-        # An answer is made within the simulated step too, and leaves at its end.
+        # The simulated step includes the time to build responses; they are sent at its end.
         due = self._pace.end() if simulated else 0.0
         for sequence, _ in batch:
             self._report(sequence, FAILED if id(sequence) in failed else None, due)
-        # Those that did not fit come first next time.
-        waited = {id(sequence) for sequence, _ in batch}
-        self._active.sort(key=lambda sequence: id(sequence) in waited)
+        # Sequences that did not fit come first in the next step.
+        computed = {id(sequence) for sequence, _ in batch}
+        self._active.sort(key=lambda sequence: id(sequence) in computed)
 
     def _advance(self, sequence: Sequence, rows: Rows, logits: object) -> bool:
         try:
@@ -271,15 +273,15 @@ class Scheduler:
     def _report(self, sequence: Sequence, error: RequestError | None, due: float) -> None:
         if error is not None or sequence.finished:
             self._end(sequence, error, due)
-        elif sequence.has_news:
-            sequence.ticket.tell(replace(sequence.news(), due=due))
+        elif sequence.has_update:
+            sequence.ticket.report(replace(sequence.update(), due=due))
 
     def _end(
         self, sequence: Sequence, error: RequestError | None = None, due: float = 0.0
     ) -> None:
         self._active.remove(sequence)
         self._pool.release(sequence.buffer, keep=error is None)
-        sequence.ticket.tell(replace(sequence.news(error), due=due))
+        sequence.ticket.report(replace(sequence.update(error), due=due))
 
 
 def _refusal(error: RequestError) -> Update:

@@ -1,4 +1,4 @@
-"""A request in flight: its tokens, its cache, and how a step's logits move it on."""
+"""A request in flight: its tokens, its KV cache, and the choice of tokens from a step's logits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .request import Ticket, Update
 from .sampling import adjust, choose, log_probability
 from .verify import accept_by_logits
 from .weights import Floats
-from .words import ends_with
+from .word_lists import ends_with
 
 # Prompt rows a sequence computes in one step, so that a long prompt does not hold up the others.
 PREFILL_ROWS = 256
@@ -34,7 +34,7 @@ class Sequence:
         self._tokens: Tokens = np.empty(request.prompt.size + request.max_new + 1, np.int64)
         self._tokens[: request.prompt.size] = request.prompt
         self._length = request.prompt.size
-        self._told = self._length
+        self._reported = self._length
         self._prefill = min(PREFILL_ROWS, model.config.max_num_tokens)
         self._branches: Branches | None = None
         self._log_probs: list[float] = []
@@ -59,18 +59,20 @@ class Sequence:
         self._branches = None
         if request.draft is not None:
             pending = np.concatenate([pending, request.draft])
-            wanted = request.draft.size + 1
+            logit_rows = request.draft.size + 1
         elif self._proposer is not None and pending.size == 1 and self._steps:
             self._branches = self._proposer.propose(self.tokens)
             mask, positions = self._branches.mask, self._branches.offsets + self._length - 1
             tokens = self._branches.tokens
             return Rows(self.buffer, tokens, tokens.size, positions, mask)
         else:
-            wanted = 1
-        return Rows(self.buffer, pending, pending.size if request.want_context_logits else wanted)
+            logit_rows = 1
+        if request.want_context_logits:
+            logit_rows = pending.size
+        return Rows(self.buffer, pending, logit_rows)
 
     def advance(self, rows: Rows, logits: Floats) -> None:
-        """Take a step's logits, [wanted, vocabulary], and choose tokens from them."""
+        """Take a step's logits, [logit_rows, vocabulary], and choose tokens from them."""
         start = self.buffer.length
         if self._branches is not None:
             self._advance_branches(self._branches, logits)
@@ -130,7 +132,7 @@ class Sequence:
         )
 
     def _advance_branches(self, branches: Branches, logits: Floats) -> None:
-        """Lookahead: walk the candidates for as long as they say what the target says."""
+        """Lookahead: accept candidate tokens for as long as they equal the target's choices."""
         start, known = self.buffer.length, self._length
         self._steps += 1
         kept = [0]
@@ -140,7 +142,7 @@ class Sequence:
             token = self._append(logits[kept[-1]])
             if self.finished or depth == branches.depth:
                 break
-            alive = [one for one in alive if branches.token(one, depth) == token]
+            alive = [index for index in alive if branches.token(index, depth) == token]
             if not alive:
                 break
             self._accepted += 1
@@ -190,14 +192,14 @@ class Sequence:
         return self._model.noise * scale * max(penalty, 1.0 / penalty)
 
     @property
-    def has_news(self) -> bool:
-        """Whether there is anything to tell now."""
-        return self.finished or (self._request.streaming and self._length > self._told)
+    def has_update(self) -> bool:
+        """Whether there is an update to report."""
+        return self.finished or (self._request.streaming and self._length > self._reported)
 
-    def news(self, error: RequestError | None = None) -> Update:
-        """Return what happened since the last time; with an error, the last thing to tell."""
-        fresh = self._tokens[self._told : self._length].tolist()
-        self._told = self._length
+    def update(self, error: RequestError | None = None) -> Update:
+        """Return the tokens and totals since the last update; with an error it is the last one."""
+        fresh = self._tokens[self._reported : self._length].tolist()
+        self._reported = self._length
         probs, self._log_probs = self._log_probs, []
         logits, self._logits = self._logits, []
         done = self.finished or error is not None

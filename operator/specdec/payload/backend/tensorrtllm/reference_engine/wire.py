@@ -1,4 +1,4 @@
-"""Requests out of the tensors that Triton hands over, as plain arrays: no Triton in here."""
+"""Parse requests from the input tensors of Triton, as plain arrays without Triton's types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .inputs import Call, Inputs
 from .request import Request
 from .sampling import Sampling
 from .weights import Floats
-from .words import NO_WORDS, parse
+from .word_lists import EMPTY, parse
 
 # Tensors of a row, each with the field it becomes; of two names for one field the later one wins.
 _FLAGS = (
@@ -66,7 +66,7 @@ def _parse(inputs: Inputs, config: EngineConfig) -> Request:
         prompt=prompt[:length],
         max_new=int(max_new),
         rules=_sampling(inputs, config),
-        stop_words=NO_WORDS if stop is None else parse(stop, "stop_words_list"),
+        stop_words=EMPTY if stop is None else parse(stop, "stop_words_list"),
         draft=draft if draft.size else None,
         draft_logits=_draft_logits(inputs, draft.size, config),
         threshold=_threshold(inputs),
@@ -117,10 +117,10 @@ def _draft_logits(inputs: Inputs, drafts: int, config: EngineConfig) -> Floats |
     array = inputs.array("draft_logits")
     if array is None:
         return None
-    wanted = (drafts, config.vocab_size)
-    if array.reshape(-1, array.shape[-1]).shape != wanted:
-        raise RequestError(f"draft_logits is {list(array.shape)}, it must be {list(wanted)}")
-    return array.reshape(wanted).astype(np.float32)
+    shape = (drafts, config.vocab_size)
+    if array.reshape(-1, array.shape[-1]).shape != shape:
+        raise RequestError(f"draft_logits is {list(array.shape)}, it must be {list(shape)}")
+    return array.reshape(shape).astype(np.float32)
 
 
 def _threshold(inputs: Inputs) -> float | None:

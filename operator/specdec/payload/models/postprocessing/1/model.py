@@ -1,4 +1,4 @@
-"""Triton model `postprocessing`: token ids in, text out."""
+"""Triton model `postprocessing`: converts token ids to text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _INTERNAL = "postprocessing failed on this request: the server's log has the det
 
 
 class TritonPythonModel:
-    """Stateless: it sees one answer, or one chunk of a streamed answer, at a time.
+    """Decodes one response, or one chunk of a streamed response, at a time.
 
-    A character whose bytes lie in two chunks therefore shows as a replacement character in both;
-    the BLS, which knows the whole answer, holds such bytes back.
+    It keeps no state: a character whose bytes are split over two chunks becomes a replacement
+    character in both. The BLS decodes whole responses and holds such bytes back.
     """
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Open the tokenizer; a directory without one fails the load with a sentence."""
+        """Open the tokenizer; without a usable one the model fails to load with a message."""
         config: dict[str, Any] = json.loads(args["model_config"])
         try:
             self._tokenizer = Tokenizer(

@@ -1,4 +1,4 @@
-"""Triton model `preprocessing`: text in, token ids and word lists out."""
+"""Triton model `preprocessing`: converts text to token ids and word lists."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _LISTS = {
 
 
 class TritonPythonModel:
-    """One request may hold several prompts; the rows of an output are padded on the right."""
+    """Tokenizes requests; one may hold several prompts, whose rows are padded on the right."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Open the tokenizer; a directory without one fails the load with a sentence."""
+        """Open the tokenizer; without a usable one the model fails to load with a message."""
         config: dict[str, Any] = json.loads(args["model_config"])
         try:
             self._tokenizer = Tokenizer(
@@ -46,7 +46,7 @@ class TritonPythonModel:
             raise pb_utils.TritonModelException(str(error)) from error
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer every request; one that cannot be used gets an error and harms no other."""
+        """Answer every request; an invalid request gets an error and does not affect others."""
         return [self._respond(request) for request in requests]
 
     def _respond(self, request: Any) -> Any:
@@ -63,7 +63,7 @@ class TritonPythonModel:
         )
 
     def _limit(self, given: dict[str, NDArray[Any]]) -> None:
-        """Refuse by their bytes what this process would be busy with for seconds."""
+        """Refuse texts so long that the tokenizer would take seconds for them."""
         for name, field in _PROMPTS.items():
             if name in given:
                 self._limits.prompts(given[name].reshape(-1), field)
@@ -116,12 +116,12 @@ class TritonPythonModel:
             for row in queries.reshape(-1)
         ]
 
-    def _word_ids(self, words: NDArray[Any] | None, rows: int, field: str) -> NDArray[np.int32]:
-        if words is None:
+    def _word_ids(self, texts: NDArray[Any] | None, rows: int, field: str) -> NDArray[np.int32]:
+        if texts is None:
             return np.zeros((rows, 2, 0), np.int32)
         arrays = [
-            word_array(self._tokenizer.words([text_of(word, field) for word in row]))
-            for row in words.reshape(rows, -1)
+            word_array(self._tokenizer.word_list([text_of(text, field) for text in row]))
+            for row in texts.reshape(rows, -1)
         ]
         width = max(array.shape[1] for array in arrays)
         filler = ((0, 0), (0, width))
@@ -131,16 +131,16 @@ class TritonPythonModel:
         )
 
     def _bias(self, given: dict[str, NDArray[Any]], rows: int) -> NDArray[np.float32]:
-        words = given.get("EMBEDDING_BIAS_WORDS")
+        texts = given.get("EMBEDDING_BIAS_WORDS")
         weights = given.get("EMBEDDING_BIAS_WEIGHTS")
-        if words is None and weights is None:
+        if texts is None and weights is None:
             return np.zeros((rows, 0), np.float32)
-        words = np.empty((rows, 0), object) if words is None else words.reshape(rows, -1)
+        texts = np.empty((rows, 0), object) if texts is None else texts.reshape(rows, -1)
         weights = np.empty((rows, 0)) if weights is None else weights.reshape(rows, -1)
         return np.stack(
             [
                 self._tokenizer.bias([text_of(w, "embedding_bias_words") for w in row], values)
-                for row, values in zip(words, weights, strict=True)
+                for row, values in zip(texts, weights, strict=True)
             ]
         )
 
