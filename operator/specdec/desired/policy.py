@@ -35,7 +35,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
         {"ports": _ports(server, server.metrics)},
     ]
     if model.spec.serving.nodes_per_replica > 1:
-        # MPI chooses its ports as it likes.
+        # MPI uses random ports.
         ingress.append({"from": [{"podSelector": pods}]})
     body = {
         "apiVersion": EXTRAS[_KIND].version,

@@ -1,7 +1,7 @@
-"""How tritonserver is started on a repository: an argument list, never a shell line.
+"""The command lines of tritonserver, its probes and hooks: argument lists, never a shell line.
 
-A server of one rank is the container's process itself; one of several is a list of mpirun's
-application contexts, separated by ":". Nothing here comes from a user but numbers.
+A server with one rank is the container's first process. A server with several ranks is started by
+mpirun, with one application context per rank, separated by ":". Users control only numbers here.
 
 In a group of pods, mpirun names each pod by its index, which is the same in every group. The agent
 that starts the ranks of a worker (`payload/serving/agent.py`) resolves the name.
@@ -14,37 +14,37 @@ from importlib import resources
 
 from specdec.triton.layout import Launch, Mode
 
-# Triton refuses clients that register a region whose name starts like this, from 25.07 on: it is
-# the Python backend's own default, and a prefix without it would step around that guard.
+# From 25.07 on Triton refuses clients that register a shared-memory region with this prefix, the
+# default of its Python backend. A prefix that does not start with it would bypass that check.
 _REGIONS = "triton_python_backend_shm_region_"
 _PREFIX = f"{_REGIONS}specdec_rank"
 _TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
-# mpirun takes this name for its own machine and starts nothing to reach it.
+# mpirun treats this name as its own machine and starts no remote shell for it.
 _LEADER, _WORKER = "localhost", "worker"
 
 # Listening ports by name, in the order of the container's and the Service's lists.
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
-# Seconds. A client that keeps a connection stays with its pod, whatever the Service routes to. The
-# age limit moves it to another pod, and spreads clients over pods that were added.
+# Seconds. A client with an open connection stays with its pod. The age limit makes it reconnect,
+# so that the Service spreads clients over all pods.
 CONNECTION_AGE = 30
 
-# Restricted endpoints ask for this header, which cannot be sent: the endpoints are closed, and
-# there is no secret to keep. A line of HTTP/1 ends its name at the first colon and its value at a
-# line break. HTTP/2 gives both a length and could carry all of it, but gRPC refuses a call with a
-# colon, a blank or an upper-case letter in a name; a line break in a value it lets through.
+# Restricted endpoints require this header, which no client can send: the endpoints are closed
+# without a secret. In HTTP/1 a header's name ends at the first colon, its value at a line break.
+# HTTP/2 could carry both, but gRPC refuses a call with a colon, a blank or an upper-case letter in
+# a header's name.
 _CLOSED = "Closed: to all=no\nvalue"
 
-# Reading is fine (health, metadata, configuration, statistics); these change the server, attach
-# memory of the host, or make it write files.
+# These endpoints change the server, attach memory of the host, or write files. Endpoints that only
+# read stay open (health, metadata, configuration, statistics).
 _RESTRICTED = "shared-memory,model-repository,trace,logging"
-# What is left of an endpoint besides health.
+# The other endpoints, except health.
 _ASKED = "inference,metadata,model-config,statistics"
 
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM files of a gRPC endpoint; with `client_ca` it takes clients with a certificate alone.
+    """PEM files of a gRPC endpoint; with `client_ca` it requires client certificates.
 
     Triton reads them once, at its start, and has no TLS for its HTTP endpoint.
     """
@@ -75,8 +75,8 @@ def server_argv(
         http_port, grpc_port, metrics_port: listening ports.
         address: address of all three listeners; None is every interface.
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
-        connection_age_seconds: a gRPC client is asked to connect anew after that, give or take a
-            tenth; what it has begun goes on.
+        connection_age_seconds: a gRPC client must reconnect after about that time; its running
+            calls finish.
         shm_region_prefix: names this server's regions in /dev/shm; must differ between servers
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
@@ -153,8 +153,8 @@ def command(
         return contexts[0]
     models = (_TARGET, _DRAFT) if launch.mode is Mode.ORCHESTRATOR else (_TARGET,)
     hosts = _hosts(launch)
-    # Open MPI counts CPUs, and a pod may have fewer of them than GPUs. Two ranks it would also
-    # bind to a core each, with all their threads and the processes of the Python models.
+    # Open MPI limits ranks to the number of CPUs, and a pod may have fewer CPUs than GPUs. It also
+    # binds each rank to one core, with all its threads and the processes of its Python models.
     argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     for rank, context in enumerate(contexts):
         own = context if rank == 0 else list(_follower(context, models))
@@ -184,8 +184,8 @@ def environment(launch: Launch) -> dict[str, str]:
 def remote_shell(argv: Sequence[str]) -> dict[str, str]:
     """Variables by which mpirun, of Open MPI 4 or 5, reaches the other pods of its group.
 
-    It starts the daemon of every pod itself and keeps a connection to it: losing a pod ends the
-    job at once.
+    mpirun starts the daemon of every pod itself and keeps a connection to it. So the loss of a pod
+    ends the job at once.
     """
     agent = " ".join(argv)
     return {
@@ -226,7 +226,7 @@ def pre_stop(
 
 
 def alive(http_port: int = PORTS["http"]) -> list[str]:
-    """Arguments of the liveness probe, which runs beside the server: it sees its processes.
+    """Arguments of the liveness probe, which runs in the server's container.
 
     Args:
         http_port: of the server.

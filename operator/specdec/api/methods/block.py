@@ -1,4 +1,4 @@
-"""What the rest of the API asks of a method's block, whichever method it is."""
+"""The interface of a method's block in the spec, and its defaults."""
 
 from typing import Literal
 

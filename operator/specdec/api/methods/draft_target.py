@@ -33,8 +33,8 @@ class DraftTarget(Block):
     """A small model proposes, the target verifies.
 
     `draftLengthCeiling` is the longest draft (tokens) a request may ask for; it defaults to
-    `maxDraftTokens`, which is built in. `draftAhead` is the number of answers for which the draft
-    goes on while the target verifies.
+    `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
+    flight up to which drafting is pipelined.
     """
 
     draft: ModelSpec

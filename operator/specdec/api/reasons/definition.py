@@ -8,7 +8,7 @@ from specdec.api.condition_types import OPTIONAL, Type
 
 
 class Severity(StrEnum):
-    """What a reason asks of the reader."""
+    """Whether a reason reports progress, a blocked stage or a failure."""
 
     # Reports a state; nothing is wrong.
     PROGRESS = "progress"

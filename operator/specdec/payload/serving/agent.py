@@ -90,7 +90,7 @@ class Callers:
         threading.Thread(target=self._accept, daemon=True).start()
         argv, connection = self._next()
         with self._lock:
-            _cut(self._server)  # else a thread that waits in accept goes on waiting
+            _cut(self._server)  # wakes the thread that blocks in accept
             self._server.close()
             for other in self._open:
                 _cut(other)

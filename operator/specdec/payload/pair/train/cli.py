@@ -82,7 +82,7 @@ def make_draft(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -
     """Let the target teach the draft and write its checkpoint."""
     tokens = encode(tokenizer, list(corpus.train.values()))
     target = read_checkpoint(args.out / "target")
-    # Named by the target, so that a retrained one never meets its predecessor's lessons.
+    # Named by the target's digest, so that a new target does not reuse the rows of an old one.
     state_file = draft_state(args.out, args.work)
     broad = kept(
         state_file.with_name(f"lessons-{state_file.name}"),
