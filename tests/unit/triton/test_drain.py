@@ -65,7 +65,7 @@ def test_the_server_serves_on_until_its_clients_have_left(
     with connected() as (port, client):
 
         def wait() -> None:
-            drain.leave({port}, time.monotonic() + 60)
+            drain.await_disconnected({port}, time.monotonic() + 60)
             left.set()
 
         waiting = threading.Thread(target=wait)
@@ -81,7 +81,7 @@ def test_the_server_serves_on_until_its_clients_have_left(
 def test_the_wait_for_a_client_that_never_leaves_is_bounded() -> None:
     with connected() as (port, _):
         begun = time.monotonic()
-        drain.leave({port}, begun + 0.5)
+        drain.await_disconnected({port}, begun + 0.5)
         assert time.monotonic() - begun >= 0.5
         assert drain.connections({port}) == 1
 
@@ -110,7 +110,7 @@ def test_work_of_every_kind_is_counted(work: str) -> None:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, pages: Sequence[str]) -> Iterator[float]:
-    """Let `finish` read these pages, the last one again and again: the seconds that it took."""
+    """Let `await_idle` read these pages, the last one repeatedly; returns its seconds."""
     clock = [0.0]
     left = list(pages)
 
@@ -120,7 +120,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, pages: Sequence[str]) -> Iterator[flo
     monkeypatch.setattr(drain, "_page", page)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
-    drain.finish(8002, 120.0)
+    drain.await_idle(8002, 120.0)
     yield clock[0]
 
 
@@ -156,4 +156,4 @@ def test_a_server_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPat
         raise ConnectionRefusedError
 
     monkeypatch.setattr(drain, "_page", page)
-    drain.finish(8002, time.monotonic() + 3600)
+    drain.await_idle(8002, time.monotonic() + 3600)

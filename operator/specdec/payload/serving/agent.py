@@ -115,9 +115,11 @@ class Callers:
                     oldest = next(iter(self._open))
                     del self._open[oldest]
                     _cut(oldest)
-            threading.Thread(target=self._hear, args=(connection, peer[0]), daemon=True).start()
+            threading.Thread(
+                target=self._authenticate, args=(connection, peer[0]), daemon=True
+            ).start()
 
-    def _hear(self, connection: socket.socket, peer: str) -> None:
+    def _authenticate(self, connection: socket.socket, peer: str) -> None:
         timer = threading.Timer(PATIENCE, _cut, (connection,))
         timer.daemon = True
         timer.start()
@@ -126,15 +128,15 @@ class Callers:
                 argv = accepted(lines)
         except (AgentError, OSError, ValueError) as error:
             _log(f"refused {peer}: {error}")
-            self._leave(connection)
+            self._remove(connection)
             connection.close()
         else:
-            self._leave(connection)
+            self._remove(connection)
             self._accepted.put((argv, connection))
         finally:
             timer.cancel()
 
-    def _leave(self, connection: socket.socket) -> None:
+    def _remove(self, connection: socket.socket) -> None:
         with self._lock:
             self._open.pop(connection, None)
 

@@ -79,7 +79,7 @@ def connections(ports: Collection[int], net: Path = Path("/proc/net")) -> int:
     return count
 
 
-def leave(ports: Collection[int], deadline: float) -> None:
+def await_disconnected(ports: Collection[int], deadline: float) -> None:
     """Wait until no client has been connected for a moment, or the deadline has passed."""
     last = time.monotonic()
     while (now := time.monotonic()) < min(deadline, last + _QUIET):
@@ -106,8 +106,8 @@ def stepping(page: str) -> bool:
     return any(float(line.rsplit(" ", 1)[1]) > 0 for line in active)
 
 
-def finish(port: int, deadline: float) -> None:
-    """Wait until no model works, or no server answers, or the deadline has passed."""
+def await_idle(port: int, deadline: float) -> None:
+    """Wait until no model has work, the server does not answer, or the deadline has passed."""
     done: list[str] = []
     worked = time.monotonic()
     while (now := time.monotonic()) < deadline:
@@ -146,9 +146,9 @@ def drain(
         Whether it ended in time.
     """
     time.sleep(linger)
-    leave(clients, time.monotonic() + moving)
+    await_disconnected(clients, time.monotonic() + moving)
     deadline = time.monotonic() + timeout
-    finish(port, deadline)
+    await_idle(port, deadline)
     if not mark:
         return True
     for pid in servers(mark):
