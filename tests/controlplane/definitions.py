@@ -31,7 +31,7 @@ def installed(plane: ControlPlane) -> Iterator[None]:
     try:
         yield
     finally:
-        plane.kubectl("delete", "crd", *names, "--ignore-not-manifests")
+        plane.kubectl("delete", "crd", *names, "--ignore-not-found")
         until(lambda: not any(_served(plane, name) for name in names), f"no {names}")
 
 
