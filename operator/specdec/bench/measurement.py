@@ -48,12 +48,12 @@ async def measure(
     settings: Settings,
     *,
     metrics_url: str | None = None,
-    tell: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
     protocol: Protocol = "http",
 ) -> Report:
     """Run a complete benchmark; see `Measurement`."""
     measurement = Measurement(
-        connection, settings, metrics_url=metrics_url, tell=tell, protocol=protocol
+        connection, settings, metrics_url=metrics_url, on_progress=on_progress, protocol=protocol
     )
     await measurement.run()
     return measurement.report()
@@ -71,7 +71,7 @@ class Measurement:
         settings: of the run.
         metrics_url: `host:port` of the server's metrics, for energy, and for acceptance if the
             answers do not report it. The metrics include other users of the server.
-        tell: called after every request.
+        on_progress: called after every request.
         protocol: of the endpoint. HTTP gives times closer to those of the server.
     """
 
@@ -81,14 +81,14 @@ class Measurement:
         settings: Settings,
         *,
         metrics_url: str | None = None,
-        tell: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
         protocol: Protocol = "http",
     ) -> None:
         self._connection = connection
         self._protocol: Protocol = protocol
         self._settings = settings
         self._metrics_url = metrics_url
-        self._on_progress = tell or (lambda _: None)
+        self._on_progress = on_progress or (lambda _: None)
         self._started = datetime.now(UTC)
         self._start_seconds = time.monotonic()
         self._blocks: dict[int, dict[int | None, list[Turn]]] = {}
@@ -102,7 +102,7 @@ class Measurement:
         )
 
     async def run(self) -> None:
-        """Measure all levels; if the server becomes unreachable, the report says so.
+        """Measure all levels; if the server becomes unreachable, the report is marked partial.
 
         Raises:
             UnreachableError: the first connection failed.

@@ -95,7 +95,7 @@ def _run(params: Mapping[str, Any]) -> int:
             connection,
             settings,
             metrics_url=params["metrics"],
-            tell=update,
+            on_progress=update,
             protocol=params["protocol"].value,
         )
         _measure(measurement)

@@ -101,7 +101,9 @@ def _run(params: Mapping[str, Any]) -> None:
             opt.connection(params, params["url"]),
             inference,
             cancel_after=None if cancel_ms is None else cancel_ms / 1000,
-            tell=(lambda new: opt.print_text(write(new)) if new else None) if streaming else None,
+            on_result=(lambda new: opt.print_text(write(new)) if new else None)
+            if streaming
+            else None,
         )
     )
     _print(output, params["as_json"], None if streaming else write)

@@ -88,7 +88,7 @@ def _run(params: dict[str, Any]) -> None:
         opt.connection(params, params["target"]),
         opt.connection(params, draft) if draft else None,
         concurrency=params["concurrency"],
-        tell=_print_json if params["as_json"] else _print,
+        on_result=_print_json if params["as_json"] else _print,
     )
     results = asyncio.run(coroutine)
     if len(results) > 1 and not params["as_json"]:

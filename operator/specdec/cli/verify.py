@@ -125,7 +125,7 @@ def _run(params: Mapping[str, Any]) -> None:
                 draft=connections["draft"],
                 metrics=params["metrics_url"],
                 concurrency=params["concurrency"],
-                tell=update,
+                on_result=update,
             )
         )
     _print(result, as_json=params["as_json"])

@@ -220,5 +220,5 @@ def _kind(first: Any, location: str) -> str:
 
 
 def _length(answer: Any) -> int | None:
-    words = len(answer.split()) if isinstance(answer, str) else 0
-    return math.ceil(words * _TOKENS_PER_WORD) or None
+    count = len(answer.split()) if isinstance(answer, str) else 0
+    return math.ceil(count * _TOKENS_PER_WORD) or None

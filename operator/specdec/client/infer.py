@@ -58,7 +58,9 @@ class Inference(Sampling):
                     f"token id {token} is invalid; give ids between 0 and 2**31-1"
                 )
         if self.stop_words or self.bad_words or self.bias_words:
-            raise BadRequestError("an engine takes no words; use a model with text input")
+            raise BadRequestError(
+                "an engine takes no stop or bad words; use a model with text input"
+            )
 
     def tensors(self, declared: frozenset[str]) -> dict[str, NDArray[Any]]:
         """The request as arrays [1, n], by the input names that the engine declares."""
@@ -97,7 +99,7 @@ async def infer(
     inference: Inference,
     *,
     cancel_after: float | None = None,
-    tell: Callable[[list[int]], None] | None = None,
+    on_result: Callable[[list[int]], None] | None = None,
 ) -> Output:
     """Send a request to an engine, and cancel it after `cancel_after` seconds if given.
 
@@ -105,7 +107,7 @@ async def infer(
         connection: to the server.
         inference: the request.
         cancel_after: seconds after which the request is cancelled; None waits for the end.
-        tell: called with the new ids of every response.
+        on_result: called with the new ids of every response.
 
     Raises:
         BadRequestError: the engine lacks an input, or does not stream.
@@ -132,8 +134,8 @@ async def infer(
             _count(output, answer)
             output.tokens += new
             output.responses += 1
-            if tell is not None:
-                tell(new)
+            if on_result is not None:
+                on_result(new)
 
         limit = min(connection.timeout, cancel_after or connection.timeout)
         try:

@@ -76,7 +76,7 @@ async def speculate(
     draft: Connection | None = None,
     *,
     concurrency: int = 16,
-    tell: Callable[[Result], None] | None = None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """Generate an answer to every prompt.
 
@@ -86,7 +86,7 @@ async def speculate(
         target: server with the target and the tokenizer models.
         draft: the draft's own server; None if the target's server has the draft.
         concurrency: number of prompts in flight.
-        tell: called with each result when it is complete.
+        on_result: called with each result when it is complete.
 
     Returns:
         A result per prompt, in order; a failed prompt has an error in its result.
@@ -98,7 +98,7 @@ async def speculate(
         raise BadRequestError("there is nothing to do; give a prompt and concurrency 1 or more")
     async with Server(target) as target_server, Server(draft or target) as draft_server:
         return await _Run(target_server, draft_server, options, draft is not None).all(
-            prompts, concurrency, tell or (lambda _: None)
+            prompts, concurrency, on_result or (lambda _: None)
         )
 
 

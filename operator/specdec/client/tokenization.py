@@ -76,13 +76,13 @@ def _inputs(prompt: str, sampling: Sampling) -> dict[str, NDArray[Any]]:
         # The model requires a length, which has no effect here: each engine call sets its own.
         "REQUEST_OUTPUT_LEN": np.array([1], np.int32),
     }
-    for name, words in (
+    for name, texts in (
         ("STOP_WORDS_DICT", sampling.stop_words),
         ("BAD_WORDS_DICT", sampling.bad_words),
         ("EMBEDDING_BIAS_WORDS", sampling.bias_words),
     ):
-        if words:
-            tensors[name] = strings(words)
+        if texts:
+            tensors[name] = strings(texts)
     if sampling.bias_weights:
         tensors["EMBEDDING_BIAS_WEIGHTS"] = np.array(sampling.bias_weights, np.float32)
     for name, value in (("END_ID", sampling.end_id), ("PAD_ID", sampling.pad_id)):

@@ -72,7 +72,7 @@ async def verify(
     draft: Connection | None = None,
     metrics: str | None = None,
     concurrency: int = 8,
-    tell: Callable[[Comparison], None] | None = None,
+    on_result: Callable[[Comparison], None] | None = None,
 ) -> Verification:
     """Run every prompt with speculation and with the target alone, and compare the answers.
 
@@ -87,7 +87,7 @@ async def verify(
         metrics: `host:port` of the verified server's metrics. Its counters replace the counts that
             the answers do not report; they include the requests of other clients.
         concurrency: number of prompts in flight.
-        tell: called with the outcome of each prompt.
+        on_result: called with the outcome of each prompt.
 
     Raises:
         BadRequestError: no prompts, concurrency below 1, or a missing model or input.
@@ -107,7 +107,7 @@ async def verify(
         )
         await run.check()
         before = await _counted(metrics)
-        await run.all(entries, options.max_tokens, concurrency, tell or (lambda _: None))
+        await run.all(entries, options.max_tokens, concurrency, on_result or (lambda _: None))
         outcomes = [run.outcomes[index] for index in range(len(entries))]
         return await summary(
             entries, outcomes, baseline_server, await _counted_since(before, metrics)

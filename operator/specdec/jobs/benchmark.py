@@ -56,7 +56,9 @@ def benchmark(plan: Json, root: Path) -> Json:
     server = measurement_common.connection(plan["server"], plan.get("tls"))
     try:
         report = asyncio.run(
-            measure(server, settings, tell=_ProgressLog(), protocol=plan.get("protocol", "grpc"))
+            measure(
+                server, settings, on_progress=_ProgressLog(), protocol=plan.get("protocol", "grpc")
+            )
         )
     except ClientError as error:
         raise measurement_common.job_error(error, FAILED) from error

@@ -2,7 +2,7 @@
 
 `oci`, `ngc` and `hugging_face` use `HttpSource` with a `client` that sends everything through the
 egress proxy. HTTP errors become `JobError` with a documented reason. No message quotes a response,
-which may contain another party's secret.
+which may contain somebody else's secret.
 """
 
 import ssl

@@ -243,12 +243,15 @@ def test_an_interrupted_run_leaves_what_there_was() -> None:
     async def interrupted(url: str) -> Report:
         halfway = asyncio.Event()
 
-        def tell(progress: Progress) -> None:
+        def record(progress: Progress) -> None:
             if progress.done > progress.total / 2:
                 halfway.set()
 
         measurement = Measurement(
-            Connection(url), Settings(requests=40, output_tokens=4), tell=tell, protocol="grpc"
+            Connection(url),
+            Settings(requests=40, output_tokens=4),
+            on_progress=record,
+            protocol="grpc",
         )
         task = asyncio.create_task(measurement.run())
         await halfway.wait()

@@ -145,7 +145,7 @@ def test_a_prompt_that_is_refused_costs_the_others_nothing() -> None:
 def test_comparisons_before_a_lost_connection_are_kept() -> None:
     seen: list[Comparison] = []
     with served(Service(dies_at=2)) as url:
-        told = run(url, others={"concurrency": 1, "tell": seen.append})
+        told = run(url, others={"concurrency": 1, "on_result": seen.append})
     assert (told.matched, told.exit_status) == (1, 3)
     assert [failure.kind for failure in told.failures] == ["unreachable"] * 2
     assert told.draft_tokens == 6

@@ -29,7 +29,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
     fn unload(&self);
 }
 
-/// Export a [`Backend`] under the names that Triton looks for.
+/// Export a [`Backend`] under the names that Triton loads.
 #[macro_export]
 macro_rules! export_backend {
     ($backend:ty) => {

@@ -230,7 +230,7 @@ unsafe fn read_outputs(
     response: *mut sys::TRITONSERVER_InferenceResponse,
 ) -> Result<Vec<Tensor>, Error> {
     let mut count = 0;
-    // SAFETY: as promised by the caller. The header says that the response owns its error, but
+    // SAFETY: as promised by the caller. By the header, the response owns its error, but
     // every call makes a new one (`RETURN_IF_STATUS_ERROR` in Triton's core), so it is ours.
     unsafe {
         check(sys::TRITONSERVER_InferenceResponseError(response))?;

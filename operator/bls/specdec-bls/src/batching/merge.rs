@@ -7,7 +7,7 @@ use triton::{DataType, Tensor};
 use crate::engine::Call;
 
 pub const DRAFT_IDS: &str = "draft_input_ids";
-/// The output that tells which row a response belongs to.
+/// The output with the row that a response belongs to.
 pub const ROW: &str = "batch_index";
 const IDS: &str = "input_ids";
 const NEW_TOKENS: &str = "request_output_len";

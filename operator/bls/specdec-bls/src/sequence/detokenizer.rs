@@ -5,7 +5,7 @@
 use super::stop_words::Matcher;
 use crate::tokenizer::Tokenizer;
 
-/// Tokens that every push decodes again. No decoder looks further back for its spacing, and the
+/// Tokens that every push decodes again. No decoder needs more of them for its spacing, and the
 /// cost of a token does not grow with the answer.
 const WINDOW: usize = 32;
 

@@ -153,7 +153,7 @@ impl InFlight {
         if let Some(length) = effects.draft_length {
             metrics.draft_length(length);
         }
-        // The engines work meanwhile.
+        // Text is rendered while the engines compute.
         for part in effects.parts.into_iter().chain(sequence.render()) {
             self.reply.send_part(self.row, &self.task, part);
         }
@@ -172,7 +172,7 @@ impl InFlight {
         }
     }
 
-    /// Tell the batcher that a row of this batch has its result, and no next call.
+    /// Report to the batcher that a row of this batch has its result, and no next call.
     fn complete_row(&self, batch: Option<u64>) {
         if batch.is_some() {
             self.bls.submit(batch, None);

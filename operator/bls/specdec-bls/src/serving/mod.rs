@@ -2,7 +2,7 @@
 //!
 //! [`intake`](self) reads requests on threads of its own and starts their sequences. Results of
 //! engine calls arrive on Triton's threads, which run the sequences that they belong to. A watchdog
-//! thread sends batches that have waited long enough, and notices clients and engines that are gone.
+//! thread sends batches that have waited long enough, and detects disconnected clients and dead engines.
 
 mod backend;
 mod batch;

@@ -157,7 +157,7 @@ fn close(state: &mut State) {
     request.release(!state.failed);
 }
 
-/// A client that has disconnected cannot be told of a failure.
+/// A failure is not sent to a client that has disconnected.
 fn log_failure(result: Result<(), triton::Error>) {
     if let Err(error) = result {
         log(

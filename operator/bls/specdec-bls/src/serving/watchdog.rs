@@ -101,8 +101,8 @@ impl Watchdog {
                 return false;
             }
             let now = Instant::now();
-            let rings = state.alarm.take_if(|alarm| *alarm <= now).is_some();
-            if rings || (state.busy && now >= next) {
+            let expired = state.alarm.take_if(|alarm| *alarm <= now).is_some();
+            if expired || (state.busy && now >= next) {
                 return true;
             }
             let tick = state.busy.then_some(next);

@@ -25,7 +25,7 @@ pub(super) fn bytes_per_token(library: &Library) -> usize {
         serde_json::to_value(library.get_normalizer()),
         serde_json::to_value(library.get_pre_tokenizer()),
     ];
-    // A step that cannot be serialized is none of those that keep every byte.
+    // A step that cannot be serialized may drop bytes.
     let steps = steps.map(|step| step.unwrap_or(Value::Bool(true)));
     let byte_level = steps.iter().any(is_byte_level);
     let bytes = |token: &String| match byte_level {
