@@ -64,7 +64,7 @@ def test_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> Non
     until(reported, lambda: f"{watched.read_text()} {lab.story('pair')}")
     at_rest(lab)
     states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
-    assert {state[2] for state in states} == {"True"}
+    assert {state[2] for state in states} == {"True"}, states
 
 
 def test_paused_deployment_is_reported(lab: Lab) -> None:

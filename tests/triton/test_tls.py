@@ -219,7 +219,10 @@ def test_with_an_authority_for_clients_only_theirs_get_through(
     trusted = (*GENERATE, "--tls", "--ca", made.authority)
     with Server(executable, empty, tmp_path, tls=tls) as server:
         assert run(server, *trusted)[0] == 3
-        for pair, expected in ((made.client, "unknown model"), (made.stranger, "no encrypted")):
+        for pair, expected in (
+            (made.client, "unknown model"),
+            (made.stranger, "the TLS connection"),
+        ):
             asked = (*trusted, "--cert", pair.certificate, "--key", pair.key)
             assert expected in run(server, *asked)[2]
             with pytest.raises(JobError, match=expected):
@@ -234,7 +237,7 @@ def test_without_the_authority_for_clients_no_client_gets_through(
     with Server(executable, empty, tmp_path, tls=tls) as server:
         own_certificate = ("--cert", made.client.certificate, "--key", made.client.key)
         for how in ((), own_certificate):
-            assert "no encrypted connection" in run(server, *asked, *how)[2]
+            assert "the TLS connection" in run(server, *asked, *how)[2]
 
 
 def test_without_its_key_a_server_does_not_start(
