@@ -1,7 +1,6 @@
 """The control plane: etcd, API server, controller-manager, scheduler, and kwok."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -195,8 +194,3 @@ def _scheduler(state: State) -> list[str]:
         "--secure-port=0",
         *_THROTTLE,
     ]
-
-
-def is_root() -> bool:
-    """Whether the tool may create namespaces, mounts and control groups."""
-    return os.geteuid() == 0

@@ -16,8 +16,6 @@ from specdec.desired.serving import Revision
 
 __all__ = [
     "Backend",
-    "draft_tokens",
-    "max_draft_len",
     "method",
     "of",
     "programs",
@@ -35,16 +33,6 @@ def of(model: SpeculativeModel) -> Backend:
 def method(model: SpeculativeModel) -> MethodDefinition:
     """The method of a resource."""
     return methods.of(model)
-
-
-def max_draft_len(model: SpeculativeModel) -> int:
-    """The draft length (tokens) that the target's engine is built for."""
-    return methods.of(model).max_draft_len(model)
-
-
-def draft_tokens(model: SpeculativeModel) -> int:
-    """The server's default draft length (tokens); 0 where no request can set it."""
-    return methods.of(model).draft_tokens(model)
 
 
 def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:

@@ -33,8 +33,8 @@ def accept(context: Context) -> Outcome:
         "version": version,
         "image": image,
         "method": model.spec.speculation.method.value,
-        "draftTokens": backends.draft_tokens(model),
-        "maxDraftTokens": backends.max_draft_len(model),
+        "draftTokens": backends.method(model).draft_tokens(model),
+        "maxDraftTokens": backends.method(model).max_draft_len(model),
         **_servers(model),
     }
     facts = replace(context.facts, version=version, image=image)

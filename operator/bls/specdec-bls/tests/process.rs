@@ -129,6 +129,6 @@ fn processes_of_this_machine_are_read() {
         assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Dead and still in the table: nobody has waited for it.
+    // Dead and still in the process table, because no process has waited for it.
     assert_eq!(find(), None);
 }

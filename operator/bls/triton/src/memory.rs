@@ -46,7 +46,7 @@ pub(crate) unsafe fn copy_text(text: *const c_char) -> String {
         .into_owned()
 }
 
-/// Return glibc's free memory to the system. Other allocations wait meanwhile.
+/// Return glibc's free memory to the system. Other allocations wait until it returns.
 pub fn release_free_memory() {
     // SAFETY: glibc allows this call at any time, from any thread.
     unsafe { libc::malloc_trim(0) };

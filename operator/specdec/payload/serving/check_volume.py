@@ -5,7 +5,7 @@
 The manifest, on the volume beside the repositories, lists the folders that the server reads, with
 size, modification time and SHA-256 of every file. Sizes and times are compared; only a file whose
 time differs is read. Damage is printed as one line of JSON, `{"volume": {"damaged": [SENTENCE]}}`,
-which the operator reads to repair the volume. Meanwhile the program waits: the server then starts
+which the operator reads to repair the volume. Until then the program waits: the server then starts
 as soon as its files are complete, without the kubelet's back-off. After SECONDS it exits 1.
 """
 

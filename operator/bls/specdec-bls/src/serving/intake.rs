@@ -21,7 +21,7 @@ const TOO_MANY: &str = "tensorrt_llm_bls has as many long prompts waiting as it 
                         send this one again later";
 
 /// Bytes of text after which free memory is returned to the system. Tokenizing takes almost two
-/// hundred times the text's memory, which glibc would keep. Other allocations wait meanwhile, so
+/// hundred times the text's memory, which glibc would keep. Other allocations wait for it, so
 /// only texts that few clients send are worth it.
 const TRIM_BYTES: usize = 256 << 10;
 

@@ -24,7 +24,7 @@ pub enum Pipelined {
     Early,
     /// When no other call is in flight.
     Late,
-    /// At any time, drawn from this seed; further ones are rejected meanwhile.
+    /// At any time, drawn from this seed; further ones are rejected until then.
     Anytime(u32),
     /// Every call is rejected.
     Rejected,

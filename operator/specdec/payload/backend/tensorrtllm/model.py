@@ -40,7 +40,7 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 def _write_termination_message(sentence: str) -> None:
     """Write to the termination message why a model does not load.
 
-    The server stops some time after the failure. What it logs meanwhile pushes the reason out of
+    The server stops some time after the failure. What it logs until then pushes the reason out of
     the few log lines that Kubernetes would use as the message.
     """
     path = Path(os.environ.get("SPECDEC_TERMINATION_LOG", "/dev/termination-log"))
