@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from specdec.api.children import ChildMetadata
+from specdec.api.condition_types import Type
 from specdec.api.matrix import Backend
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
@@ -208,6 +209,12 @@ class SpeculativeModel(Value):
     def parse(cls, body: dict[str, Any]) -> Self:
         """The typed resource of an API object; raises `pydantic.ValidationError`."""
         return cls.model_validate(body)
+
+    @property
+    def available(self) -> bool:
+        """Whether it was available when the status was last written."""
+        conditions = self.status.get("conditions", [])
+        return any(c["type"] == Type.AVAILABLE and c["status"] == "True" for c in conditions)
 
     @property
     def models(self) -> dict[str, ModelSpec]:

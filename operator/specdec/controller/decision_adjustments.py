@@ -1,7 +1,7 @@
 """Build the decision to report when a reconcile does not go as the pipeline decided.
 
 `Reconciler` calls these pure functions before it writes the status. They report what the pipeline
-cannot know: an invalid spec, an exception, refused children, and pods that are being replaced.
+cannot know: an invalid spec, an exception, and refused children.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,11 @@ from pydantic import ValidationError
 from specdec import __version__
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, Condition, Type
 from specdec.api.model import explain
-from specdec.api.reasons import AcceptedReason, AvailableReason, ReadyReason
+from specdec.api.reasons import AcceptedReason, ReadyReason
 from specdec.controller.refusals import RefusedError
 from specdec.controller.status_writer import Body
-from specdec.pipeline import summary
+from specdec.pipeline.adjustments import with_condition, with_ready
 from specdec.pipeline.decide import Decision
-from specdec.pipeline.stage import POLL
 
 
 def internal_error(body: Body, location: str) -> Decision:
@@ -40,7 +39,7 @@ def invalid_spec(body: Body, error: ValidationError) -> Decision:
     """The decision to report if the API server has accepted a spec that we cannot parse."""
     condition = Condition(Type.ACCEPTED, "False", AcceptedReason.INVALID_SPEC, explain(error))
     kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
-    return Decision(conditions=_with_ready([condition]), status={**kept, "phase": "Failed"})
+    return Decision(conditions=with_ready([condition]), status={**kept, "phase": "Failed"})
 
 
 def with_refusals(decision: Decision, refusals: Sequence[RefusedError]) -> Decision:
@@ -60,46 +59,16 @@ def with_refusal(decision: Decision, error: RefusedError) -> Decision:
     if error.child_exists and kind == Type.STORAGE_READY:
         claim = next(c for c in decision.conditions if c.type == kind)
         message = f"{claim.message}; the claim stays as it is: {error}"
-        return _with_condition(decision, replace(claim, message=message))
+        return with_condition(decision, replace(claim, message=message))
     if kind in MEASURED:
-        return _with_condition(decision, Condition(kind, "Unknown", error.reason, str(error)))
+        return with_condition(decision, Condition(kind, "Unknown", error.reason, str(error)))
     condition = Condition(kind, "False", error.reason, str(error))
     if kind in OPTIONAL:
-        return _with_condition(decision, condition)
+        return with_condition(decision, condition)
     others = [c for c in decision.conditions if c.type not in (kind, Type.READY)]
     phase = "Failed" if error.reason in FAILED else decision.status.get("phase", "Failed")
     return replace(
         decision,
-        conditions=_with_ready([*others, condition]),
+        conditions=with_ready([*others, condition]),
         status={**decision.status, "phase": phase},
     )
-
-
-def with_replaced_pods(decision: Decision, children: Sequence[str]) -> Decision:
-    """The decision with Available=False while the given children replace their pods.
-
-    The pipeline judged the pods from before this change. Without this function the new generation
-    would be reported as available until the next event.
-    """
-    available = next((c for c in decision.conditions if c.type == Type.AVAILABLE), None)
-    if not children or available is None or available.status != "True":
-        return decision
-    message = f"{', '.join(children)} replaces its pods; until then {available.message}"
-    starting = Condition(Type.AVAILABLE, "False", AvailableReason.STARTING, message)
-    replaced = _with_condition(decision, starting)
-    conditions = _with_ready([c for c in replaced.conditions if c.type != Type.READY])
-    status = {**decision.status, "phase": "Starting"}
-    return replace(decision, conditions=conditions, status=status, requeue_after=POLL)
-
-
-def _with_condition(decision: Decision, condition: Condition) -> Decision:
-    """The decision with the condition of this type replaced."""
-    conditions = (condition if c.type == condition.type else c for c in decision.conditions)
-    return replace(decision, conditions=tuple(conditions))
-
-
-def _with_ready(stages: Sequence[Condition]) -> tuple[Condition, ...]:
-    """All conditions and Ready=False, with the reason of the first one that is not satisfied."""
-    complete = summary.complete(stages)
-    first = next(c for c in complete if summary.holds_back(c))
-    return (*complete, Condition(Type.READY, "False", first.reason, first.message))

@@ -25,13 +25,13 @@ from specdec.controller.decision_adjustments import (
     invalid_spec,
     with_refusal,
     with_refusals,
-    with_replaced_pods,
 )
 from specdec.controller.observe import observe
 from specdec.controller.queue import Key, Result
 from specdec.controller.refusals import DefinitionNotReadyError, RefusedError
 from specdec.controller.status_writer import Body, write_status
 from specdec.pipeline import decide as pipeline
+from specdec.pipeline.adjustments import with_replaced_pods
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed
 

@@ -15,6 +15,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import EngineReason, ReadyReason
 from specdec.backends.facts import Images
 from specdec.desired import measurement
+from specdec.pipeline.adjustments import with_replaced_pods
 from specdec.pipeline.decide import Decision, decide
 from specdec.pipeline.observed import Observed
 from specdec.pipeline.optional_objects import UNKNOWN_REQUEUE
@@ -80,8 +81,12 @@ class SimulatedCluster:
     def step(self) -> Decision:
         """One reconcile: decide, then apply the decision."""
         decision = decide(self.model(), self.observed(), self.images)
+        before = self._pod_templates()
         for obj in decision.apply:
             self._apply(copied(dict(obj)))
+        after = self._pod_templates()
+        replaced = [name for name in before if before[name] != after[name]]
+        decision = with_replaced_pods(decision, replaced)
         for ref in decision.delete:
             self.delete(ref.kind, ref.name)
         old = self.cr.get("status", {}).get("conditions", [])
@@ -199,16 +204,25 @@ class SimulatedCluster:
             status = {"status": old["status"]} if old.get("status") else {}
             self.extras[kind, name] = copied(obj) | status
 
+    def _pod_templates(self) -> dict[str, Json]:
+        """The pod template of each Deployment by the Deployment's name."""
+        return {name: live["spec"]["template"] for name, live in self.deployments.items()}
+
     def _deploy(self, obj: Json) -> None:
-        """Store a Deployment; a changed spec gets a new generation and keeps the old status."""
+        """Store a Deployment and keep its old status.
+
+        As in the API server, a change of the spec or of an annotation makes a new generation.
+        """
         name = obj["metadata"]["name"]
         live = self.deployments.get(name)
-        if live is not None and live["spec"] == obj["spec"]:
-            return
-        generation = 1 if live is None else live["metadata"]["generation"] + 1
-        obj["metadata"]["generation"] = generation
-        if live is not None and "status" in live:
-            obj["status"] = live["status"]
+        obj["metadata"]["generation"] = 1
+        if live is not None:
+            changed = (live["spec"], live["metadata"].get("annotations")) != (
+                obj["spec"],
+                obj["metadata"].get("annotations"),
+            )
+            obj["metadata"]["generation"] = live["metadata"]["generation"] + changed
+            obj |= {key: live[key] for key in ("status",) if key in live}
         self.deployments[name] = obj
 
 

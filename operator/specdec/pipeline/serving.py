@@ -102,9 +102,15 @@ def _server(context: Context, role: str, servers: int) -> Server:
 
 
 def _complete(context: Context, deployment: Object) -> bool:
-    """Whether no pod of another revision is left and enough pods are ready."""
+    """Whether no pod of another revision is left and enough pods are ready.
+
+    A change of an annotation increases a Deployment's generation too. Until its controller has
+    observed the generation, its counts are old: they do not make a service available, and do not
+    end its availability. `controller.apply` reports a new pod template.
+    """
     status, serving_ = deployment.get("status", {}), context.model.spec.serving
-    if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
+    old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)
+    if old and not context.model.available:
         return False
     updated, ready, total = (
         status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")

@@ -155,15 +155,36 @@ def test_message_of_a_paused_rollout_has_the_command_to_resume() -> None:
     assert "is paused: kubectl rollout resume deployment pair" in available["message"]
 
 
-def test_status_of_an_older_generation_is_ignored() -> None:
+def test_old_counts_do_not_make_a_service_available() -> None:
+    """A new pod template; the Deployment's counts are still those of the pods before."""
+    world = World(resource())
+    world.settle()
+    world.spec["serving"] = {"sharedMemory": "3Gi"}
+
+    world.step()
+    assert world.condition("Available")["status"] == "False"
+    world.step()
+    assert world.condition("Available")["status"] == "False"
+    world.serve()
+    world.step()
+    assert world.condition("Available")["status"] == "True"
+
+
+@pytest.mark.parametrize("change", ["labels", "annotations"])
+def test_old_counts_do_not_end_availability(change: str) -> None:
+    """The API server increases the generation of a Deployment whose annotations change."""
     world = World(resource())
     world.settle()
     assert world.deployment is not None
-    world.deployment["metadata"]["generation"] += 1
+    generation = world.deployment["metadata"]["generation"]
+    world.spec["metadata"] = {"servers": {change: {"team": "a"}}}
 
     world.step()
-
-    assert world.condition("Available")["status"] == "False"
+    assert world.condition("Available")["status"] == "True"
+    world.deployment["metadata"]["annotations"]["example.com/by"] = "another"
+    world.deployment["metadata"]["generation"] = generation + 2
+    world.step()
+    assert world.condition("Available")["status"] == "True"
 
 
 def test_available_waits_for_all_replicas() -> None:
