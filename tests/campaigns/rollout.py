@@ -39,11 +39,11 @@ def broken(world: World) -> None:
     """A server that cannot start: the resource reports it, and the serving pods stay."""
     before = _uids(world)
     world.patch(NAME, {"serving": {"sharedMemory": "1Ki"}})
-    condition = world.until(NAME, "Available", "CrashLoop", 240)
+    condition = world.until(NAME, "Available", "CrashLoop")
     if f"{REPLICAS} of {REPLICAS} pods answer meanwhile" not in condition["message"]:
         raise AssertionError(condition["message"])
     world.patch(NAME, {"serving": {"sharedMemory": "256Mi"}})
-    world.ready(NAME, 240)
+    world.ready(NAME)
     if _uids(world) != before:
         raise AssertionError("a pod that served was replaced")
 
@@ -83,8 +83,8 @@ def _replaced(world: World, before: set[str]) -> None:
         240,
         lambda: f"the pods of {NAME} are not replaced",
     )
-    world.left(NAME, REPLICAS, 240)
-    world.ready(NAME, 240)
+    world.left(NAME, REPLICAS)
+    world.ready(NAME)
 
 
 def main() -> int:
@@ -97,7 +97,7 @@ def main() -> int:
     report = Report()
     with up("specdec-rollout", keep=options.keep) as world:
         world.apply(model(NAME, serving={"replicas": REPLICAS}), keep=True)
-        world.ready(NAME, 240)
+        world.ready(NAME)
         for _ in range(options.rounds):
             for part in options.parts:
                 run_part(world, part, report)

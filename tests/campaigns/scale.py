@@ -137,7 +137,7 @@ def main() -> int:
     report = Report()
     with up("specdec-scale", keep=options.keep) as world:
         world.apply(model(NAME, serving={"replicas": 1, "scaling": SCALING}), keep=True)
-        world.ready(NAME, 240)
+        world.ready(NAME)
         run(world, options.changes, report)
     return report.exit_status()
 

@@ -27,9 +27,14 @@ T = TypeVar("T")
 ACCOUNT = ("specdec-system", "specdec-operator")
 WRITES = ("apply", "apply_status", "create", "delete", "patch")
 POD_JOB = "batch.kubernetes.io/job-name"
+# A state that does not come at all. The garbage collector learns a new kind every 30 s, and the
+# test lanes share two processors, so a state that comes may take more than a minute.
+DEADLINE_SECONDS = 240.0
 
 
-def until(check: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 60) -> T:
+def until(
+    check: Callable[[], T | None], what: str | Callable[[], str], seconds: float = DEADLINE_SECONDS
+) -> T:
     """What `check` returns as soon as it is true; `what` describes the awaited state."""
     values: list[T] = []
 
@@ -233,7 +238,7 @@ class Lab:
         return next((c for c in conditions if c["type"] == kind), {})
 
     def wait(
-        self, name: str, kind: str = "Ready", status: str = "True", reason: str = "", s: float = 60
+        self, name: str, kind: str = "Ready", status: str = "True", reason: str = ""
     ) -> Object:
         """The condition once it has this status and, if given, this reason."""
 
@@ -244,7 +249,7 @@ class Lab:
             )
             return condition if reached else None
 
-        return until(check, lambda: f"{kind}={status}/{reason}: {self.story(name)}", s)
+        return until(check, lambda: f"{kind}={status}/{reason}: {self.story(name)}")
 
     def story(self, name: str) -> str:
         """The conditions of the resource and the end of the log, for a failed test."""

@@ -148,7 +148,7 @@ def test_group_serves_scales_suspends_and_is_deleted(grouped: Lab) -> None:
         listed = lab.all(kinds)
         return [o for o in listed if o["metadata"]["name"].startswith(NAME)]
 
-    until(lambda: not left(), lambda: f"nothing left of {left()}", seconds=30)
+    until(lambda: not left(), lambda: f"nothing left of {left()}")
 
 
 def test_scaling_before_a_new_repository_keeps_the_group_template(grouped: Lab) -> None:
@@ -187,7 +187,7 @@ def test_new_repository_replaces_the_group(grouped: Lab) -> None:
         revision = body["status"]["serving"]["revision"]
         return bool(revision != before["status"]["serving"]["revision"])
 
-    until(moved, lambda: lab.story(NAME), seconds=120)
+    until(moved, lambda: lab.story(NAME))
     new = (lab.get("specm", NAME) or {})["status"]["serving"]["revision"]
 
     def revisions() -> set[str]:
@@ -207,7 +207,7 @@ def test_service_moves_from_two_nodes_to_one(grouped: Lab) -> None:
     assert lab.get(KIND, GROUP) is not None
     built(lab, lab.job("engine", (engine,)))
     published(lab, (publish,))
-    until(lambda: lab.missing(KIND, GROUP), lambda: lab.story(NAME), seconds=90)
+    until(lambda: lab.missing(KIND, GROUP), lambda: lab.story(NAME))
     lab.wait(NAME)
     assert lab.get("deployment", NAME) is not None
     until(lambda: lab.missing("configmap", GROUP), lambda: lab.story(NAME))

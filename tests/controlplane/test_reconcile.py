@@ -95,7 +95,7 @@ def test_deletion_removes_every_child_and_keeps_the_source_claim(lab: Lab) -> No
     serve(lab, "pair")
     assert len(ours(lab)) >= 8
     lab.kubectl("delete", "specm", "pair", "--wait=true")
-    until(lambda: not ours(lab), lambda: f"nothing left of {ours(lab)}", seconds=30)
+    until(lambda: not ours(lab), lambda: f"nothing left of {ours(lab)}")
     source = lab.get("pvc", "pair")
     assert source is not None
     assert "deletionTimestamp" not in source["metadata"]
@@ -104,5 +104,5 @@ def test_deletion_removes_every_child_and_keeps_the_source_claim(lab: Lab) -> No
 def test_existing_claim_survives_the_resource(lab: Lab) -> None:
     serve(lab, "pair", storage={"existingClaim": "pair"})
     lab.kubectl("delete", "specm", "pair", "--wait=true")
-    until(lambda: not ours(lab), lambda: f"nothing left of {ours(lab)}", seconds=30)
+    until(lambda: not ours(lab), lambda: f"nothing left of {ours(lab)}")
     assert lab.get("pvc", "pair") is not None

@@ -119,7 +119,7 @@ def test_two_resources_share_one_build_and_each_keeps_it_alive(lab: Lab) -> None
     published(lab)
     lab.wait("two")
     lab.kubectl("delete", "specm", "two", "--wait=true")
-    until(lambda: not lab.jobs("engine"), "no engine Job", seconds=30)
+    until(lambda: not lab.jobs("engine"), "no engine Job")
 
 
 def test_killed_operator_resumes_after_restart(lab: Lab) -> None:

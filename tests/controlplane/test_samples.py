@@ -79,7 +79,7 @@ def test_live_samples_equal_git_with_scalar_defaults(
     lab.kubectl(*apply)
     git = in_git()
     assert len(git) >= 14
-    until(lambda: seen(lab).keys() == git.keys(), lambda: f"a status of each: {seen(lab)}", 180)
+    until(lambda: seen(lab).keys() == git.keys(), lambda: f"a status of each: {seen(lab)}")
 
     output = lab.kubectl(*apply).splitlines()
     assert len(output) > len(git)

@@ -86,7 +86,7 @@ def test_scale_changes_under_load_are_applied_and_never_reverted(
         written.append(count)
         if number % 25 == 0:
             followed(lab, written[-1])
-    lab.wait("pair", s=120)
+    lab.wait("pair")
     at_rest(lab)
     assert replicas(lab) == written[-1]
     after = resources.get("pair")
@@ -100,11 +100,11 @@ def test_deployment_follows_the_replicas_set_by_an_autoscaler(
     lab: Lab, resources: Resources
 ) -> None:
     serve(lab, "pair", serving=serving(minReplicas=2, maxReplicas=3))
-    until(lambda: replicas(lab, "specm") == 2, "the autoscaler's least", seconds=90)
+    until(lambda: replicas(lab, "specm") == 2, "the autoscaler's least")
     until(lambda: replicas(lab) == 2, "a Deployment that follows")
     assert OPERATOR not in writers(resources.get("pair"))
     # No metrics API is served here, and the condition reports it.
-    missing = lab.wait("pair", "ScalingReady", "False", "MetricMissing", s=90)
+    missing = lab.wait("pair", "ScalingReady", "False", "MetricMissing")
     assert "queue" in missing["message"]
     lab.wait("pair")
     unwritten(lab, "pair")

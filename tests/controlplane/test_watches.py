@@ -64,11 +64,11 @@ def test_resource_of_a_reinstalled_definition_is_reconciled(
             define(plane)
         lab.apply(resource("last"))
         reconciled = tended(operator, lambda: bool(lab.condition("last")))
-        until(reconciled, lambda: f"a reconcile: {operator.log_tail()}", 90)
+        until(reconciled, lambda: f"a reconcile: {operator.log_tail()}")
         changed = {"spec": {"suspend": True}}
         lab.patch("specm", "last", changed)
         suspended = tended(operator, lambda: lab.condition("last")["reason"] == "Suspended")
-        until(suspended, lambda: f"a reconcile of a change: {operator.log_tail()}", 90)
+        until(suspended, lambda: f"a reconcile of a change: {operator.log_tail()}")
 
 
 def known(plane: ControlPlane) -> bool:

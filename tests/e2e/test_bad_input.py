@@ -148,10 +148,10 @@ def test_server_that_cannot_load_reports_its_error(world: World) -> None:
     spoil(world.folder(f"{name}-models") / "engines" / key / "rank0.engine")
     (pod,) = world.pods(name)
     world.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
-    condition = world.until(name, "Available", "CrashLoop", seconds=90)
+    condition = world.until(name, "Available", "CrashLoop")
     assert key[:12] in condition["message"]
     # A load that failed is a reason to read everything.
-    world.ready(name, seconds=180)
+    world.ready(name)
     notes = [event.get("note", "") for event in world.listed("events.events.k8s.io")]
     sentence = f"the draft engine {key[:16]} is damaged (rank0.engine has other content)"
     assert any(sentence in note for note in notes)
@@ -167,7 +167,7 @@ def spoil(engine: Path) -> None:
 
 def test_server_startup_timeout_is_reported(world: World) -> None:
     name = world.apply(LASTING["slow"])
-    condition = world.until(name, "Available", "StartupTimeout", seconds=180)
+    condition = world.until(name, "Available", "StartupTimeout")
     assert "within 30 seconds" in condition["message"]
     assert "startupBudgetSeconds" in condition["message"]
     assert world.condition(name, "Ready")["reason"] == "StartupTimeout"

@@ -103,7 +103,7 @@ def test_damage_is_reported_and_repaired(
     else:
         end = "import os, signal; os.kill(1, signal.SIGTERM)"
         world.kubectl("exec", pod["metadata"]["name"], "--", "python3", "-c", end)
-    named = world.until(NAME, "Available", "VolumeDamaged", 90)
+    named = world.until(NAME, "Available", "VolumeDamaged")
     assert sentence in named["message"]
     world.ready(NAME, SECONDS)
     new = [note for name, note in events(world, REASONS[damage]) if name not in before]

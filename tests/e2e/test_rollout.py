@@ -28,7 +28,7 @@ def test_broken_revision_is_reported_while_the_old_one_serves(world: World, serv
         # Too little for the processes of the Python models to start.
         world.patch(name, {"serving": {"sharedMemory": "1Ki"}})
         # The operator checks the volume once between the first crash and this reason.
-        world.until(name, "Ready", "CrashLoop", 120)
+        world.until(name, "Ready", "CrashLoop")
         condition = world.condition(name, "Available")
         assert "1 of 1 pods answer meanwhile" in condition["message"]
         seen.more(world)

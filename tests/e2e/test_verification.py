@@ -17,9 +17,6 @@ LAYERS = 192
 KINDS = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
 # Equal for every draft with the same output.
 SAME = ("prompts", "matched")
-# Nearly equal: a prompt that joins a running draft batch proposes fewer tokens (ADR 0098), and
-# when it joins depends on the draft's speed.
-NEARLY = ("rounds", "draftedTokens", "acceptedTokens")
 
 
 def test_verification_reports_slow_and_missing_drafts(world: World, copies: Copies) -> None:
@@ -27,7 +24,7 @@ def test_verification_reports_slow_and_missing_drafts(world: World, copies: Copi
     # A CPU verifies five tokens in more time than one: speed is judged by what it was here.
     gate = {"mode": "Gate", "maxPrompts": 8, "maxTokens": 16, "minSpeedupPercent": 1}
     name = world.apply(model("proved", verification=gate))
-    result = world.ready(name, 240)["status"]["speculation"]
+    result = world.ready(name)["status"]["speculation"]
     for kind in KINDS:
         assert world.condition(name, kind)["status"] == "True", world.condition(name, kind)
     assert result["matched"] == result["prompts"] == 8
@@ -45,7 +42,7 @@ def test_verification_reports_slow_and_missing_drafts(world: World, copies: Copi
     assert_slow_draft_is_reported(world, name, result, least)
 
     world.patch(name, {"speculation": {"draftTokens": 0}})
-    condition = world.until(name, "SpeculationActive", "NoDraftTokensObserved", 240)
+    condition = world.until(name, "SpeculationActive", "NoDraftTokensObserved")
     assert "draftTokens is 0" in condition["message"]
     assert world.condition(name, "Ready")["status"] == "False"
     assert "acceptancePercent" not in world.get(name)["status"]["speculation"]
@@ -55,7 +52,7 @@ def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: 
     """The first run reports it, by its time alone."""
     slow = {"draftTarget": {"draft": {"source": source("deep-draft")}}}
     world.patch(name, {"speculation": slow})
-    condition = world.until(name, "SpeculationEffective", "SlowerThanBaseline", 240)
+    condition = world.until(name, "SpeculationEffective", "SlowerThanBaseline")
     result = world.get(name)["status"]["speculation"]
     assert result["speedupPercent"] < least
     speed = f"{result['speedupPercent']} % of its speed"
@@ -63,8 +60,10 @@ def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: 
     assert condition["status"] == "False"
     assert f"{speed}, below {limit}: " in condition["message"]
     assert [result[key] for key in SAME] == [fast[key] for key in SAME]
-    for key in NEARLY:
-        assert abs(result[key] - fast[key]) <= fast[key] / 5, (key, result[key], fast[key])
+    # A prompt that joins a running draft batch proposes fewer tokens (ADR 0098), and when it joins
+    # depends on the draft's speed. The answers' tokens and the draft's quality do not.
+    assert abs(tokens(result) - tokens(fast)) <= result["prompts"], (result, fast)
+    assert result["acceptancePercent"] >= fast["acceptancePercent"] * 3 / 4, (result, fast)
     for kind in KINDS[:2]:
         assert world.condition(name, kind)["status"] == "True"
     # The gate that the fast one passed.
@@ -72,6 +71,11 @@ def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: 
     assert result["planHash"] != fast["planHash"]
     (job,) = (j for j in measuring(world, name) if j["metadata"]["name"] == job_of(name, result))
     assert (job["status"]["succeeded"], job["status"].get("failed", 0)) == (1, 0)
+
+
+def tokens(result: Object) -> int:
+    """The tokens of all answers; a prompt's last one may come from a round without a draft."""
+    return int(result["rounds"] + result["acceptedTokens"])
 
 
 def measuring(world: World, name: str) -> list[Object]:

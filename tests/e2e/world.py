@@ -25,6 +25,8 @@ Object = dict[str, Any]
 
 PAIR = "reference-pair"
 SHARED = "models"
+# A state that does not come at all; one that comes may take minutes beside the other test lanes.
+DEADLINE_SECONDS = 300.0
 _CLAIM = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -125,7 +127,9 @@ class World:
                 return dict(condition)
         return {}
 
-    def until(self, name: str, kind: str, reason: str, seconds: float = 120.0) -> Object:
+    def until(
+        self, name: str, kind: str, reason: str, seconds: float = DEADLINE_SECONDS
+    ) -> Object:
         """Wait for a condition to carry a reason, and return it."""
         self.wait(
             lambda: self.condition(name, kind).get("reason") == reason,
@@ -134,7 +138,7 @@ class World:
         )
         return self.condition(name, kind)
 
-    def ready(self, name: str, seconds: float = 120.0) -> Object:
+    def ready(self, name: str, seconds: float = DEADLINE_SECONDS) -> Object:
         """Wait until a resource is served, and return it.
 
         The node learns the endpoints of the Service a moment after the API server.
@@ -168,7 +172,7 @@ class World:
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
-    def left(self, name: str, count: int, seconds: float = 120.0) -> None:
+    def left(self, name: str, count: int, seconds: float = DEADLINE_SECONDS) -> None:
         """Wait until only so many serving pods of a resource exist; one that ends counts too."""
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         self.wait(
@@ -177,7 +181,7 @@ class World:
             lambda: f"{name} does not come to {count} pods",
         )
 
-    def replaced(self, name: str, uid: str, seconds: float = 90.0) -> None:
+    def replaced(self, name: str, uid: str, seconds: float = DEADLINE_SECONDS) -> None:
         """Wait until another pod than the one with this uid answers its probes."""
 
         def answers(pod: Object) -> bool:

@@ -133,14 +133,16 @@ def resident(server: Server) -> int:
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
 def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -> None:
-    large = prompt(50 * MEGABYTE)
-    for _ in range(3):  # warm-up: buffers that are kept for the next request
+    """Buffers are kept for the next request, so that a constant amount may stay."""
+    size = 50 * MEGABYTE
+    large = prompt(size)
+    for _ in range(3):
         refusal(attacked, model, text_input=large)
     before = resident(attacked)
     for _ in range(6):
         refusal(attacked, model, text_input=large)
     until(
-        lambda: resident(attacked) < 1.05 * before,
+        lambda: resident(attacked) < before + size,
         STALL_SECONDS,
         lambda: f"{resident(attacked)} bytes are held after {before}",
     )
