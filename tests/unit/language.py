@@ -116,6 +116,7 @@ CLEAN = (
     ("tests/unit/dry_run/*.py", True),
     ("tests/unit/engine/*.py", True),
     ("tests/unit/inspect/*.py", True),
+    ("tests/unit/jobs/*.py", True),
     ("tests/unit/pipeline/*.*", True),
     ("tests/unit/triton/*.py", True),
     ("tests/unit/test_command.py", True),

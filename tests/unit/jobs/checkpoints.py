@@ -46,7 +46,7 @@ def tensors(*values: bytes) -> bytes:
 
 
 def write(folder: Path, **files: Any) -> Path:
-    """A whole checkpoint; `files` replaces one by name (`None` leaves it out)."""
+    """A complete checkpoint; `files` replaces files by name (`None` omits a file)."""
     folder.mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {
         "config.json": config(),
@@ -67,12 +67,12 @@ def run(
     volume: Path,
     sources: Path,
     allowed: tuple[str, ...] = ("127.0.0.1/32",),
-    **told: Any,
+    **options: Any,
 ) -> int:
-    """The Job; of the loopback it may reach the one address where the tests' servers are."""
+    """Run the fetch Job; `allowed` opens the loopback address of the tests' servers."""
     paths = ["--volume", str(volume), "--sources", str(sources)]
     networks = [argument for network in allowed for argument in ("--allow", network)]
-    return fetch.main(["--plan", json.dumps({"models": plan, **told}), *paths, *networks])
+    return fetch.main(["--plan", json.dumps({"models": plan, **options}), *paths, *networks])
 
 
 def claim(path: str = "model") -> dict[str, Any]:

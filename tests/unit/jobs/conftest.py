@@ -17,8 +17,8 @@ def volume(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, Any]]:
-    """What the Job left in its termination message."""
+def read_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, Any]]:
+    """Read the result in the Job's termination message."""
     path = tmp_path / "termination-log"
     monkeypatch.setenv("SPECDEC_TERMINATION_LOG", str(path))
 
@@ -31,15 +31,15 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[s
 
 
 @pytest.fixture(scope="session")
-def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with one of the authorities that the world trusts."""
+def single_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a single public certificate authority."""
     end = "-----END CERTIFICATE-----\n"
-    path = tmp_path_factory.mktemp("authorities") / "one.pem"
+    path = tmp_path_factory.mktemp("authorities") / "authority.pem"
     path.write_text(Path(certifi.where()).read_text("utf-8").partition(end)[0] + end)
     return path
 
 
 @pytest.fixture(autouse=True)
-def _few_authorities(one_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every client reads those it trusts: tens of milliseconds for all of the world's."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(one_authority))
+def _trust_a_single_authority(single_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust one authority: each client would take tens of milliseconds to load all of them."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(single_authority))

@@ -17,15 +17,15 @@ COMMIT = "c" * 40
 
 @dataclass
 class Hub:
-    """What the hub holds and how it misbehaves.
+    """The content of the hub and its faults.
 
     Attributes:
         files: content by path of the one repository `acme/model`, revision `main`.
-        token: when set, everybody else is refused.
-        stated: content by path that the listing describes where it is not that of `files`.
+        token: when set, requests without it are refused.
+        stated: content by path that the listing describes where it differs from `files`.
         bare: the listing states neither sizes nor digests.
-        cut: after so many bytes of a file the connection breaks, once for each file.
-        requests: what was asked, in order: method, path, Range header.
+        cut: the connection breaks after this many bytes, once for each file.
+        requests: method, path and Range header of each request, in order.
     """
 
     files: dict[str, bytes]
@@ -43,7 +43,7 @@ class Hub:
 
 
 def git(data: bytes) -> str:
-    """The name that git gives a blob."""
+    """The object ID of a blob in git."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # noqa: S324
 
 
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the test reads `Hub.requests`."""
+        """Log nothing; tests read `Hub.requests`."""
 
     def _answer(self, *, body: bool) -> None:
         hub = self.hub
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps(info).encode(), {})
 
     def _sibling(self, name: str, data: bytes) -> dict[str, Any]:
-        """Weights lie in the large file store, the rest in git, as on the real hub."""
+        """Weights are in the large file store, other files in git, as on the real hub."""
         if self.hub.bare:
             return {"rfilename": name}
         stated = self.hub.stated.get(name, data)

@@ -1,7 +1,7 @@
 """Fake object stores, registries and catalogues on loopback.
 
-Each refuses who has no right, serves byte ranges, breaks off on demand and writes down what was
-asked.
+Each refuses requests without credentials, serves byte ranges, breaks connections on demand and
+records its requests.
 """
 
 import base64
@@ -23,14 +23,15 @@ from typing_extensions import override
 
 @dataclass
 class Server(ABC):
-    """What all of them share.
+    """What all fake servers share.
 
     Attributes:
         files: content by key.
-        password: what the Authorization header must carry; anonymous when empty.
-        cut: after so many bytes of a file the connection breaks, so many times for each file.
+        password: what the Authorization header must contain; empty allows anonymous requests.
+        cut: the connection breaks after this many bytes of a file.
+        cuts: how often it breaks for each file.
         ranges: whether byte ranges are honoured.
-        requests: method, path and Range header of what was asked.
+        requests: method, path and Range header of each request.
     """
 
     files: dict[str, bytes]
@@ -68,13 +69,13 @@ class Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the test reads `Server.requests`."""
+        """Log nothing; tests read `Server.requests`."""
 
     @property
     def authorization(self) -> str:
         return str(self.headers.get("Authorization", ""))
 
-    def say(self, status: int, data: bytes = b"", **headers: str) -> None:
+    def respond(self, status: int, data: bytes = b"", **headers: str) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -82,11 +83,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def say_json(self, value: Any, **headers: str) -> None:
-        self.say(200, json.dumps(value).encode(), **headers)
+    def respond_json(self, value: Any, **headers: str) -> None:
+        self.respond(200, json.dumps(value).encode(), **headers)
 
     def file(self, name: str, data: bytes) -> None:
-        """A file or the wanted rest of it, cut off where the test asks for it."""
+        """Send a file or the requested range of it, truncated if the test sets `cut`."""
         state = self.server_state
         span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         start = int(span[1]) if span and state.ranges else 0
@@ -132,18 +133,18 @@ class Store(Server):
     @override
     def answer(self, handler: Handler) -> None:
         if self.password and self.password not in handler.authorization:
-            handler.say(403, b"<Error><Code>AccessDenied</Code></Error>")
+            handler.respond(403, b"<Error><Code>AccessDenied</Code></Error>")
             return
         url = urlsplit(handler.path)
         bucket, _, key = unquote(url.path).lstrip("/").partition("/")
         if not any(name.startswith(f"{bucket}/") for name in self.files):
-            handler.say(404, b"<Error><Code>NoSuchBucket</Code></Error>")
+            handler.respond(404, b"<Error><Code>NoSuchBucket</Code></Error>")
         elif not key:
-            handler.say(200, self._list(bucket, parse_qs(url.query)), Content_Type="text/xml")
+            handler.respond(200, self._list(bucket, parse_qs(url.query)), Content_Type="text/xml")
         elif f"{bucket}/{key}" in self.files:
             handler.file(key, self.files[f"{bucket}/{key}"])
         else:
-            handler.say(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            handler.respond(404, b"<Error><Code>NoSuchKey</Code></Error>")
 
     def _list(self, bucket: str, query: dict[str, list[str]]) -> bytes:
         prefix = query.get("prefix", [""])[0]
@@ -173,9 +174,9 @@ class Registry(Server):
 
     Attributes:
         layers: of the manifest `v1`; their blobs are in `files` by digest.
-        basic: whether it asks for the password itself instead of a token.
-        tokens: how many were given out; each is good for `lifetime` requests.
-        index: whether `v1` is an index that leads to the manifest.
+        basic: whether it requires basic authentication instead of a token.
+        tokens: number of issued tokens; each is valid for `lifetime` requests.
+        index: whether `v1` is an index that refers to the manifest.
     """
 
     layers: list[dict[str, Any]] = field(default_factory=list)
@@ -203,8 +204,8 @@ class Registry(Server):
         if handler.path.startswith("/token"):
             self._token(handler)
         elif not self._allowed(handler):
-            how = 'Basic realm="r"' if self.basic else self._bearer()
-            handler.say(401, WWW_Authenticate=how)
+            challenge = 'Basic realm="r"' if self.basic else self._bearer()
+            handler.respond(401, WWW_Authenticate=challenge)
         else:
             self._content(handler, handler.path.removeprefix("/v2/acme/model/"))
 
@@ -214,11 +215,11 @@ class Registry(Server):
     def _token(self, handler: Handler) -> None:
         basic = base64.b64encode(f"me:{self.password}".encode()).decode()
         if self.password and handler.authorization != f"Basic {basic}":
-            handler.say(401)
+            handler.respond(401)
             return
         self.tokens += 1
         self.used[f"Bearer token-{self.tokens}"] = 0
-        handler.say_json({"token": f"token-{self.tokens}"})
+        handler.respond_json({"token": f"token-{self.tokens}"})
 
     def _allowed(self, handler: Handler) -> bool:
         if self.basic:
@@ -232,16 +233,16 @@ class Registry(Server):
         digest = f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
         kind = "application/vnd.oci.image.manifest.v1+json"
         if path == "manifests/v1" and self.index:
-            other = {"digest": "sha256:" + "0" * 64, "platform": {"architecture": "arm64"}}
-            mine = {"os": "linux", "architecture": "amd64"}
-            entries = [other, {"digest": digest, "platform": mine}]
-            handler.say_json({"manifests": entries})
+            arm64 = {"digest": "sha256:" + "0" * 64, "platform": {"architecture": "arm64"}}
+            amd64 = {"os": "linux", "architecture": "amd64"}
+            entries = [arm64, {"digest": digest, "platform": amd64}]
+            handler.respond_json({"manifests": entries})
         elif path in ("manifests/v1", f"manifests/{digest}"):
-            handler.say(200, self.manifest, Content_Type=kind)
+            handler.respond(200, self.manifest, Content_Type=kind)
         elif path.removeprefix("blobs/") in self.files:
             handler.file(path, self.files[path.removeprefix("blobs/")])
         else:
-            handler.say(404, b"{}")
+            handler.respond(404, b"{}")
 
 
 class Catalogue(Server):
@@ -255,22 +256,22 @@ class Catalogue(Server):
         if url.path == "/token":
             basic = base64.b64encode(f"$oauthtoken:{self.password}".encode()).decode()
             good = handler.authorization == f"Basic {basic}"
-            handler.say_json({"token": "short"}) if good else handler.say(401)
+            handler.respond_json({"token": "short"}) if good else handler.respond(401)
             return
         closed, base = bool(self.password), "/v2/models/acme/lab/model/versions/1/files"
         if closed:
             base = "/v2/org/acme/team/lab/models/model/versions/1/files"
-            wanted = "short" if not self.password.startswith("nvapi-") else self.password
-            if handler.authorization != f"Bearer {wanted}":
-                handler.say(401)
+            expected = "short" if not self.password.startswith("nvapi-") else self.password
+            if handler.authorization != f"Bearer {expected}":
+                handler.respond(401)
                 return
         name = unquote(url.path.removeprefix(f"{base}/"))
         if url.path == base:
-            handler.say_json(self._list(int(parse_qs(url.query)["page-number"][0])))
+            handler.respond_json(self._list(int(parse_qs(url.query)["page-number"][0])))
         elif url.path.startswith(base) and name in self.files:
             handler.file(name, self.files[name])
         else:
-            handler.say(404, quote(handler.path).encode())
+            handler.respond(404, quote(handler.path).encode())
 
     def _list(self, page: int) -> dict[str, Any]:
         names = sorted(self.files)

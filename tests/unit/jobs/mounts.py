@@ -55,7 +55,7 @@ def engine(volume: Path, role: str, **changed: Any) -> Path:
 
 
 class Mounts:
-    """What the Job's pod sees of the ConfigMap, and the volume."""
+    """The volume and the files of the ConfigMap, as the Job's pod mounts them."""
 
     def __init__(self, root: Path, volume: Path) -> None:
         self.root, self.volume = root, volume
@@ -69,10 +69,10 @@ class Mounts:
     def run(
         self, files: dict[str, str] | None = None, name: str = "f" * 64, *, content: bool = False
     ) -> int:
-        wanted = FILES if files is None else files
-        config = desired.config_map(self.model, name, wanted, self.engines, self.checkpoints)
+        files = FILES if files is None else files
+        config = desired.config_map(self.model, name, files, self.engines, self.checkpoints)
         mount = self.root / "mount"
-        for key, path in ((k, p) for p in wanted for k in config["data"] if same(config, k, p)):
+        for key, path in ((k, p) for p in files for k in config["data"] if is_key_of(k, p)):
             target = mount / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(config["data"][key])
@@ -90,6 +90,6 @@ class Mounts:
         return [p.name for p in folder.iterdir() if not p.name.startswith(".")]
 
 
-def same(config: dict[str, Any], key: str, path: str) -> bool:
-    """Whether a key of the ConfigMap is the one of a path, as the Job's volume projects it."""
-    return key == desired._key(path) and key in config["data"]
+def is_key_of(key: str, path: str) -> bool:
+    """Whether the Job's volume projects a key of the ConfigMap to a path."""
+    return key == desired._key(path)

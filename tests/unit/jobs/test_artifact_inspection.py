@@ -17,7 +17,7 @@ from specdec.jobs.inspection import inspect
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import claim, config, run, tokenizer, write
 
-Told = Callable[[], dict[str, Any]]
+ReadResult = Callable[[], dict[str, Any]]
 
 
 def shaped(**shapes: list[int]) -> bytes:
@@ -38,8 +38,8 @@ def shaped(**shapes: list[int]) -> bytes:
 
 
 def medusa(count: int, layers: int = 1) -> bytes:
-    found = {f"{i}.{j}.linear.weight": [8, 8] for i in range(count) for j in range(layers)}
-    return shaped(**found, **{f"{i}.{layers}.weight": [4, 8] for i in range(count)})
+    hidden = {f"{i}.{j}.linear.weight": [8, 8] for i in range(count) for j in range(layers)}
+    return shaped(**hidden, **{f"{i}.{layers}.weight": [4, 8] for i in range(count)})
 
 
 class Bomb:
@@ -49,7 +49,7 @@ class Bomb:
 
 
 def pickled(*names: str) -> bytes:
-    """What torch.save writes, as far as its table of contents goes, with a trap in it."""
+    """A file as torch.save writes it, with a pickle that creates a file when it is loaded."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as packed:
         packed.writestr("x/data.pkl", pickle.dumps({**dict.fromkeys(names, 1), "bomb": Bomb()}))
@@ -102,14 +102,16 @@ REDRAFTER = {"num_draft_layers": 2, "hidden_size": 8, "vocab_size": 4, "rnn": Tr
         ),
     ],
 )
-def test_heads(files: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
-    found = inspect(put(tmp_path / "h", **files), ArtifactKind.HEADS)
-    assert {key: found.get(key) for key in expected} == expected
+def test_facts_of_draft_heads(
+    files: dict[str, Any], expected: dict[str, Any], tmp_path: Path
+) -> None:
+    facts = inspect(put(tmp_path / "h", **files), ArtifactKind.HEADS)
+    assert {key: facts.get(key) for key in expected} == expected
     assert not Path("exploded").exists()
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "message"),
     [
         ({"config.json": EAGLE}, "no .safetensors, .bin or .pt"),
         ({"config.json": EAGLE, "x.bin": b"nonsense"}, "x.bin is no weight file"),
@@ -118,8 +120,8 @@ def test_heads(files: dict[str, Any], expected: dict[str, Any], tmp_path: Path) 
         ({"config.json": EAGLE, "m.safetensors": shaped(w=[4])[:-1]}, "header states"),
     ],
 )
-def test_damaged_heads(files: dict[str, Any], words: str, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=words):
+def test_damaged_heads_are_refused(files: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=message):
         inspect(put(tmp_path / "h", **files), ArtifactKind.HEADS)
 
 
@@ -138,7 +140,9 @@ def engine(ranks: int = 2, **build: Any) -> dict[str, Any]:
     }
 
 
-def test_a_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path, told: Told) -> None:
+def test_prebuilt_engine_needs_no_weights(
+    volume: Path, tmp_path: Path, read_result: ReadResult
+) -> None:
     sources = tmp_path / "sources"
     folder = write(sources / "target" / "model")
     (folder / "model.safetensors").unlink()
@@ -150,13 +154,13 @@ def test_a_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path, told: 
 
     assert run(plan, volume, sources) == result.PERMANENT
     assert run(plan, volume, sources, withoutWeights=["target"]) == 0
-    assert "parameters" not in told()["models"]["target"]["facts"]
+    assert "parameters" not in read_result()["models"]["target"]["facts"]
 
-    found = told()["models"]["target-engine"]
-    assert found["facts"]["tensorParallel"] == 2
-    assert found["facts"]["maxDraftLen"] == 8
-    assert found["facts"]["quantization"] == "FP8"
-    folder = volume / "checkpoints" / found["digest"]
+    fetched = read_result()["models"]["target-engine"]
+    assert fetched["facts"]["tensorParallel"] == 2
+    assert fetched["facts"]["maxDraftLen"] == 8
+    assert fetched["facts"]["quantization"] == "FP8"
+    folder = volume / "checkpoints" / fetched["digest"]
     assert sorted(p.name for p in folder.iterdir()) == [
         "config.json",
         "rank0.engine",
@@ -165,7 +169,7 @@ def test_a_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path, told: 
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "message"),
     [
         ({"config.json": engine(), "rank0.engine": b"x"}, "2 ranks and it has 1 files"),
         ({"config.json": engine(1), "rank1.engine": b"x"}, "1 ranks and it has 1 files"),
@@ -173,13 +177,13 @@ def test_a_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path, told: 
     ],
 )
 def test_incomplete_engine_is_refused(
-    files: dict[str, Any], words: str, volume: Path, tmp_path: Path, told: Told
+    files: dict[str, Any], message: str, volume: Path, tmp_path: Path, read_result: ReadResult
 ) -> None:
     put(tmp_path / "target-engine" / "e", **files)
     assert run({"target-engine": claim("e")}, volume, tmp_path) == result.PERMANENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "CheckpointCorrupt"
-    assert words in error["message"]
+    assert message in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +256,7 @@ def test_sentencepiece_models_are_compared_if_both_have_one(tmp_path: Path) -> N
     assert both["tokenizerFile"] == "tokenizer.json"
 
 
-def test_the_order_of_added_tokens_does_not_count(tmp_path: Path) -> None:
+def test_order_of_added_tokens_does_not_change_the_hash(tmp_path: Path) -> None:
     added = [{"id": i, "content": f"<{i}>", "special": True} for i in (0, 10, 2)]
     hashes = {
         inspect(write(tmp_path / str(n), **{"tokenizer.json": tokenizer(added_tokens=tokens)}))[
@@ -263,7 +267,9 @@ def test_the_order_of_added_tokens_does_not_count(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
-def test_all_roles_fit_a_termination_message(volume: Path, tmp_path: Path, told: Told) -> None:
+def test_all_roles_fit_a_termination_message(
+    volume: Path, tmp_path: Path, read_result: ReadResult
+) -> None:
     for role in ("target", "draft"):
         write(tmp_path / role / "model", **{"tokenizer.model": role.encode()})
         put(
@@ -277,6 +283,6 @@ def test_all_roles_fit_a_termination_message(volume: Path, tmp_path: Path, told:
         (volume / "engines" / f"{number:064x}" / "manifest.json").touch()
     roles = ("target", "draft", "heads", "target-engine", "draft-engine")
     assert run({role: claim() for role in roles}, volume, tmp_path) == 0
-    answer = told()
+    answer = read_result()
     assert set(answer["models"]) == set(roles)
     assert len(answer["engines"]) >= 25

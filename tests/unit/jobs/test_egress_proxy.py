@@ -14,34 +14,34 @@ from specdec.api.networks import Networks
 from specdec.jobs import result
 from unit.jobs.checkpoints import run, visible
 from unit.jobs.fake_servers import Handler, Server, serving
-from unit.jobs.test_sources import FILES, PLACES
+from unit.jobs.test_sources import FILES, REMOTES
 
-Told = Callable[[], dict[str, Any]]
-# The tests' servers are where run() allows; what must stay closed is another address.
+ReadResult = Callable[[], dict[str, Any]]
+# run() allows the address of the tests' servers; this address must stay refused.
 CLOSED = "127.0.0.2"
 KEYS = b'{"AccessKeyId": "AKIASTOLEN", "SecretAccessKey": "stolen"}'
 
 
 class Metadata(Server):
-    """A metadata service: it gives its keys to everybody who reaches it, whatever is asked."""
+    """A metadata service that answers every request with its keys."""
 
     @override
     def answer(self, handler: Handler) -> None:
-        handler.say(200, KEYS, X_Keys="AKIASTOLEN", ETag='"1"')
+        handler.respond(200, KEYS, X_Keys="AKIASTOLEN", ETag='"1"')
 
 
 class Hostile(Server):
-    """A source that redirects everything, or fails with words that are not its own."""
+    """A source that redirects every request, or answers with content that must stay unquoted."""
 
-    to = ""
+    redirect_to = ""
     status = 302
     body = b""
     headers: dict[str, str] = {}  # noqa: RUF012 - set by a test on its own instance
 
     @override
     def answer(self, handler: Handler) -> None:
-        more = {"Location": self.to} if self.to else {}
-        handler.say(self.status, self.body, **more, **self.headers)
+        more = {"Location": self.redirect_to} if self.redirect_to else {}
+        handler.respond(self.status, self.body, **more, **self.headers)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def hostile() -> Iterator[Hostile]:
 
 
 def source(kind: str, server: Server) -> dict[str, Any]:
-    """A source of each kind that asks one server for everything."""
+    """A source of each kind, with the same server for all requests."""
     return {
         "huggingFace": {"huggingFace": {"repo": "acme/model", "endpoint": server.url}},
         "s3": {"s3": {"uri": "s3://bucket/a", "endpoint": server.url}},
@@ -70,76 +70,80 @@ def source(kind: str, server: Server) -> dict[str, Any]:
 KINDS = ["huggingFace", "s3", "gcs", "oci", "ngc"]
 
 
-def refused(told: Told, volume: Path, metadata: Server) -> str:
-    """Nothing was asked, nothing arrived, and one sentence of ours says why."""
-    error = told()["error"]
+def check_refused(read_result: ReadResult, volume: Path, metadata: Server) -> str:
+    """Check that the server got no request and no file was fetched; return the message."""
+    error = read_result()["error"]
     assert error["reason"] == "AddressRefused", error
-    assert "AKIASTOLEN" not in json.dumps(told())
+    assert "AKIASTOLEN" not in json.dumps(read_result())
     assert metadata.requests == []
     assert visible(volume) == []
     return str(error["message"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_redirect_to_a_metadata_service_is_not_followed(
-    kind: str, hostile: Hostile, metadata: Metadata, volume: Path, told: Told
+def test_redirect_to_a_metadata_service_is_not_followed(
+    kind: str, hostile: Hostile, metadata: Metadata, volume: Path, read_result: ReadResult
 ) -> None:
-    hostile.to = f"{metadata.url}/latest/meta-data/iam/security-credentials/node"
+    hostile.redirect_to = f"{metadata.url}/latest/meta-data/iam/security-credentials/node"
     assert run({"target": source(kind, hostile)}, volume, volume) == result.PERMANENT
-    message = refused(told, volume, metadata)
+    message = check_refused(read_result, volume, metadata)
     assert f"leads to {CLOSED}, which is a loopback address" in message
     assert "fetch.allowedNetworks" in message
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_internal_endpoint_is_refused(
-    kind: str, metadata: Metadata, volume: Path, told: Told
+    kind: str, metadata: Metadata, volume: Path, read_result: ReadResult
 ) -> None:
     assert run({"target": source(kind, metadata)}, volume, volume) == result.PERMANENT
-    refused(told, volume, metadata)
+    check_refused(read_result, volume, metadata)
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_a_file_is_not_taken_from_where_a_redirect_leads(
+@pytest.mark.parametrize("kind", REMOTES)
+def test_file_behind_an_internal_redirect_is_not_downloaded(
     kind: str,
     metadata: Metadata,
     volume: Path,
-    told: Told,
+    read_result: ReadResult,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def away(handler: Handler, name: str, data: bytes) -> None:
-        handler.say(307, Location=f"{metadata.url}/{name}")
+    def redirect(handler: Handler, name: str, data: bytes) -> None:
+        handler.respond(307, Location=f"{metadata.url}/{name}")
 
-    monkeypatch.setattr(Handler, "file", away)
+    monkeypatch.setattr(Handler, "file", redirect)
     with ExitStack() as stack:
-        place = PLACES[kind](stack)
-        assert run({"target": place.source}, volume, volume) == result.PERMANENT
-    refused(told, volume, metadata)
+        remote = REMOTES[kind](stack)
+        assert run({"target": remote.source}, volume, volume) == result.PERMANENT
+    check_refused(read_result, volume, metadata)
 
 
-def test_a_registry_cannot_send_its_login_inside(
-    hostile: Hostile, metadata: Metadata, volume: Path, told: Told
+def test_internal_login_address_of_a_registry_is_refused(
+    hostile: Hostile, metadata: Metadata, volume: Path, read_result: ReadResult
 ) -> None:
     hostile.status = 401
     hostile.headers = {"WWW_Authenticate": f'Bearer realm="{metadata.url}/token",service="r"'}
     assert run({"target": source("oci", hostile)}, volume, volume) == result.PERMANENT
-    refused(told, volume, metadata)
+    check_refused(read_result, volume, metadata)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.2", "169.254.169.254", "10.96.0.1", "fe80::1"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_name_of_an_address_inside_is_refused(
-    kind: str, address: str, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_name_of_an_internal_address_is_refused(
+    kind: str, address: str, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = Names(monkeypatch, {"models.example": [address]})
     server = Metadata({}, url="http://models.example:1")
     assert run({"target": source(kind, server)}, volume, volume) == result.PERMANENT
-    assert "leads to models.example, which is" in refused(told, volume, server)
-    assert "models.example" in names.asked
+    assert "leads to models.example, which is" in check_refused(read_result, volume, server)
+    assert "models.example" in names.lookups
 
 
-def test_a_name_that_changes_its_address_is_connected_where_it_was_checked(
-    metadata: Metadata, hostile: Hostile, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_connection_uses_the_checked_address_of_a_name_that_changes(
+    metadata: Metadata,
+    hostile: Hostile,
+    volume: Path,
+    read_result: ReadResult,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """DNS rebinding: the first answer is allowed, each later one is the metadata service."""
     port = hostile.url.rpartition(":")[2]
@@ -147,73 +151,78 @@ def test_a_name_that_changes_its_address_is_connected_where_it_was_checked(
     hostile.status = 404
     server = Metadata({}, url=f"http://models.example:{port}")
     assert run({"target": source("ngc", server)}, volume, volume) == result.PERMANENT
-    assert told()["error"]["reason"] == "SourceNotFound"
-    assert names.asked.count("models.example") == len(hostile.requests) == 1
+    assert read_result()["error"]["reason"] == "SourceNotFound"
+    assert names.lookups.count("models.example") == len(hostile.requests) == 1
     assert metadata.requests == []
 
 
 class Names:
-    """Answers of a name server: the next of a name's addresses each time, then the last."""
+    """A fake resolver: each lookup of a name returns its next address, at the end its last one."""
 
     def __init__(self, patch: pytest.MonkeyPatch, answers: dict[str, list[str]]) -> None:
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
         real = socket.getaddrinfo
 
         def resolve(host: Any, *rest: Any, **more: Any) -> Any:
             name = host.decode() if isinstance(host, bytes) else str(host)
             if name not in answers:
                 return real(host, *rest, **more)
-            self.asked.append(name)
-            left = answers[name]
-            return real(left.pop(0) if len(left) > 1 else left[0], *rest, **more)
+            self.lookups.append(name)
+            addresses = answers[name]
+            address = addresses.pop(0) if len(addresses) > 1 else addresses[0]
+            return real(address, *rest, **more)
 
         patch.setattr(socket, "getaddrinfo", resolve)
 
 
 @pytest.mark.parametrize("status", [200, 403, 404, 418, 500])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_word_of_a_server_is_quoted(
+def test_content_of_a_server_is_never_quoted(
     kind: str,
     status: int,
     hostile: Hostile,
     volume: Path,
-    told: Told,
+    read_result: ReadResult,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     hostile.status, hostile.body = status, KEYS
     hostile.headers = {"X_Error_Message": "AKIASTOLEN", "X_Error_Code": "AKIASTOLEN"}
     assert run({"target": source(kind, hostile)}, volume, volume) != 0
-    text = json.dumps(told())
-    assert "error" in told()
+    text = json.dumps(read_result())
+    assert "error" in read_result()
     assert "STOLEN" not in text.upper()
 
 
 def test_internal_proxy_is_refused(
-    metadata: Metadata, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    metadata: Metadata, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", metadata.url)
     server = Metadata({}, url="http://models.example")
     assert run({"target": source("ngc", server)}, volume, volume) == result.PERMANENT
-    refused(told, volume, metadata)
+    check_refused(read_result, volume, metadata)
 
 
 def test_internal_address_behind_a_proxy_is_refused(
-    hostile: Hostile, metadata: Metadata, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    hostile: Hostile,
+    metadata: Metadata,
+    volume: Path,
+    read_result: ReadResult,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", hostile.url)
     assert run({"target": source("ngc", metadata)}, volume, volume) == result.PERMANENT
-    refused(told, volume, metadata)
+    check_refused(read_result, volume, metadata)
     assert hostile.requests == []
 
 
-def test_a_network_that_is_allowed_is_reached(volume: Path, told: Told) -> None:
+def test_allowed_network_is_reachable(volume: Path, read_result: ReadResult) -> None:
     with ExitStack() as stack:
-        place = PLACES["ngc"](stack)
-        assert run({"target": place.source}, volume, volume, allowed=()) == result.PERMANENT
-        assert told()["error"]["reason"] == "AddressRefused"
-        assert run({"target": place.source}, volume, volume, allowed=("127.0.0.0/8",)) == 0
-    digest = told()["models"]["target"]["digest"]
+        remote = REMOTES["ngc"](stack)
+        assert run({"target": remote.source}, volume, volume, allowed=()) == result.PERMANENT
+        assert read_result()["error"]["reason"] == "AddressRefused"
+        assert run({"target": remote.source}, volume, volume, allowed=("127.0.0.0/8",)) == 0
+    digest = read_result()["models"]["target"]["digest"]
     assert {p.name for p in (volume / "checkpoints" / digest).iterdir()} == set(FILES)
 
 
@@ -229,7 +238,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("address", REFUSED)
-def test_addresses_inside_are_refused(address: str) -> None:
+def test_internal_addresses_are_refused(address: str) -> None:
     assert Networks().refusal(address)
 
 
@@ -237,11 +246,11 @@ def test_addresses_inside_are_refused(address: str) -> None:
     "address",
     ["93.184.216.34", "2606:4700::1", "::ffff:8.8.8.8", "172.32.0.1", "64:ff9b::808:808"],
 )
-def test_public_addresses_are_reached(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert Networks().refusal(address) is None
 
 
-def test_a_wide_network_opens_private_addresses_and_not_the_node() -> None:
+def test_wide_network_allows_private_addresses_but_not_those_of_the_node() -> None:
     everything = Networks.parse(["0.0.0.0/0", "::/0"])
     assert everything.refusal("10.0.0.1") is None
     assert everything.refusal("fd12::1") is None
@@ -250,7 +259,7 @@ def test_a_wide_network_opens_private_addresses_and_not_the_node() -> None:
     assert all(everything.refusal(address) for address in [*closed, *cloud])
 
 
-def test_an_explicit_network_opens_what_it_names() -> None:
+def test_explicit_network_allows_its_addresses() -> None:
     named = Networks.parse(["169.254.20.10/32", "127.0.0.1"])
     assert named.refusal("169.254.20.10") is None
     assert named.refusal("127.0.0.1") is None

@@ -11,7 +11,7 @@ from specdec.jobs import result
 from specdec.jobs.inspection import inspect
 from unit.jobs.checkpoints import claim, config, run, tensors, tokenizer, visible, write
 
-Told = Callable[[], dict[str, Any]]
+ReadResult = Callable[[], dict[str, Any]]
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path / "sources"
 
 
-def test_a_pair_from_claims(volume: Path, sources: Path, told: Told) -> None:
+def test_pair_is_fetched_from_claims(volume: Path, sources: Path, read_result: ReadResult) -> None:
     write(sources / "draft" / "model", **{"model.safetensors": tensors(b"\3\4" * 9)})
     (volume / "engines" / ("e" * 64)).mkdir(parents=True)
     (volume / "engines" / ("e" * 64) / "manifest.json").touch()
@@ -30,7 +30,7 @@ def test_a_pair_from_claims(volume: Path, sources: Path, told: Told) -> None:
 
     assert run({"target": claim(), "draft": claim()}, volume, sources) == 0
 
-    answer = told()
+    answer = read_result()
     assert answer["engines"] == ["e" * 16]
     digests = [answer["models"][role]["digest"] for role in ("target", "draft")]
     assert sorted(visible(volume)) == sorted(digests)
@@ -49,20 +49,24 @@ def test_a_pair_from_claims(volume: Path, sources: Path, told: Told) -> None:
     assert len(facts["tokenizer"]) == 12
 
 
-def test_equal_checkpoints_are_there_once(volume: Path, sources: Path, told: Told) -> None:
+def test_equal_checkpoints_are_stored_once(
+    volume: Path, sources: Path, read_result: ReadResult
+) -> None:
     assert run({"target": claim(), "draft": claim()}, volume, sources) == 0
     assert run({"target": claim()}, volume, sources) == 0
     assert len(visible(volume)) == 1
-    assert told()["models"]["target"]["bytes"] > 1000
+    assert read_result()["models"]["target"]["bytes"] > 1000
 
 
-def test_an_unfit_pair_is_a_result(volume: Path, sources: Path, told: Told) -> None:
+def test_incompatible_pair_is_a_result_and_no_error(
+    volume: Path, sources: Path, read_result: ReadResult
+) -> None:
     other = tokenizer({"<|endoftext|>": 0, "a": 2, "b": 1, "ab": 3})
     write(sources / "draft" / "model", **{"tokenizer.json": other})
 
     assert run({"target": claim(), "draft": claim()}, volume, sources) == 0
 
-    models = told()["models"]
+    models = read_result()["models"]
     hashes = {models[role]["facts"]["tokenizer"] for role in ("target", "draft")}
     assert len(hashes) == 2
 
@@ -94,9 +98,14 @@ DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize(("files", "reason", "words"), DAMAGE)
-def test_a_damaged_checkpoint_ends_at_once_and_leaves_nothing(
-    files: dict[str, Any], reason: str, words: str, volume: Path, sources: Path, told: Told
+@pytest.mark.parametrize(("files", "reason", "message"), DAMAGE)
+def test_damaged_checkpoint_is_a_permanent_error_and_leaves_nothing(
+    files: dict[str, Any],
+    reason: str,
+    message: str,
+    volume: Path,
+    sources: Path,
+    read_result: ReadResult,
 ) -> None:
     folder = sources / "target" / "model"
     for path in folder.iterdir():
@@ -105,54 +114,58 @@ def test_a_damaged_checkpoint_ends_at_once_and_leaves_nothing(
 
     assert run({"target": claim()}, volume, sources) == result.PERMANENT
 
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == reason
-    assert words in error["message"]
+    assert message in error["message"]
     assert visible(volume) == []
 
 
 @pytest.mark.parametrize("path", ["missing", "../draft/model", "/../../etc", "model/config.json"])
-def test_a_wrong_path_names_itself(path: str, volume: Path, sources: Path, told: Told) -> None:
+def test_message_names_the_wrong_path(
+    path: str, volume: Path, sources: Path, read_result: ReadResult
+) -> None:
     assert run({"target": claim(path)}, volume, sources) == result.PERMANENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] in ("SourceNotFound", "CheckpointCorrupt")
     assert path in error["message"]
 
 
-def test_a_link_out_of_the_claim_is_not_followed(
-    tmp_path: Path, volume: Path, sources: Path, told: Told
+def test_link_out_of_the_claim_is_not_followed(
+    tmp_path: Path, volume: Path, sources: Path, read_result: ReadResult
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("{}")
     (sources / "target" / "model" / "extra.json").symlink_to(secret)
 
     assert run({"target": claim()}, volume, sources) == result.PERMANENT
-    assert "is a link to a file outside the claim" in told()["error"]["message"]
+    assert "is a link to a file outside the claim" in read_result()["error"]["message"]
 
 
-def test_hostile_paths_are_data(volume: Path, sources: Path, told: Told) -> None:
+def test_path_with_shell_syntax_is_not_executed(
+    volume: Path, sources: Path, read_result: ReadResult
+) -> None:
     name = "a b'\"$(touch pwned)`id`;\n\\ <|>"
     write(sources / "target" / name)
     assert run({"target": claim(name)}, volume, sources) == 0
     assert not Path("pwned").exists()
-    assert told()["models"]["target"]["bytes"] > 1000
+    assert read_result()["models"]["target"]["bytes"] > 1000
 
 
 def test_fetch_fails_before_the_volume_is_full(
-    volume: Path, sources: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    volume: Path, sources: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "specdec.jobs.volume.shutil.disk_usage", lambda _: type("U", (), {"free": 10})()
     )
     assert run({"target": claim()}, volume, sources) == result.TRANSIENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "VolumeFull"
     assert "enlarge the claim" in error["message"]
     assert visible(volume) == []
 
 
-def test_a_copy_that_runs_out_of_space_leaves_nothing(
-    volume: Path, sources: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_copy_that_runs_out_of_space_leaves_nothing(
+    volume: Path, sources: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Path) -> Iterator[int]:
         yield 1
@@ -160,19 +173,19 @@ def test_a_copy_that_runs_out_of_space_leaves_nothing(
 
     monkeypatch.setattr("specdec.jobs.volume.copy", full)
     assert run({"target": claim()}, volume, sources) == result.TRANSIENT
-    assert told()["error"]["reason"] == "VolumeFull"
+    assert read_result()["error"]["reason"] == "VolumeFull"
     assert [p for p in (volume / "checkpoints").iterdir() if p.is_dir()] == []
 
 
 def test_both_formats_of_merges_give_the_same_tokenizer_hash(tmp_path: Path) -> None:
-    one = write(tmp_path / "one")
+    with_strings = write(tmp_path / "strings")
     other = tokenizer()
     other["model"]["merges"] = [["a", "b"]]
-    two = write(tmp_path / "two", **{"tokenizer.json": other})
-    assert inspect(one) == inspect(two)
+    with_lists = write(tmp_path / "lists", **{"tokenizer.json": other})
+    assert inspect(with_strings) == inspect(with_lists)
 
 
-def test_special_tokens_come_from_the_generation_settings_too(tmp_path: Path) -> None:
+def test_special_tokens_are_read_from_the_generation_config_too(tmp_path: Path) -> None:
     bare = config()
     del bare["eos_token_id"]
     folder = write(

@@ -1,6 +1,6 @@
 """The applied Jobs, run in sequence: each one uses the output of the previous one.
 
-A folder stands for the volume; paths are the only thing that differs from a pod.
+A folder stands for the volume; only the paths differ from those in a pod.
 """
 
 import json
@@ -24,7 +24,7 @@ LIMITS = {"maxBatchSize": 4, "maxInputLen": 64, "maxSeqLen": 128}
 
 @dataclass
 class Node:
-    """What runs the pods of a world."""
+    """Runs the Jobs of a simulated cluster as local processes."""
 
     world: World
     root: Path
@@ -34,13 +34,14 @@ class Node:
         return self.root / "models"
 
     def run(self, name: str) -> dict[str, Any]:
-        """Run a Job's command to its end and hand its result to the world."""
+        """Run a Job's command to its end and pass its result to the simulated cluster."""
         spec = self.world.jobs[name]["spec"]["template"]["spec"]
         container = spec["containers"][0]
         log = self.root / f"{name}.log"
-        places = self._mounts(name, spec)
+        folders = self._mounts(name, spec)
         command = [
-            self._here(argument.replace("$$", "$"), places) for argument in self._argv(container)
+            self._localized(argument.replace("$$", "$"), folders)
+            for argument in self._argv(container)
         ]
         done = subprocess.run(
             command,
@@ -64,8 +65,8 @@ class Node:
         return [sys.executable, *container["command"][1:], *extra]
 
     def _mounts(self, name: str, spec: dict[str, Any]) -> dict[str, str]:
-        """Lay out the ConfigMap volumes; returns where each mount path is here."""
-        places = {"/models": str(self.volume), "/sources": str(self.root / "sources")}
+        """Write the ConfigMap volumes; return the local folder of each mount path."""
+        folders = {"/models": str(self.volume), "/sources": str(self.root / "sources")}
         paths = {m["name"]: m["mountPath"] for m in spec["containers"][0]["volumeMounts"]}
         for volume in spec["volumes"]:
             if "configMap" not in volume:
@@ -78,19 +79,19 @@ class Node:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 text = data[item["key"]]
                 plan = item["path"] == "plan.json"
-                target.write_text(self._here(text, places) if plan else text)
-            places[paths[volume["name"]]] = str(folder)
-        return places
+                target.write_text(self._localized(text, folders) if plan else text)
+            folders[paths[volume["name"]]] = str(folder)
+        return folders
 
-    def _here(self, text: str, places: dict[str, str]) -> str:
-        """A pod's paths as they are on this machine."""
-        for path, place in places.items():
+    def _localized(self, text: str, folders: dict[str, str]) -> str:
+        """Replace a pod's paths by local ones."""
+        for path, place in folders.items():
             text = re.sub(rf"(?<![\w.])(?<!/){re.escape(path)}(?=/|$)", place, text)
         return text
 
 
 def node(root: Path, method: str) -> Node:
-    """A resource of tiny models whose checkpoints lie on their claims."""
+    """A node for a resource of tiny models, with their checkpoints on claims."""
     cr = resource(method)
     models = [cr["spec"]["target"]]
     if method == "DraftTarget":
@@ -107,22 +108,22 @@ def node(root: Path, method: str) -> Node:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["None", "DraftTarget", "Lookahead"])
-def test_from_checkpoints_to_a_published_repository(method: str, tmp_path: Path) -> None:
-    here = node(tmp_path, method)
-    world = here.world
+def test_jobs_publish_a_repository_for_checkpoints(method: str, tmp_path: Path) -> None:
+    local_node = node(tmp_path, method)
+    world = local_node.world
     world.bind()
 
     results: dict[str, dict[str, Any]] = {}
     for component in ("fetch", "engine", "publish"):
         world.step()
         for name in world.named(component):
-            results[component] = here.run(name)
+            results[component] = local_node.run(name)
     world.step()
 
     assert world.condition("RepositoryReady")["status"] == "True", world.cr["status"]
     assert world.condition("Compatible")["reason"] in ("Fits", "FitsWithWarnings")
     status = world.cr["status"]
-    published = here.volume / "repositories" / status["repository"]["hash"]
+    published = local_node.volume / "repositories" / status["repository"]["hash"]
     files = {str(p.relative_to(published)) for p in published.rglob("*") if p.is_file()}
     assert len(files) == status["repository"]["files"]
     served = published / "tensorrt_llm_bls" / library.FILE
@@ -130,13 +131,13 @@ def test_from_checkpoints_to_a_published_repository(method: str, tmp_path: Path)
     configs = "".join((published / f).read_text() for f in files if f.endswith(".pbtxt"))
     for engine in status["engines"]:
         assert f"/models/engines/{engine['key']}" in configs
-        assert (here.volume / "engines" / engine["key"] / "manifest.json").is_file()
+        assert (local_node.volume / "engines" / engine["key"] / "manifest.json").is_file()
     assert f"/models/checkpoints/{status['models'][0]['digest']}" in configs
-    for name in (p.name for p in here.volume.glob("*/*") if p.is_dir()):
-        assert re.fullmatch(r"[0-9a-f]{64}", name), "nothing unfinished is left"
+    for name in (p.name for p in local_node.volume.glob("*/*") if p.is_dir()):
+        assert re.fullmatch(r"[0-9a-f]{64}", name), "an unfinished directory is left"
 
 
-def test_the_python_models_are_among_the_published_files() -> None:
+def test_python_models_are_published() -> None:
     world = World(resource())
     world.settle()
     volumes = world.jobs[world.job("publish")]["spec"]["template"]["spec"]["volumes"]

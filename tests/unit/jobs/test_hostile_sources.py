@@ -1,4 +1,4 @@
-"""File names and archives that try to leave the directory, and unusual registries."""
+"""File names and archives that point outside the directory, and unusual registries."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ from unit.jobs.checkpoints import run, visible
 from unit.jobs.fake_servers import Catalogue, Registry, Store, serving
 from unit.jobs.test_sources import FILES
 
-Told = Callable[[], dict[str, Any]]
+ReadResult = Callable[[], dict[str, Any]]
 NAMES = [
     "../evil.json",
     "/evil.json",
@@ -33,7 +33,7 @@ NAMES = [
 TAR = "application/vnd.oci.image.layer.v1.tar"
 
 
-def everything_under(folder: Path) -> set[str]:
+def files_under(folder: Path) -> set[str]:
     return {p.name for p in folder.rglob("*") if p.is_file()}
 
 
@@ -48,7 +48,7 @@ def source(acme: Registry, name: str = ":v1") -> dict[str, Any]:
 
 
 def packed(*members: tuple[str, bytes | str], mode: str = "w:gz", kind: bytes = b"") -> bytes:
-    """A tar; a text is a link's target, of the type `kind`."""
+    """A tar archive; content of type `str` is the target of a link of type `kind`."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode=mode) as archive_file:  # type: ignore[call-overload]
         for name, content in members:
@@ -63,35 +63,37 @@ def packed(*members: tuple[str, bytes | str], mode: str = "w:gz", kind: bytes = 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_that_lead_elsewhere_are_no_files_of_ours(name: str) -> None:
+def test_names_outside_the_directory_are_not_included(name: str) -> None:
     assert not any(kind.includes(name) for kind in ArtifactKind)
     assert ArtifactKind.CHECKPOINT.includes("a b'\"$(x)`.json")
 
 
 def test_hostile_titles_paths_and_members_write_nothing(
-    acme: Registry, tmp_path: Path, told: Told
+    acme: Registry, tmp_path: Path, read_result: ReadResult
 ) -> None:
     for name, data in FILES.items():
         acme.title(name, data)
     for name in NAMES:
         acme.title(name, b"evil")
-    # A leading slash is the top of an archive or a model, not a way out.
+    # In an archive or a model, a leading slash means its root and stays inside.
     relative = [name for name in NAMES if not name.startswith("/")]
     members = [(name, b"evil") for name in relative]
     acme.add(packed(*members), mediaType=f"{TAR}+gzip")
     catalogue = Catalogue({**FILES, **dict.fromkeys(relative, b"evil")})
     with serving(catalogue):
         ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": catalogue.url}}
-        for number, one in enumerate((source(acme), ngc)):
+        for number, origin in enumerate((source(acme), ngc)):
             volume = tmp_path / str(number) / "models"
             volume.mkdir(parents=True)
-            assert run({"target": one}, volume, tmp_path) == 0
-            digest = told()["models"]["target"]["digest"]
-            assert everything_under(volume / "checkpoints" / digest) == set(FILES)
+            assert run({"target": origin}, volume, tmp_path) == 0
+            digest = read_result()["models"]["target"]["digest"]
+            assert files_under(volume / "checkpoints" / digest) == set(FILES)
             assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_a_bucket_with_hostile_keys_writes_nothing_outside(volume: Path, told: Told) -> None:
+def test_bucket_with_hostile_keys_writes_nothing_outside(
+    volume: Path, read_result: ReadResult
+) -> None:
     files = {f"bucket/a/{n}": d for n, d in FILES.items()}
     with serving(Store({**files, "bucket/a/../../evil.json": b"evil"})) as store:
         s3 = {"s3": {"uri": "s3://bucket/a", "endpoint": store.url}}
@@ -103,8 +105,8 @@ def test_a_bucket_with_hostile_keys_writes_nothing_outside(volume: Path, told: T
     ("mode", "media", "prefix"),
     [("w", TAR, ""), ("w:gz", f"{TAR}+gzip", "models/"), ("w:gz", f"{TAR}+gzip", "./models/")],
 )
-def test_layers_of_an_image(
-    mode: str, media: str, prefix: str, acme: Registry, volume: Path, told: Told
+def test_files_are_unpacked_from_image_layers(
+    mode: str, media: str, prefix: str, acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
     beside = [("etc/config.json", b"no"), ("usr/lib/x.json", b"no")]
     names = sorted(FILES)
@@ -112,26 +114,25 @@ def test_layers_of_an_image(
     rest = [(f"{prefix}{name}", FILES[name]) for name in names[1:]]
     acme.add(packed(*rest, mode=mode), mediaType=media)
     assert run({"target": source(acme)}, volume, volume) == 0
-    digest = told()["models"]["target"]["digest"]
-    folder = volume / "checkpoints" / digest
+    folder = volume / "checkpoints" / read_result()["models"]["target"]["digest"]
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == FILES
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_refused_by_name(
-    kind: bytes, acme: Registry, volume: Path, told: Told
+    kind: bytes, acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
     acme.add(packed(("models/config.json", "/etc/passwd"), kind=kind), mediaType=f"{TAR}+gzip")
     assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "SourceNotFound"
     assert "config.json" in error["message"]
     assert "link" in error["message"]
     assert visible(volume) == []
 
 
-def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
-    """A part of an earlier, hostile layer cannot redirect a later one."""
+def test_file_is_never_written_through_a_link(tmp_path: Path) -> None:
+    """A link in a hostile layer cannot redirect the files after it."""
     layer = tmp_path / "layer"
     layer.write_bytes(packed(("config.json", b"{}"), ("dir", "/tmp"), ("dir/x.json", b"evil")))
     out = tmp_path / "out"
@@ -140,37 +141,39 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     assert [p.name for p in out.iterdir()] == ["config.json"]
 
 
-def test_what_is_no_archive_is_corrupt(acme: Registry, volume: Path, told: Told) -> None:
+def test_unknown_archive_format_is_refused(
+    acme: Registry, volume: Path, read_result: ReadResult
+) -> None:
     acme.add(b"\x28\xb5\x2f\xfd zstd", mediaType=f"{TAR}+zstd")
     assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
-    assert "pack it as tar or tar+gzip" in told()["error"]["message"]
+    assert "pack it as tar or tar+gzip" in read_result()["error"]["message"]
 
 
-def test_a_blob_that_is_not_its_digest_is_not_taken(
-    acme: Registry, volume: Path, told: Told
+def test_blob_that_differs_from_its_digest_is_refused(
+    acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
     for name, data in FILES.items():
         acme.title(name, data)
     digest = acme.layers[0]["digest"]
     acme.files[digest] = bytes(len(acme.files[digest]))
     assert run({"target": source(acme)}, volume, volume) == result.TRANSIENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "CheckpointCorrupt"
     assert "does not match its digest" in error["message"]
 
 
-def test_tokens_that_run_out_are_renewed(acme: Registry, volume: Path, told: Told) -> None:
+def test_expired_tokens_are_renewed(acme: Registry, volume: Path, read_result: ReadResult) -> None:
     acme.lifetime = 2
     acme.index = True
     for name, data in FILES.items():
         acme.title(name, data)
     assert run({"target": source(acme)}, volume, volume) == 0
     assert acme.tokens > 1
-    assert told()["models"]["target"]["revision"].startswith("sha256:")
+    assert read_result()["models"]["target"]["revision"].startswith("sha256:")
 
 
-def test_a_registry_that_wants_the_password_itself(
-    acme: Registry, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_registry_with_basic_authentication_is_supported(
+    acme: Registry, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme.basic, acme.password = True, "pa55"
     for name, data in FILES.items():
@@ -182,7 +185,7 @@ def test_a_registry_that_wants_the_password_itself(
 
 
 @pytest.mark.parametrize("config", ["not json: pa55", '{"auths": 3}', '{"auths": {"r.io": {}}}'])
-def test_a_bad_login_is_never_quoted(config: str) -> None:
+def test_invalid_credentials_are_never_quoted(config: str) -> None:
     with pytest.raises(JobError, match="docker-registry") as caught:
         registry.registry_credentials(config, "r.io", "the Secret")
     assert "pa55" not in str(caught.value)
@@ -198,7 +201,7 @@ REFERENCES = [
 
 
 @pytest.mark.parametrize(("text", "host", "repository", "name"), REFERENCES)
-def test_references(text: str, host: str, repository: str, name: str) -> None:
+def test_valid_references_are_parsed(text: str, host: str, repository: str, name: str) -> None:
     assert Reference.parse(text, "target") == Reference(host, repository, name)
 
 
@@ -206,32 +209,32 @@ def test_references(text: str, host: str, repository: str, name: str) -> None:
     "text",
     ["", "r.io/../a:1", "r.io/a:1\n", "r.io/A:1", "r.io/a@sha256:0", "u:p@r.io/a", "r.io/a?x"],
 )
-def test_what_is_no_reference(text: str) -> None:
+def test_invalid_references_are_refused(text: str) -> None:
     with pytest.raises(JobError, match=r"oci\.reference"):
         Reference.parse(text, "target")
 
 
-def test_only_the_loopback_is_spoken_to_without_tls() -> None:
+def test_only_loopback_is_used_without_tls() -> None:
     assert Reference.parse("127.0.0.1:5000/a:1", "t").base == "http://127.0.0.1:5000/v2/a"
     assert Reference.parse("127.0.0.1.evil.example/a:1", "t").base.startswith("https://")
     assert Reference.parse("x:1", "t").base == "https://registry-1.docker.io/v2/library/x"
 
 
-def refused(acme: Registry, data: bytes, media: str, volume: Path, told: Told) -> str:
-    """The message about a layer that is no model's."""
+def refusal(acme: Registry, data: bytes, media: str, volume: Path, read_result: ReadResult) -> str:
+    """The error message about a layer that the Job must refuse."""
     acme.add(data, mediaType=media)
     assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "CheckpointCorrupt", error
     assert visible(volume) == []
     return str(error["message"])
 
 
 @pytest.mark.slow
-def test_a_small_layer_that_unpacks_to_gigabytes_is_refused(
-    acme: Registry, volume: Path, told: Told
+def test_small_layer_that_unpacks_to_gigabytes_is_refused(
+    acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
-    """A thousand times its size, as gzip can: the volume sees only a part, and not for long."""
+    """gzip can compress a thousandfold; no more than the packed size may stay on the volume."""
     zeros = tarfile.TarInfo("models/model.safetensors")
     zeros.size = 512 << 20
     out = io.BytesIO()
@@ -239,31 +242,31 @@ def test_a_small_layer_that_unpacks_to_gigabytes_is_refused(
         packer.write(zeros.tobuf())
         for _ in range(zeros.size >> 24):
             packer.write(bytes(1 << 24))
-    message = refused(acme, out.getvalue(), f"{TAR}+gzip", volume, told)
+    message = refusal(acme, out.getvalue(), f"{TAR}+gzip", volume, read_result)
     assert "50 times its size" in message
     assert max(p.stat().st_size for p in volume.rglob("*") if p.is_file()) <= len(out.getvalue())
 
 
 @pytest.mark.parametrize("name", ["models/config.json", "etc/other"])
-def test_a_long_header_is_not_read_into_memory(
-    name: str, acme: Registry, volume: Path, told: Told
+def test_long_header_is_not_read_into_memory(
+    name: str, acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
-    """A pax header says how long it is, and tarfile reads it in one piece."""
+    """A pax header states its own length, and tarfile reads it in one piece."""
     member = tarfile.TarInfo(name)
     member.pax_headers = {"comment": "x" * (8 << 20)}
     data = member.tobuf(format=tarfile.PAX_FORMAT) + bytes(1024)
     tracemalloc.start()
     try:
-        assert "headers of more than 1 MiB" in refused(acme, data, TAR, volume, told)
+        assert "headers of more than 1 MiB" in refusal(acme, data, TAR, volume, read_result)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # The server of the test holds the layer too, and so does the answer on its way.
+    # The test's server and the response in transit hold the layer too.
     assert peak < 3 * len(data)
 
 
 @pytest.mark.slow
-def test_many_members_do_not_fill_the_memory(tmp_path: Path) -> None:
+def test_many_members_do_not_fill_memory(tmp_path: Path) -> None:
     layer, out = tmp_path / "layer", tmp_path / "out"
     layer.write_bytes(tarfile.TarInfo("x").tobuf() * 20_000 + bytes(1024))
     out.mkdir()
@@ -279,18 +282,18 @@ def test_many_members_do_not_fill_the_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
 def test_truncated_archive_is_reported_in_one_sentence(
-    part: float, mode: str, acme: Registry, volume: Path, told: Told
+    part: float, mode: str, acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
     data = packed(("model.safetensors", FILES["model.safetensors"]), mode=mode)
     short = data[: int(len(data) * part)]
-    message = refused(acme, short, TAR, volume, told)
+    message = refusal(acme, short, TAR, volume, read_result)
     assert "cannot be unpacked: it is truncated, damaged or no archive" in message
 
 
 @pytest.mark.parametrize("mode", ["w:xz", "w:bz2"])
 def test_other_compression_formats_are_refused(
-    mode: str, acme: Registry, volume: Path, told: Told
+    mode: str, acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
-    """Unpacking xz takes the memory that its header asks for."""
-    message = refused(acme, packed(("config.json", b"{}"), mode=mode), TAR, volume, told)
+    """Unpacking xz takes as much memory as its header requests."""
+    message = refusal(acme, packed(("config.json", b"{}"), mode=mode), TAR, volume, read_result)
     assert "pack it as tar or tar+gzip" in message

@@ -11,7 +11,7 @@ from specdec.jobs import result
 from unit.jobs.checkpoints import claim, config, run, tensors, tokenizer, visible
 from unit.jobs.fake_hub import COMMIT, Hub, serving
 
-Told = Callable[[], dict[str, Any]]
+ReadResult = Callable[[], dict[str, Any]]
 
 
 def hub_files(**files: Any) -> dict[str, bytes]:
@@ -35,10 +35,12 @@ def hub() -> Iterator[Hub]:
         yield running
 
 
-def test_from_a_hub(hub: Hub, volume: Path, tmp_path: Path, told: Told) -> None:
+def test_checkpoint_is_fetched_from_a_hub(
+    hub: Hub, volume: Path, tmp_path: Path, read_result: ReadResult
+) -> None:
     assert run({"target": source(hub)}, volume, tmp_path) == 0
 
-    model = told()["models"]["target"]
+    model = read_result()["models"]["target"]
     assert model["revision"] == COMMIT
     folder = volume / "checkpoints" / model["digest"]
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -50,18 +52,18 @@ def test_from_a_hub(hub: Hub, volume: Path, tmp_path: Path, told: Told) -> None:
     assert hub.gets("README.md") == []
 
 
-def test_a_second_fetch_of_the_same_commit_downloads_nothing(
-    hub: Hub, volume: Path, tmp_path: Path, told: Told
+def test_second_fetch_of_the_same_commit_downloads_nothing(
+    hub: Hub, volume: Path, tmp_path: Path, read_result: ReadResult
 ) -> None:
     assert run({"target": source(hub), "draft": source(hub)}, volume, tmp_path) == 0
     assert len(hub.gets("model.safetensors")) == 1
     assert run({"target": source(hub, revision=COMMIT)}, volume, tmp_path) == 0
     assert len(hub.gets("model.safetensors")) == 1
-    assert told()["models"]["target"]["revision"] == COMMIT
+    assert read_result()["models"]["target"]["revision"] == COMMIT
 
 
 def test_hub_and_claim_give_equal_checkpoints_the_same_digest(
-    hub: Hub, volume: Path, tmp_path: Path, told: Told
+    hub: Hub, volume: Path, tmp_path: Path, read_result: ReadResult
 ) -> None:
     folder = tmp_path / "draft" / "model"
     folder.mkdir(parents=True)
@@ -69,23 +71,27 @@ def test_hub_and_claim_give_equal_checkpoints_the_same_digest(
         if "/" not in name:
             (folder / name).write_bytes(data)
     assert run({"target": source(hub), "draft": claim()}, volume, tmp_path) == 0
-    models = told()["models"]
+    models = read_result()["models"]
     assert models["target"]["digest"] == models["draft"]["digest"]
 
 
-def test_a_cut_connection_resumes_where_it_broke(
-    hub: Hub, volume: Path, tmp_path: Path, told: Told
+def test_broken_download_is_resumed(
+    hub: Hub, volume: Path, tmp_path: Path, read_result: ReadResult
 ) -> None:
     hub.cut = 30_000
     assert run({"target": source(hub)}, volume, tmp_path) == 0
     assert hub.gets("model.safetensors") == ["bytes=0-", "bytes=30000-"]
-    digest = told()["models"]["target"]["digest"]
+    digest = read_result()["models"]["target"]["digest"]
     folder = volume / "checkpoints" / digest
     assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
 
 
-def test_a_killed_job_s_half_file_does_not_eat_the_volume(
-    hub: Hub, volume: Path, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_partial_file_of_a_killed_job_is_removed(
+    hub: Hub,
+    volume: Path,
+    tmp_path: Path,
+    read_result: ReadResult,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def killed(*_: Any) -> None:
         raise SystemExit(143)
@@ -105,11 +111,15 @@ def test_a_killed_job_s_half_file_does_not_eat_the_volume(
             run({"target": source(hub)}, volume, tmp_path)
     assert not half.exists()
     assert run({"target": source(hub)}, volume, tmp_path) == 0
-    assert len(told()["models"]["target"]["digest"]) == 64
+    assert len(read_result()["models"]["target"]["digest"]) == 64
 
 
-def test_files_that_arrived_before_the_job_was_killed_are_kept(
-    hub: Hub, volume: Path, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_complete_files_of_a_killed_job_are_kept(
+    hub: Hub,
+    volume: Path,
+    tmp_path: Path,
+    read_result: ReadResult,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def killed(*_: Any) -> None:
         raise SystemExit(143)
@@ -124,20 +134,20 @@ def test_files_that_arrived_before_the_job_was_killed_are_kept(
     assert len(hub.gets("model.safetensors")) == 1
     assert len(visible(volume)) == 1
     assert [p.name for p in (volume / "checkpoints").glob(".download-*")] == []
-    assert len(told()["models"]["target"]["digest"]) == 64
+    assert len(read_result()["models"]["target"]["digest"]) == 64
 
 
-def test_a_token_opens_a_private_repository(
+def test_token_gives_access_to_a_private_repository(
     hub: Hub,
     volume: Path,
     tmp_path: Path,
-    told: Told,
+    read_result: ReadResult,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     hub.token = "hf_secret"
     assert run({"draft": source(hub)}, volume, tmp_path) == result.PERMANENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "AuthFailed"
     assert "the Secret of the draft's huggingFace.tokenSecretRef" in error["message"]
 
@@ -148,31 +158,36 @@ def test_a_token_opens_a_private_repository(
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason", "words"),
+    ("changed", "reason", "message"),
     [
         ({"revision": "v9"}, "RevisionNotFound", "has no revision v9"),
         ({"repo": "acme/other"}, "SourceNotFound", "does not exist"),
         ({"repo": "a/b/c"}, "SourceNotFound", "a/b/c"),
     ],
 )
-def test_what_a_hub_does_not_have(
-    changed: dict[str, str], reason: str, words: str, hub: Hub, volume: Path, told: Told
+def test_missing_repository_or_revision_is_reported(
+    changed: dict[str, str],
+    reason: str,
+    message: str,
+    hub: Hub,
+    volume: Path,
+    read_result: ReadResult,
 ) -> None:
     assert run({"target": source(hub, **changed)}, volume, volume) == result.PERMANENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == reason
-    assert words in error["message"]
+    assert message in error["message"]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_file_that_is_not_what_the_listing_states_is_not_taken(
-    name: str, hub: Hub, volume: Path, told: Told
+def test_file_that_differs_from_the_listing_is_refused(
+    name: str, hub: Hub, volume: Path, read_result: ReadResult
 ) -> None:
-    """Weights by the SHA-256 of the large file store, the rest by the name git gives it."""
+    """Weights are checked by their SHA-256, other files by their object ID in git."""
     hub.stated[name] = hub.files[name]
     hub.files[name] = hub.files[name][:-1] + b" "
     assert run({"target": source(hub)}, volume, volume) == result.TRANSIENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "CheckpointCorrupt"
     assert f"{name} from acme/model at revision main" in error["message"]
     assert visible(volume) == []
@@ -180,30 +195,36 @@ def test_a_file_that_is_not_what_the_listing_states_is_not_taken(
     assert run({"target": source(hub)}, volume, volume) == 0
 
 
-def test_a_mirror_that_states_neither_size_nor_digest(hub: Hub, volume: Path, told: Told) -> None:
+def test_mirror_without_sizes_and_digests_is_supported(
+    hub: Hub, volume: Path, read_result: ReadResult
+) -> None:
     hub.bare = True
     assert run({"target": source(hub)}, volume, volume) == 0
-    digest = told()["models"]["target"]["digest"]
+    digest = read_result()["models"]["target"]["digest"]
     folder = volume / "checkpoints" / digest
     assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
 
 
-def test_a_hub_that_does_not_answer_is_tried_again(hub: Hub, volume: Path, told: Told) -> None:
-    dead = {"huggingFace": {"repo": "acme/model", "endpoint": "http://127.0.0.1:9"}}
-    assert run({"target": dead}, volume, volume) == result.TRANSIENT
-    assert told()["error"]["reason"] == "NetworkError"
+def test_failed_connection_to_a_hub_is_a_transient_error(
+    hub: Hub, volume: Path, read_result: ReadResult
+) -> None:
+    unreachable = {"huggingFace": {"repo": "acme/model", "endpoint": "http://127.0.0.1:9"}}
+    assert run({"target": unreachable}, volume, volume) == result.TRANSIENT
+    assert read_result()["error"]["reason"] == "NetworkError"
 
 
-def test_a_repository_without_a_checkpoint(volume: Path, told: Told) -> None:
+def test_repository_without_a_checkpoint_is_reported(
+    volume: Path, read_result: ReadResult
+) -> None:
     with serving(Hub({"README.md": b"hello"})) as hub:
         assert run({"target": source(hub)}, volume, volume) == result.PERMANENT
-    assert told()["error"]["reason"] == "SourceNotFound"
+    assert read_result()["error"]["reason"] == "SourceNotFound"
 
 
-def test_a_corrupt_download_is_fetched_anew(volume: Path, told: Told) -> None:
+def test_corrupt_download_is_fetched_again(volume: Path, read_result: ReadResult) -> None:
     cut = tensors(b"\1\2" * 99)[:-3]
     with serving(Hub(hub_files(**{"model.safetensors": cut}))) as hub:
         assert run({"target": source(hub)}, volume, volume) == result.PERMANENT
-        assert told()["error"]["reason"] == "CheckpointCorrupt"
+        assert read_result()["error"]["reason"] == "CheckpointCorrupt"
         hub.files["model.safetensors"] = tensors(b"\1\2" * 99)
         assert run({"target": source(hub)}, volume, volume) == 0

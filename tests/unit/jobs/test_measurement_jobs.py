@@ -21,11 +21,11 @@ from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
 
 Json = dict[str, Any]
-Left = Callable[[], Json]
+ReadResult = Callable[[], Json]
 
 
 class Service(Simulated):
-    """Without a seed the draws are those of seed 0; the target alone may answer otherwise."""
+    """A simulated BLS with a default seed of 0; its ensemble can return another answer."""
 
     differs = False
 
@@ -50,43 +50,28 @@ class Service(Simulated):
             yield request
 
 
-@pytest.fixture
-def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Left:
-    """The termination message of the Job that ran last."""
-    file = tmp_path / "termination-log"
-    monkeypatch.setenv("SPECDEC_TERMINATION_LOG", str(file))
-
-    def read() -> Json:
-        text = file.read_text()
-        assert len(text.encode()) <= LIMIT_BYTES
-        value: Json = json.loads(text)
-        return value
-
-    return read
-
-
-def run_verify(url: str, **plan: Any) -> int:
-    wanted = {
+def run_verify(url: str, **changed: Any) -> int:
+    plan = {
         "planHash": "0" * 16,
         "way": "Bls",
         "server": url,
         "draftTokens": 4,
         "maxPrompts": 6,
         "maxTokens": 24,
-        **plan,
+        **changed,
     }
-    return verify.main(["--plan", json.dumps(wanted)])
+    return verify.main(["--plan", json.dumps(plan)])
 
 
-def judged(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """What the operator says of what one run left: status and reason by condition."""
-    found = verification_result.entry(Measured.model_validate(told))
-    conditions = verification_result.conditions(SpeculativeModel.parse(resource()), found)
-    return {one.type: (one.status, one.reason) for one in conditions}
+def conditions_of(verification: Json) -> dict[str, tuple[str, str]]:
+    """Status and reason of each condition that the operator sets for a verification."""
+    entry = verification_result.entry(Measured.model_validate(verification))
+    conditions = verification_result.conditions(SpeculativeModel.parse(resource()), entry)
+    return {condition.type: (condition.status, condition.reason) for condition in conditions}
 
 
-def run_benchmark(url: str, volume: Path, **plan: Any) -> int:
-    wanted = {
+def run_benchmark(url: str, volume: Path, **changed: Any) -> int:
+    plan = {
         "planHash": "0" * 16,
         "server": url,
         "draftTokens": 4,
@@ -95,110 +80,120 @@ def run_benchmark(url: str, volume: Path, **plan: Any) -> int:
         "outputTokens": 24,
         "maxErrorPercent": 0,
         "report": "reports/pair-demo/0000.json",
-        **plan,
+        **changed,
     }
-    return benchmark.main(["--plan", json.dumps(wanted), "--volume", str(volume)])
+    return benchmark.main(["--plan", json.dumps(plan), "--volume", str(volume)])
 
 
 @pytest.mark.slow
-def test_what_a_service_shows_fits_the_status(left: Left) -> None:
-    # Steps so long that what a busy machine adds stays small beside them.
+def test_every_figure_of_a_verification_reaches_the_status(read_result: ReadResult) -> None:
+    # Steps are long, so that the delays of a busy machine stay small in comparison.
     with served(Service(acceptance=1.0, target_seconds=0.02, draft_seconds=0.0005)) as url:
         assert run_verify(url, maxPrompts=3) == 0
-    told = left()["verification"]
-    assert (told["prompts"], told["matched"], told["failed"]) == (3, 3, 0)
-    assert told["acceptedTokens"] == told["draftedTokens"] > 0
-    assert (told["acceptancePercent"], told["active"]) == (100, True)
-    assert 4 < float(told["tokensPerRound"]) <= 5
-    # 24 tokens: 24 steps of 20 ms against 5 of 20 ms and 19 drafts of 0.5 ms; 438 % on a machine
-    # with time for it; 659 was seen on a very busy one.
-    assert 200 < told["speedupPercent"] < 1000
-    found = verification_result.entry(Measured.model_validate(told))
-    assert found.keys() - {"stale"} == told.keys(), "nothing is lost on the way to the status"
+    verification = read_result()["verification"]
+    assert (verification["prompts"], verification["matched"], verification["failed"]) == (3, 3, 0)
+    assert verification["acceptedTokens"] == verification["draftedTokens"] > 0
+    assert (verification["acceptancePercent"], verification["active"]) == (100, True)
+    assert 4 < float(verification["tokensPerRound"]) <= 5
+    # 24 tokens: 24 steps of 20 ms against 5 of 20 ms and 19 drafts of 0.5 ms; 438 % on an idle
+    # machine, and up to 659 % on a very busy one.
+    assert 200 < verification["speedupPercent"] < 1000
+    entry = verification_result.entry(Measured.model_validate(verification))
+    assert entry.keys() - {"stale"} == verification.keys(), (
+        "nothing is lost on the way to the status"
+    )
 
 
 @pytest.mark.slow
-def test_a_slow_draft_is_seen_as_slower(left: Left) -> None:
+def test_slow_draft_is_reported_as_slower_than_the_baseline(read_result: ReadResult) -> None:
     with served(Service(acceptance=0.0, target_seconds=0.005, draft_seconds=0.03)) as url:
         assert run_verify(url, maxPrompts=2, maxTokens=8) == 0
-    told = left()["verification"]
+    verification = read_result()["verification"]
     # 8 steps and 22 drafts, none accepted, against 8 steps: 6 %.
-    assert told["speedupPercent"] < 50
-    assert told["acceptancePercent"] == 0
-    assert judged(told)[Type.SPECULATION_EFFECTIVE] == ("False", "SlowerThanBaseline")
+    assert verification["speedupPercent"] < 50
+    assert verification["acceptancePercent"] == 0
+    assert conditions_of(verification)[Type.SPECULATION_EFFECTIVE] == (
+        "False",
+        "SlowerThanBaseline",
+    )
 
 
-def test_no_draft_tokens_are_seen_as_none(left: Left) -> None:
+def test_verification_without_draft_tokens_is_reported(read_result: ReadResult) -> None:
     with served(Service(draft_tokens=0)) as url:
         assert run_verify(url) == 0
-    told = left()["verification"]
-    assert (told["active"], told["draftedTokens"]) == (False, 0)
-    assert "acceptancePercent" not in told
-    assert judged(told)[Type.SPECULATION_ACTIVE] == ("False", "NoDraftTokensObserved")
+    verification = read_result()["verification"]
+    assert (verification["active"], verification["draftedTokens"]) == (False, 0)
+    assert "acceptancePercent" not in verification
+    assert conditions_of(verification)[Type.SPECULATION_ACTIVE] == (
+        "False",
+        "NoDraftTokensObserved",
+    )
 
 
-def test_different_answer_is_reported_with_its_position(left: Left) -> None:
+def test_different_answer_is_reported_with_its_position(read_result: ReadResult) -> None:
     service = Service()
     service.differs = True
     with served(service) as url:
         assert run_verify(url) == 0
-    told = left()["verification"]
-    assert (told["prompts"], told["matched"]) == (6, 0)
-    assert told["divergence"].startswith("prompt 0 (")
-    assert "expected 'yyyy" in told["divergence"]
-    assert "got 'xxxx" in told["divergence"]
+    verification = read_result()["verification"]
+    assert (verification["prompts"], verification["matched"]) == (6, 0)
+    assert verification["divergence"].startswith("prompt 0 (")
+    assert "expected 'yyyy" in verification["divergence"]
+    assert "got 'xxxx" in verification["divergence"]
 
 
-def test_unreachable_server_is_retried(left: Left) -> None:
+def test_unreachable_server_is_retried(read_result: ReadResult) -> None:
     with served(Service()) as url:
         pass
     assert run_verify(url) == 1
-    assert left()["error"]["reason"] == "ServerUnreachable"
+    assert read_result()["error"]["reason"] == "ServerUnreachable"
 
 
-def test_failure_quotes_a_server_that_refuses_every_prompt(left: Left) -> None:
+def test_failure_quotes_a_server_that_refuses_every_prompt(read_result: ReadResult) -> None:
     with served(Service(refuse=0)) as url:
         assert run_verify(url) == 1
-    error = left()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "VerificationFailed"
     assert "no more of these" in error["message"]
 
 
-def test_prompts_come_from_the_file_up_to_the_limit(left: Left, tmp_path: Path) -> None:
+def test_prompts_come_from_the_file_up_to_the_limit(
+    read_result: ReadResult, tmp_path: Path
+) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text('{"prompt": "one", "max_tokens": 5}\n\n{"prompt": "two"}\n{"prompt": "3"}\n')
     service = Service()
     with served(service) as url:
         assert run_verify(url, prompts=str(file), promptsName="ours", maxPrompts=2) == 0
-    assert left()["verification"]["prompts"] == 2
-    asked = {(given["text_input"], given["max_tokens"]) for given in service.seen}
-    assert asked == {(b"one", 5), (b"two", 24)}
+    assert read_result()["verification"]["prompts"] == 2
+    requested = {(given["text_input"], given["max_tokens"]) for given in service.seen}
+    assert requested == {(b"one", 5), (b"two", 24)}
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (None, "ConfigMap ours, key a is missing: create it, or correct"),
         ("", "is empty"),
         ('{"prompt": "x"}\nnothing\n', "line 2 is not JSON"),
     ],
 )
-def test_bad_prompts_end_the_job_with_what_to_correct(
-    text: str | None, words: str, left: Left, tmp_path: Path
+def test_invalid_prompts_are_reported_with_their_resolution(
+    text: str | None, message: str, read_result: ReadResult, tmp_path: Path
 ) -> None:
     file = tmp_path / "prompts.jsonl"
     if text is not None:
         file.write_text(text)
     plan = {"prompts": str(file), "promptsName": "ConfigMap ours, key a"}
     assert run_verify("localhost:1", **plan) == 2
-    error = left()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "PromptsInvalid"
-    assert words in error["message"]
+    assert message in error["message"]
     assert str(tmp_path) not in error["message"]
 
 
-def of(arm: Arm) -> dict[str, Any]:
-    """An arm of a report, in the figures of `status.benchmark`."""
+def figures(arm: Arm) -> dict[str, Any]:
+    """The figures of `status.benchmark` for an arm of a report."""
     assert arm.request_latency is not None
     assert arm.time_to_first_token is not None
     return {
@@ -211,16 +206,18 @@ def of(arm: Arm) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_benchmark_returns_a_summary_and_writes_the_report(left: Left, tmp_path: Path) -> None:
+def test_benchmark_returns_a_summary_and_writes_the_report(
+    read_result: ReadResult, tmp_path: Path
+) -> None:
     service = Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)
     with served_http(service) as server:
         assert run_benchmark(server.url, tmp_path, outputTokens=12, protocol="http") == 0
-    told = left()["benchmark"]
+    summary = read_result()["benchmark"]
     file = tmp_path / "reports" / "pair-demo" / "0000.json"
     report = Report.from_json(json.loads(file.read_text()))
     assert [path.name for path in file.parent.iterdir()] == ["0000.json"]
-    assert [level["concurrency"] for level in told["levels"]] == [1, 2]
-    for shown, level in zip(told["levels"], report.levels, strict=True):
+    assert [level["concurrency"] for level in summary["levels"]] == [1, 2]
+    for shown, level in zip(summary["levels"], report.levels, strict=True):
         (fast,) = level.speculative
         assert fast.speedup_percent is not None
         assert fast.acceptance_percent is not None
@@ -231,23 +228,25 @@ def test_benchmark_returns_a_summary_and_writes_the_report(left: Left, tmp_path:
         assert shown["acceptancePercent"] == round(fast.acceptance_percent) == 100
         assert shown["tokensPerRound"] == f"{fast.tokens_per_round:.2f}"
         for name, arm in (("baseline", level.baseline), ("speculative", fast)):
-            assert shown[name] == of(arm), "a number that is not the report's"
+            assert shown[name] == figures(arm), "the figures differ from the report's"
         assert level.baseline.requests == 6
-    assert "% with 1" in told["message"]
+    assert "% with 1" in summary["message"]
 
 
-def test_benchmark_with_too_many_errors_fails_with_its_summary(left: Left, tmp_path: Path) -> None:
+def test_benchmark_with_too_many_errors_fails_with_its_summary(
+    read_result: ReadResult, tmp_path: Path
+) -> None:
     with served(Service(refuse=20)) as url:
         assert run_benchmark(url, tmp_path, concurrency=[1], requests=20) == 2
-    told = left()
-    assert told["error"]["reason"] == "ErrorRateHigh"
-    assert "spec.benchmark.maxErrorPercent 0: " in told["benchmark"]["message"]
-    assert "no more of these" in told["benchmark"]["message"]
-    assert told["benchmark"]["levels"][0]["speculative"]["errors"] > 0
+    answer = read_result()
+    assert answer["error"]["reason"] == "ErrorRateHigh"
+    assert "spec.benchmark.maxErrorPercent 0: " in answer["benchmark"]["message"]
+    assert "no more of these" in answer["benchmark"]["message"]
+    assert answer["benchmark"]["levels"][0]["speculative"]["errors"] > 0
     assert (tmp_path / "reports" / "pair-demo" / "0000.json").is_file()
 
 
-def test_the_largest_benchmark_fits_into_a_termination_message() -> None:
+def test_largest_benchmark_fits_into_a_termination_message() -> None:
     arm = dict.fromkeys(("latencyP50Ms", "firstTokenP50Ms", "tokensPerSecond"), "123456789.0")
     level = {
         "concurrency": 256,
@@ -258,8 +257,8 @@ def test_the_largest_benchmark_fits_into_a_termination_message() -> None:
         "baseline": arm,
         "speculative": arm,
     }
-    told = {"levels": [level] * 8, "message": "x" * 400, "planHash": "0" * 16}
+    summary = {"levels": [level] * 8, "message": "x" * 400, "planHash": "0" * 16}
     error = {"reason": "ErrorRateHigh", "message": "x" * 400}
-    text = shorten({"benchmark": told, "error": error})
+    text = shorten({"benchmark": summary, "error": error})
     assert len(text.encode()) <= LIMIT_BYTES
-    assert json.loads(text)["benchmark"] == told, "words give way, figures do not"
+    assert json.loads(text)["benchmark"] == summary, "the message is shortened, figures are not"

@@ -11,10 +11,10 @@ from specdec.jobs import result, volume
 from specdec.triton import library
 from unit.jobs.mounts import FILES, Mounts
 
-Told = Callable[[], dict[str, Any]]
+ReadResult = Callable[[], dict[str, Any]]
 OURS, OTHER = "1" * 64, "2" * 64
 FOLDERS = ("target/tensorrt_llm_bls", "draft/tensorrt_llm_bls")
-WANTED = FILES | {f"{folder}/{library.SOURCE}": f"{OURS}\n" for folder in FOLDERS}
+FILES_WITH_BLS = FILES | {f"{folder}/{library.SOURCE}": f"{OURS}\n" for folder in FOLDERS}
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def mounts(tmp_path: Path, volume: Path) -> Mounts:
 
 @pytest.fixture
 def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The package of the Job's image."""
+    """The library's package in the Job's image."""
     folder = tmp_path / "packaged"
     folder.mkdir()
     (folder / library.FILE).write_bytes(b"\x7fELF library")
@@ -36,38 +36,38 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     library.source.cache_clear()
 
 
-def test_it_lies_beside_the_configuration_of_every_bls(
-    mounts: Mounts, told: Told, packaged: Path
+def test_library_is_published_beside_every_bls_configuration(
+    mounts: Mounts, read_result: ReadResult, packaged: Path
 ) -> None:
-    assert mounts.run(WANTED) == 0
-    assert told()["repository"]["files"] == len(WANTED) + len(FOLDERS)
+    assert mounts.run(FILES_WITH_BLS) == 0
+    assert read_result()["repository"]["files"] == len(FILES_WITH_BLS) + len(FOLDERS)
     for folder in FOLDERS:
-        place = mounts.volume / "repositories" / ("f" * 64) / folder
-        assert (place / library.FILE).read_bytes() == b"\x7fELF library"
-        assert (place / library.FILE).stat().st_mode & 0o777 == 0o644
-        assert (place / library.SOURCE).read_text() == f"{OURS}\n"
+        published = mounts.volume / "repositories" / ("f" * 64) / folder
+        assert (published / library.FILE).read_bytes() == b"\x7fELF library"
+        assert (published / library.FILE).stat().st_mode & 0o777 == 0o644
+        assert (published / library.SOURCE).read_text() == f"{OURS}\n"
 
 
 def test_damaged_library_is_replaced_and_intact_library_is_kept(
     mounts: Mounts, packaged: Path
 ) -> None:
-    assert mounts.run(WANTED) == 0
+    assert mounts.run(FILES_WITH_BLS) == 0
     final = mounts.volume / "repositories" / ("f" * 64)
     before = final.stat().st_ino
-    assert mounts.run(WANTED) == 0
+    assert mounts.run(FILES_WITH_BLS) == 0
     assert final.stat().st_ino == before
     damaged = final / FOLDERS[0] / library.FILE
     damaged.write_bytes(b"\x7fELF")
-    assert mounts.run(WANTED) == 0
+    assert mounts.run(FILES_WITH_BLS) == 0
     assert volume.sha256(damaged) == volume.sha256(packaged / library.FILE)
 
 
 def test_library_with_another_digest_is_not_published(
-    mounts: Mounts, told: Told, packaged: Path
+    mounts: Mounts, read_result: ReadResult, packaged: Path
 ) -> None:
     (packaged / library.SOURCE).write_text(f"{OTHER}\n")
-    assert mounts.run(WANTED) == result.PERMANENT
-    error = told()["error"]
+    assert mounts.run(FILES_WITH_BLS) == result.PERMANENT
+    error = read_result()["error"]
     assert error["reason"] == "LibraryMismatch"
     assert OURS[:16] in error["message"]
     assert OTHER[:16] in error["message"]
@@ -75,17 +75,19 @@ def test_library_with_another_digest_is_not_published(
     assert mounts.published == []
 
 
-def test_image_without_library_is_reported(mounts: Mounts, told: Told, packaged: Path) -> None:
+def test_image_without_library_is_reported(
+    mounts: Mounts, read_result: ReadResult, packaged: Path
+) -> None:
     (packaged / library.SOURCE).unlink()
-    assert mounts.run(WANTED) == result.PERMANENT
-    error = told()["error"]
+    assert mounts.run(FILES_WITH_BLS) == result.PERMANENT
+    error = read_result()["error"]
     assert error["reason"] == "LibraryMismatch"
     assert f"has no {library.FILE}" in error["message"]
     assert mounts.published == []
 
 
 def test_library_that_changes_during_the_copy_is_not_published(
-    mounts: Mounts, told: Told, packaged: Path, monkeypatch: pytest.MonkeyPatch
+    mounts: Mounts, read_result: ReadResult, packaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = shutil.copyfile
 
@@ -95,11 +97,11 @@ def test_library_that_changes_during_the_copy_is_not_published(
             target.write_bytes(target.read_bytes()[:-1])
 
     monkeypatch.setattr("specdec.jobs.publish.shutil.copyfile", cut)
-    assert mounts.run(WANTED) == result.TRANSIENT
-    assert told()["error"]["reason"] == "PublishFailed"
+    assert mounts.run(FILES_WITH_BLS) == result.TRANSIENT
+    assert read_result()["error"]["reason"] == "PublishFailed"
     assert mounts.published == []
 
 
-def test_a_repository_without_a_bls_needs_none(mounts: Mounts, packaged: Path) -> None:
+def test_repository_without_a_bls_needs_no_library(mounts: Mounts, packaged: Path) -> None:
     (packaged / library.SOURCE).unlink()
     assert mounts.run(FILES) == 0

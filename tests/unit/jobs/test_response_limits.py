@@ -19,10 +19,10 @@ from unit.jobs.fake_servers import Catalogue, Handler, Server, serving
 from unit.jobs.test_egress_proxy import KINDS, source
 from unit.jobs.test_sources import FILES
 
-Told = Callable[[], dict[str, Any]]
+ReadResult = Callable[[], dict[str, Any]]
 _SENT = 64 << 20
 # The object stores' library follows a redirect without reading its body.
-ANSWERS = [
+RESPONSES = [
     (kind, status)
     for kind in KINDS
     for status in (200, 401, 302)
@@ -31,7 +31,7 @@ ANSWERS = [
 
 
 class Endless(Server):
-    """Sends a body without end, as far as the client reads it."""
+    """Sends an endless body until the client stops reading it."""
 
     status = 200
     sent = 0
@@ -57,16 +57,16 @@ def endless() -> Iterator[Endless]:
         yield server
 
 
-@pytest.mark.parametrize(("kind", "status"), ANSWERS)
+@pytest.mark.parametrize(("kind", "status"), RESPONSES)
 def test_small_response_is_limited_in_size(
     kind: str,
     status: int,
     endless: Endless,
     volume: Path,
-    told: Told,
+    read_result: ReadResult,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Listings, refusals and redirects: the client reads each body by itself."""
+    """Listings, refusals and redirects: the client reads the body of each."""
     monkeypatch.setattr("specdec.jobs.egress_proxy._LISTING_BYTES", 8 << 20)
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     endless.status = status
@@ -77,80 +77,80 @@ def test_small_response_is_limited_in_size(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert "error" in told()
-    # Eight MiB of the answer, and what is on its way between the sockets.
+    assert "error" in read_result()
+    # The client reads eight MiB; more is in transit between the sockets.
     assert endless.sent < _SENT
     assert peak < 40 << 20
 
 
 def test_token_response_is_limited_in_size(
-    endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    endless: Endless, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NGC_API_KEY_TARGET", "key-1")
     assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
-    assert "the server's response is too large or too slow" in told()["error"]["message"]
+    assert "the server's response is too large or too slow" in read_result()["error"]["message"]
     assert endless.sent < _SENT
 
 
 def test_small_response_is_limited_in_time(
-    endless: Endless, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    endless: Endless, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.http_source._RESPONSE_SECONDS", -1.0)
     assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
-    assert "the server's response is too large or too slow" in told()["error"]["message"]
+    assert "the server's response is too large or too slow" in read_result()["error"]["message"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_compressed_answer_is_not_unpacked(
-    kind: str, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_compressed_response_is_not_unpacked(
+    kind: str, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sixteen KB can be sixteen MB inside."""
+    """Sixteen KB can unpack to sixteen MB."""
     bomb = gzip.compress(bytes(16 << 20))
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
 
-    class Swelling(Server):
+    class Compressed(Server):
         @override
         def answer(self, handler: Handler) -> None:
-            handler.say(200, bomb, Content_Encoding="gzip")
+            handler.respond(200, bomb, Content_Encoding="gzip")
 
-    with serving(Swelling({})) as server:
+    with serving(Compressed({})) as server:
         tracemalloc.start()
         try:
             assert run({"target": source(kind, server)}, volume, volume) != 0
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert "error" in told()
+    assert "error" in read_result()
     assert peak < 12 << 20
 
 
-def test_a_server_that_drips_is_given_up(
-    volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_slow_download_is_aborted(
+    volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bytes come, and so few in a window that the Job would go on for days."""
+    """Bytes arrive so slowly that the Job would take days."""
     monkeypatch.setattr(download, "_WINDOW_SECONDS", 0.0)
     monkeypatch.setattr(download, "_MINIMUM_RATE_BYTES", 1 << 40)
     with serving(Catalogue(FILES)) as server:
         ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
         assert run({"target": ngc}, volume, volume) == result.TRANSIENT
-    error = told()["error"]
+    error = read_result()["error"]
     assert error["reason"] == "NetworkError"
     assert "KiB a second" in error["message"]
     assert visible(volume) == []
 
 
-def test_connections_that_break_after_a_few_bytes_each_are_given_up(
-    volume: Path, told: Told
+def test_download_over_connections_that_break_early_is_aborted(
+    volume: Path, read_result: ReadResult
 ) -> None:
     with serving(Catalogue(FILES, cut=10, cuts=1_000_000)) as server:
         ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
         assert run({"target": ngc}, volume, volume) == result.TRANSIENT
         assert len(server.requests) < 10
-    assert told()["error"]["reason"] == "NetworkError"
+    assert read_result()["error"]["reason"] == "NetworkError"
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer.model"])
-def test_a_small_file_that_is_large_is_not_read(name: str, tmp_path: Path) -> None:
+def test_oversized_configuration_file_is_not_read(name: str, tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "model")
     with (folder / name).open("wb") as file:
         file.truncate(checkpoint_config._LIMIT_BYTES + 1)
@@ -176,15 +176,15 @@ def test_invalid_index_is_reported_in_one_sentence(index: dict[str, Any], tmp_pa
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", [[], 3, {"siblings": 3}, {"layers": 3}, {"modelFiles": [3]}])
 def test_invalid_response_is_reported_in_one_sentence(
-    kind: str, body: Any, volume: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+    kind: str, body: Any, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
 
-    class Odd(Server):
+    class Invalid(Server):
         @override
         def answer(self, handler: Handler) -> None:
-            handler.say(200, json.dumps(body).encode())
+            handler.respond(200, json.dumps(body).encode())
 
-    with serving(Odd({})) as server:
+    with serving(Invalid({})) as server:
         assert run({"target": source(kind, server)}, volume, volume) != 0
-    assert told()["error"]["reason"] in ("NetworkError", "SourceNotFound")
+    assert read_result()["error"]["reason"] in ("NetworkError", "SourceNotFound")

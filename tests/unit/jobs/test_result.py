@@ -17,7 +17,7 @@ from specdec.api.reasons import FetchReason
 from specdec.jobs import result
 from specdec.jobs.result import JobError
 
-Told = Callable[[], dict[str, Any]]
+ReadResult = Callable[[], dict[str, Any]]
 
 
 @pytest.mark.parametrize(
@@ -32,20 +32,20 @@ Told = Callable[[], dict[str, Any]]
         (RuntimeError("odd"), 1, "FetchFailed"),
     ],
 )
-def test_every_error_has_a_reason_and_a_sentence(
-    error: Exception, code: int, reason: str, told: Told
+def test_every_error_has_a_reason_and_a_message(
+    error: Exception, code: int, reason: str, read_result: ReadResult
 ) -> None:
     def work() -> Mapping[str, Any]:
         raise error
 
     assert result.run(work, FetchReason.FETCH_FAILED) == code
-    left = told()["error"]
-    assert left["reason"] == reason
-    assert left["message"]
-    assert "Traceback" not in left["message"]
+    reported = read_result()["error"]
+    assert reported["reason"] == reason
+    assert reported["message"]
+    assert "Traceback" not in reported["message"]
 
 
-def test_without_a_pod_the_line_on_stdout_is_all(
+def test_result_is_only_printed_outside_a_pod(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SPECDEC_TERMINATION_LOG", "/nowhere/log")
@@ -54,7 +54,7 @@ def test_without_a_pod_the_line_on_stdout_is_all(
 
 
 @given(st.lists(st.text("0123456789abcdef", min_size=16, max_size=16), max_size=400))
-def test_a_result_always_fits(engines: list[str]) -> None:
+def test_result_always_fits_the_limit(engines: list[str]) -> None:
     models = {"target": {"digest": "a" * 64, "facts": {"vocabSize": 1}}}
     value = {"models": models, "engines": engines}
 
@@ -64,12 +64,12 @@ def test_a_result_always_fits(engines: list[str]) -> None:
     assert len(text.encode()) <= result.LIMIT_BYTES
 
 
-def test_a_long_error_is_cut() -> None:
+def test_long_error_is_truncated() -> None:
     text = result.shorten({"error": {"reason": "X", "message": "y" * 9000}})
     assert len(text) <= result.LIMIT_BYTES
 
 
-def test_sigterm_lets_the_work_give_back_what_it_holds(tmp_path: Path) -> None:
+def test_sigterm_runs_the_cleanup_of_the_work(tmp_path: Path) -> None:
     program = """
 import contextlib, os, signal, sys
 from pathlib import Path

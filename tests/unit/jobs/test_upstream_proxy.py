@@ -26,13 +26,13 @@ LOOPBACK = Networks.parse(["127.0.0.1"])
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with the very line it was asked by: a proxy is asked for whole addresses."""
+    """Answers with the target of the request, which is a complete address for a proxy."""
 
     def do_GET(self) -> None:
         body = self.path.encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
-        # A store says when a file was written, and which version of it there is.
+        # An object store states the time and the version of a file.
         self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
         self.send_header("ETag", '"1"')
         self.end_headers()
@@ -40,23 +40,23 @@ class Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def server() -> Iterator[ThreadingHTTPServer]:
-    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=found.serve_forever, args=(0.02,))
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever, args=(0.02,))
     thread.start()
-    yield found
-    found.shutdown()
+    yield running
+    running.shutdown()
     thread.join()
-    found.server_close()
+    running.server_close()
 
 
 @dataclass(frozen=True)
 class Authority:
-    """An authority's certificate, and that of a server with its key."""
+    """The certificate of an authority, and a server's certificate with its key."""
 
     file: str
     server: str
@@ -70,35 +70,37 @@ def openssl(*argv: str) -> None:
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     folder = tmp_path_factory.mktemp("authority")
-    made = Authority(*(str(folder / name) for name in ("ca.pem", "server.pem", "server.key")))
+    created = Authority(*(str(folder / name) for name in ("ca.pem", "server.pem", "server.key")))
     fresh = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    key, request, rest = (str(folder / name) for name in ("ca.key", "server.csr", "extensions"))
-    Path(rest).write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    key, request, extensions = (
+        str(folder / name) for name in ("ca.key", "server.csr", "extensions")
+    )
+    Path(extensions).write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
     days = ("-days", "1")
-    openssl("req", "-x509", *fresh, "-keyout", key, "-out", made.file, *days, "-subj", "/CN=ca")
-    openssl("req", *fresh, "-keyout", made.key, "-out", request, "-subj", "/CN=server")
-    signed = ("-CA", made.file, "-CAkey", key, "-CAcreateserial", "-extfile", rest)
-    openssl("x509", "-req", "-in", request, *signed, "-out", made.server, *days)
-    return made
+    openssl("req", "-x509", *fresh, "-keyout", key, "-out", created.file, *days, "-subj", "/CN=ca")
+    openssl("req", *fresh, "-keyout", created.key, "-out", request, "-subj", "/CN=server")
+    signed = ("-CA", created.file, "-CAkey", key, "-CAcreateserial", "-extfile", extensions)
+    openssl("x509", "-req", "-in", request, *signed, "-out", created.server, *days)
+    return created
 
 
 @pytest.fixture
 def encrypted(server: ThreadingHTTPServer, authority: Authority) -> str:
-    """The server's address, once it speaks TLS."""
+    """The server's address; the server uses TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.server, authority.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     return f"https://127.0.0.1:{server.server_port}"
 
 
-def ask(url: str) -> str:
-    """As registries and catalogues are asked."""
+def read_over_http(url: str) -> str:
+    """Read a file as from a registry or a catalogue."""
     with EgressProxy(LOOPBACK) as proxy, http_source.client(proxy.url) as client:
         return HttpSource(client, "the store", "").get(f"{url}/bucket/file").text
 
 
-def get(url: str) -> str:
-    """As buckets are read."""
+def read_from_bucket(url: str) -> str:
+    """Read a file as from a bucket."""
     with EgressProxy(LOOPBACK) as proxy:
         source = {"uri": "s3://bucket", "endpoint": url, "region": "any"}
         request = SourceRequest("target", ArtifactKind.CHECKPOINT, source, proxy)
@@ -106,17 +108,17 @@ def get(url: str) -> str:
             return bytes(obstore.get(bucket.store, "file").bytes()).decode()
 
 
-@pytest.mark.parametrize("way", [ask, get])
+@pytest.mark.parametrize("read", [read_over_http, read_from_bucket])
 def test_private_authority_of_the_environment_is_trusted(
-    way: Callable[[str], str],
+    read: Callable[[str], str],
     encrypted: str,
     authority: Authority,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises((JobError, exceptions.GenericError)):
-        way(encrypted)
+        read(encrypted)
     monkeypatch.setenv("SSL_CERT_FILE", authority.file)
-    assert way(encrypted) == "/bucket/file"
+    assert read(encrypted) == "/bucket/file"
 
 
 def test_tls_works_through_the_proxy_of_the_environment(
@@ -125,7 +127,7 @@ def test_tls_works_through_the_proxy_of_the_environment(
     monkeypatch.setenv("SSL_CERT_FILE", authority.file)
     with EgressProxy(LOOPBACK, UpstreamProxies({})) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:word@"))
-        assert ask(encrypted) == "/bucket/file"
+        assert read_over_http(encrypted) == "/bucket/file"
     with EgressProxy(LOOPBACK) as inner, http_source.client(inner.url) as client:
         with pytest.raises(JobError) as caught:
             HttpSource(client, "the store", "").get(f"{encrypted}/bucket/file")
@@ -133,7 +135,7 @@ def test_tls_works_through_the_proxy_of_the_environment(
     assert "127.0.0.1 does not accept connections" in root_cause.message
 
 
-def test_a_proxy_that_opens_no_tunnel_is_named_with_its_status(
+def test_proxy_without_tunnels_is_reported_with_its_status(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.server_port}")
@@ -144,9 +146,9 @@ def test_a_proxy_that_opens_no_tunnel_is_named_with_its_status(
     assert "the proxy 127.0.0.1 answered 501" in root_cause.message
 
 
-@pytest.mark.parametrize("way", [ask, get])
+@pytest.mark.parametrize("read", [read_over_http, read_from_bucket])
 def test_requests_use_the_proxy_of_the_environment(
-    way: Callable[[str], str], server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+    read: Callable[[str], str], server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.server_port}")
-    assert way("http://store.invalid") == "http://store.invalid/bucket/file"
+    assert read("http://store.invalid") == "http://store.invalid/bucket/file"
