@@ -111,6 +111,7 @@ CLEAN = (
     ("tests/unit/backends/*.py", True),
     ("tests/unit/api/*.py", True),
     ("tests/unit/build/*.py", True),
+    ("tests/unit/client/*.py", True),
     ("tests/unit/controller/*.py", True),
     ("tests/unit/desired/*.py", True),
     ("tests/unit/dry_run/*.py", True),
@@ -145,6 +146,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("tests/controlplane/test_crd.py", "found"): _KUBERNETES,
     ("tests/controlplane/test_generations.py", "found"): _KUBERNETES,
     ("tests/unit/build/test_tensorrt_refusals.py", "is none"): "TensorRT-LLM's mode `none`",
+    ("tests/unit/client/test_speculate.py", "words"): "the words of an embedding bias",
     ("tests/unit/triton/test_text_models.py", "words"): "a message of the BLS too",
 }
 

@@ -17,14 +17,14 @@ INPUTS = ("text_input", "max_tokens", "stream", "exclude_input_in_output", "stop
 
 @dataclass
 class Script:
-    """What the server says.
+    """The responses of the server.
 
     Attributes:
-        events: one JSON object each.
-        status: of the answer to a request; other than 200 its body is the first event.
+        events: a JSON object each.
+        status: of the response to a request; if not 200, its body is the first event.
         config: in place of a streaming model's configuration.
         pause: seconds between events.
-        seen: paths, headers and bodies of what came.
+        seen: paths, headers and bodies of the requests.
     """
 
     events: tuple[Any, ...] = ({"text_output": "a"}, {"text_output": "b"})
@@ -53,7 +53,7 @@ def served(script: Script, context: ssl.SSLContext | None = None) -> Iterator[st
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             self._begin(script.status, json.loads(body))
-            # A client that has had enough goes away in the middle.
+            # A client may close the connection before the last event.
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._events()
 
@@ -72,7 +72,7 @@ def served(script: Script, context: ssl.SSLContext | None = None) -> Iterator[st
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: the tests look at `seen`."""
+            """Log nothing; tests read `seen`."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     if context is not None:

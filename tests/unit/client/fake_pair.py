@@ -31,7 +31,7 @@ Next = Callable[[Sequence[int]], int]
 
 
 def counting(ids: Sequence[int]) -> int:
-    """A target: the next letter, and the end after z."""
+    """A target that continues with the next letter and ends after z."""
     return END if ids[-1] == ord("z") else ids[-1] + 1
 
 
@@ -96,9 +96,9 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
         prompt = [int(token) for token in given["input_ids"].reshape(-1)]
         proposal = [int(token) for token in given.get("draft_input_ids", np.array([])).reshape(-1)]
         new: list[int] = []
-        for place in range(int(given["request_output_len"].item())):
+        for position in range(int(given["request_output_len"].item())):
             new.append(following([*prompt, *new]))
-            if new[-1] == END or (place < len(proposal) and proposal[place] != new[-1]):
+            if new[-1] == END or (position < len(proposal) and proposal[position] != new[-1]):
                 break
         ids = new if self.hide_input else [*prompt, *new]
         outputs: dict[str, Any] = {
@@ -126,7 +126,7 @@ def response(**arrays: Any) -> Any:
         )
         raw = array.tobytes()
         if array.dtype == np.object_:
-            raw = b"".join(len(one).to_bytes(4, "little") + one for one in array.reshape(-1))
+            raw = b"".join(len(item).to_bytes(4, "little") + item for item in array.reshape(-1))
         response.raw_output_contents.append(raw)
     return response
 

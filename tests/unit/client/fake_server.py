@@ -24,7 +24,7 @@ OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 
 @dataclass
 class Script:
-    """What the server says: chunks of text, the counts after each, or an error."""
+    """The responses of the server: chunks of text, the counts after each, or an error."""
 
     chunks: tuple[str, ...] = ("a", "b")
     counts: tuple[tuple[int, int], ...] = ()

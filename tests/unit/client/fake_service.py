@@ -22,16 +22,16 @@ COUNTS = ("total_draft_tokens", "total_accepted_draft_tokens")
 
 @dataclass
 class Service(Pair):
-    """Both arms of a verification.
+    """Both sides of a verification: the BLS and the baseline.
 
     Attributes:
-        wrong: prompt whose answer of the BLS ends in another letter.
+        wrong: prompt to which the answer of the BLS ends in another letter.
         absent: models that are not served.
         drafts: whether the BLS takes `num_draft_tokens`.
-        counts: whether the BLS tells draft tokens: two rounds of three, two accepted in each.
+        counts: whether the BLS reports draft tokens: two rounds of three, two accepted in each.
         streams: whether the BLS is decoupled.
-        longest: a prompt above it is refused.
-        dies_at: the call of the BLS at which the server is gone; 0 for none.
+        longest: length above which a prompt is refused.
+        stops_at: the call of the BLS from which on the server is unavailable; 0 for none.
     """
 
     wrong: str = ""
@@ -40,7 +40,7 @@ class Service(Pair):
     counts: bool = True
     streams: bool = True
     longest: int = 100
-    dies_at: int = 0
+    stops_at: int = 0
     calls: int = 0
 
     @override
@@ -71,8 +71,8 @@ class Service(Pair):
                 yield service_pb2.ModelStreamInferResponse(error_message="prompt is too long")
                 continue
             self.calls += request.model_name == "tensorrt_llm_bls"
-            if self.dies_at and self.calls >= self.dies_at:
-                context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+            if self.stops_at and self.calls >= self.stops_at:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "stopped")
             for part in self._parts(request.model_name, given):
                 yield service_pb2.ModelStreamInferResponse(infer_response=part)
             final = service_pb2.ModelStreamInferResponse()
@@ -100,8 +100,8 @@ class Service(Pair):
         for number, half in enumerate(halves):
             rounds = min(number + 1, 2) if self.streams else 2
             counts = (3 * rounds, 2 * rounds) if drafting else (0, 0)
-            told = dict(zip(COUNTS, counts, strict=True)) if self.counts else {}
+            reported = dict(zip(COUNTS, counts, strict=True)) if self.counts else {}
             yield response(
                 text_output=np.array([[half]], object),
-                **{name: np.array([[count]], np.int32) for name, count in told.items()},
+                **{name: np.array([[count]], np.int32) for name, count in reported.items()},
             )

@@ -43,9 +43,9 @@ TEXT = "def f(x):\n\n  second line\n"
     ],
 )
 def test_formats_are_detected(text: str, kind: str, entries: list[Entry]) -> None:
-    found = convert.convert(text, "file")
-    assert (found.kind, found.entries) == (kind, entries)
-    assert convert.convert(text, "file", kind) == found
+    converted = convert.convert(text, "file")
+    assert (converted.kind, converted.entries) == (kind, entries)
+    assert convert.convert(text, "file", kind) == converted
 
 
 def test_text_format_accepts_lines_that_resemble_json() -> None:
@@ -60,7 +60,7 @@ def test_conversations_without_a_human_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "words"),
+    ("text", "kind", "message"),
     [
         ("", None, "file holds no prompt"),
         ("[]", None, "file has an unknown format"),
@@ -83,10 +83,10 @@ def test_conversations_without_a_human_are_counted() -> None:
         ('{"a":' * 100_000, None, "line 1 is not JSON"),
     ],
 )
-def test_error_names_the_line(text: str, kind: str | None, words: str) -> None:
+def test_error_names_the_line(text: str, kind: str | None, message: str) -> None:
     with pytest.raises(BadRequestError) as raised:
         convert.convert(text, "file", kind)
-    assert words in str(raised.value)
+    assert message in str(raised.value)
 
 
 def run(*arguments: str, given: str | None = None) -> tuple[int, str, str]:
@@ -94,7 +94,7 @@ def run(*arguments: str, given: str | None = None) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_command_writes_lines_that_are_a_data_set(tmp_path: Path) -> None:
+def test_command_writes_a_data_set(tmp_path: Path) -> None:
     source, target = tmp_path / "HumanEval.jsonl", tmp_path / "out.jsonl"
     source.write_text(HUMANEVAL, "utf-8")
     target.write_text("old", "utf-8")
@@ -122,7 +122,7 @@ def test_command_writes_what_load_generators_read() -> None:
     assert "1 records have no prompt" in stderr
 
 
-def test_a_bad_line_leaves_the_output_as_it_was(tmp_path: Path) -> None:
+def test_invalid_line_leaves_the_output_unchanged(tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     target.write_text("old", "utf-8")
     status, _, stderr = run("-", "-o", str(target), given=f"{HUMANEVAL}nonsense\n")
@@ -134,7 +134,7 @@ def test_a_bad_line_leaves_the_output_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["-", "--limit", "0"], "--limit is 0; set it to 1 or more"),
         (["-", "--max-tokens", "-4"], "--max-tokens is -4"),
@@ -142,8 +142,8 @@ def test_a_bad_line_leaves_the_output_as_it_was(tmp_path: Path) -> None:
         (["-", "-o", "/no/such/folder/out"], "/no/such/folder/out cannot be written"),
     ],
 )
-def test_invalid_options_are_reported_in_one_sentence(arguments: list[str], words: str) -> None:
+def test_invalid_options_are_reported_in_one_sentence(arguments: list[str], message: str) -> None:
     status, _, stderr = run(*arguments, given=TEXT)
     assert status == 2
-    assert words in stderr
+    assert message in stderr
     assert len(stderr.splitlines()) == 1

@@ -9,25 +9,25 @@ from specdec.client.dataset import Entry
 from specdec.client.errors import BadRequestError
 
 
-def test_built_in_prompts_are_a_hundred_and_differ() -> None:
+def test_hundred_built_in_prompts_are_distinct() -> None:
     prompts = [entry.prompt for entry in dataset.built_in()]
     assert len(set(prompts)) == len(prompts) == 100
     assert max(map(len, prompts)) < 200
 
 
-def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_written_lines_are_read_unchanged(tmp_path: Path) -> None:
     entries = [Entry("a\u2028b\n"), Entry("ü", 7)]
     file = tmp_path / "set.jsonl"
     file.write_text(f"\n{dataset.lines(entries)}\n", "utf-8")
     assert dataset.read(file) == entries
 
 
-def test_other_keys_are_passed_over() -> None:
+def test_other_keys_are_ignored() -> None:
     assert dataset.parse('{"prompt": "a", "id": 4, "max_tokens": null}', "set") == [Entry("a")]
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         ("not json", "is not JSON"),
         ('["a"]', "has no prompt"),
@@ -38,13 +38,13 @@ def test_other_keys_are_passed_over() -> None:
         ('{"prompt": "a", "max_tokens": "8"}', "max_tokens is '8'"),
     ],
 )
-def test_a_line_that_is_no_entry_is_named_by_its_number(line: str, words: str) -> None:
+def test_invalid_line_is_reported_with_its_number(line: str, message: str) -> None:
     with pytest.raises(BadRequestError, match="set, line 3") as raised:
         dataset.parse(f'{{"prompt": "a"}}\n\n{line}\n', "set")
-    assert words in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_an_empty_set_and_an_absent_file_are_errors(tmp_path: Path) -> None:
+def test_empty_data_set_and_missing_file_are_errors(tmp_path: Path) -> None:
     with pytest.raises(BadRequestError, match="set is empty; write one"):
         dataset.parse("\n \n", "set")
     with pytest.raises(BadRequestError, match="cannot be read"):

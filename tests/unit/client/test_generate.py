@@ -31,7 +31,7 @@ def url(script: Script) -> Iterator[str]:
     server.stop(grace=None).wait(10)
 
 
-def test_chunks_concatenate_and_the_last_counts_stand(script: Script, url: str) -> None:
+def test_chunks_are_concatenated_and_the_last_counts_apply(script: Script, url: str) -> None:
     script.chunks, script.counts = ("def ", "", "f()"), ((4, 1), (8, 3), (12, 7))
     with Client(url) as client:
         answer = client.ask(Request("class A:", draft_tokens=4))
@@ -41,7 +41,7 @@ def test_chunks_concatenate_and_the_last_counts_stand(script: Script, url: str) 
     assert 0 < answer.first_chunk_seconds <= answer.seconds
 
 
-def test_chunks_are_given_as_they_come(script: Script, url: str) -> None:
+def test_chunks_are_yielded_in_order(script: Script, url: str) -> None:
     with Client(url) as client:
         assert [chunk.text for chunk in client.generate(Request("x"))] == ["a", "b"]
 
@@ -67,7 +67,7 @@ def test_tensors_have_the_wire_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"prompt": ""}, "prompt is empty"),
         ({"max_tokens": 0}, "max tokens is 0"),
@@ -76,9 +76,9 @@ def test_tensors_have_the_wire_types() -> None:
     ],
 )
 def test_invalid_request_is_reported_with_its_resolution(
-    change: dict[str, str | int], words: str
+    change: dict[str, str | int], message: str
 ) -> None:
-    with pytest.raises(BadRequestError, match=words):
+    with pytest.raises(BadRequestError, match=message):
         Request(**{"prompt": "x", **change})  # type: ignore[arg-type]
 
 
@@ -104,7 +104,7 @@ def test_streaming_from_a_unary_model_is_refused_before_sending(script: Script, 
         assert client.ask(Request("x", stream=False)).text == "ab"
 
 
-def test_silence_ends_at_the_deadline(script: Script, url: str) -> None:
+def test_request_without_a_response_ends_at_the_deadline(script: Script, url: str) -> None:
     script.silent = True
     with Client(url, timeout=0.3) as client, pytest.raises(UnreachableError, match=r"0\.3 s"):
         client.ask(Request("x"))
@@ -119,7 +119,7 @@ def test_failed_connection_is_reported() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost", "http://localhost:8001", "localhost:grpc", ":8001"])
-def test_addresses_that_are_none(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(BadRequestError, match="host:port"):
         Client(url)
 
@@ -132,7 +132,7 @@ def test_command_prints_text_to_stdout_and_the_summary_to_stderr(script: Script,
     assert "8 tokens drafted, 3 accepted (38 %)" in result.stderr
 
 
-def test_command_as_json_lines(script: Script, url: str) -> None:
+def test_command_prints_json_lines(script: Script, url: str) -> None:
     result = CliRunner().invoke(app, ["generate", "--url", url, "--prompt", "x", "--json"])
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["text"] for line in lines] == ["a", "b", "ab"]

@@ -21,12 +21,12 @@ from unit.client import fake_server
 from unit.client.fake_http import Script, served
 
 
-def ask(url: str, request: Request, timeout: float = 10.0, **how: Any) -> str:
-    with Client(Connection(url, timeout, **how), protocol="http") as client:
+def ask(url: str, request: Request, timeout: float = 10.0, **options: Any) -> str:
+    with Client(Connection(url, timeout, **options), protocol="http") as client:
         return client.ask(request).text
 
 
-def test_chunks_and_the_body_of_the_request() -> None:
+def test_request_has_the_given_inputs_and_chunks_are_concatenated() -> None:
     script = Script()
     with served(script) as url:
         request = Request("x", model="a b", max_tokens=7, stop_words=("q", "r"), seed=3)
@@ -45,7 +45,7 @@ def test_chunks_and_the_body_of_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "kind", "words"),
+    ("script", "kind", "message"),
     [
         (Script(events=({"error": "too long"},)), RefusedError, "too long"),
         (Script(events=({"error": "bad input"},), status=400), RefusedError, "bad input"),
@@ -55,12 +55,12 @@ def test_chunks_and_the_body_of_the_request() -> None:
         (Script(config={"input": []}), BadRequestError, "does not stream"),
     ],
 )
-def test_errors_are_reported(script: Script, kind: type[ClientError], words: str) -> None:
-    with served(script) as url, pytest.raises(kind, match=words):
+def test_errors_are_reported(script: Script, kind: type[ClientError], message: str) -> None:
+    with served(script) as url, pytest.raises(kind, match=message):
         ask(url, Request("x"))
 
 
-def test_an_ensemble_streams_without_a_policy_of_its_own() -> None:
+def test_ensemble_streams_without_a_transaction_policy() -> None:
     config = {**Script().configuration(), "platform": "ensemble"}
     del config["model_transaction_policy"]
     with served(Script(config=config)) as url:
@@ -78,7 +78,7 @@ def test_failed_connection_is_reported() -> None:
         ask("127.0.0.1:9", Request("x"))
 
 
-def test_headers_go_with_every_request_and_are_never_shown() -> None:
+def test_headers_are_sent_with_every_request_and_never_shown() -> None:
     given = headers(["Authorization: Bearer secret", "x-tenant:  a:b "])
     assert given == {"authorization": "Bearer secret", "x-tenant": "a:b"}
     assert "secret" not in repr(Connection("a:1", headers=given))
@@ -96,7 +96,7 @@ def test_invalid_headers_are_not_quoted(line: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["missing.pem", ""])
-def test_certificates_that_are_none(file: str, tmp_path: Path) -> None:
+def test_invalid_certificates_are_refused(file: str, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing\n", "utf-8")
     path = str(tmp_path / file) if file else str(wrong)
@@ -104,12 +104,12 @@ def test_certificates_that_are_none(file: str, tmp_path: Path) -> None:
         ask("127.0.0.1:9", Request("x"), tls=True, root_certificates=path)
 
 
-def test_a_client_certificate_needs_its_key(tmp_path: Path) -> None:
+def test_client_certificate_needs_its_key(tmp_path: Path) -> None:
     with pytest.raises(BadRequestError, match="needs its key"):
         Connection("a:1", tls=True, certificate_chain=str(tmp_path))
 
 
-def test_a_plain_port_is_no_tls_server() -> None:
+def test_tls_connection_to_a_port_without_tls_fails() -> None:
     with (
         served(Script()) as url,
         pytest.raises(UnreachableError, match=r"connection to .* failed"),

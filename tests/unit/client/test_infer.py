@@ -33,7 +33,7 @@ def run(url: str, *arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_ids_come_back_as_they_were_given(url: str, tmp_path: Path) -> None:
+def test_output_has_the_format_of_the_input(url: str, tmp_path: Path) -> None:
     assert run(url, "--tokens", "97, 98")[:2] == (0, "99,100,101\n")
     file = tmp_path / "ids.csv"
     file.write_text("97\n98\n", "utf-8")
@@ -41,7 +41,7 @@ def test_ids_come_back_as_they_were_given(url: str, tmp_path: Path) -> None:
     assert run(url, "--tokens", "[97]", "--format", "json")[:2] == (0, "[98, 99, 100]\n")
 
 
-def test_text_needs_nothing_of_the_server(pair: Pair, url: str) -> None:
+def test_text_is_tokenized_without_the_server(pair: Pair, url: str) -> None:
     arguments = ("--format", "text", "--tokenizer", str(TOKENIZER), "--tokens", "def f(")
     status, text, _ = run(url, *arguments)
     assert status == 0
@@ -58,36 +58,38 @@ def test_drafts_are_sent_and_the_summary_is_json(pair: Pair, url: str) -> None:
 
 def test_model_without_streaming_gets_a_unary_call(url: str) -> None:
     assert run(url, "--model", "tensorrt_llm_draft", "--tokens", "97")[1] == "98,99,63\n"
-    status, _, words = run(url, "--model", "tensorrt_llm_draft", "--tokens", "97", "--stream")
-    assert (status, "does not stream" in words) == (2, True)
+    status, _, stderr = run(url, "--model", "tensorrt_llm_draft", "--tokens", "97", "--stream")
+    assert (status, "does not stream" in stderr) == (2, True)
 
 
-def test_time_ends_a_request_and_what_came_is_kept(pair: Pair, url: str) -> None:
-    over = threading.Event()
+def test_cancellation_exits_with_0_and_a_timeout_with_3(pair: Pair, url: str) -> None:
+    finished = threading.Event()
 
     def slow(ids: Sequence[int]) -> int:
-        over.wait(60)
+        finished.wait(60)
         return counting(ids)
 
     pair.target = slow
     try:
-        status, text, words = run(url, "--tokens", "97", "--cancel-after", "100")
+        status, text, stderr = run(url, "--tokens", "97", "--cancel-after", "100")
         assert (status, text) == (0, "\n")
-        assert "cancelled" in words
-        status, _, words = run(url, "--tokens", "97", "--timeout", "0.1")
-        assert (status, "within 0.1 s" in words) == (3, True)
+        assert "cancelled" in stderr
+        status, _, stderr = run(url, "--tokens", "97", "--timeout", "0.1")
+        assert (status, "within 0.1 s" in stderr) == (3, True)
     finally:
-        over.set()
+        finished.set()
 
 
 @pytest.mark.parametrize(
     ("expected", "threshold", "status"),
     [("98,99,100", "1", 0), ("98,99,101", "1", 1), ("98,99,101", "0.6", 0), ("98", "0.5", 1)],
 )
-def test_the_output_is_checked(url: str, expected: str, threshold: str, status: int) -> None:
-    code, _, words = run(url, "--tokens", "97", "--expect", expected, "--threshold", threshold)
+def test_output_is_compared_with_the_expected_output(
+    url: str, expected: str, threshold: str, status: int
+) -> None:
+    code, _, stderr = run(url, "--tokens", "97", "--expect", expected, "--threshold", threshold)
     assert code == status
-    assert "of the positions are equal" in words
+    assert "of the positions are equal" in stderr
 
 
 @pytest.mark.parametrize(
@@ -100,12 +102,14 @@ def test_the_output_is_checked(url: str, expected: str, threshold: str, status: 
         ([1], [], 0.0, 0),
     ],
 )
-def test_agreement(expected: list[int], got: list[int], share: float, first: int | None) -> None:
+def test_agreement_is_the_share_of_equal_positions(
+    expected: list[int], got: list[int], share: float, first: int | None
+) -> None:
     assert agreement(expected, got) == (share, first)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ((), "there is no input"),
         (("--tokens", ""), "no input tokens"),
@@ -124,9 +128,9 @@ def test_agreement(expected: list[int], got: list[int], share: float, first: int
     ],
 )
 def test_invalid_input_is_reported_in_one_sentence(
-    url: str, arguments: tuple[str, ...], words: str
+    url: str, arguments: tuple[str, ...], message: str
 ) -> None:
-    status, _, said = run(url, *arguments)
+    status, _, stderr = run(url, *arguments)
     assert status == 2
-    assert words in said
-    assert said.startswith("specdec: ")
+    assert message in stderr
+    assert stderr.startswith("specdec: ")

@@ -38,7 +38,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, *_: object) -> None:
-        """Nothing: the test's output stays its own."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -57,12 +57,12 @@ def test_samples_of_a_family_add_up_and_absent_families_are_zero(url: str) -> No
 
 
 def test_counters_have_the_names_of_triton(url: str) -> None:
-    found = metrics.totals(url)
-    assert found["nv_energy_consumption"] == 1500.5
-    assert found["specdec_draft_tokens_total"] == 48
+    totals = metrics.totals(url)
+    assert totals["nv_energy_consumption"] == 1500.5
+    assert totals["specdec_draft_tokens_total"] == 48
 
 
-def test_difference_is_what_happened_between() -> None:
+def test_difference_of_totals_is_that_of_each_counter() -> None:
     assert SpeculationTotals(5, 20, 12, 17) - SpeculationTotals(2, 8, 3, 5) == SpeculationTotals(
         3, 12, 9, 12
     )

@@ -27,7 +27,7 @@ def run(
     return asyncio.run(speculate(prompts, Options(**options), Connection(url), other))
 
 
-def test_answers_are_the_targets_and_in_the_order_of_the_prompts() -> None:
+def test_answers_equal_the_targets_in_the_order_of_the_prompts() -> None:
     with served(Pair()) as url:
         results = run(url, max_tokens=6)
     assert [result.text for result in results] == ["bcdefg", "ghijkl", "yz", "opqrst"]
@@ -35,15 +35,15 @@ def test_answers_are_the_targets_and_in_the_order_of_the_prompts() -> None:
     assert results[2].tokens == (ord("y"), ord("z"), END)
 
 
-def test_statistics_tell_what_each_round_did() -> None:
+def test_statistics_describe_each_round() -> None:
     with served(Pair()) as url:
-        [wrong_at_thirds] = run(url, ["a"], max_tokens=7, draft_tokens=3)
-    rounds = [(s.round.drafted, s.round.accepted) for s in wrong_at_thirds.steps]
-    # Ids 1 and 2 behind the prompt are right, the third is wrong, and so on.
+        [result] = run(url, ["a"], max_tokens=7, draft_tokens=3)
+    rounds = [(s.round.drafted, s.round.accepted) for s in result.steps]
+    # The first two tokens after the prompt are right, the third is wrong, and so on.
     assert rounds[0] == (3, 2)
-    assert wrong_at_thirds.drafted == sum(drafted for drafted, _ in rounds)
-    assert wrong_at_thirds.accepted == sum(accepted for _, accepted in rounds)
-    assert sum(len(s.round.tokens) for s in wrong_at_thirds.steps) == 7
+    assert result.drafted == sum(drafted for drafted, _ in rounds)
+    assert result.accepted == sum(accepted for _, accepted in rounds)
+    assert sum(len(s.round.tokens) for s in result.steps) == 7
 
 
 def test_separate_draft_server_has_the_default_model_name() -> None:
@@ -53,12 +53,12 @@ def test_separate_draft_server_has_the_default_model_name() -> None:
     assert result.text == "bcdefg"
     assert {name for name, _ in draft.seen} == {"preprocessing", "tensorrt_llm"}
     assert all("draft_input_ids" not in given for _, given in draft.seen)
-    asked = [given for name, given in target.seen if name == "tensorrt_llm"]
-    assert any("draft_input_ids" in given for given in asked)
-    assert not any(given["exclude_input_in_output"].item() for given in asked)
+    requests = [given for name, given in target.seen if name == "tensorrt_llm"]
+    assert any("draft_input_ids" in given for given in requests)
+    assert not any(given["exclude_input_in_output"].item() for given in requests)
 
 
-def test_the_draft_may_not_end_early_and_seeds_move_on() -> None:
+def test_draft_has_a_minimum_length_and_every_call_another_seed() -> None:
     pair = Pair()
     with served(pair) as url:
         run(url, ["a"], max_tokens=9, draft_tokens=3, seed=2**64 - 1, temperature=0.5)
@@ -69,7 +69,7 @@ def test_the_draft_may_not_end_early_and_seeds_move_on() -> None:
     assert {given["temperature"].item() for given in drafts} == {0.5}
 
 
-def test_nothing_bends_what_is_drawn_where_logits_are_compared() -> None:
+def test_draft_is_sampled_without_constraints_where_logits_are_compared() -> None:
     pair = Pair()
     with served(pair) as url:
         run(
@@ -86,14 +86,14 @@ def test_nothing_bends_what_is_drawn_where_logits_are_compared() -> None:
     seeds = [given["random_seed"].item() for given in (*drafts, *targets)]
     assert len(set(seeds)) == len(seeds) > 2
     for given in drafts:
-        held = given["min_length"].item() if "min_length" in given else 0
-        # Either no proposal reaches the end of the minimum, or the end is a token like any other.
-        assert held >= given["request_output_len"].item() or not held
-        assert (given["end_id"].item() == -1) == (not held)
+        minimum = given["min_length"].item() if "min_length" in given else 0
+        # Either the minimum covers the whole proposal, or no token ends the draft.
+        assert minimum >= given["request_output_len"].item() or not minimum
+        assert (given["end_id"].item() == -1) == (not minimum)
     assert {bool("min_length" in given) for given in drafts} == {True, False}
 
 
-def test_logits_are_given_and_handed_to_the_target() -> None:
+def test_draft_logits_are_returned_and_passed_to_the_target() -> None:
     pair = Pair()
     with served(pair) as url:
         [result] = run(
@@ -107,12 +107,12 @@ def test_logits_are_given_and_handed_to_the_target() -> None:
     for step in result.steps:
         assert step.accepted_logits is not None
         assert step.accepted_logits.argmax(-1).tolist() == list(step.round.tokens)
-    handed = [given["draft_logits"] for _, given in pair.seen if "draft_logits" in given]
-    assert handed
-    assert handed[0].shape == (1, 4, VOCABULARY)
+    passed = [given["draft_logits"] for _, given in pair.seen if "draft_logits" in given]
+    assert passed
+    assert passed[0].shape == (1, 4, VOCABULARY)
     first = result.steps[0].draft_logits
     assert first is not None
-    assert np.array_equal(first, handed[0][0])
+    assert np.array_equal(first, passed[0][0])
 
 
 def test_without_drafts_only_the_target_is_called() -> None:
@@ -123,18 +123,20 @@ def test_without_drafts_only_the_target_is_called() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pair", "options", "words"),
+    ("pair", "options", "message"),
     [
         (Pair(refuse="KV cache is full"), {}, "KV cache is full"),
         (Pair(hide_input=True), {}, "exclude_input_in_output to false"),
         (Pair(logits=False), {"accepted_logits": True}, "no generation logits"),
     ],
 )
-def test_missing_capability_of_a_server_is_reported(pair: Pair, options: Any, words: str) -> None:
+def test_missing_capability_of_a_server_is_reported(
+    pair: Pair, options: Any, message: str
+) -> None:
     with served(pair) as url:
         [result] = run(url, ["abc"], **options)
     assert isinstance(result.error, RefusedError)
-    assert words in str(result.error)
+    assert message in str(result.error)
 
 
 def test_different_tokenizers_are_refused_unless_the_check_is_disabled() -> None:
@@ -145,13 +147,13 @@ def test_different_tokenizers_are_refused_unless_the_check_is_disabled() -> None
         assert not run(url, ["a"], other, check_vocabulary=False, max_tokens=3)[0].error
 
 
-def test_an_input_that_the_engine_lacks_is_named() -> None:
+def test_input_that_the_engine_lacks_is_named() -> None:
     with served(Pair()) as url:
         [result] = run(url, ["a"], top_k=3)
     assert "no input top_k" in str(result.error)
 
 
-def test_an_empty_prompt_costs_the_others_nothing() -> None:
+def test_empty_prompt_does_not_affect_others() -> None:
     with served(Pair()) as url:
         empty, other = run(url, ["", "a"], max_tokens=2)
     assert "prompt is empty" in str(empty.error)
@@ -164,7 +166,7 @@ def test_failed_connection_is_reported_for_every_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"max_tokens": 0}, "max tokens is 0"),
         ({"draft_tokens": -1}, "draft tokens is -1"),
@@ -176,29 +178,31 @@ def test_failed_connection_is_reported_for_every_prompt() -> None:
         ({"bias_words": ("a",)}, "1 words and 0 weights"),
     ],
 )
-def test_invalid_options_are_reported_with_their_resolution(options: Any, words: str) -> None:
-    with pytest.raises(BadRequestError, match=words):
+def test_invalid_options_are_reported_with_their_resolution(options: Any, message: str) -> None:
+    with pytest.raises(BadRequestError, match=message):
         Options(**options)
 
 
-def test_command_gives_answers_and_sums(tmp_path: Path) -> None:
+def test_command_prints_answers_and_totals(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text('{"prompt": "a"}\n\n{"prompt": "mn", "id": 4}\n', "utf-8")
     with served(Pair()) as url:
         arguments = ["speculate", "--target", url, "--max-tokens", "4"]
         result = CliRunner().invoke(app, [*arguments, "--prompts-file", str(file)])
-        told = CliRunner().invoke(app, [*arguments, "--prompt", "a", "--json", "--draft-logits"])
+        as_json = CliRunner().invoke(
+            app, [*arguments, "--prompt", "a", "--json", "--draft-logits"]
+        )
     assert result.exit_code == 0
     assert sorted(result.stdout.splitlines()) == ["bcde", "opqr"]
     assert "8 tokens in" in result.stderr.splitlines()[-1]
-    [line] = [json.loads(line) for line in told.stdout.splitlines()]
+    [line] = [json.loads(line) for line in as_json.stdout.splitlines()]
     assert line["text"] == "bcde"
-    assert sum(len(one["tokens"]) for one in line["rounds"]) == 4
+    assert sum(len(entry["tokens"]) for entry in line["rounds"]) == 4
     assert len(line["rounds"][0]["draft_logits"][0]) == VOCABULARY
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "status", "message"),
     [
         ([], 2, "give either --prompt"),
         (["--prompt", "a", "--bias", "word"], 2, "WORD=WEIGHT"),
@@ -212,18 +216,18 @@ def test_command_gives_answers_and_sums(tmp_path: Path) -> None:
     ],
 )
 def test_exit_status_depends_on_the_kind_of_error(
-    arguments: list[str], status: int, words: str
+    arguments: list[str], status: int, message: str
 ) -> None:
     with served(Pair()) as url:
         given = ["--target", url, *arguments]
         result = CliRunner().invoke(app, ["speculate", *given])
     assert result.exit_code == status
-    assert words in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize("line", ["not json", '["a"]', '{"text": "a"}', '{"prompt": 4}'])
-def test_a_line_that_is_no_prompt_is_named_by_its_number(line: str, tmp_path: Path) -> None:
+def test_invalid_line_is_reported_with_its_number(line: str, tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(f'{{"prompt": "a"}}\n{line}\n', "utf-8")
     result = CliRunner().invoke(app, ["speculate", "--prompts-file", str(file)])
@@ -231,12 +235,12 @@ def test_a_line_that_is_no_prompt_is_named_by_its_number(line: str, tmp_path: Pa
     assert "line 2" in result.stderr
 
 
-def test_calls_draw_the_numbers_that_the_servers_own_loop_draws() -> None:
-    # Its own test reads this table as well.
+def test_calls_have_the_seeds_that_the_bls_gives_them() -> None:
+    # A test of the BLS reads the same table.
     rows = json.loads(
         (bls.WORKSPACE / "specdec-bls" / "tests" / "data" / "call_seeds.json").read_text("ascii")
     )
     assert len(rows) > 20
     for row in rows:
-        found = call_seed(row["seed"], row["generated"], separate_draws=row["apart"])
-        assert found == row["value"], row
+        seed = call_seed(row["seed"], row["generated"], separate_draws=row["apart"])
+        assert seed == row["value"], row

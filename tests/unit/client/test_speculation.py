@@ -12,7 +12,7 @@ END = 0
 
 
 def target(ids: Sequence[int]) -> int:
-    """Some deterministic model over seven tokens, that ends now and then."""
+    """A deterministic model over seven tokens that sometimes ends its answer."""
     return (ids[-1] * 5 + len(ids) * 3 + sum(ids[-3:])) % 7
 
 
@@ -28,7 +28,7 @@ def alone(
 
 
 def verify(ids: list[int], proposal: list[int], *, ends: bool = False) -> list[int]:
-    """What an engine answers: agreed tokens and one of its own; with `ends` never the end."""
+    """The tokens of an engine: the accepted ones and its next one; with `ends` without the end."""
     new: list[int] = []
     for drafted in [*proposal, None]:
         token = target([*ids, *new])
@@ -40,14 +40,14 @@ def verify(ids: list[int], proposal: list[int], *, ends: bool = False) -> list[i
     return new
 
 
-words = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3).map(tuple), max_size=2)
+stop_lists = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3).map(tuple), max_size=2)
 
 
 @given(
     prompt=st.lists(st.integers(0, 6), min_size=1, max_size=6),
     limit=st.integers(1, 24),
     length=st.integers(0, 6),
-    stops=words,
+    stops=stop_lists,
     guesses=st.data(),
 )
 def test_answer_equals_the_targets_for_any_draft(
@@ -60,20 +60,21 @@ def test_answer_equals_the_targets_for_any_draft(
     loop = DraftLoop(prompt, limit, length, END, stops)
     rounds: list[Round] = []
     while not loop.finished:
-        wanted = loop.draft_length()
-        assert wanted <= length
-        assert len(loop.tokens) + wanted + 1 <= limit
+        drafted = loop.draft_length()
+        assert drafted <= length
+        assert len(loop.tokens) + drafted + 1 <= limit
         proposal: list[int] = []
-        for _ in range(wanted):
+        for _ in range(drafted):
             right = target([*loop.ids, *proposal])
             proposal.append(guesses.draw(st.sampled_from([right, right, (right + 1) % 7])))
         rounds.append(loop.advance(proposal, verify(loop.ids, proposal)))
     assert loop.tokens == alone(prompt, limit, stops, END)
-    assert [token for one in rounds for token in one.tokens] == loop.tokens
-    assert all(0 <= one.accepted <= min(one.drafted, len(one.tokens)) for one in rounds)
+    assert [token for finished in rounds for token in finished.tokens] == loop.tokens
+    for finished in rounds:
+        assert 0 <= finished.accepted <= min(finished.drafted, len(finished.tokens))
 
 
-def test_a_target_that_keeps_its_end_to_itself_ends_the_answer() -> None:
+def test_target_that_omits_its_end_token_ends_the_answer() -> None:
     loop = DraftLoop([1], 10, 3)
     assert loop.advance([4, 5, 6], [4, 5]) == Round(3, 2, (4, 5))
     assert loop.finished
@@ -90,7 +91,7 @@ def test_surplus_tokens_of_an_engine_are_dropped() -> None:
 @pytest.mark.parametrize(
     ("verified", "kept"), [([2, 3, 4], [2, 3]), ([3, 4, 5], [3]), ([4, 3, 2], [4, 3, 2])]
 )
-def test_a_stop_word_may_begin_in_the_prompt(verified: list[int], kept: list[int]) -> None:
+def test_stop_word_may_begin_in_the_prompt(verified: list[int], kept: list[int]) -> None:
     loop = DraftLoop([1, 2], 9, 2, stop_words=[(2, 3)])
     loop.advance(verified[:2], verified)
     assert loop.tokens == kept

@@ -34,13 +34,13 @@ class Certificate:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     folder = tmp_path_factory.mktemp("tls")
-    made = Certificate(str(folder / "cert.pem"), str(folder / "key.pem"))
+    created = Certificate(str(folder / "cert.pem"), str(folder / "key.pem"))
     names = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    files = ["-keyout", made.key, "-out", made.file, "-days", "1"]
+    files = ["-keyout", created.key, "-out", created.file, "-days", "1"]
     argv = ["openssl", "req", "-x509", *curve, *files, *names]
     subprocess.run(argv, check=True, capture_output=True, timeout=30)
-    return made
+    return created
 
 
 def serve(servicer: object, certificate: Certificate) -> tuple[grpc.Server, str]:
@@ -52,7 +52,7 @@ def serve(servicer: object, certificate: Certificate) -> tuple[grpc.Server, str]
     return server, f"127.0.0.1:{port}"
 
 
-def test_http(certificate: Certificate) -> None:
+def test_http_client_trusts_the_given_authority_only(certificate: Certificate) -> None:
     with fake_http.served(fake_http.Script(), certificate.context()) as url:
         trusted = Connection(url, 10, tls=True, root_certificates=certificate.file)
         with Client(trusted, protocol="http") as client:
@@ -64,7 +64,7 @@ def test_http(certificate: Certificate) -> None:
             client.ask(Request("x"))
 
 
-def test_grpc(certificate: Certificate) -> None:
+def test_grpc_client_connects_with_tls_only(certificate: Certificate) -> None:
     server, url = serve(fake_server.FakeTriton(fake_server.Script()), certificate)
     trusted = Connection(url, 10, tls=True, root_certificates=certificate.file)
     with Client(trusted) as client:
@@ -77,25 +77,25 @@ def test_grpc(certificate: Certificate) -> None:
     server.stop(grace=None).wait(10)
 
 
-def test_grpc_from_coroutines(certificate: Certificate) -> None:
+def test_coroutines_trust_the_given_authority_only(certificate: Certificate) -> None:
     server, url = serve(Pair(), certificate)
-    asked = Inference(ids=(97,), max_tokens=2)
+    request = Inference(ids=(97,), max_tokens=2)
     trusted = Connection(url, 10, tls=True, root_certificates=certificate.file)
-    assert asyncio.run(infer(trusted, asked)).tokens == [98, 99]
+    assert asyncio.run(infer(trusted, request)).tokens == [98, 99]
     with pytest.raises(UnreachableError, match=r"the TLS connection to .*CERTIFICATE"):
-        asyncio.run(infer(Connection(url, 10, tls=True), asked))
+        asyncio.run(infer(Connection(url, 10, tls=True), request))
     server.stop(grace=None).wait(10)
 
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_failed_connections_are_not_reported_as_tls_errors(tls: bool) -> None:
-    away = "failed to connect to all addresses; last error: UNKNOWN: Connection refused"
-    for words in (away, "Socket closed", ""):
-        told = Connection("h:1", tls=tls).unreachable_message(words)
-        assert told.startswith("connection to h:1 failed")
+    refused = "failed to connect to all addresses; last error: UNKNOWN: Connection refused"
+    for detail in (refused, "Socket closed", ""):
+        message = Connection("h:1", tls=tls).unreachable_message(detail)
+        assert message.startswith("connection to h:1 failed")
 
 
-def test_the_benchmark_over_http(certificate: Certificate) -> None:
+def test_benchmark_over_http_trusts_the_given_authority_only(certificate: Certificate) -> None:
     settings = Settings(requests=2, output_tokens=4, resamples=100)
     with served_http(Simulated(), certificate.context()) as server:
         trusted = Connection(server.url, 10, tls=True, root_certificates=certificate.file)

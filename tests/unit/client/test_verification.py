@@ -21,38 +21,38 @@ ENTRIES = [Entry("a"), Entry("mn", 6), Entry("x")]
 
 
 def shouting(ids: Sequence[int]) -> int:
-    """Another target: it says ! after p."""
+    """Another target: ! follows p."""
     return ord("!") if ids[-1] == ord("p") else counting(ids)
 
 
 def run(
     url: str, entries: list[Entry] = ENTRIES, others: dict[str, Any] | None = None, **options: Any
 ) -> Verification:
-    asked = Options(**{"max_tokens": 4, **options})
-    return asyncio.run(verify(entries, asked, Connection(url), **(others or {})))
+    requested = Options(**{"max_tokens": 4, **options})
+    return asyncio.run(verify(entries, requested, Connection(url), **(others or {})))
 
 
 @pytest.mark.parametrize("client_loop", [False, True])
 @pytest.mark.parametrize("against", [None, "ensemble", "bls", "target"])
 def test_equal_answers_match_for_every_baseline(against: Any, client_loop: bool) -> None:
     with served(Service()) as url:
-        told = run(url, against=against, client_loop=client_loop)
-    assert (told.prompts, told.matched, told.different, told.exit_status) == (3, 3, 0, 0)
-    assert told.divergence is None
+        result = run(url, against=against, client_loop=client_loop)
+    assert (result.prompts, result.matched, result.different, result.exit_status) == (3, 3, 0, 0)
+    assert result.divergence is None
     exact = client_loop and against in (None, "target")
-    assert told.compared == ("tokens" if exact else "text")
+    assert result.compared == ("tokens" if exact else "text")
 
 
 def test_baseline_has_no_draft_and_entries_set_their_length() -> None:
     service = Service()
     with served(service) as url:
         run(url, against="bls", draft_tokens=2)
-    asked = [
+    requested = [
         (given["text_input"].item(), given["num_draft_tokens"].item(), given["max_tokens"].item())
         for name, given in service.seen
         if name == "tensorrt_llm_bls"
     ]
-    assert sorted(asked) == [
+    assert sorted(requested) == [
         (b"a", 0, 4), (b"a", 2, 4), (b"mn", 0, 6), (b"mn", 2, 6), (b"x", 0, 4), (b"x", 2, 4)
     ]  # fmt: skip
 
@@ -60,21 +60,21 @@ def test_baseline_has_no_draft_and_entries_set_their_length() -> None:
 def test_another_model_is_verified_by_its_name() -> None:
     service = Service()
     with served(service) as url:
-        told = run(url, model="ensemble")
+        result = run(url, model="ensemble")
         arguments = ["verify", "--url", url, "--model", "ensemble", "--limit", "2", "--json"]
         assert CliRunner().invoke(app, arguments).exit_code == 0
-    assert (told.matched, told.compared) == (3, "text")
+    assert (result.matched, result.compared) == (3, "text")
     assert {name for name, _ in service.seen} == {"ensemble"}
     with pytest.raises(BadRequestError, match="no part in the client's loop"):
         Options(model="other", client_loop=True)
 
 
-def test_counts_of_all_answers_make_the_shares() -> None:
+def test_shares_are_those_of_the_counts_of_all_answers() -> None:
     with served(Service()) as url:
-        told = run(url)
-    assert (told.draft_tokens, told.accepted_tokens, told.rounds) == (18, 12, 6)
-    assert told.acceptance_percent == pytest.approx(200 / 3)
-    assert told.tokens_per_round == 3.0
+        result = run(url)
+    assert (result.draft_tokens, result.accepted_tokens, result.rounds) == (18, 12, 6)
+    assert result.acceptance_percent == pytest.approx(200 / 3)
+    assert result.tokens_per_round == 3.0
 
 
 def test_unreported_counts_are_none_and_not_zero() -> None:
@@ -89,71 +89,79 @@ def test_unreported_counts_are_none_and_not_zero() -> None:
 
 def test_without_drafts_there_is_no_acceptance() -> None:
     with served(Service()) as url:
-        told = run(url, draft_tokens=0)
-    assert (told.draft_tokens, told.rounds) == (0, 0)
-    assert (told.acceptance_percent, told.tokens_per_round) == (None, None)
+        result = run(url, draft_tokens=0)
+    assert (result.draft_tokens, result.rounds) == (0, 0)
+    assert (result.acceptance_percent, result.tokens_per_round) == (None, None)
 
 
 def test_the_first_difference_is_shown_by_token_and_character() -> None:
     with served(Service(wrong="mn")) as url:
-        told = run(url)
-    assert (told.matched, told.different, told.exit_status) == (2, 1, 1)
-    found = told.divergence
-    assert found is not None
-    assert (found.prompt_index, found.prompt) == (1, "mn")
-    assert (found.position, found.character) == (5, 5)
-    assert (found.expected_token, found.got_token) == (ord("t"), ord("!"))
-    assert (found.expected_token_text, found.got_token_text) == ("t", "!")
-    assert (found.expected, found.got) == ("opqrst", "opqrs!")
+        result = run(url)
+    assert (result.matched, result.different, result.exit_status) == (2, 1, 1)
+    divergence = result.divergence
+    assert divergence is not None
+    assert (divergence.prompt_index, divergence.prompt) == (1, "mn")
+    assert (divergence.position, divergence.character) == (5, 5)
+    assert (divergence.expected_token, divergence.got_token) == (ord("t"), ord("!"))
+    assert (divergence.expected_token_text, divergence.got_token_text) == ("t", "!")
+    assert (divergence.expected, divergence.got) == ("opqrst", "opqrs!")
 
 
 def test_another_target_as_baseline_differs_by_its_own_tokens() -> None:
     with served(Service()) as url, served(Service(target=shouting)) as other:
-        told = run(url, others={"baseline": Connection(other)}, client_loop=True)
-    assert told.compared == "tokens"
-    assert told.different == 1
-    found = told.divergence
-    assert found is not None
-    assert (found.prompt_index, found.position) == (1, 2)
-    assert (found.expected_token, found.got_token) == (ord("!"), ord("q"))
+        result = run(url, others={"baseline": Connection(other)}, client_loop=True)
+    assert result.compared == "tokens"
+    assert result.different == 1
+    divergence = result.divergence
+    assert divergence is not None
+    assert (divergence.prompt_index, divergence.position) == (1, 2)
+    assert (divergence.expected_token, divergence.got_token) == (ord("!"), ord("q"))
 
 
-def test_an_answer_that_ends_early_differs_at_its_end() -> None:
+def test_answer_that_ends_early_differs_at_its_end() -> None:
     with served(Service()) as url, served(Service(target=lambda ids: 0)) as other:
-        told = run(url, [Entry("a")], {"baseline": Connection(other)})
-    found = told.divergence
-    assert found is not None
-    assert (found.position, found.expected_token, found.got_token) == (0, None, ord("b"))
+        result = run(url, [Entry("a")], {"baseline": Connection(other)})
+    divergence = result.divergence
+    assert divergence is not None
+    assert (divergence.position, divergence.expected_token, divergence.got_token) == (
+        0,
+        None,
+        ord("b"),
+    )
 
 
 def test_without_a_tokenizer_the_difference_is_shown_by_character() -> None:
     with served(Service(wrong="mn", refuse="no tokenizer")) as url:
-        found = run(url).divergence
-    assert found is not None
-    assert (found.position, found.expected_token, found.character) == (None, None, 5)
+        divergence = run(url).divergence
+    assert divergence is not None
+    assert (divergence.position, divergence.expected_token, divergence.character) == (
+        None,
+        None,
+        5,
+    )
 
 
-def test_a_prompt_that_is_refused_costs_the_others_nothing() -> None:
+def test_refused_prompt_does_not_affect_others() -> None:
     with served(Service(longest=1)) as url:
-        told = run(url)
-    assert (told.matched, told.exit_status) == (2, 2)
-    [failure] = told.failures
+        result = run(url)
+    assert (result.matched, result.exit_status) == (2, 2)
+    [failure] = result.failures
     assert (failure.prompt_index, failure.kind) == (1, "refused")
     assert "prompt is too long" in failure.sentence
 
 
 def test_comparisons_before_a_lost_connection_are_kept() -> None:
     seen: list[Comparison] = []
-    with served(Service(dies_at=2)) as url:
-        told = run(url, others={"concurrency": 1, "on_result": seen.append})
-    assert (told.matched, told.exit_status) == (1, 3)
-    assert [failure.kind for failure in told.failures] == ["unreachable"] * 2
-    assert told.draft_tokens == 6
-    assert [one.failure is None for one in seen] == [True, False, False]
+    with served(Service(stops_at=2)) as url:
+        result = run(url, others={"concurrency": 1, "on_result": seen.append})
+    assert (result.matched, result.exit_status) == (1, 3)
+    assert [failure.kind for failure in result.failures] == ["unreachable"] * 2
+    assert result.draft_tokens == 6
+    assert [comparison.failure is None for comparison in seen] == [True, False, False]
 
 
 @pytest.mark.parametrize(
-    ("service", "options", "words"),
+    ("service", "options", "message"),
     [
         (Service(absent=("tensorrt_llm_bls",)), {}, "needs model tensorrt_llm_bls"),
         (Service(absent=("ensemble",)), {}, "needs model ensemble"),
@@ -165,9 +173,9 @@ def test_comparisons_before_a_lost_connection_are_kept() -> None:
     ],
 )
 def test_missing_models_are_reported_before_the_first_prompt(
-    service: Service, options: dict[str, Any], words: str
+    service: Service, options: dict[str, Any], message: str
 ) -> None:
-    with served(service) as url, pytest.raises(BadRequestError, match=words):
+    with served(service) as url, pytest.raises(BadRequestError, match=message):
         run(url, **options)
     assert service.seen == []
 
@@ -183,12 +191,12 @@ def test_empty_data_set_and_failed_connection_are_reported() -> None:
 
 def test_json_holds_every_attribute() -> None:
     with served(Service(wrong="mn", longest=1)) as url:
-        told = json.loads(json.dumps(run(url).to_json()))
-    assert set(told) == {
+        result = json.loads(json.dumps(run(url).to_json()))
+    assert set(result) == {
         "prompts", "matched", "different", "divergence", "failures", "draft_tokens",
         "accepted_tokens", "rounds", "compared", "acceptance_percent", "tokens_per_round",
     }  # fmt: skip
-    assert set(told["failures"][0]) == {"prompt_index", "sentence", "kind"}
+    assert set(result["failures"][0]) == {"prompt_index", "sentence", "kind"}
 
 
 def command(url: str, *arguments: str, given: str | None = None) -> tuple[int, str, str]:
@@ -203,10 +211,10 @@ def test_command_prints_the_result(tmp_path: Path) -> None:
     with served(Service(wrong="mn")) as url:
         good = command(url, *arguments, "--limit", "1")
         bad = command(url, *arguments)
-        told = command(url, *arguments, "--json")
+        as_json = command(url, *arguments, "--json")
     assert good[0] == 0
     assert "66.7 %" in good[1]
-    assert bad[0] == told[0] == 1
+    assert bad[0] == as_json[0] == 1
     lines = bad[1].splitlines()
     at = lines.index("prompt 2 differs at token 3, character 3 of its answer")
     assert lines[at + 1 : at + 6] == [
@@ -216,7 +224,7 @@ def test_command_prints_the_result(tmp_path: Path) -> None:
         "               ^",
         "  expected token 114 (r), got token 33 (!)",
     ]
-    assert json.loads(told[1])["divergence"]["prompt"] == "mn"
+    assert json.loads(as_json[1])["divergence"]["prompt"] == "mn"
     assert bad[2] == ""
 
 
@@ -230,7 +238,7 @@ def test_command_uses_the_built_in_prompts_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("service", "arguments", "given", "status", "words"),
+    ("service", "arguments", "given", "status", "message"),
     [
         (Service(), ["--dataset", "-"], "", 2, "--dataset - is empty; write one"),
         (Service(), ["--dataset", "-"], '{"prompt": "a"}\nno\n', 2, "line 2 is not JSON"),
@@ -245,12 +253,12 @@ def test_command_uses_the_built_in_prompts_by_default() -> None:
     ],
 )
 def test_command_reports_an_error_in_one_sentence_with_its_exit_status(
-    service: Service, arguments: list[str], given: str | None, status: int, words: str
+    service: Service, arguments: list[str], given: str | None, status: int, message: str
 ) -> None:
     with served(service) as url:
-        found, _, stderr = command(url, *arguments, given=given)
-    assert found == status
-    assert words in stderr
+        code, _, stderr = command(url, *arguments, given=given)
+    assert code == status
+    assert message in stderr
     assert len(stderr.splitlines()) == 1
     assert "Traceback" not in stderr
 
@@ -262,4 +270,4 @@ def test_servers_with_two_vocabularies_are_refused_prompt_by_prompt() -> None:
         )
     assert status == 2
     assert "tokenize a prompt differently" in stderr
-    assert [one["kind"] for one in json.loads(stdout)["failures"]] == ["bad_request"] * 2
+    assert [failure["kind"] for failure in json.loads(stdout)["failures"]] == ["bad_request"] * 2
