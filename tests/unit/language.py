@@ -110,6 +110,7 @@ CLEAN = (
     ("tests/unit/status_schema.py", True),
     ("tests/unit/backends/*.py", True),
     ("tests/unit/api/*.py", True),
+    ("tests/unit/bench/*.py", True),
     ("tests/unit/build/*.py", True),
     ("tests/unit/client/*.py", True),
     ("tests/unit/controller/*.py", True),

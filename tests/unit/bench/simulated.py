@@ -37,15 +37,15 @@ OUTPUTS = (
 
 @dataclass
 class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """See the module.
+    """A BLS whose draft agrees with its target at random.
 
     Attributes:
         acceptance: chance that the draft agrees with the target at a token.
         target_seconds, draft_seconds: of a step.
-        sleep: spends them.
-        draft_tokens: a round's where the request does not say.
-        refuse: number of the request, counted from 0, from which on all are refused.
-        leave: number of the request at which the server goes away.
+        sleep: waits for them.
+        draft_tokens: draft length of requests that state none.
+        refuse: number of requests that are served; all later ones are refused.
+        stops_at: number of the request at which the server stops.
         seen: parameters of the requests, in order.
         counted: rounds, drafted and accepted tokens of every draft length.
     """
@@ -57,17 +57,17 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
     draft_tokens: int = 4
     decoupled: bool = True
     refuse: int | None = None
-    leave: int | None = None
+    stops_at: int | None = None
     seen: list[dict[str, Any]] = field(default_factory=list)
     counted: dict[int, Counter[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._reached: dict[int, threading.Event] = {}
-        self.go_away: Callable[[], object] = lambda: None
+        self.stop: Callable[[], object] = lambda: None
 
     def reached(self, count: int) -> threading.Event:
-        """Set as soon as so many requests have come."""
+        """An event that is set once this many requests have arrived."""
         with self._lock:
             event = self._reached.setdefault(count, threading.Event())
             if len(self.seen) >= count:
@@ -107,12 +107,12 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
             yield final
 
     def parts(self, given: dict[str, Any]) -> Iterator[Any]:
-        """The messages of an answer, in their time."""
+        """The messages of an answer, each after the time of its steps."""
         for new, drafted, accepted in self.rounds(given):
             yield _response("x" * new, drafted, accepted, new)
 
     def _given(self, request: Any) -> dict[str, Any] | None:
-        """The request's values, None where it is to be refused."""
+        """The request's values; None if it must be refused."""
         given: dict[str, Any] = {}
         for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
             kind = TYPES.get(tensor.name)
@@ -120,19 +120,19 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         return self.admitted(given)
 
     def admitted(self, given: dict[str, Any]) -> dict[str, Any] | None:
-        """A request's values, noted; None where it is to be refused."""
+        """Record a request's values and return them; None if it must be refused."""
         with self._lock:
             self.seen.append(given)
             count = len(self.seen)
             if count in self._reached:
                 self._reached[count].set()
-        if count == self.leave:
-            self.go_away()
+        if count == self.stops_at:
+            self.stop()
         refused = self.refuse is not None and count > self.refuse
         return None if refused else given
 
     def rounds(self, given: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
-        """New tokens of each round with drafted and accepted ones so far, in their time."""
+        """Each round's new tokens and the drafted and accepted tokens so far, after its steps."""
         length = given.get("num_draft_tokens", self.draft_tokens)
         chance = random.Random(given["random_seed"])
         left, drafted, accepted = given["max_tokens"], 0, 0
@@ -165,11 +165,11 @@ def _response(text: str, drafted: int, accepted: int, tokens: int) -> Any:
 
 @contextmanager
 def served(simulated: Simulated) -> Iterator[str]:
-    """Its address while it is served."""
+    """The address of the simulated BLS while it is served."""
     server = grpc.server(ThreadPoolExecutor(max_workers=70))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(simulated, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    simulated.go_away = lambda: server.stop(grace=None)
+    simulated.stop = lambda: server.stop(grace=None)
     yield f"127.0.0.1:{port}"
     server.stop(grace=None).wait(10)

@@ -17,7 +17,7 @@ from unit.bench.simulated import OUTPUTS, TYPES, Simulated
 
 
 class Server(ThreadingHTTPServer):
-    """Threads for connections, of which there are `connections` so far."""
+    """A server with a thread for each connection; `connections` are those so far."""
 
     daemon_threads = True
 
@@ -36,21 +36,21 @@ class Server(ThreadingHTTPServer):
         self.connections.append(connection)
         return connection, address
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """End every connection."""
         for connection in self.connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def leave(self) -> None:
-        """Be gone."""
+    def stop(self) -> None:
+        """Stop serving and end every connection."""
         self.shutdown()
         self.socket.close()
-        self.hang_up()
+        self.close_connections()
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: clients may go away."""
+        """Ignore it: clients may close connections at any time."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -69,8 +69,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(
             200,
             {
-                "input": [{"name": one} for one in inputs],
-                "output": [{"name": one} for one in OUTPUTS],
+                "input": [{"name": name} for name in inputs],
+                "output": [{"name": name} for name in OUTPUTS],
                 "model_transaction_policy": {"decoupled": self.server.simulated.decoupled},
             },
         )
@@ -105,20 +105,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
 
-    def _whole(self, status: int, told: Any) -> None:
+    def _whole(self, status: int, value: Any) -> None:
         self._begin(status, "application/json")
-        self._chunk(json.dumps(told).encode())
+        self._chunk(json.dumps(value).encode())
         self._chunk(b"")
 
-    def _event(self, told: Any) -> None:
-        self._chunk(b"data: " + json.dumps(told).encode() + b"\n\n")
+    def _event(self, value: Any) -> None:
+        self._chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the tests look at what was answered."""
+        """Log nothing; tests read the responses."""
 
 
 def _outputs(new: int, drafted: int, accepted: int) -> dict[str, Any]:
@@ -132,12 +132,12 @@ def served_http(simulated: Simulated, context: ssl.SSLContext | None = None) -> 
     server = Server(simulated)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    simulated.go_away = server.leave
+    simulated.stop = server.stop
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield server
     finally:
-        server.leave()
+        server.stop()
         thread.join()
         server.server_close()

@@ -40,7 +40,7 @@ def test_grpc_is_selectable() -> None:
     with served(Simulated()) as url:
         result = bench(url, "--protocol", "grpc", "--json")
         assert result.exit_code == 0, result.output
-        # The same port does not speak the other one.
+        # The same port does not serve the default protocol, HTTP.
         assert bench(url).exit_code == 3
 
 
@@ -55,7 +55,7 @@ def test_table_and_conclusions_go_to_stdout(url: str) -> None:
     assert result.stderr == ""
 
 
-def test_json_is_the_document(url: str) -> None:
+def test_json_is_a_single_report(url: str) -> None:
     result = bench(url, "--json", "--draft-tokens", "4")
     assert result.exit_code == 0, result.output
     [line] = result.stdout.splitlines()
@@ -64,7 +64,7 @@ def test_json_is_the_document(url: str) -> None:
     assert [arm.draft_tokens for arm in report.levels[0].arms] == [0, 4]
 
 
-def test_files_are_written(url: str, tmp_path: Path) -> None:
+def test_csv_and_html_files_are_written(url: str, tmp_path: Path) -> None:
     csv, html = tmp_path / "report.csv", tmp_path / "report.html"
     result = bench(url, "--csv", str(csv), "--html", str(html))
     assert result.exit_code == 0, result.output
@@ -80,7 +80,7 @@ def test_prompts_come_from_options(simulated: Simulated, url: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "status", "message"),
     [
         (["--concurrency", "1,x"], 2, "write numbers with commas"),
         (["--concurrency", "0"], 2, "concurrency is 0"),
@@ -94,17 +94,17 @@ def test_prompts_come_from_options(simulated: Simulated, url: str, tmp_path: Pat
     ],
 )
 def test_invalid_benchmark_is_reported_in_one_sentence(
-    url: str, arguments: list[str], status: int, words: str
+    url: str, arguments: list[str], status: int, message: str
 ) -> None:
     result = bench(url, *arguments)
     assert result.exit_code == status
-    assert words in result.stderr
+    assert message in result.stderr
     assert result.stderr.startswith("specdec: ")
     assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
 
 
-def test_too_many_errors_end_with_1(simulated: Simulated, url: str) -> None:
+def test_too_many_errors_exit_with_1(simulated: Simulated, url: str) -> None:
     simulated.refuse = 6
     result = bench(url)
     assert result.exit_code == 1
@@ -115,7 +115,7 @@ def test_too_many_errors_end_with_1(simulated: Simulated, url: str) -> None:
 def test_lost_connection_exits_with_3_and_keeps_the_results(
     simulated: Simulated, url: str, tmp_path: Path
 ) -> None:
-    simulated.leave = 12
+    simulated.stops_at = 12
     html = tmp_path / "report.html"
     result = bench(url, "--requests", "40", "--html", str(html))
     assert result.exit_code == 3
@@ -123,7 +123,7 @@ def test_lost_connection_exits_with_3_and_keeps_the_results(
     assert "It did not complete" in html.read_text("utf-8")
 
 
-# A test run in the background has SIGINT ignored, and its children with it.
+# A test that runs in the background ignores SIGINT, and its children inherit that.
 INTERRUPTIBLE = """
 import signal
 from specdec.cli import main
@@ -134,7 +134,7 @@ main()
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_was_measured(simulated: Simulated, url: str) -> None:
+def test_ctrl_c_keeps_the_measurements(simulated: Simulated, url: str) -> None:
     simulated.target_seconds = 0.01
     command = [sys.executable, "-c", INTERRUPTIBLE, "bench", "--url", url, "--json"]
     with subprocess.Popen(

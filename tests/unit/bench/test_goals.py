@@ -10,7 +10,7 @@ from bench import client, loop
 from specdec.client.connection import Connection
 
 
-def test_the_clock_is_held_against_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_times_are_compared_with_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "CLIENTS", 2)
     monkeypatch.setattr(client, "CHUNKS", 3)
     monkeypatch.setattr(client, "CHUNK_SECONDS", 0.01)
@@ -20,12 +20,12 @@ def test_the_clock_is_held_against_the_servers(monkeypatch: pytest.MonkeyPatch) 
             exchanges, _ = asyncio.run(client.load(url, protocol))
             for first, gaps in map(client.errors, exchanges):
                 assert len(gaps) == 2
-                # Seconds of another clock, or of the first request, would be far off.
+                # Times of another clock, or of the first request, would differ by far more.
                 assert all(0 <= error < 10_000 for error in (first, *gaps))
                 assert first > 0
 
 
-def test_every_draft_token_of_the_instant_engines_is_right(
+def test_loop_accepts_every_draft_token_of_instant_engines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loop, "ROUNDS", 3)

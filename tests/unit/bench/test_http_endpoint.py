@@ -38,8 +38,8 @@ def test_counts_do_not_depend_on_the_protocol(decoupled: bool) -> None:
         over_grpc = asyncio.run(measure(Connection(url), settings, protocol="grpc"))
     assert over_http.errors == over_grpc.errors == 0
     assert over_http.streamed is over_grpc.streamed is decoupled
-    for ours, theirs in zip(over_http.levels, over_grpc.levels, strict=True):
-        for mine, other in zip(ours.arms, theirs.arms, strict=True):
+    for http_level, grpc_level in zip(over_http.levels, over_grpc.levels, strict=True):
+        for http_arm, grpc_arm in zip(http_level.arms, grpc_level.arms, strict=True):
             for name in (
                 "requests",
                 "output_tokens",
@@ -48,7 +48,7 @@ def test_counts_do_not_depend_on_the_protocol(decoupled: bool) -> None:
                 "tokens_per_round",
                 "acceptance_by_position",
             ):
-                assert getattr(mine, name) == getattr(other, name)
+                assert getattr(http_arm, name) == getattr(grpc_arm, name)
 
 
 def test_each_client_keeps_one_connection() -> None:
@@ -56,7 +56,7 @@ def test_each_client_keeps_one_connection() -> None:
     with served_http(simulated) as server:
         settings = Settings(concurrency=[3], requests=6, output_tokens=4, resamples=100)
         asyncio.run(measure(Connection(server.url), settings))
-        # One for the model's configuration, one for the first look.
+        # One for the model's configuration, one for the first requests.
         assert len(server.connections) == 1 + 1 + 3
     assert len(simulated.seen) > 2 * 6
 
@@ -72,14 +72,14 @@ def test_refusals_are_errors_of_their_requests_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "kind", "words"),
+    ("model", "kind", "message"),
     [
         ("absent", RefusedError, "unknown model"),
         ("ensemble", BadRequestError, "no input num_draft_tokens"),
     ],
 )
-def test_models_that_cannot_be_measured(model: str, kind: type[Exception], words: str) -> None:
-    with pytest.raises(kind, match=words):
+def test_unsuitable_models_are_refused(model: str, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
         run(Simulated(), model=model)
 
 
@@ -89,31 +89,31 @@ def test_failed_connection_is_reported() -> None:
 
 
 def test_results_before_a_lost_connection_are_kept() -> None:
-    report = run(Simulated(leave=30), requests=40, output_tokens=4)
+    report = run(Simulated(stops_at=30), requests=40, output_tokens=4)
     assert report.ended == "unreachable"
     assert "connection to" in report.message
     assert report.levels[0].baseline.request_latency is not None
 
 
-def asked(url: str, count: int = 1) -> list[Sample]:
-    """What one line makes of its requests."""
+def send_requests(url: str, count: int = 1) -> list[Sample]:
+    """The samples of requests that a single client sends."""
 
     async def ask() -> list[Sample]:
         endpoint = Http(Connection(url, timeout=60))
         request = endpoint.message("m", {}, (), streamed=True)
-        line = endpoint.client(streamed=True)
-        told = [sample(await line.send(number, request)) for number in range(count)]
-        await line.close()
-        return told
+        client = endpoint.client(streamed=True)
+        samples = [sample(await client.send(number, request)) for number in range(count)]
+        await client.close()
+        return samples
 
     return asyncio.run(ask())
 
 
 @contextmanager
 def scripted(*answers: str, kept: bool = False) -> Iterator[str]:
-    """Every connection has one of the answers for its first request, and then hangs up.
+    """A server that gives each connection the next answer and then closes it.
 
-    One that is kept hangs up when the next request has come.
+    With `kept` it closes the connection when the next request has arrived.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -132,19 +132,19 @@ def scripted(*answers: str, kept: bool = False) -> Iterator[str]:
         thread.join()
 
 
-def test_an_idle_connection_that_ended_is_made_again() -> None:
+def test_closed_idle_connection_is_opened_again() -> None:
     with scripted(ANSWER, ANSWER, ANSWER, kept=True) as url:
-        assert [one.error for one in asked(url, 3)] == [None] * 3
+        assert [result.error for result in send_requests(url, 3)] == [None] * 3
 
 
 def test_answer_with_connection_close_is_complete() -> None:
     closing = ANSWER.replace("\r\n", "\r\nconnection: close\r\n", 1)
     with scripted(closing, closing) as url:
-        assert [one.error for one in asked(url, 2)] == [None] * 2
+        assert [result.error for result in send_requests(url, 2)] == [None] * 2
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "words"),
+    ("answer", "kind", "message"),
     [
         (ANSWER[:-5], UnreachableError, "the server closed it before the answer was complete"),
         ("", UnreachableError, "the server closed it before the answer was complete"),
@@ -154,14 +154,14 @@ def test_answer_with_connection_close_is_complete() -> None:
         (HEAD + "0\r\n\r\n", RefusedError, "no text_output"),
     ],
 )
-def test_invalid_response_is_an_error(answer: str, kind: type[Exception], words: str) -> None:
+def test_invalid_response_is_an_error(answer: str, kind: type[Exception], message: str) -> None:
     with scripted(answer) as url:
-        [told] = asked(url)
-    assert isinstance(told.error, kind)
-    assert words in str(told.error)
+        [result] = send_requests(url)
+    assert isinstance(result.error, kind)
+    assert message in str(result.error)
 
 
-def test_an_answer_that_takes_too_long_is_given_up() -> None:
+def test_request_without_an_answer_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"127.0.0.1:{silent.getsockname()[1]}"
 
@@ -175,7 +175,7 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 60, 1000])
-def test_an_event_comes_with_its_last_byte_however_it_is_cut(size: int) -> None:
+def test_event_is_decoded_with_its_last_byte_for_any_chunk_size(size: int) -> None:
     texts = ["a", "é\n", "c"]
     whole = b"".join(
         b"data: %s\n\n" % json.dumps({"text_output": text}, ensure_ascii=False).encode()

@@ -30,7 +30,7 @@ def tokens_per_round(acceptance: float, length: int) -> float:
 
 
 def timed(server: Simulated, settings: Settings, length: int) -> Turn:
-    """One arm's answers on a clock that nothing but the server's steps moves."""
+    """The answers of an arm, on a clock that only the server's steps advance."""
     clock = 0.0
 
     def sleep(seconds: float) -> None:
@@ -110,9 +110,9 @@ def test_energy_is_the_sum_over_the_turns_of_an_arm() -> None:
 
 
 @pytest.mark.slow
-def test_speedup_is_seen_over_the_wire() -> None:
-    # How much it is hangs on what else the machine does: `make bench NAME=client` holds it against
-    # the closed form.
+def test_speedup_is_measured_over_grpc() -> None:
+    # Its size depends on the load of the machine: `make bench NAME=client` compares it with the
+    # closed form.
     server = Simulated(0.8, 0.03, 0.003)
     report = run(server, concurrency=[4], requests=4, output_tokens=24, draft_tokens=[4], warmup=0)
     [level] = report.levels
@@ -123,13 +123,13 @@ def test_speedup_is_seen_over_the_wire() -> None:
     assert level.recommended_draft_tokens == report.recommended_draft_tokens == 4
 
 
-def test_counts_are_the_servers_own() -> None:
+def test_counts_agree_with_those_of_the_server() -> None:
     server = Simulated(0.7)
     report = run(server, concurrency=[3], requests=20, output_tokens=40, draft_tokens=[2, 6])
     [level] = report.levels
     for arm in level.speculative:
         assert arm.draft_tokens is not None
-        # The server counted the first requests and the warm-up too, which are of the same kind.
+        # The server also counted the first requests and the warm-up, which are alike.
         counted = server.counted[arm.draft_tokens]
         assert arm.output_tokens == 20 * 40
         assert arm.acceptance_percent == pytest.approx(
@@ -142,7 +142,7 @@ def test_counts_are_the_servers_own() -> None:
     assert level.baseline.tokens_per_round is None
 
 
-def test_arms_send_the_same_requests_in_turns() -> None:
+def test_arms_send_the_same_requests_alternately() -> None:
     server = Simulated()
     prompts = ["one", "two", "three"]
     run(
@@ -154,7 +154,7 @@ def test_arms_send_the_same_requests_in_turns() -> None:
         draft_tokens=[4],
         seed=5,
     )
-    # One request of each arm to begin with, and one a client to warm up.
+    # The first requests are one of each arm, then one per arm and client as warm-up.
     timed = server.seen[2 + 2 * 2 :]
     arms = {
         length: sorted(
@@ -180,7 +180,7 @@ def test_server_default_length_is_requested_without_the_input() -> None:
 
 
 @pytest.mark.slow
-def test_latencies_fit_together() -> None:
+def test_latencies_are_consistent() -> None:
     server = Simulated(target_seconds=0.01)
     report = run(server, requests=6, output_tokens=10, draft_tokens=[4], warmup=0)
     baseline = report.levels[0].baseline
@@ -192,14 +192,14 @@ def test_latencies_fit_together() -> None:
     assert baseline.request_latency.avg == pytest.approx(
         baseline.time_to_first_token.avg + 9 * baseline.inter_token_latency.avg
     )
-    # The baseline sends every token by itself.
+    # The baseline sends every token in a chunk of its own.
     assert baseline.inter_chunk_latency.avg == pytest.approx(baseline.inter_token_latency.avg)
     for latency in (baseline.request_latency, baseline.inter_chunk_latency):
         ordered = [latency.min, latency.p25, latency.p50, latency.p75, latency.p90, latency.p95]
         assert [*ordered, latency.p99, latency.max] == sorted([*ordered, latency.p99, latency.max])
 
 
-def test_a_model_that_answers_once_has_no_first_token() -> None:
+def test_model_without_streaming_has_no_time_to_first_token() -> None:
     report = run(Simulated(decoupled=False), requests=4, output_tokens=8, draft_tokens=[4])
     [level] = report.levels
     assert not report.streamed
@@ -217,7 +217,7 @@ def test_errors_above_the_limit_fail_the_run() -> None:
     assert not run(Simulated(refuse=16), error_limit_percent=20, **values).failed
 
 
-def test_the_first_refusal_ends_the_run() -> None:
+def test_first_refusal_ends_the_run() -> None:
     with pytest.raises(RefusedError, match="no more of these"):
         run(Simulated(refuse=0))
     with pytest.raises(RefusedError, match="unknown model"):
@@ -232,14 +232,14 @@ def test_failed_connection_is_reported() -> None:
 
 
 def test_results_before_a_lost_connection_are_kept() -> None:
-    report = run(Simulated(leave=30), requests=40, output_tokens=4)
+    report = run(Simulated(stops_at=30), requests=40, output_tokens=4)
     assert report.ended == "unreachable"
     assert "connection to" in report.message
     assert report.failed
     assert report.levels[0].baseline.request_latency is not None
 
 
-def test_an_interrupted_run_leaves_what_there_was() -> None:
+def test_interrupted_run_keeps_its_measurements() -> None:
     async def interrupted(url: str) -> Report:
         halfway = asyncio.Event()
 
@@ -268,7 +268,7 @@ def test_an_interrupted_run_leaves_what_there_was() -> None:
     assert report.levels[0].speculative[0].speedup_percent is not None
 
 
-def test_the_document_reads_back_as_the_report() -> None:
+def test_report_is_unchanged_by_its_json_form() -> None:
     report = run(Simulated(), concurrency=[1, 2], requests=4, output_tokens=8, draft_tokens=[2, 4])
     document = json.loads(json.dumps(report.as_json()))
     assert Report.from_json(document) == report
@@ -279,7 +279,7 @@ def test_the_document_reads_back_as_the_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"prompts": []}, "no prompt"),
         ({"prompts": ["a", ""]}, "empty one"),
@@ -293,6 +293,6 @@ def test_the_document_reads_back_as_the_report() -> None:
         ({"confidence_percent": 100}, "confidence is 100"),
     ],
 )
-def test_invalid_settings_are_refused(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadRequestError, match=words):
+def test_invalid_settings_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadRequestError, match=message):
         Settings(**values)

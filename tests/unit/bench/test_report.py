@@ -27,7 +27,7 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 PLOTS = ("latency", "throughput", "speedup", "acceptance")
 
 
-def test_csv_has_genai_perfs_names() -> None:
+def test_csv_has_the_names_of_genai_perf() -> None:
     first, second = as_csv(report()).replace("\r\n", "\n").split("\n\n")
     distributions = list(csv.DictReader(io.StringIO(first)))
     statistics = ["avg", "min", "max", "p99", "p95", "p90", "p75", "p50", "p25"]
@@ -59,12 +59,12 @@ def test_table_fits_80_columns() -> None:
 
 
 def test_sentences_state_the_conclusions() -> None:
-    told = list(sentences(report()))
-    assert told[0] == (
+    lines = list(sentences(report()))
+    assert lines[0] == (
         "concurrency 1: 2.00 times the baseline's speed "
         "(1.80 to 2.40 with 95 % confidence, faster)"
     )
-    assert told[-1] == "recommended draft tokens: 4"
+    assert lines[-1] == "recommended draft tokens: 4"
     slow = report(recommended_draft_tokens=0, ended="unreachable", message="connection failed")
     assert list(sentences(slow))[-2:] == [
         "recommended draft tokens: 0 (disable speculation)",
@@ -73,7 +73,7 @@ def test_sentences_state_the_conclusions() -> None:
 
 
 class Page(HTMLParser):
-    """Names of the plots, what tables say of themselves, and every address."""
+    """The tags of a page with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -84,14 +84,14 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
 
-    def count(self, tag: str, **wanted: str) -> int:
+    def count(self, tag: str, **attributes: str) -> int:
         return sum(
-            name == tag and all(given.get(key) == value for key, value in wanted.items())
+            name == tag and all(given.get(key) == value for key, value in attributes.items())
             for name, given in self.tags
         )
 
 
-def test_page_needs_nothing_else_and_is_accessible() -> None:
+def test_page_is_self_contained_and_accessible() -> None:
     page = Page(as_html(report()))
     assert page.count("script") == page.count("link") == page.count("img") == 0
     addresses = {
@@ -146,15 +146,15 @@ def test_without_positions_acceptance_is_drawn_by_length() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> str:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if executable is None:
         pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
-    return found
+    return executable
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_browser_draws_every_plot(browser: str, tmp_path: Path, width: int) -> None:
+def test_browser_draws_every_plot(browser: str, tmp_path: Path, width: int) -> None:
     pixels = screenshot(browser, tmp_path, width)
     for number, name in enumerate(PLOTS):
         rows, columns = np.nonzero((pixels == border(number)).all(axis=2))
@@ -165,7 +165,7 @@ def test_a_browser_draws_every_plot(browser: str, tmp_path: Path, width: int) ->
         inside = pixels[rows.min() : rows.max(), columns.min() + 2 : columns.max() - 1].astype(int)
         coloured = np.ptp(inside, axis=2) > 60
         assert coloured.sum() > 500, f"the plot {name} is empty"
-        # What is drawn is spread over the plot: no blot in a corner.
+        # The drawing extends over the plot.
         assert np.ptp(np.nonzero(coloured)[1]) > inside.shape[1] / 2
 
 

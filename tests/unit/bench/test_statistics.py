@@ -28,10 +28,10 @@ def interval(
 
 
 def test_latency_is_milliseconds_with_interpolated_percentiles() -> None:
-    found = statistics.latency([0.001 * n for n in range(1, 102)])
-    assert found is not None
-    assert (found.min, found.p50, found.p99, found.max) == pytest.approx((1, 51, 100, 101))
-    assert found.avg == pytest.approx(51)
+    latency = statistics.latency([0.001 * n for n in range(1, 102)])
+    assert latency is not None
+    assert (latency.min, latency.p50, latency.p99, latency.max) == pytest.approx((1, 51, 100, 101))
+    assert latency.avg == pytest.approx(51)
     assert statistics.latency([]) is None
 
 
@@ -42,7 +42,7 @@ def test_interval_covers_the_true_ratio_at_its_confidence() -> None:
         prompts = chance.uniform(1, 3, 40)
         plain = (prompts * chance.normal(1, 0.1, 40)).tolist()
         other = (prompts / 1.5 * chance.normal(1, 0.1, 40)).tolist()
-        found = statistics.speedup(
+        speedup = statistics.speedup(
             samples(plain),
             samples(other),
             dict.fromkeys(range(40), (10, 10)),
@@ -50,15 +50,15 @@ def test_interval_covers_the_true_ratio_at_its_confidence() -> None:
             resamples=400,
             seed=run,
         )
-        assert found is not None
-        covered += found.low <= 150 <= found.high
+        assert speedup is not None
+        covered += speedup.low <= 150 <= speedup.high
     # 90 % of 200, four standard deviations wide; percentile intervals are a little narrow.
     assert 155 <= covered <= 196
 
 
-def test_pairs_take_the_prompts_differences_out() -> None:
+def test_pairing_removes_differences_between_prompts() -> None:
     plain = [1.0, 10.0, 2.0, 20.0, 4.0, 40.0]
-    found = statistics.speedup(
+    speedup = statistics.speedup(
         samples(plain),
         samples([value / 2 for value in plain]),
         dict.fromkeys(range(6), (10, 10)),
@@ -66,12 +66,12 @@ def test_pairs_take_the_prompts_differences_out() -> None:
         resamples=500,
         seed=0,
     )
-    assert found is not None
-    assert (found.value, found.low, found.high) == pytest.approx((200, 200, 200))
+    assert speedup is not None
+    assert (speedup.value, speedup.low, speedup.high) == pytest.approx((200, 200, 200))
 
 
-def test_answers_of_other_lengths_are_compared_by_the_token() -> None:
-    found = statistics.speedup(
+def test_answers_of_different_lengths_are_compared_per_token() -> None:
+    speedup = statistics.speedup(
         samples([1.0, 1.0]),
         samples([1.0, 1.0]),
         dict.fromkeys(range(2), (10, 20)),
@@ -79,11 +79,11 @@ def test_answers_of_other_lengths_are_compared_by_the_token() -> None:
         resamples=500,
         seed=0,
     )
-    assert found is not None
-    assert found.value == pytest.approx(200)
+    assert speedup is not None
+    assert speedup.value == pytest.approx(200)
 
 
-def test_one_pair_is_no_comparison() -> None:
+def test_single_pair_has_no_interval() -> None:
     assert interval([1.0], [2.0]) is None
     assert interval([1.0, 2.0], [2.0, 3.0]) is not None
 
@@ -96,11 +96,11 @@ def test_interval_depends_only_on_the_seed() -> None:
 
 
 def test_positions_count_rounds_that_offered_a_token_there() -> None:
-    one = Sample(0, steps=(Step(3, 3), Step(3, 1), Step(3, 0), Step(1, 1), Step(0, 0)))
-    assert statistics.by_position([one]) == pytest.approx((75, 100 / 3, 100 / 3))
+    sample = Sample(0, steps=(Step(3, 3), Step(3, 1), Step(3, 0), Step(1, 1), Step(0, 0)))
+    assert statistics.by_position([sample]) == pytest.approx((75, 100 / 3, 100 / 3))
     assert statistics.by_position([]) == ()
 
 
-def test_inter_token_latency_is_what_follows_the_first_token() -> None:
+def test_inter_token_latency_excludes_the_first_token() -> None:
     assert statistics.inter_token(Sample(0, seconds=1.0, first=0.1), 10) == pytest.approx(0.1)
     assert statistics.inter_token(Sample(0, seconds=1.0, first=0.1), 1) is None
