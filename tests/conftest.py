@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Options, hooks and fixtures of all tests."""
 
 import gc
 import signal
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Who runs pytest directly has what `make setup` has."""
+    """Build the library of the BLS, as `make setup` does, for a direct call of pytest."""
     try:
         bls.build(report)
     except bls.BuildError as error:
@@ -33,14 +33,14 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
-    """With `--dist loadgroup`, each control plane, node or set of servers stays in one process."""
+    """With `--dist loadgroup`, use one process for each control plane, node or set of servers."""
     return Lanes(config, log) if config.option.dist == "loadgroup" else None
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector pass over modules and tests, which stay to the end: they are most of it.
+    """Exempt modules and tests from garbage collection: most objects, and alive to the end.
 
-    The benchmark's code collects before each of its blocks, and each time looked at all of them.
+    The benchmark collects garbage before each of its blocks, and would scan all of them each time.
     """
     gc.collect()
     gc.freeze()
@@ -48,7 +48,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _same_signals() -> Iterator[None]:
-    """Put back the handler that a Job's entry point, run in this process, leaves behind."""
+    """Restore the signal handler that the entry point of a Job replaces in this process."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""Pages, descriptions and clean sources use the terms of the field, not words of our own."""
+"""Pages, descriptions and sources use the terms of the field."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ FILES = clean_files()
 
 
 @pytest.mark.parametrize(("path", "source"), FILES, ids=lambda x: getattr(x, "name", ""))
-def test_words_are_those_of_the_field(path: Path, source: bool) -> None:
-    new = [hit for hit in hits(path, source) if (hit.path, hit.term.name) not in EXCEPTIONS]
-    assert not new, "\n".join(map(str, new))
+def test_file_uses_the_terms_of_the_field(path: Path, source: bool) -> None:
+    unexpected = [hit for hit in hits(path, source) if (hit.path, hit.term.name) not in EXCEPTIONS]
+    assert not unexpected, "\n".join(map(str, unexpected))
 
 
 def test_every_exception_is_still_needed() -> None:
@@ -31,7 +31,7 @@ def test_every_exception_is_still_needed() -> None:
         ("X is none of them", "is none"),
     ],
 )
-def test_a_word_of_the_list_is_noticed(text: str, name: str) -> None:
+def test_listed_term_is_reported(text: str, name: str) -> None:
     assert name in {term.name for term in TERMS if term.regex.search(text)}
 
 

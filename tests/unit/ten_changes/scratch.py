@@ -1,4 +1,4 @@
-"""A copy of the production tree to make a change in, and the files that the change touched."""
+"""A copy of the production tree for a change, and the files that the change touches."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 _PACKAGE = Path("operator/specdec")
-# Programs that run elsewhere, many megabytes with the model pair: linked, not copied.
+# Programs for other containers; with the model pair too large to copy, so it is a link.
 _LINKED = _PACKAGE / "payload"
 CRD = Path("crds/speculativemodels.yaml")
 
@@ -23,26 +23,26 @@ class Scratch:
         shutil.copytree(ROOT / _PACKAGE, folder / _PACKAGE, ignore=ignore)
         (folder / _LINKED).symlink_to(ROOT / _LINKED)
         shutil.copytree(ROOT / "crds", folder / "crds")
-        # Of the copy: the tree itself may be edited while a test runs.
+        # Digests of the copy, because the tree may be edited while a test runs.
         self._original = {path: self._digest(path) for path in self._files()}
 
     def copy(self, path: str, to: str, *renames: tuple[str, str]) -> None:
-        """A new file of the package, written like another one under other names."""
+        """Add a file to the package: a copy of another file with other names."""
         text = (self._folder / _PACKAGE / path).read_text()
         self.write(to, _renamed(text, renames))
 
     def write(self, path: str, text: str) -> None:
-        """A new file of the package."""
+        """Add a file to the package."""
         file = self._folder / _PACKAGE / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
     def edit(self, path: str, *changes: tuple[str, str]) -> None:
-        """Change lines of a file of the package; each must stand there exactly once."""
+        """Replace texts in a file of the package; each must occur exactly once."""
         self._edit(_PACKAGE / path, changes)
 
     def edit_definition(self, *changes: tuple[str, str]) -> None:
-        """Change the CustomResourceDefinition. `make chart` copies it, and is no edit."""
+        """Replace texts in the CustomResourceDefinition; `make chart` copies it to the chart."""
         self._edit(CRD, changes)
 
     def definition_block(self, name: str) -> str:
@@ -62,29 +62,31 @@ class Scratch:
     def run(self, program: str) -> str:
         """Run a program with the changed package and the helpers of the tests."""
         paths = [str(self._folder / "operator"), str(ROOT / "tests")]
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", program, str(self._folder / CRD)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
     def _edit(self, path: Path, changes: tuple[tuple[str, str], ...]) -> None:
         file = self._folder / path
         text = file.read_text()
         for old, new in changes:
-            assert text.count(old) == 1, f"{path} has {text.count(old)} times: {old}"
+            assert text.count(old) == 1, f"{path} contains {text.count(old)} times: {old}"
             text = text.replace(old, new)
         file.write_text(text)
 
     def _files(self) -> list[Path]:
-        own = (path for top in (_PACKAGE, CRD.parent) for path in (self._folder / top).rglob("*"))
+        copied = (
+            path for top in (_PACKAGE, CRD.parent) for path in (self._folder / top).rglob("*")
+        )
         return [
             path.relative_to(self._folder)
-            for path in own
+            for path in copied
             if path.is_file() and "__pycache__" not in path.parts
         ]
 
@@ -98,7 +100,7 @@ def _renamed(text: str, renames: tuple[tuple[str, str], ...]) -> str:
     return text
 
 
-# The typed model and the definition of the copy agree; both are read by the programs below.
+# The start of the tests' programs: the typed model and the definition of the copy agree.
 AGREE = """
 import sys
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""A backend costs one package and two data files."""
+"""Adding a backend touches one package and two data files."""
 
 from pathlib import Path
 
 from unit.ten_changes.scratch import AGREE, Scratch
 
-# It serves checkpoints as they are: nothing is built.
+# The backend serves checkpoints as they are and builds nothing.
 PACKAGE = '''
 """A toy backend."""
 
@@ -61,7 +61,7 @@ print(world.cr["status"]["plan"]["image"], world.condition("EnginesReady")["mess
 )
 
 
-def test_a_backend_touches_one_package_and_two_data_files(tmp_path: Path) -> None:
+def test_new_backend_touches_one_package_and_two_data_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.write("backends/toy/__init__.py", PACKAGE)
     scratch.edit(

@@ -1,4 +1,4 @@
-"""A command of `specdec` costs two production files."""
+"""Adding a command to `specdec` touches two production files."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ print(CliRunner().invoke(app, ["echo", "hello"]).output)
 """
 
 
-def test_a_command_touches_two_production_files(tmp_path: Path) -> None:
+def test_new_command_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.write("cli/echo.py", COMMAND)
     row = '    "echo": Command("specdec.cli.echo:echo", "Print a text."),\n'

@@ -1,4 +1,4 @@
-"""A field that only sets a key of `config.pbtxt` costs three production files."""
+"""Adding a field that only sets a key of `config.pbtxt` touches three production files."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ print(parameters(plan)["enable_trt_overlap"], parameters(plan, "tensorrt_llm_dra
 )
 
 
-def test_a_field_of_config_pbtxt_touches_three_production_files(tmp_path: Path) -> None:
+def test_new_field_of_config_pbtxt_touches_three_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.edit(
         "api/model.py",

@@ -1,4 +1,4 @@
-"""A method costs at most five production files."""
+"""Adding a method touches five production files."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ print(world.condition("Accepted")["message"])
 )
 
 
-def test_a_method_touches_five_production_files(tmp_path: Path) -> None:
+def test_new_method_touches_five_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     names = (
         ("Lookahead", "Echo"),

@@ -1,4 +1,4 @@
-"""A metric of the BLS costs two production files: where it is counted and where it is exported."""
+"""Adding a metric of the BLS touches two files: one counts it and one exports it."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,12 @@ SOURCES = Path(__file__).parents[3] / "operator" / "bls" / "specdec-bls" / "src"
 
 
 def files_with(pattern: str) -> set[str]:
-    """Source files of the BLS that have a text of the pattern."""
+    """Source files of the BLS in which a pattern matches."""
     files = SOURCES.rglob("*.rs")
     return {str(f.relative_to(SOURCES)) for f in files if re.search(pattern, f.read_text())}
 
 
-def test_a_metric_of_the_bls_touches_two_production_files() -> None:
+def test_new_metric_of_the_bls_touches_two_production_files() -> None:
     exported = files_with(r'"specdec_\w+_total"')
     assert exported == {"serving/metrics.rs"}
     fields = re.findall(

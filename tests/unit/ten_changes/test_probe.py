@@ -1,4 +1,4 @@
-"""A probe of the server costs one production file."""
+"""Changing a probe of the server touches one production file."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ print(probe["timeoutSeconds"], probe["httpGet"]["path"])
 """
 
 
-def test_a_probe_touches_one_production_file(tmp_path: Path) -> None:
+def test_changed_probe_touches_one_production_file(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.edit(
         "desired/front.py",

@@ -1,4 +1,4 @@
-"""A release of TensorRT-LLM costs two production files."""
+"""Adding a release of TensorRT-LLM touches two production files."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ print(plan.version, engines(cr)["target"].plan["examples"])
 TENSOR = '    - {type: BOOL, dims: [1], optional: true, since: "1.3.0", names: [stop_soon]}\n'
 
 
-def test_a_release_touches_two_production_files(tmp_path: Path) -> None:
+def test_new_release_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     image = '      "1.2.1": nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3\n'
     scratch.edit(

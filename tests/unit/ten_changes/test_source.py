@@ -1,4 +1,4 @@
-"""A source of checkpoints costs four production files."""
+"""Adding a source of checkpoints touches four production files."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ fetch = world.jobs[world.job("fetch")]
 (variable,) = [item for item in container["env"] if item["name"] == "SHELF_KEY_TARGET"]
 assert variable["valueFrom"]["secretKeyRef"] == secret, variable
 
-words = [*container.get("command", []), *container.get("args", [])]
-(plan,) = [json.loads(word) for word in words if word.startswith("{")]
+arguments = [*container.get("command", []), *container.get("args", [])]
+(plan,) = [json.loads(argument) for argument in arguments if argument.startswith("{")]
 source = plan["models"]["target"]
 proxy = EgressProxy.__new__(EgressProxy)
 proxy.url = proxy.small_url = "http://127.0.0.1:1"
@@ -34,7 +34,7 @@ with sources.remote("target", ArtifactKind.CHECKPOINT, source, proxy) as remote:
 )
 
 
-def test_a_source_touches_four_production_files(tmp_path: Path) -> None:
+def test_new_source_touches_four_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.copy("jobs/ngc.py", "jobs/shelf.py", ("NGC_API_KEY", "SHELF_KEY"))
     row = '    "s3": "specdec.jobs.s3",\n'
