@@ -1,4 +1,4 @@
-//! The tests compare declarations, and never call Triton: its functions stay unresolved.
+//! Lets the tests link without a Triton library. They compare declarations and call none of them.
 
 fn main() {
     println!("cargo::rustc-link-arg-tests=-Wl,--unresolved-symbols=ignore-all");

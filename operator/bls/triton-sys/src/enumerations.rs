@@ -1,4 +1,6 @@
-//! Triton's enumerations and flags.
+//! The values of Triton's enumerations and flags that this workspace uses.
+//!
+//! They are integers, because a server may return a value that is not listed here.
 
 use std::ffi::c_int;
 
@@ -16,7 +18,7 @@ macro_rules! enumerations {
 }
 
 enumerations! {
-    /// What a model's repository is; a file system is the only kind.
+    /// How a model's repository is stored. Triton only has file systems.
     TRITONBACKEND_ArtifactType { TRITONBACKEND_ARTIFACT_FILESYSTEM = 0 }
     /// Element types of tensors.
     TRITONSERVER_DataType {

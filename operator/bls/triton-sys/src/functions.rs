@@ -1,9 +1,9 @@
-//! The list of Triton's functions that this workspace calls.
+//! The list of Triton's functions that this workspace calls, as a macro that takes a macro.
 
 /// Expands `$callback!` with every function of Triton that this workspace calls.
 ///
-/// This list is the only declaration of them: the bindings below, the comparison with the headers
-/// and the simulated server of the tests are all made from it.
+/// The functions are declared nowhere else. The bindings, the comparison with the headers and the
+/// simulated server of the tests all expand this list.
 #[macro_export]
 macro_rules! for_each_function {
     ($callback:ident) => {

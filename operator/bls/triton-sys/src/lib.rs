@@ -1,7 +1,8 @@
-//! Bindings of Triton's C interface: the part that backends and in-process inference need here.
+//! Bindings of Triton's C interface, limited to what this workspace calls.
 //!
-//! All names are those of Triton's headers, `tritonserver.h` and `tritonbackend.h`, which also
-//! state who owns what and for how long. Both interfaces stay compatible within a major version.
+//! They are written by hand, and tests compare them with Triton's headers. All names are those of
+//! `tritonserver.h` and `tritonbackend.h`, which also document ownership and lifetimes. Both
+//! interfaces stay compatible within a major version.
 #![allow(non_camel_case_types, non_snake_case)]
 
 mod enumerations;

@@ -1,7 +1,7 @@
 //! Compares the declarations with Triton's headers and with the library of a real server.
 //!
 //! `TRITON_HEADERS` is a directory with `tritonserver.h` and `tritonbackend.h`, and
-//! `TRITON_LIBRARY` a `libtritonserver.so`. A test without its variable has nothing to compare with.
+//! `TRITON_LIBRARY` a `libtritonserver.so`. Without its variable, a test compares nothing.
 
 use std::env;
 use std::fs;
@@ -20,8 +20,8 @@ macro_rules! declared {
         fn declared_functions() -> Vec<Function> {
             vec![$((
                 stringify!($name),
-                vec![$(rust_words(stringify!($type))),*],
-                [$(rust_words(stringify!($result)),)? String::new()][0].clone(),
+                vec![$(normalized_type(stringify!($type))),*],
+                [$(normalized_type(stringify!($result)),)? String::new()][0].clone(),
             )),*]
         }
     };
@@ -29,12 +29,12 @@ macro_rules! declared {
 
 triton_sys::for_each_function!(declared);
 
-/// A type as the compiler prints it, with the spaces that people write.
-fn rust_words(text: &str) -> String {
-    words(text).replace("* ", "*")
+/// A type that the compiler printed, with the spacing of source code.
+fn normalized_type(text: &str) -> String {
+    single_spaced(text).replace("* ", "*")
 }
 
-fn words(text: &str) -> String {
+fn single_spaced(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -44,7 +44,7 @@ fn headers() -> Option<String> {
     let read = |name| fs::read_to_string(Path::new(&folder).join(name)).unwrap();
     let text = read("tritonserver.h") + &read("tritonbackend.h");
     let lines = text.lines().map(|line| line.split("//").next().unwrap());
-    Some(words(&lines.collect::<Vec<_>>().join(" ")))
+    Some(single_spaced(&lines.collect::<Vec<_>>().join(" ")))
 }
 
 /// A type of C as Rust writes it, such as `const char**` as `*mut *const c_char`.
@@ -90,7 +90,7 @@ fn prototype(headers: &str, name: &str) -> (Vec<String>, String) {
         .unwrap_or_else(|| panic!("the headers have no {name}"));
     let (_, result) = before.rsplit_once("SPEC ").unwrap();
     let (arguments, _) = after.split_once(");").unwrap();
-    // The name of an argument is its last word.
+    // The last word of an argument is its name.
     let types = arguments.split(',').map(|argument| {
         let end = argument.trim_end().rfind([' ', '*']).unwrap();
         rust_type(&argument[..=end])
