@@ -1,4 +1,4 @@
-//! The buffers that other models write their outputs to.
+//! Allocates the buffers that called models write their outputs to.
 //!
 //! Triton asks for a buffer for each output of a response. A buffer is a vector of bytes, so that
 //! an output becomes a tensor without a copy.
@@ -17,11 +17,11 @@ fn allocation_failed() -> *mut sys::TRITONSERVER_Error {
 
 /// Make a buffer, always in system memory.
 ///
-/// It is filled with zeros: what an engine leaves unwritten must not show a client what was in
-/// this memory before, which is often another client's text.
+/// The buffer is filled with zeros. Otherwise, bytes that an engine leaves unwritten could show a
+/// client the text of another client.
 ///
 /// # Safety
-/// Triton calls it; all pointers for results are valid.
+/// Triton calls it with valid pointers for all results.
 pub(crate) unsafe extern "C" fn allocate(
     _: *mut sys::TRITONSERVER_ResponseAllocator,
     _: *const c_char,
@@ -72,10 +72,10 @@ pub(crate) unsafe extern "C" fn free(
     })
 }
 
-/// Take the bytes of an output out of its buffer, which stays behind empty.
+/// Move the bytes of an output out of its buffer, and leave the buffer empty.
 ///
 /// # Safety
-/// `buffer_userp` is null or of [`allocate`], was not freed, and no other thread uses it.
+/// `buffer_userp` is null or comes from [`allocate`]. It was not freed, and no other thread has it.
 pub(crate) unsafe fn take_bytes(buffer_userp: *mut c_void, byte_size: usize) -> Vec<u8> {
     // SAFETY: as promised by the caller.
     let buffer = unsafe { buffer_userp.cast::<Vec<u8>>().as_mut() };

@@ -1,4 +1,7 @@
 //! The functions that Triton calls in a backend, for any implementation of [`Backend`].
+//!
+//! [`export_backend!`](crate::export_backend) exports them under Triton's names. They convert
+//! Triton's pointers, and no panic leaves them.
 
 use std::ptr;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use crate::log::{Level, log};
 use crate::model::Model;
 use crate::request::Request;
 
-/// A backend: one value for each loaded model.
+/// A backend. A value of this type is one loaded model.
 pub trait Backend: Send + Sync + Sized + 'static {
     /// The model's name in messages.
     const NAME: &'static str;
@@ -21,11 +24,11 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// Why it cannot be served; the load fails with this error.
     fn load(model: &Model<'_>) -> Result<Arc<Self>, Error>;
 
-    /// Take over a request. Its responses may leave later, from any thread. A request that is
-    /// dropped answers its client with an error.
+    /// Take over a request. Its responses may be sent later, from any thread. Dropping a request
+    /// that was not released sends its client an error.
     fn accept(self: &Arc<Self>, request: Request);
 
-    /// The model's last request has been answered.
+    /// Unload the model. All of its requests have been answered.
     fn unload(&self);
 }
 
@@ -33,7 +36,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
 #[macro_export]
 macro_rules! export_backend {
     ($backend:ty) => {
-        /// Triton has loaded the library.
+        /// Check the server's version, when Triton has loaded the library.
         ///
         /// # Safety
         /// Triton calls it.
@@ -112,15 +115,15 @@ fn failed<B: Backend>() -> *mut sys::TRITONSERVER_Error {
     Error::internal(message).into_raw()
 }
 
-/// Load a model and leave the backend's value with it.
+/// Load a model, and store the backend's value as Triton's state of that model.
 ///
 /// # Safety
-/// `model` is a model of Triton without a value.
+/// `model` is a model of Triton without a state.
 pub unsafe fn load<B: Backend>(
     model: *mut sys::TRITONBACKEND_Model,
 ) -> *mut sys::TRITONSERVER_Error {
     catch_panic(failed::<B>, || {
-        // SAFETY: as promised by the caller. Triton returns the value until the model is unloaded.
+        // SAFETY: as promised by the caller. Triton keeps the state until the model is unloaded.
         let loaded = unsafe {
             B::load(&Model::new(model)).and_then(|backend| {
                 let state = Arc::into_raw(backend).cast_mut();
@@ -174,7 +177,7 @@ pub unsafe fn execute<B: Backend>(
         for request in requests {
             // SAFETY: as promised by the caller; Triton hands each request over once.
             match unsafe { Request::new(B::NAME, instance, *request) } {
-                // A panic drops the request, which answers its client and no other.
+                // A panic drops this request, which sends its client an error. Others continue.
                 Ok(request) => catch_panic(|| (), || backend.accept(request)),
                 Err(error) => log(Level::Error, &error.message),
             }

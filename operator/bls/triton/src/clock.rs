@@ -1,4 +1,4 @@
-//! The clock of Triton's statistics.
+//! The clock of Triton's statistics, which `std::time::Instant` does not return as a number.
 
 /// Nanoseconds of the clock that Triton's statistics use.
 pub(crate) fn monotonic_ns() -> u64 {

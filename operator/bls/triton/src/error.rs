@@ -55,7 +55,7 @@ impl Error {
         }
     }
 
-    /// An error of this library's own.
+    /// A failure of this library itself.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Code::Internal, message)
     }
@@ -76,10 +76,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a call of Triton's interface returned; deletes the error that it returned.
+/// Convert what a function of Triton returned: null for success, else an error, which is deleted.
 ///
 /// # Safety
-/// `error` is null, or an error that Triton has just returned to its owner, the caller.
+/// `error` is null, or an error that Triton has just returned and that the caller owns.
 pub(crate) unsafe fn check(error: *mut sys::TRITONSERVER_Error) -> Result<(), Error> {
     if error.is_null() {
         return Ok(());
@@ -94,7 +94,7 @@ pub(crate) unsafe fn check(error: *mut sys::TRITONSERVER_Error) -> Result<(), Er
     }
 }
 
-/// As [`check`], for calls whose failure has no receiver but the log.
+/// As [`check`], for failures that can only be logged.
 ///
 /// # Safety
 /// As [`check`].
@@ -119,7 +119,7 @@ pub(crate) fn catch_panic<T>(otherwise: impl FnOnce() -> T, body: impl FnOnce() 
     })
 }
 
-/// Text for C, up to its first NUL, which C cannot hold.
+/// A C string. It ends at the first NUL of the text, because a C string cannot contain one.
 pub(crate) fn c_string(text: &str) -> CString {
     let before_nul = text.split('\0').next().unwrap_or_default();
     CString::new(before_nul).unwrap_or_default()

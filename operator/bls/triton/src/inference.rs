@@ -1,6 +1,7 @@
 //! Inference requests to other models of the same server, without leaving its process.
 //!
-//! A call returns at once. Its responses arrive on threads of Triton, which run the listener.
+//! Starting a call does not wait for the model. The responses arrive later on threads of Triton,
+//! which run the call's listener.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -18,13 +19,13 @@ use crate::tensor::{DataType, Tensor};
 /// One response to a call.
 #[derive(Debug)]
 pub struct Response {
-    /// The outputs, or why the model refused; None where a response only ends the call.
+    /// The outputs, or the model's error. None for a response that only ends the call.
     pub outputs: Option<Result<Vec<Tensor>, Error>>,
     /// No further response follows.
     pub is_final: bool,
 }
 
-/// Receives every response of a call, on a thread of Triton.
+/// The listener of a call: it receives every response, on a thread of Triton.
 pub type OnResponse = Box<dyn Fn(Response) + Send + Sync>;
 
 /// A call in flight. It keeps the inputs alive until Triton has released the request.
@@ -34,17 +35,17 @@ pub struct InferenceCall {
     listener: OnResponse,
 }
 
-/// Triton's request, null once it was deleted.
+/// Triton's request; null after its deletion.
 struct RequestPointer(*mut sys::TRITONSERVER_InferenceRequest);
 
 // SAFETY: the pointer is only used under the lock that holds it.
 unsafe impl Send for RequestPointer {}
 
 impl InferenceCall {
-    /// Call a model. The listener hears nothing where this fails.
+    /// Call a model. If this fails, the listener is never run.
     ///
     /// # Errors
-    /// What Triton or the model's queue answered.
+    /// Triton or the model's queue rejects the call.
     pub fn start(
         server: &Server,
         model: &str,
@@ -68,7 +69,7 @@ impl InferenceCall {
             request: Mutex::new(RequestPointer(request)),
             listener,
         });
-        // One reference for each of the two callbacks, which take them back.
+        // One reference for each of the two callbacks, which release them.
         let references = [(); 2].map(|()| Arc::into_raw(Arc::clone(&call)));
         // SAFETY: the request is new; the references live until their callbacks run.
         let sent = unsafe { call.send(server, request, outputs, references) };
@@ -128,7 +129,7 @@ impl InferenceCall {
         }
     }
 
-    /// Ask the model to end the call; it still sends a last response.
+    /// Ask the model to end the call. A last response still arrives.
     pub fn cancel(&self) {
         let request = self.request();
         if !request.0.is_null() {
@@ -169,7 +170,7 @@ unsafe fn add_input(
     }
 }
 
-/// Triton has finished with a request and returns it.
+/// Delete a request, when Triton no longer uses it.
 ///
 /// # Safety
 /// Triton calls it once, with the reference that `start` made for it.
@@ -189,7 +190,7 @@ unsafe extern "C" fn release(
     catch_panic(|| (), delete);
 }
 
-/// A response has arrived.
+/// Pass a response to the listener.
 ///
 /// # Safety
 /// Triton calls it with the reference that `start` made for it; the final call is the last one.
@@ -222,7 +223,7 @@ unsafe extern "C" fn respond(
     catch_panic(|| (), deliver);
 }
 
-/// Take all outputs out of a response, which is of no use afterwards.
+/// Move all outputs out of a response, whose buffers are empty afterwards.
 ///
 /// # Safety
 /// `response` is a response of Triton that this thread owns and that was not read before.
@@ -230,8 +231,8 @@ unsafe fn read_outputs(
     response: *mut sys::TRITONSERVER_InferenceResponse,
 ) -> Result<Vec<Tensor>, Error> {
     let mut count = 0;
-    // SAFETY: as promised by the caller. By the header, the response owns its error, but
-    // every call makes a new one (`RETURN_IF_STATUS_ERROR` in Triton's core), so it is ours.
+    // SAFETY: as promised by the caller. By the header, the response owns its error. In fact,
+    // every call makes a new error (`RETURN_IF_STATUS_ERROR` in Triton's core), which is ours.
     unsafe {
         check(sys::TRITONSERVER_InferenceResponseError(response))?;
         check(sys::TRITONSERVER_InferenceResponseOutputCount(

@@ -1,4 +1,4 @@
-//! The inputs of a client's request, where Triton has them.
+//! Reads the input tensors of a client's request out of Triton's buffers.
 
 use std::ptr;
 
@@ -8,7 +8,7 @@ use crate::error::{Code, Error, check};
 use crate::memory::{copy_shape, copy_text, require_cpu};
 use crate::tensor::{DataType, Tensor};
 
-/// An input of a request without its data.
+/// Name, shape and size of an input, without its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputSize {
     pub name: String,
@@ -16,12 +16,12 @@ pub struct InputSize {
     pub byte_size: usize,
 }
 
-/// An input where Triton has it.
+/// An input whose data is still in Triton's buffers.
 pub(crate) struct Input {
     input: *mut sys::TRITONBACKEND_Input,
     kind: sys::TRITONSERVER_DataType,
     pub(crate) size: InputSize,
-    buffers: u32,
+    buffer_count: u32,
 }
 
 impl Input {
@@ -36,7 +36,7 @@ impl Input {
         let mut input = ptr::null_mut();
         let (mut name, mut kind) = (ptr::null(), sys::TRITONSERVER_TYPE_INVALID);
         let (mut shape, mut dimensions) = (ptr::null(), 0);
-        let (mut byte_size, mut buffers) = (0, 0);
+        let (mut byte_size, mut buffer_count) = (0, 0);
         // SAFETY: as promised by the caller; what Triton points to lives as long as the request.
         unsafe {
             check(sys::TRITONBACKEND_RequestInputByIndex(
@@ -49,7 +49,7 @@ impl Input {
                 &mut shape,
                 &mut dimensions,
                 &mut byte_size,
-                &mut buffers,
+                &mut buffer_count,
             ))?;
             let size = InputSize {
                 name: copy_text(name),
@@ -60,12 +60,12 @@ impl Input {
                 input,
                 kind,
                 size,
-                buffers,
+                buffer_count,
             })
         }
     }
 
-    /// A copy of the input.
+    /// Copy the input's data, which may be in several buffers, into a tensor.
     ///
     /// # Safety
     /// The input's request was not released.
@@ -80,7 +80,7 @@ impl Input {
             return Err(Error::new(Code::InvalidArg, message));
         };
         let mut data = Vec::with_capacity(byte_size);
-        for index in 0..self.buffers {
+        for index in 0..self.buffer_count {
             let (mut base, mut length) = (ptr::null(), 0);
             let (mut memory_type, mut memory_type_id) = (sys::TRITONSERVER_MEMORY_CPU, 0);
             // SAFETY: as promised by the caller; only bytes in system memory are read.

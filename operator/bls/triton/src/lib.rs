@@ -1,5 +1,6 @@
-//! Safe wrappers of Triton's C interface, as far as a backend needs it that calls other models.
+//! Safe wrappers of Triton's C interface, for a backend that calls other models of its server.
 //!
+//! All code that handles Triton's pointers is in this crate, so that a backend needs no `unsafe`.
 //! A backend implements [`Backend`] and exports it with [`export_backend!`]. It then receives each
 //! client's [`Request`], calls other models through [`Server`], and publishes [`Metric`]s.
 #![deny(clippy::indexing_slicing)]

@@ -1,10 +1,10 @@
-//! The server's log.
+//! Writes to the server's log.
 
 use triton_sys as sys;
 
 use crate::error::{c_string, check};
 
-/// How urgent a line is.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Level {
@@ -16,7 +16,7 @@ pub enum Level {
 /// Write a line to the server's log.
 pub fn log(level: Level, message: &str) {
     let message = c_string(message);
-    // SAFETY: Triton copies file and message, and hands the error over.
+    // SAFETY: Triton copies the file's name and the message; this function owns the error.
     let result = unsafe {
         check(sys::TRITONSERVER_LogMessage(
             level as i32,
@@ -25,6 +25,6 @@ pub fn log(level: Level, message: &str) {
             message.as_ptr(),
         ))
     };
-    // A log that cannot be written has no other place to report that.
+    // There is no other place to report a failure of the log.
     drop(result);
 }

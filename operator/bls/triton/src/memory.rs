@@ -1,4 +1,4 @@
-//! Memory that Triton's pointers lead to, and the allocator's free memory.
+//! Copies data from Triton's pointers, and returns free memory to the system.
 
 use std::ffi::{CStr, c_char};
 
@@ -35,10 +35,10 @@ pub(crate) unsafe fn copy_shape(shape: *const i64, count: usize) -> Vec<i64> {
     unsafe { std::slice::from_raw_parts(shape, count) }.to_vec()
 }
 
-/// A copy of a text of C.
+/// A copy of a C string.
 ///
 /// # Safety
-/// `text` points to a text that ends with a NUL.
+/// `text` points to a string that ends with NUL.
 pub(crate) unsafe fn copy_text(text: *const c_char) -> String {
     // SAFETY: as promised by the caller.
     unsafe { CStr::from_ptr(text) }
@@ -46,7 +46,8 @@ pub(crate) unsafe fn copy_text(text: *const c_char) -> String {
         .into_owned()
 }
 
-/// Return glibc's free memory to the system. Other allocations wait until it returns.
+/// Return the memory that glibc keeps free to the system. Allocations of other threads wait
+/// meanwhile.
 pub fn release_free_memory() {
     // SAFETY: glibc allows this call at any time, from any thread.
     unsafe { libc::malloc_trim(0) };

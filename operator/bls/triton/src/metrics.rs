@@ -1,4 +1,4 @@
-//! Metrics on Triton's metrics port, beside the server's own.
+//! A backend's own metrics, which Triton's metrics port serves beside the server's.
 
 use std::ptr;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl MetricFamily {
         Ok(Self(Arc::new(Family(family))))
     }
 
-    /// A metric of this family with these labels, names and values.
+    /// A metric of this family. Each label is a name and a value.
     ///
     /// # Errors
     /// Triton refuses the labels.

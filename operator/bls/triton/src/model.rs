@@ -1,4 +1,4 @@
-//! A model while Triton loads it.
+//! The properties of a model that a backend reads while Triton loads the model.
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -74,7 +74,7 @@ impl Model<'_> {
     pub fn config(&self) -> Result<String, Error> {
         let mut message = ptr::null_mut();
         let (mut base, mut byte_size) = (ptr::null(), 0);
-        // SAFETY: the text lives until the message is deleted, which is ours.
+        // SAFETY: the text lives until the message is deleted, which this function owns.
         unsafe {
             check(sys::TRITONBACKEND_ModelConfig(self.model, 1, &mut message))?;
             let text = check(sys::TRITONSERVER_MessageSerializeToJson(

@@ -1,4 +1,4 @@
-//! A client's request: its tensors and the responses to it.
+//! A client's request: reads its tensors and sends its responses.
 
 use std::collections::BTreeSet;
 use std::ptr;
@@ -12,9 +12,9 @@ use crate::log::{Level, log};
 use crate::memory::{copy_text, require_cpu};
 use crate::tensor::Tensor;
 
-/// A request that Triton handed over, up to its release.
+/// A request that this backend owns until it is released.
 ///
-/// Dropping a request that was not released answers its client with an error.
+/// Dropping a request that was not released sends its client an error.
 pub struct Request {
     model: &'static str,
     instance: *mut sys::TRITONBACKEND_ModelInstance,
@@ -132,10 +132,10 @@ impl Request {
         cancelled
     }
 
-    /// Send a response; `is_final` where none follows.
+    /// Send a response; with `is_final`, it is the last one.
     ///
     /// # Errors
-    /// Triton refuses it, such as for a client that has disconnected.
+    /// Triton rejects it, such as when the client has disconnected.
     pub fn send(&self, tensors: &[Tensor], is_final: bool) -> Result<(), Error> {
         let response = self.new_response()?;
         // SAFETY: the response is new; it is either deleted or sent, which takes it over.
@@ -154,7 +154,7 @@ impl Request {
         }
     }
 
-    /// Send an error; `is_final` where nothing follows.
+    /// Send an error; with `is_final`, it is the last response.
     ///
     /// # Errors
     /// As [`Request::send`].
@@ -173,7 +173,7 @@ impl Request {
         }
     }
 
-    /// End the responses without another one.
+    /// Report to Triton that no further response follows.
     ///
     /// # Errors
     /// As [`Request::send`].
@@ -237,7 +237,7 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if !self.released {
-            // Its owner panicked, and the client must not wait for ever.
+            // The code that owned it panicked. Without a response, the client would wait forever.
             let message = format!(
                 "{} failed on this request: the server's log has the details",
                 self.model

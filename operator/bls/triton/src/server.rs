@@ -1,4 +1,4 @@
-//! The server that this library runs in.
+//! The server that this library runs in, for calls of its other models.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use triton_sys as sys;
 use crate::allocator::{allocate, free};
 use crate::error::{Error, check, check_or_log};
 
-/// The server that this library runs in.
+/// The server, and the allocator for the outputs of the models that are called.
 pub struct Server {
     pub(crate) server: *mut sys::TRITONSERVER_Server,
     pub(crate) allocator: *mut sys::TRITONSERVER_ResponseAllocator,
@@ -19,7 +19,7 @@ unsafe impl Send for Server {}
 unsafe impl Sync for Server {}
 
 impl Server {
-    /// Wrap a server, with an allocator for what its models return.
+    /// Wrap a server and register this library's allocator.
     ///
     /// # Safety
     /// `server` is a server of Triton that outlives the result.

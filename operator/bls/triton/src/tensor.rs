@@ -1,4 +1,6 @@
 //! Tensors in system memory: a name, an element type, a shape and bytes.
+//!
+//! Clients' requests, calls of other models and responses all carry this type.
 
 use std::borrow::Cow;
 
@@ -25,7 +27,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// The type of a number of Triton's; None for an unknown one.
+    /// The type with this number of Triton's; None for an unknown number.
     pub fn from_number(number: i32) -> Option<Self> {
         use DataType::*;
         [
@@ -98,7 +100,7 @@ impl Tensor {
         Self::new(name, DataType::Fp32, shape, data)
     }
 
-    /// True, [1, 1].
+    /// The boolean true, [1, 1].
     pub fn flag(name: impl Into<Cow<'static, str>>) -> Self {
         Self::new(name, DataType::Bool, &[1, 1], vec![1])
     }
@@ -120,13 +122,13 @@ impl Tensor {
         match self.kind {
             DataType::Bool | DataType::Uint8 => self.data.iter().map(|b| i64::from(*b)).collect(),
             DataType::Int8 => self.data.iter().map(|b| i64::from(*b as i8)).collect(),
-            DataType::Int16 => self.each(|b: [u8; 2]| i64::from(i16::from_le_bytes(b))),
-            DataType::Uint16 => self.each(|b: [u8; 2]| i64::from(u16::from_le_bytes(b))),
-            DataType::Int32 => self.each(|b: [u8; 4]| i64::from(i32::from_le_bytes(b))),
-            DataType::Uint32 => self.each(|b: [u8; 4]| i64::from(u32::from_le_bytes(b))),
-            DataType::Int64 => self.each(i64::from_le_bytes),
+            DataType::Int16 => self.map_elements(|b: [u8; 2]| i64::from(i16::from_le_bytes(b))),
+            DataType::Uint16 => self.map_elements(|b: [u8; 2]| i64::from(u16::from_le_bytes(b))),
+            DataType::Int32 => self.map_elements(|b: [u8; 4]| i64::from(i32::from_le_bytes(b))),
+            DataType::Uint32 => self.map_elements(|b: [u8; 4]| i64::from(u32::from_le_bytes(b))),
+            DataType::Int64 => self.map_elements(i64::from_le_bytes),
             // Seeds are unsigned and of 64 bits: the cast keeps every bit.
-            DataType::Uint64 => self.each(|b: [u8; 8]| u64::from_le_bytes(b) as i64),
+            DataType::Uint64 => self.map_elements(|b: [u8; 8]| u64::from_le_bytes(b) as i64),
             _ => Vec::new(),
         }
     }
@@ -134,10 +136,10 @@ impl Tensor {
     /// The elements of a tensor of floats, in order; none of any other tensor.
     pub fn floats(&self) -> Vec<f32> {
         match self.kind {
-            DataType::Fp32 => self.each(f32::from_le_bytes),
-            DataType::Fp64 => self.each(|b: [u8; 8]| f64::from_le_bytes(b) as f32),
-            DataType::Fp16 => self.each(|b: [u8; 2]| half::f16::from_le_bytes(b).to_f32()),
-            DataType::Bf16 => self.each(|b: [u8; 2]| half::bf16::from_le_bytes(b).to_f32()),
+            DataType::Fp32 => self.map_elements(f32::from_le_bytes),
+            DataType::Fp64 => self.map_elements(|b: [u8; 8]| f64::from_le_bytes(b) as f32),
+            DataType::Fp16 => self.map_elements(|b: [u8; 2]| half::f16::from_le_bytes(b).to_f32()),
+            DataType::Bf16 => self.map_elements(|b: [u8; 2]| half::bf16::from_le_bytes(b).to_f32()),
             _ => Vec::new(),
         }
     }
@@ -157,7 +159,8 @@ impl Tensor {
         strings
     }
 
-    fn each<const N: usize, T>(&self, read: impl Fn([u8; N]) -> T) -> Vec<T> {
+    /// Every `N` bytes as one element.
+    fn map_elements<const N: usize, T>(&self, read: impl Fn([u8; N]) -> T) -> Vec<T> {
         let (whole, _) = self.data.as_chunks::<N>();
         whole.iter().map(|chunk| read(*chunk)).collect()
     }
