@@ -1,5 +1,5 @@
-//! Triton's functions are resolved in the server that loads the library. Tests and examples have
-//! no server, and only call the functions that they define themselves.
+//! Lets tests and examples link without a Triton library. The server that loads the library defines
+//! Triton's functions; a test that calls them defines them itself.
 
 fn main() {
     for kind in ["tests", "examples"] {

@@ -242,5 +242,5 @@ def test_calls_have_the_seeds_that_the_bls_gives_them() -> None:
     )
     assert len(rows) > 20
     for row in rows:
-        seed = call_seed(row["seed"], row["generated"], separate_draws=row["apart"])
+        seed = call_seed(row["seed"], row["generated"], separate_draws=row["distinct"])
         assert seed == row["value"], row

@@ -1,8 +1,8 @@
 //! Prints the results of the adaptive draft length under simulated loads, as JSON.
 //!
-//! These are: tokens a second over a grid, relative to the best fixed length and to decoding without
-//! a draft; the same after a change of load or text; and how often the length changes under a
-//! constant load.
+//! The results are speeds over a grid of loads, relative to the best fixed length and to decoding
+//! without a draft; the same speeds after a change of load or text; and how often the length
+//! changes under a constant load. `tests/support/bls.py` runs this program for the benchmarks.
 
 #[allow(dead_code)]
 #[path = "../tests/simulation/mod.rs"]

@@ -1,4 +1,4 @@
-//! Reads the model's configuration, once while the model loads.
+//! Reads the model's configuration, its `config.pbtxt`, once while the model loads.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::tokenizer::is_true;
 
 const TRUE_VALUES: [&str; 3] = ["true", "1", "yes"];
-/// Outputs of the BLS's own. Every other output is one of the target, and passed on.
+/// Outputs that the BLS computes. Every other declared output is passed on from the target.
 const OWN_OUTPUTS: [&str; 9] = [
     "text_output",
     "batch_index",
@@ -21,10 +21,10 @@ const OWN_OUTPUTS: [&str; 9] = [
     "num_output_tokens",
 ];
 
-/// What requests may ask of this server.
+/// What requests may ask of this server, and the defaults for what they leave out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Draft tokens of a round where the request states none.
+    /// Draft tokens of a round, if the request sets no `num_draft_tokens`.
     pub draft_tokens: usize,
     /// Most draft tokens that the target's engine accepts.
     pub max_draft_tokens: usize,
@@ -32,20 +32,21 @@ pub struct Capabilities {
     pub max_seq_len: usize,
     /// The server has a draft model.
     pub has_draft: bool,
-    /// Answers may be sent in parts.
+    /// The server can send an answer in parts.
     pub streams: bool,
-    /// Whether the target compares the draft's logits where the request states nothing.
+    /// The target compares the draft's logits, if the request does not set `use_draft_logits`.
     pub use_draft_logits: bool,
-    /// The name of the minimum of new tokens in this release.
-    pub min_name: &'static str,
+    /// The engines' input for the minimum of new tokens: `min_length`, or `min_tokens` in newer
+    /// releases of TensorRT-LLM.
+    pub min_tokens_name: &'static str,
     /// Outputs of the target that target-only calls pass on.
     pub target_outputs: Vec<String>,
 }
 
 impl Capabilities {
-    /// The name of the seed in this release; it changed together with that of the minimum.
+    /// The engines' input for the seed. It was renamed in the same release as the minimum.
     pub fn seed_name(&self) -> &'static str {
-        match self.min_name {
+        match self.min_tokens_name {
             "min_tokens" => "seed",
             _ => "random_seed",
         }
@@ -57,7 +58,7 @@ impl Capabilities {
 pub struct Adaptive {
     pub least: usize,
     pub most: usize,
-    /// The first length.
+    /// The length until something is measured.
     pub start: usize,
 }
 
@@ -70,9 +71,9 @@ pub struct Settings {
     pub add_special_tokens: bool,
     /// Decoded text omits special tokens.
     pub skip_special_tokens: bool,
-    /// The target's model.
+    /// The Triton model of the target.
     pub target: String,
-    /// The draft's model.
+    /// The Triton model of the draft, if there is one.
     pub draft: Option<String>,
     /// What requests may ask for.
     pub capabilities: Capabilities,
@@ -82,9 +83,9 @@ pub struct Settings {
     pub pipelined_sequences: usize,
     /// Most sequences in flight, at least 1.
     pub max_in_flight: usize,
-    /// Each part of a stream carries the whole text so far.
+    /// Each response of a stream carries the whole text so far.
     pub accumulate_tokens: bool,
-    /// Outputs of the model.
+    /// Names of the outputs that the configuration declares.
     pub declared: BTreeSet<String>,
     /// A request may have any number of responses.
     pub decoupled: bool,
@@ -164,7 +165,7 @@ impl Config<'_> {
         Ok(number as usize)
     }
 
-    /// True by default, and for every value but those for false.
+    /// A boolean parameter: true, unless its value means false.
     fn is_true(&self, key: &str) -> bool {
         is_true(&self.text(key, "true"))
     }
@@ -189,7 +190,7 @@ impl Config<'_> {
 
     fn capabilities(&self, has_draft: bool) -> Result<Capabilities, Error> {
         let draft_tokens = self.number("num_draft_tokens", 0)?;
-        let min_name = match self.names("input").contains("min_tokens") {
+        let min_tokens_name = match self.names("input").contains("min_tokens") {
             true => "min_tokens",
             false => "min_length",
         };
@@ -202,7 +203,7 @@ impl Config<'_> {
             has_draft,
             streams: self.decoupled(),
             use_draft_logits: self.text("use_draft_logits", "").to_lowercase() == "true",
-            min_name,
+            min_tokens_name,
             target_outputs: target_outputs.into_iter().collect(),
         })
     }

@@ -1,4 +1,4 @@
-//! Calls of the two engines, and how to read what they return.
+//! Calls of the two engines, and the tensors that the engines return.
 
 use std::borrow::Cow;
 
@@ -20,18 +20,20 @@ pub enum Role {
 pub struct Call {
     pub role: Role,
     pub inputs: Vec<Tensor>,
-    /// Outputs to return; no others are made.
+    /// Names of the outputs to return.
     pub outputs: Vec<Cow<'static, str>>,
-    /// It belongs to a round: it is short, and may share a batch with calls of other sequences.
-    /// Any other call may last as long as the answer, and is cancelled with it.
+    /// The call belongs to a round, so it is short and may share a batch with calls of other
+    /// sequences. Any other call may take as long as the whole answer, and is cancelled when the
+    /// client disconnects.
     pub batchable: bool,
-    /// Draft tokens to propose, or up to which a verification may be padded.
+    /// Of a draft call: the tokens to propose. Of a verification: the number of draft tokens to
+    /// which it may be padded.
     pub draft_tokens: usize,
-    /// The draft may propose fewer tokens where other sequences would have to wait.
+    /// The draft may propose fewer tokens, if other sequences would have to wait for it.
     pub may_shorten: bool,
 }
 
-/// What an engine returned: its outputs, or why it refused.
+/// What an engine returned: its outputs or its error.
 pub type EngineResult = Result<Vec<Tensor>, Error>;
 
 /// The tensor of that name.
@@ -42,7 +44,7 @@ pub fn find<'a>(tensors: &'a [Tensor], name: &str) -> Option<&'a Tensor> {
 /// Tokens of beam 0 after the first `skip`, which repeat the prefix of the call.
 ///
 /// # Errors
-/// There are fewer tokens than the prefix has, so that none can be new.
+/// The engine returned fewer tokens than the prefix has, so its output lacks the prefix.
 pub fn new_tokens(outputs: &[Tensor], skip: usize, model: &str) -> Result<Vec<i32>, Error> {
     let length = find(outputs, "sequence_length")
         .and_then(|tensor| tensor.integers().first().copied())
@@ -58,9 +60,9 @@ pub fn new_tokens(outputs: &[Tensor], skip: usize, model: &str) -> Result<Vec<i3
     let Some(ids) = find(outputs, "output_ids") else {
         return Ok(Vec::new());
     };
-    let beam = ids.shape.last().copied().unwrap_or(0).max(0) as usize;
+    let beam_length = ids.shape.last().copied().unwrap_or(0).max(0) as usize;
     let (tokens, _) = ids.data.as_chunks::<4>();
-    let tokens = tokens.iter().take(length.min(beam)).skip(skip);
+    let tokens = tokens.iter().take(length.min(beam_length)).skip(skip);
     Ok(tokens.map(|token| i32::from_le_bytes(*token)).collect())
 }
 
@@ -69,8 +71,8 @@ pub fn token_log_probs(outputs: &[Tensor], count: usize) -> Vec<f32> {
     let Some(tensor) = find(outputs, "output_log_probs") else {
         return Vec::new();
     };
-    let beam = tensor.shape.last().copied().unwrap_or(0).max(0) as usize;
+    let beam_length = tensor.shape.last().copied().unwrap_or(0).max(0) as usize;
     let mut values = tensor.floats();
-    values.truncate(count.min(beam));
+    values.truncate(count.min(beam_length));
     values
 }

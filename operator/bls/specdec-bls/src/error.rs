@@ -1,11 +1,11 @@
-//! The one error of this crate. Each error is one sentence that names the cause and the fix.
+//! The error type of this crate. Each error is one sentence that names the cause and the fix.
 
 use std::fmt;
 use std::io;
 
 use triton::Code;
 
-/// Why something cannot be done, and who can change that.
+/// Why something failed. The variant decides the client's status code and advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The model cannot be loaded: its configuration, its tokenizer or its threads.
@@ -16,7 +16,7 @@ pub enum Error {
     Overloaded(String),
     /// The client has cancelled the request.
     Cancelled,
-    /// An engine does not serve what was asked.
+    /// An engine rejected the call.
     EngineRefused(String),
     /// An engine has no room for the call: the same request may succeed later.
     EngineBusy(String),
@@ -27,9 +27,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// An engine's own message, or that of its queue in Triton, which refuses as `unavailable`.
+    /// The error of a call that failed with this message.
     ///
-    /// TensorRT-LLM's own queue refuses with another code.
+    /// `unavailable` is true for the status code of Triton's own queues. The queue of TensorRT-LLM
+    /// has another status code, so its message is recognised.
     pub fn from_engine(message: impl Into<String>, unavailable: bool) -> Self {
         let message = message.into();
         if unavailable || message.contains("Maximum queue size of ") {
@@ -39,7 +40,7 @@ impl Error {
         }
     }
 
-    /// The process of the engine `name` ended during a call.
+    /// The error of calls in flight when the process of the engine `name` died.
     pub fn engine_died(name: &str) -> Self {
         Self::EngineDied(format!("{name}: its process ended during the call"))
     }
@@ -52,7 +53,7 @@ impl Error {
         ))
     }
 
-    /// The sentence.
+    /// The sentence for the client or the log.
     pub fn message(&self) -> &str {
         match self {
             Self::Load(message)
@@ -66,7 +67,7 @@ impl Error {
         }
     }
 
-    /// The same error with a changed sentence.
+    /// The same error with another sentence.
     pub fn map_message(mut self, change: impl FnOnce(&str) -> String) -> Self {
         match &mut self {
             Self::Load(message)

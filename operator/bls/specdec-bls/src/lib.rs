@@ -1,10 +1,21 @@
 //! The BLS: speculative decoding of many sequences at once, inside the process of the server.
 //!
-//! Triton loads this library as the backend `specdec` of the model `tensorrt_llm_bls`. The modules
-//! in `serving` know Triton's interface; all others only compute, and are tested without a server.
+//! Triton loads this library as the backend `specdec` of the model `tensorrt_llm_bls`. Only the
+//! modules in `serving` use Triton's interface. All others compute, and need no server in tests.
 //!
-//! A [`request`] is read into one task for each prompt. Each task becomes a [`sequence`], which
-//! asks for calls of the two [`engine`]s. [`batching`] brings the calls of many sequences together.
+//! A [`request`] is parsed into one task for each prompt. Each task becomes a [`sequence`], which
+//! returns the calls of the two [`engine`]s that it needs next. [`batching`] merges the calls of
+//! many sequences. [`response`] turns new tokens into the tensors that the client receives.
+//!
+//! Terms of this crate:
+//!
+//! - The *engines* are the Triton models of the target and of the draft.
+//! - A *proposal* is the draft tokens of one round. A *verification* is the target's call that
+//!   accepts or rejects them. Both together are a *round*.
+//! - A *target-only run* is a number of tokens that the target decodes without the draft.
+//! - An *answer* is everything that is generated for one prompt. A *part* is what one response
+//!   carries of it.
+//! - A *row* is one sequence's share of a batch, or one prompt's share of a request.
 #![deny(clippy::indexing_slicing)]
 
 pub mod batching;

@@ -1,4 +1,4 @@
-//! Turns parts of answers into the output tensors of responses.
+//! Turns parts of answers into the output tensors of responses, with one row for each prompt.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,15 +7,15 @@ use crate::request::task::Task;
 use crate::sequence::part::Part;
 use triton::{Tensor, packed};
 
-/// The model's outputs that the client requested. Triton would drop the others, so they are not
-/// made.
+/// The declared outputs that the client requested. Triton would drop any others, so the BLS does
+/// not create them.
 pub fn requested_outputs<'a>(
     declared: &BTreeSet<String>,
     requested: impl IntoIterator<Item = &'a str>,
 ) -> BTreeSet<String> {
     let requested = requested.into_iter();
-    let known = requested.filter(|name| declared.contains(*name));
-    known.map(str::to_owned).collect()
+    let declared = requested.filter(|name| declared.contains(*name));
+    declared.map(str::to_owned).collect()
 }
 
 /// Outputs for one part, each with a leading batch dimension of one.
@@ -65,9 +65,10 @@ pub fn tensors(
     if task.output_count {
         own.push(Tensor::scalar("num_output_tokens", part.tokens as i32));
     }
-    // The target has statistics of its own for its one call; ours are those of the answer.
+    // The target's outputs include statistics of its one call. Those of the whole answer replace
+    // them.
     let mut further = part.outputs;
-    further.retain(|output| own.iter().all(|one| one.name != output.name));
+    further.retain(|output| own.iter().all(|tensor| tensor.name != output.name));
     own.append(&mut further);
     own.retain(|output| outputs.contains(output.name.as_ref()));
     own
@@ -93,7 +94,7 @@ pub fn stacked(mut rows: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, String> {
     Ok(batch)
 }
 
-/// The outputs of one name as one batch; `first` is the first of them that is there.
+/// The outputs of one name as one batch. `first` is that of the first row that has this output.
 fn stack(first: &Tensor, outputs: &[Option<&Tensor>]) -> Result<Tensor, String> {
     let mut shape = first.shape.clone();
     for output in outputs.iter().flatten() {
@@ -124,7 +125,7 @@ fn stack(first: &Tensor, outputs: &[Option<&Tensor>]) -> Result<Tensor, String> 
 
 /// The values of all rows in order, each row padded to `shape`.
 ///
-/// `unit` values make an element: the bytes of a number, or one string.
+/// An element has `unit` values: the bytes of a number, or one string.
 fn padded<'a, T: Copy + 'a>(
     shape: &[i64],
     outputs: &[Option<&'a Tensor>],
@@ -169,7 +170,8 @@ fn product(sizes: &[usize]) -> Option<usize> {
     sizes.try_fold(1_usize, |all, size| all.checked_mul(*size))
 }
 
-/// Copy a block into the first corner of one that is at least as long in every dimension.
+/// Copy a block of the shape `own` to the start of every dimension of a block that is as large or
+/// larger. Its other values stay.
 fn copy_block<T: Copy>(from: &[T], own: &[usize], to: &mut [T], block: &[usize]) {
     match (own, block) {
         ([count, own @ ..], [most, block @ ..]) if !own.is_empty() => {

@@ -1,11 +1,11 @@
-//! Brings rows of many sequences together, and lets none of them wait in vain.
+//! Batches rows of many sequences. A row waits only for rows that will arrive in time.
 
 use std::time::{Duration, Instant};
 
 use triton_specdec::batching::{Batch, Batchable, Batcher};
 use triton_specdec::engine::Role::{self, Draft, Target};
 
-/// A kind, which decides what fits together, and a number.
+/// A kind and a number. Rows of the same kind fit into one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Row(char, u32);
 
@@ -27,10 +27,11 @@ impl Batchable for Row {
     }
 }
 
-/// Milliseconds of a draft and of a verification.
+/// Milliseconds of a draft call and of a verification.
 const DRAFT: u64 = 10;
 const VERIFY: u64 = 100;
 
+/// A batcher and its simulated time.
 struct Clock {
     batcher: Batcher<Row>,
     now: Instant,
@@ -44,18 +45,18 @@ impl Clock {
         }
     }
 
-    /// After a round of a single sequence, so that the costs are known.
+    /// A batcher that has measured one round of a single sequence, so that it knows the costs.
     fn trained(most: usize) -> Self {
         let mut clock = Self::new(most);
         for (role, milliseconds) in [(Draft, DRAFT), (Target, VERIFY)] {
-            let number = clock.one(role, Row('a', 0));
-            clock.pass(milliseconds);
+            let number = clock.send_one(role, Row('a', 0));
+            clock.advance(milliseconds);
             clock.row_completed(number);
         }
         clock
     }
 
-    fn pass(&mut self, milliseconds: u64) {
+    fn advance(&mut self, milliseconds: u64) {
         self.now += Duration::from_millis(milliseconds);
     }
 
@@ -67,30 +68,30 @@ impl Clock {
         self.batcher.take_ready(self.now)
     }
 
-    /// The number of the only batch that goes out, which has these rows.
-    fn goes(&mut self, role: Role, rows: &[Row]) -> u64 {
+    /// Check that exactly one batch is sent, with these rows; its number.
+    fn expect_sent(&mut self, role: Role, rows: &[Row]) -> u64 {
         let batches = self.take_ready();
         assert_eq!(batches.len(), 1, "{batches:?}");
         assert_eq!((batches[0].role, batches[0].rows.as_slice()), (role, rows));
         batches[0].number
     }
 
-    fn waits(&mut self) {
+    fn expect_waiting(&mut self) {
         let batches = self.take_ready();
         assert!(batches.is_empty(), "{batches:?}");
     }
 
-    /// Submit a row that goes out at once; the number of its batch.
-    fn one(&mut self, role: Role, row: Row) -> u64 {
+    /// Submit a row that is sent at once; the number of its batch.
+    fn send_one(&mut self, role: Role, row: Row) -> u64 {
         self.submit(role, row);
-        self.goes(role, &[row])
+        self.expect_sent(role, &[row])
     }
 
     fn row_completed(&mut self, number: u64) {
         self.batcher.row_completed(number, self.now);
     }
 
-    /// Milliseconds until waiting rows go out at the latest.
+    /// Milliseconds until the latest time at which a waiting row is sent.
     fn due(&self) -> Option<f64> {
         let due = self.batcher.due(self.now)?;
         Some((due - self.now).as_secs_f64() * 1000.0)
@@ -102,9 +103,9 @@ fn single_sequence_never_waits() {
     let mut clock = Clock::new(8);
     for _ in 0..5 {
         for (role, milliseconds) in [(Draft, DRAFT), (Target, VERIFY)] {
-            let number = clock.one(role, Row('a', 1));
+            let number = clock.send_one(role, Row('a', 1));
             assert_eq!(clock.due(), None);
-            clock.pass(milliseconds);
+            clock.advance(milliseconds);
             clock.row_completed(number);
         }
     }
@@ -112,93 +113,93 @@ fn single_sequence_never_waits() {
 
 #[test]
 fn single_sequence_submits_before_its_call_completes() {
-    // As sequences do: the next row is submitted first.
+    // The sequence submits its next row before the result is reported, as in `serving`.
     let mut clock = Clock::trained(8);
-    let mut number = clock.one(Draft, Row('a', 1));
+    let mut number = clock.send_one(Draft, Row('a', 1));
     for round in 0..6 {
         let role = if round % 2 == 0 { Target } else { Draft };
-        clock.pass(DRAFT);
+        clock.advance(DRAFT);
         clock.submit(role, Row('a', 1));
         clock.row_completed(number);
-        number = clock.goes(role, &[Row('a', 1)]);
+        number = clock.expect_sent(role, &[Row('a', 1)]);
     }
 }
 
 #[test]
 fn verification_waits_for_drafts_in_flight() {
     let mut clock = Clock::trained(8);
-    let drafting = clock.one(Draft, Row('a', 1));
+    let drafting = clock.send_one(Draft, Row('a', 1));
     clock.submit(Target, Row('a', 2));
-    clock.waits();
+    clock.expect_waiting();
     let due = clock.due().unwrap();
-    // About as long as a draft takes: at most twice that and a little of a verification.
+    // About as long as a draft call takes: at most twice that and a tenth of a verification.
     assert!(due >= DRAFT as f64 - 0.01, "{due}");
     assert!(due <= (2 * DRAFT + VERIFY / 10) as f64, "{due}");
-    clock.pass(DRAFT / 2);
-    clock.waits();
+    clock.advance(DRAFT / 2);
+    clock.expect_waiting();
     clock.submit(Target, Row('a', 1));
     clock.row_completed(drafting);
-    clock.goes(Target, &[Row('a', 2), Row('a', 1)]);
+    clock.expect_sent(Target, &[Row('a', 2), Row('a', 1)]);
 }
 
 #[test]
 fn verification_waits_no_longer_than_a_draft_takes() {
     let mut clock = Clock::trained(8);
-    clock.one(Draft, Row('a', 1));
+    clock.send_one(Draft, Row('a', 1));
     clock.submit(Target, Row('a', 2));
-    clock.waits();
-    clock.pass(2 * DRAFT + VERIFY / 10 + 1);
-    clock.goes(Target, &[Row('a', 2)]);
+    clock.expect_waiting();
+    clock.advance(2 * DRAFT + VERIFY / 10 + 1);
+    clock.expect_sent(Target, &[Row('a', 2)]);
     assert_eq!(clock.due(), None);
 }
 
 #[test]
 fn verification_waits_for_rows_in_flight_verification() {
     let mut clock = Clock::trained(8);
-    let first = clock.one(Target, Row('a', 1));
-    clock.pass(VERIFY / 2);
+    let first = clock.send_one(Target, Row('a', 1));
+    clock.advance(VERIFY / 2);
     clock.submit(Target, Row('a', 2));
-    clock.waits();
+    clock.expect_waiting();
     let due = clock.due().unwrap();
     assert!(due <= (VERIFY + 2 * DRAFT) as f64, "{due}");
-    clock.pass(VERIFY / 2);
+    clock.advance(VERIFY / 2);
     clock.submit(Draft, Row('a', 1));
     clock.row_completed(first);
-    let drafting = clock.goes(Draft, &[Row('a', 1)]);
-    clock.pass(DRAFT);
+    let drafting = clock.expect_sent(Draft, &[Row('a', 1)]);
+    clock.advance(DRAFT);
     clock.submit(Target, Row('a', 1));
     clock.row_completed(drafting);
-    clock.goes(Target, &[Row('a', 2), Row('a', 1)]);
+    clock.expect_sent(Target, &[Row('a', 2), Row('a', 1)]);
 }
 
 #[test]
 fn late_draft_is_not_waited_for_twice() {
     let mut clock = Clock::trained(8);
-    let late = clock.one(Draft, Row('a', 1));
+    let late = clock.send_one(Draft, Row('a', 1));
     clock.submit(Target, Row('a', 2));
-    clock.pass(2 * DRAFT + VERIFY);
+    clock.advance(2 * DRAFT + VERIFY);
     for number in [2, 3] {
         if number == 3 {
             clock.submit(Target, Row('a', 3));
         }
-        let call = clock.goes(Target, &[Row('a', number)]);
-        clock.pass(VERIFY);
+        let call = clock.expect_sent(Target, &[Row('a', number)]);
+        clock.advance(VERIFY);
         clock.row_completed(call);
     }
-    // A draft of the usual time is waited for again.
+    // After draft calls of the usual duration, rows wait for them again.
     clock.submit(Target, Row('a', 1));
     clock.row_completed(late);
-    let call = clock.goes(Target, &[Row('a', 1)]);
-    clock.pass(VERIFY);
+    let call = clock.expect_sent(Target, &[Row('a', 1)]);
+    clock.advance(VERIFY);
     clock.row_completed(call);
     for _ in 0..20 {
-        let call = clock.one(Draft, Row('a', 1));
-        clock.pass(DRAFT);
+        let call = clock.send_one(Draft, Row('a', 1));
+        clock.advance(DRAFT);
         clock.row_completed(call);
     }
-    clock.one(Draft, Row('a', 4));
+    clock.send_one(Draft, Row('a', 4));
     clock.submit(Target, Row('a', 5));
-    clock.waits();
+    clock.expect_waiting();
 }
 
 #[test]
@@ -206,19 +207,19 @@ fn rows_of_one_verification_are_drafted_together() {
     let mut clock = Clock::trained(8);
     let rows = [Row('a', 1), Row('a', 2), Row('a', 3)];
     rows.iter().for_each(|row| clock.submit(Target, *row));
-    let number = clock.goes(Target, &rows);
-    clock.pass(VERIFY);
+    let number = clock.expect_sent(Target, &rows);
+    clock.advance(VERIFY);
     for row in &rows[..2] {
         clock.submit(Draft, *row);
         clock.row_completed(number);
-        clock.waits();
+        clock.expect_waiting();
     }
-    // The last result is later by at most a part of a verification.
+    // Rows wait for the last result for at most a fifth of a verification.
     let due = clock.due().unwrap();
     assert!(due <= (VERIFY / 5) as f64, "{due}");
     clock.submit(Draft, rows[2]);
     clock.row_completed(number);
-    clock.goes(Draft, &rows);
+    clock.expect_sent(Draft, &rows);
 }
 
 #[test]
@@ -226,29 +227,29 @@ fn ended_sequence_is_not_waited_for() {
     let mut clock = Clock::trained(8);
     let rows = [Row('a', 1), Row('a', 2)];
     rows.iter().for_each(|row| clock.submit(Target, *row));
-    let number = clock.goes(Target, &rows);
-    clock.pass(VERIFY);
+    let number = clock.expect_sent(Target, &rows);
+    clock.advance(VERIFY);
     clock.submit(Draft, rows[0]);
     clock.row_completed(number);
-    clock.waits();
+    clock.expect_waiting();
     // The other sequence has ended.
     clock.row_completed(number);
-    clock.goes(Draft, &rows[..1]);
+    clock.expect_sent(Draft, &rows[..1]);
 }
 
 #[test]
 fn draft_does_not_wait_for_a_verification_without_results() {
     let mut clock = Clock::trained(8);
-    clock.one(Target, Row('a', 1));
-    clock.pass(VERIFY / 2);
-    clock.one(Draft, Row('a', 2));
+    clock.send_one(Target, Row('a', 1));
+    clock.advance(VERIFY / 2);
+    clock.send_one(Draft, Row('a', 2));
 }
 
 #[test]
-fn rows_go_at_once_where_calls_have_one_row() {
+fn rows_are_sent_at_once_if_calls_have_one_row() {
     let mut clock = Clock::trained(1);
-    clock.one(Draft, Row('a', 1));
-    clock.one(Target, Row('a', 2));
+    clock.send_one(Draft, Row('a', 1));
+    clock.send_one(Target, Row('a', 2));
     clock.submit(Target, Row('a', 3));
     clock.submit(Target, Row('a', 4));
     assert_eq!(clock.take_ready().len(), 2);
@@ -271,20 +272,20 @@ fn batches_have_at_most_the_maximum_of_rows() {
 fn full_batch_does_not_wait() {
     let mut clock = Clock::trained(2);
     clock.submit(Draft, Row('a', 1));
-    clock.goes(Draft, &[Row('a', 1)]);
+    clock.expect_sent(Draft, &[Row('a', 1)]);
     clock.submit(Target, Row('a', 2));
-    clock.waits();
+    clock.expect_waiting();
     clock.submit(Target, Row('a', 3));
-    clock.goes(Target, &[Row('a', 2), Row('a', 3)]);
+    clock.expect_sent(Target, &[Row('a', 2), Row('a', 3)]);
 }
 
 #[test]
 fn stopped_batching_sends_single_rows() {
     let mut clock = Clock::trained(3);
     clock.submit(Draft, Row('a', 1));
-    clock.goes(Draft, &[Row('a', 1)]);
+    clock.expect_sent(Draft, &[Row('a', 1)]);
     clock.submit(Target, Row('a', 2));
-    clock.waits();
+    clock.expect_waiting();
     clock.batcher.stop_batching();
     clock.submit(Target, Row('a', 3));
     let sizes: Vec<usize> = clock
@@ -315,8 +316,8 @@ fn only_rows_that_fit_share_a_batch() {
 }
 
 #[test]
-fn every_row_goes_out_once() {
-    // Sixteen sequences at random speeds: every row goes out once, and soon.
+fn every_row_is_sent_once() {
+    // Sixteen sequences at random speeds: every row is sent once, and soon.
     let mut clock = Clock::new(4);
     let mut state = 1_u64;
     let mut below = |end: u64| {
@@ -341,7 +342,7 @@ fn every_row_goes_out_once() {
         assert_eq!(in_flight.len() + waiting, 16);
         assert_eq!(clock.due().is_some(), waiting > 0);
         assert!(clock.due().unwrap_or(0.0) <= (2 * VERIFY) as f64);
-        clock.pass(1);
+        clock.advance(1);
         let now = clock.now;
         let done: Vec<_> = in_flight.extract_if(.., |item| item.0 <= now).collect();
         for (_, number, role, row) in done {

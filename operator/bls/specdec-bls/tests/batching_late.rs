@@ -1,4 +1,4 @@
-//! Sequences that are late for the others' round do not delay all of them.
+//! A sequence that starts its round later than the others does not delay all of them.
 
 use std::time::{Duration, Instant};
 
@@ -35,21 +35,23 @@ impl Batchable for Row {
     }
 }
 
+/// A batcher and its simulated time.
 struct Clock {
     batcher: Batcher<Row>,
     now: Instant,
 }
 
 impl Clock {
-    /// A draft batch of so many rows starts now, on engines whose costs are known.
+    /// A batcher that knows the costs and has just sent a draft batch of this many rows; the number
+    /// of that batch.
     fn drafting(rows: usize) -> (Self, u64) {
         let mut clock = Self {
             batcher: Batcher::new(64),
             now: Instant::now(),
         };
-        for (role, took) in [(Draft, LENGTH as u64 * TOKEN), (Target, VERIFY)] {
-            let (number, _) = clock.one(role, row(0));
-            clock.pass(took);
+        for (role, milliseconds) in [(Draft, LENGTH as u64 * TOKEN), (Target, VERIFY)] {
+            let (number, _) = clock.send_one(role, row(0));
+            clock.advance(milliseconds);
             clock.batcher.row_completed(number, clock.now);
         }
         (0..rows).for_each(|number| clock.batcher.submit(Draft, row(number)));
@@ -58,12 +60,12 @@ impl Clock {
         (clock, batch.number)
     }
 
-    fn pass(&mut self, milliseconds: u64) {
+    fn advance(&mut self, milliseconds: u64) {
         self.now += Duration::from_millis(milliseconds);
     }
 
-    /// Number of the call and draft tokens of a row that goes out at once.
-    fn one(&mut self, role: Role, row: Row) -> (u64, usize) {
+    /// Submit a row that is sent at once; the number of its batch and its draft tokens.
+    fn send_one(&mut self, role: Role, row: Row) -> (u64, usize) {
         self.batcher.submit(role, row);
         let mut batches = self.batcher.take_ready(self.now);
         assert_eq!(batches.len(), 1);
@@ -71,10 +73,10 @@ impl Clock {
         (batch.number, batch.rows[0].draft_tokens)
     }
 
-    /// All rows of a draft batch have results and submit a verification; how many rows go out.
-    fn drafted(&mut self, number: u64, rows: usize) -> usize {
-        for place in 0..rows {
-            self.batcher.submit(Target, row(place));
+    /// Complete a draft batch, whose rows submit their verifications; how many rows are sent.
+    fn complete_drafts(&mut self, number: u64, rows: usize) -> usize {
+        for index in 0..rows {
+            self.batcher.submit(Target, row(index));
             self.batcher.row_completed(number, self.now);
         }
         self.rows_sent()
@@ -94,7 +96,7 @@ fn row(number: usize) -> Row {
     }
 }
 
-/// A row whose length only its own answer may decide.
+/// A row of a sampled answer, which may not be shortened.
 fn fixed(number: usize) -> Row {
     Row {
         fixed: true,
@@ -106,23 +108,23 @@ fn fixed(number: usize) -> Row {
 fn late_draft_is_shortened_to_end_with_the_others() {
     for (late, expected) in [(2, 4), (10, 3), (22, 2), (31, 1), (39, 1)] {
         let (mut clock, _) = Clock::drafting(15);
-        clock.pass(late);
-        assert_eq!(clock.one(Draft, row(15)).1, expected, "{late} ms late");
+        clock.advance(late);
+        assert_eq!(clock.send_one(Draft, row(15)).1, expected, "{late} ms late");
     }
 }
 
 #[test]
 fn few_others_do_not_shorten_a_late_draft() {
-    // Two answers wait 20 ms together; two tokens are worth 56 ms of a round of 140.
+    // Two sequences wait 20 ms each, 40 in all. Two of five tokens are 56 ms of a round of 140 ms.
     let (mut clock, _) = Clock::drafting(2);
-    clock.pass(20);
-    assert_eq!(clock.one(Draft, row(2)).1, LENGTH);
+    clock.advance(20);
+    assert_eq!(clock.send_one(Draft, row(2)).1, LENGTH);
 }
 
 #[test]
 fn many_late_drafts_are_not_shortened() {
     let (mut clock, _) = Clock::drafting(5);
-    clock.pass(20);
+    clock.advance(20);
     (5..20).for_each(|number| clock.batcher.submit(Draft, row(number)));
     let batch = clock.batcher.take_ready(clock.now).remove(0);
     assert!(batch.rows.iter().all(|item| item.draft_tokens == LENGTH));
@@ -131,54 +133,54 @@ fn many_late_drafts_are_not_shortened() {
 #[test]
 fn draft_of_fixed_length_is_not_shortened() {
     let (mut clock, _) = Clock::drafting(15);
-    clock.pass(20);
-    assert_eq!(clock.one(Draft, fixed(15)).1, LENGTH);
+    clock.advance(20);
+    assert_eq!(clock.send_one(Draft, fixed(15)).1, LENGTH);
 }
 
 #[test]
 fn draft_during_a_verification_is_not_shortened() {
     let (mut clock, number) = Clock::drafting(15);
-    clock.pass(LENGTH as u64 * TOKEN);
-    assert_eq!(clock.drafted(number, 15), 15);
-    clock.pass(VERIFY / 2);
-    assert_eq!(clock.one(Draft, row(15)).1, LENGTH);
+    clock.advance(LENGTH as u64 * TOKEN);
+    assert_eq!(clock.complete_drafts(number, 15), 15);
+    clock.advance(VERIFY / 2);
+    assert_eq!(clock.send_one(Draft, row(15)).1, LENGTH);
 }
 
 #[test]
 fn verification_waits_for_a_slightly_late_draft() {
     let (mut clock, number) = Clock::drafting(15);
-    clock.pass(5);
-    let (late, _) = clock.one(Draft, row(15));
-    clock.pass(LENGTH as u64 * TOKEN - 5);
-    // Sixteen answers wait 5 ms rather than one a round.
-    assert_eq!(clock.drafted(number, 15), 0);
+    clock.advance(5);
+    let (late, _) = clock.send_one(Draft, row(15));
+    clock.advance(LENGTH as u64 * TOKEN - 5);
+    // Sixteen sequences wait 5 ms each. Otherwise, one sequence would lose a round of 140 ms.
+    assert_eq!(clock.complete_drafts(number, 15), 0);
     let due = clock.batcher.due(clock.now).unwrap();
     assert!(due - clock.now < Duration::from_millis(30));
-    clock.pass(5);
-    assert_eq!(clock.drafted(late, 1), 16);
+    clock.advance(5);
+    assert_eq!(clock.complete_drafts(late, 1), 16);
 }
 
 #[test]
 fn verification_leaves_without_a_draft_that_is_too_late() {
     let (mut clock, number) = Clock::drafting(15);
-    clock.pass(20);
-    let (late, _) = clock.one(Draft, fixed(15));
-    clock.pass(LENGTH as u64 * TOKEN - 20);
-    // Sixteen times 20 ms is more than the 140 that the late one loses.
-    assert_eq!(clock.drafted(number, 15), 15);
-    clock.pass(20);
-    // The late one waits for the others' next verification: alone it would be a party of its own.
-    assert_eq!(clock.drafted(late, 1), 0);
+    clock.advance(20);
+    let (late, _) = clock.send_one(Draft, fixed(15));
+    clock.advance(LENGTH as u64 * TOKEN - 20);
+    // Sixteen times 20 ms is more than the 140 ms that the late sequence loses.
+    assert_eq!(clock.complete_drafts(number, 15), 15);
+    clock.advance(20);
+    // The late row waits for the others' next verification: sent alone, it would stay separate.
+    assert_eq!(clock.complete_drafts(late, 1), 0);
 }
 
 #[test]
 fn few_rows_wait_for_many() {
     let (mut clock, early) = Clock::drafting(3);
-    clock.pass(20);
+    clock.advance(20);
     (3..18).for_each(|number| clock.batcher.submit(Draft, row(number)));
     let many = clock.batcher.take_ready(clock.now).remove(0).number;
-    clock.pass(LENGTH as u64 * TOKEN - 20);
-    assert_eq!(clock.drafted(early, 3), 0);
-    clock.pass(20);
-    assert_eq!(clock.drafted(many, 15), 18);
+    clock.advance(LENGTH as u64 * TOKEN - 20);
+    assert_eq!(clock.complete_drafts(early, 3), 0);
+    clock.advance(20);
+    assert_eq!(clock.complete_drafts(many, 15), 18);
 }

@@ -1,7 +1,7 @@
 //! The inputs of engine calls, and how their results are read.
 
 use support::engine::{integer, integers};
-use support::{MIN_NAMES, Run, VOCABULARY, plain, task};
+use support::{MIN_NAMES, Run, VOCABULARY, target_only_text, task};
 use triton::{DataType, Tensor};
 use triton_specdec::engine::{find, new_tokens};
 use triton_specdec::request::task::Task;
@@ -9,11 +9,11 @@ use triton_specdec::request::task::Task;
 mod support;
 
 #[test]
-fn draft_has_a_minimum_and_the_target_that_of_the_client() {
+fn draft_has_its_own_minimum_and_the_target_that_of_the_client() {
     for [name, other] in [MIN_NAMES, [MIN_NAMES[1], MIN_NAMES[0]]] {
         let task = Task {
             min_tokens: 6,
-            min_name: name,
+            min_tokens_name: name,
             ..task(12, 3)
         };
         let outcome = Run::new(1, 1).finish(task);
@@ -57,11 +57,11 @@ fn target_only_stream_makes_calls_of_growing_length() {
     let outcome = Run::new(4, None).finish(endless.clone());
     let tokens: Vec<_> = outcome.parts.iter().map(|part| part.tokens).collect();
     assert_eq!(tokens, [1, 2, 4, 8, 8, 7]);
-    let asked = outcome.target.calls.iter();
-    let asked: Vec<_> = asked
+    let requested = outcome.target.calls.iter();
+    let requested: Vec<_> = requested
         .map(|call| integer(call, "request_output_len").unwrap())
         .collect();
-    assert_eq!(asked, [1, 2, 4, 8, 8, 7]);
+    assert_eq!(requested, [1, 2, 4, 8, 8, 7]);
     let calls = outcome.target.calls.iter();
     assert!(
         calls
@@ -73,7 +73,7 @@ fn target_only_stream_makes_calls_of_growing_length() {
             target_only_inputs: vec![Tensor::flag(name)],
             ..endless.clone()
         };
-        // An input for the whole answer needs one call.
+        // With an input that covers the whole answer, one call has to decode all of it.
         let outcome = Run::new(4, None).finish(task);
         assert_eq!((outcome.parts.len(), outcome.target.calls.len()), (1, 1));
         assert_eq!(outcome.parts[0].tokens, 30);
@@ -104,9 +104,9 @@ fn draft_logits_are_passed_on() {
         };
         let outcome = Run::new(7, 7).finish(task);
         assert_eq!(outcome.text().starts_with('5'), !exclude_input);
-        let handed = find(&outcome.target.calls[0].inputs, "draft_logits").unwrap();
-        assert_eq!(handed.shape, [1, 3, i64::from(VOCABULARY)]);
-        assert_eq!(handed.floats(), [2.0; 3 * VOCABULARY as usize]);
+        let logits = find(&outcome.target.calls[0].inputs, "draft_logits").unwrap();
+        assert_eq!(logits.shape, [1, 3, i64::from(VOCABULARY)]);
+        assert_eq!(logits.floats(), [2.0; 3 * VOCABULARY as usize]);
     }
 }
 
@@ -119,7 +119,7 @@ fn draft_without_logits_is_reported_and_not_used() {
         ..task(12, 3)
     };
     let outcome = run.finish(task.clone());
-    assert_eq!(outcome.text(), plain(&task, 7));
+    assert_eq!(outcome.text(), target_only_text(&task, 7));
     assert_eq!(outcome.draft_errors.len(), 1);
     assert!(outcome.draft_errors[0].contains("no generation logits"));
 }
@@ -134,10 +134,10 @@ fn draft_samples_freely_where_logits_are_compared() {
     let outcome = Run::new(7, 9).finish(task);
     for call in &outcome.draft.calls {
         let done = integers(call, "input_ids").len() - 3;
-        let held = integer(call, MIN_NAMES[0]);
-        // Either no proposal reaches the end of the minimum, or the end is a token like any other.
+        let minimum = integer(call, MIN_NAMES[0]);
+        // No proposal exceeds the client's minimum. After it, the end is an ordinary token.
         let length = integer(call, "request_output_len");
-        assert_eq!(held, (done < 5).then_some(length.unwrap()));
+        assert_eq!(minimum, (done < 5).then_some(length.unwrap()));
         assert_eq!(integer(call, "end_id"), (done >= 5).then_some(-1));
         assert!(done >= 5 || done as i64 + length.unwrap() <= 5);
     }

@@ -1,4 +1,4 @@
-//! Reads settings from the model's configuration.
+//! The settings that a model's configuration becomes, and the configurations that are refused.
 
 use serde_json::{Value, json};
 use triton_specdec::config::{Adaptive, Settings};
@@ -76,7 +76,7 @@ fn every_parameter_is_read() {
     assert_eq!(server.max_seq_len, 512);
     assert!(server.has_draft && server.streams && server.use_draft_logits);
     assert_eq!(
-        (server.min_name, server.seed_name()),
+        (server.min_tokens_name, server.seed_name()),
         ("min_length", "random_seed")
     );
     assert_eq!(
@@ -91,7 +91,7 @@ fn newer_release_has_other_names() {
     newer["input"] = json!([{"name": "min_tokens"}]);
     let server = read(&newer).capabilities;
     assert_eq!(
-        (server.min_name, server.seed_name()),
+        (server.min_tokens_name, server.seed_name()),
         ("min_tokens", "seed")
     );
 }

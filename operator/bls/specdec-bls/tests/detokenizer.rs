@@ -1,4 +1,5 @@
-//! Text of growing tokens: pieces add up to the whole, and stop words are found across pieces.
+//! Incremental decoding: the pieces of text, joined, are the whole text. Stop words are detected
+//! across pieces.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -34,15 +35,15 @@ fn pieces_concatenate_to_the_whole_text() {
         let ids = tokenizer.encode(&text).unwrap();
         let mut rest = ids.as_slice();
         let mut detokenizer = Detokenizer::default();
-        let mut found = String::new();
+        let mut text_so_far = String::new();
         while !rest.is_empty() {
             let (next, after) = rest.split_at(numbers.between(1, rest.len()));
             let piece = detokenizer.push(&tokenizer, next);
             assert!(!piece.contains('\u{fffd}') || text.contains('\u{fffd}'));
-            found += &piece;
+            text_so_far += &piece;
             rest = after;
         }
-        assert_eq!(found + &detokenizer.flush(&tokenizer), text);
+        assert_eq!(text_so_far + &detokenizer.flush(&tokenizer), text);
     }
 }
 
@@ -55,12 +56,12 @@ fn pieces_of_any_tokens_concatenate_to_their_text() {
             .map(|_| numbers.between(1, 1023) as i32)
             .collect();
         let mut detokenizer = Detokenizer::default();
-        let mut found = String::new();
+        let mut text_so_far = String::new();
         for id in &ids {
-            found += &detokenizer.push(&tokenizer, &[*id]);
+            text_so_far += &detokenizer.push(&tokenizer, &[*id]);
         }
         assert_eq!(
-            found + &detokenizer.flush(&tokenizer),
+            text_so_far + &detokenizer.flush(&tokenizer),
             tokenizer.decode(&ids)
         );
     }
@@ -96,10 +97,10 @@ impl Tokenizer for Letters {
 fn cost_of_a_token_does_not_grow_with_the_answer() {
     let tokenizer = Letters::default();
     let mut detokenizer = Detokenizer::default();
-    let found: String = (0..1000)
+    let text: String = (0..1000)
         .map(|_| detokenizer.push(&tokenizer, &[1]))
         .collect();
-    assert_eq!(found, "é".repeat(1000));
+    assert_eq!(text, "é".repeat(1000));
     assert!(tokenizer.0.load(Ordering::Relaxed) < 100);
 }
 
@@ -115,7 +116,7 @@ fn incomplete_characters_are_held_back() {
 }
 
 #[test]
-fn stop_words_are_found_across_pieces() {
+fn stop_words_are_detected_across_pieces() {
     let letters = ["a", "é"];
     for seed in 0..500 {
         let mut numbers = Numbers::new(seed);
@@ -125,23 +126,23 @@ fn stop_words_are_found_across_pieces() {
                 .map(|_| letters[numbers.between(0, 1)])
                 .collect()
         };
-        let words: Vec<String> = (0..seed % 3 + 1).map(|_| word(1)).collect();
+        let stop_words: Vec<String> = (0..seed % 3 + 1).map(|_| word(1)).collect();
         let pieces: Vec<String> = (0..seed % 13).map(|_| word(0)).collect();
-        let mut stop = StopText::new(&words);
-        let mut found = String::new();
+        let mut stop = StopText::new(&stop_words);
+        let mut kept = String::new();
         for piece in &pieces {
             let cut = stop.find(piece);
-            found += cut.map_or(piece.as_str(), |count| first_chars(piece, count));
+            kept += cut.map_or(piece.as_str(), |count| first_chars(piece, count));
             if cut.is_some() {
                 break;
             }
         }
         let whole = pieces.concat();
-        let ends = words
+        let ends = stop_words
             .iter()
-            .filter_map(|one| Some(whole.find(one)? + one.len()));
+            .filter_map(|word| Some(whole.find(word)? + word.len()));
         assert_eq!(
-            found,
+            kept,
             whole[..ends.min().unwrap_or(whole.len())],
             "seed {seed}"
         );

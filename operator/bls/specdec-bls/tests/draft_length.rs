@@ -80,7 +80,7 @@ fn measured_costs_belong_to_their_load() {
     let policy = AdaptivePolicy::new(0, 8, 4, Box::new(|| 0.0));
     let mut busy: Vec<_> = (0..4).map(|_| policy.sequence()).collect();
     for _ in 0..3 {
-        // Without a draft it is ten times as fast: at this load the target decodes alone.
+        // At this load, decoding without a draft is ten times as fast.
         busy[0].round_completed(4, 0, 0.05, 0.05);
         busy[0].target_only_completed(1, 0.01);
     }

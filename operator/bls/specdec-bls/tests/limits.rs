@@ -9,11 +9,11 @@ use triton_specdec::request::limits::{Limits, is_long, tokenized_bytes};
 use triton_specdec::request::parse;
 use triton_specdec::tokenizer::Tokenizer;
 
-/// Counts the bytes that it tokenizes; a token has at most eight bytes of text.
+/// Counts the bytes that it tokenizes. A token has at most eight bytes of text.
 #[derive(Default)]
-struct Counting(AtomicUsize);
+struct CountingTokenizer(AtomicUsize);
 
-impl Tokenizer for Counting {
+impl Tokenizer for CountingTokenizer {
     fn encode(&self, text: &str) -> Result<Vec<i32>, Error> {
         self.0.fetch_add(text.len(), Ordering::Relaxed);
         Ok(vec![1])
@@ -43,19 +43,19 @@ fn texts(name: &'static str, rows: i64, items: &[&[u8]]) -> Tensor {
     Tensor::new(name, DataType::Bytes, &shape, packed(items))
 }
 
-/// The bytes tokenized of a request with at most 16 384 tokens, or why it is refused.
+/// The bytes that are tokenized of a request, or its error. A sequence has at most 16 384 tokens.
 fn outcome(mut given: Vec<Tensor>) -> Result<usize, String> {
     let rows = given[0].shape[0];
     let counts = vec![1; rows as usize];
     given.push(Tensor::int32("max_tokens", &[rows, 1], &counts));
     let server = Capabilities {
         max_seq_len: 16 * 1024,
-        min_name: "min_tokens",
+        min_tokens_name: "min_tokens",
         ..Capabilities::default()
     };
-    let counting = Counting::default();
-    let parsed = parse(&given, &server, &counting);
-    let encoded = counting.0.load(Ordering::Relaxed);
+    let tokenizer = CountingTokenizer::default();
+    let parsed = parse(&given, &server, &tokenizer);
+    let encoded = tokenizer.0.load(Ordering::Relaxed);
     match parsed {
         Ok(_) => Ok(encoded),
         Err(error) => {
@@ -91,7 +91,7 @@ fn prompt_longer_than_the_longest_sequence_is_refused() {
 #[test]
 fn limit_of_a_prompt_has_a_minimum_and_a_default() {
     let refused =
-        |limits: Limits, bytes: usize| limits.size("text_input", &[1, 1], bytes + 4).is_err();
+        |limits: Limits, bytes: usize| limits.check_size("text_input", &[1, 1], bytes + 4).is_err();
     for (length, token, most) in [
         (512, 37, 64 << 10),
         (8192, 128, 1 << 20),

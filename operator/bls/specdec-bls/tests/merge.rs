@@ -1,4 +1,4 @@
-//! Merges calls of several sequences into one with a row for each.
+//! Merges calls of several sequences into one call with a row for each.
 
 use triton::Tensor;
 use triton_specdec::batching::merge::{can_merge, merged, shorten, single};
@@ -13,7 +13,7 @@ fn drafting(prompt: &[i32], length: usize, common: Vec<Tensor>) -> Call {
         prompt: prompt.to_vec(),
         max_tokens: 20,
         common,
-        min_name: "min_length",
+        min_tokens_name: "min_length",
         ..Task::default()
     };
     Tokens::new(task.into()).draft_call(length)
@@ -41,7 +41,7 @@ fn prefixes_may_differ_in_length() {
         drafting(&[4], 4, vec![]),
         drafting(&[5, 6], 4, vec![]),
     ];
-    assert!(calls.iter().all(|one| can_merge(&calls[0], one)));
+    assert!(calls.iter().all(|call| can_merge(&calls[0], call)));
     let (inputs, outputs) = merged(&calls.iter().collect::<Vec<_>>());
     let expected = [
         Tensor::int32("input_ids", &[3, 3], &[1, 2, 3, 4, 0, 0, 5, 6, 0]),
@@ -55,9 +55,9 @@ fn prefixes_may_differ_in_length() {
 
 #[test]
 fn values_may_differ() {
-    let (one, two) = (drafting(&[1], 4, vec![]), drafting(&[1], 2, vec![]));
-    assert!(can_merge(&one, &two));
-    let (inputs, _) = merged(&[&one, &two]);
+    let (first, second) = (drafting(&[1], 4, vec![]), drafting(&[1], 2, vec![]));
+    assert!(can_merge(&first, &second));
+    let (inputs, _) = merged(&[&first, &second]);
     assert_eq!(inputs[2].integers(), [4, 2]);
 }
 
@@ -73,8 +73,8 @@ fn proposals_become_rows() {
     assert_eq!(inputs.last(), Some(&expected));
 }
 
-/// A verification of this proposal in a round of three draft tokens.
-fn shorter(proposal: &[i32], task: Task) -> Call {
+/// A verification of this proposal, in a round whose draft length is 3.
+fn verifying_up_to_three(proposal: &[i32], task: Task) -> Call {
     let proposal = Proposal {
         tokens: proposal.to_vec(),
         logits: None,
@@ -87,8 +87,8 @@ fn shorter(proposal: &[i32], task: Task) -> Call {
     Tokens::new(task.into()).verification_call(proposal, 3)
 }
 
-/// A task whose sequence has room for three draft tokens and one of the target.
-fn roomy() -> Task {
+/// A task whose sequence has room for three draft tokens and the target's own token.
+fn task_with_room() -> Task {
     Task {
         max_seq_len: 5,
         ..Task::default()
@@ -97,11 +97,12 @@ fn roomy() -> Task {
 
 #[test]
 fn shorter_proposals_of_one_draft_length_are_padded() {
-    let mut calls = [&[7, 8, 9][..], &[6], &[]].map(|tokens| shorter(tokens, roomy()));
+    let mut calls =
+        [&[7, 8, 9][..], &[6], &[]].map(|tokens| verifying_up_to_three(tokens, task_with_room()));
     assert!(
         calls
             .iter()
-            .all(|one| can_merge(&calls[0], one) && can_merge(one, &calls[0]))
+            .all(|call| can_merge(&calls[0], call) && can_merge(call, &calls[0]))
     );
     let (inputs, _) = merged(&calls.iter().collect::<Vec<_>>());
     let expected = [
@@ -126,9 +127,9 @@ fn shorter_proposals_of_one_draft_length_are_padded() {
 
 #[test]
 fn calls_that_cannot_be_padded_are_not_merged() {
-    let full = shorter(&[7, 8, 9], roomy());
+    let full = verifying_up_to_three(&[7, 8, 9], task_with_room());
     let cases = [
-        // No room in the engine's sequence, or an unknown one; sampled answers.
+        // No room in the engine's sequence, an unknown sequence length, and sampled answers.
         Task {
             max_seq_len: 4,
             ..Task::default()
@@ -136,16 +137,16 @@ fn calls_that_cannot_be_padded_are_not_merged() {
         Task::default(),
         Task {
             seed: Some(3),
-            ..roomy()
+            ..task_with_room()
         },
         Task {
             use_draft_logits: true,
-            ..roomy()
+            ..task_with_room()
         },
     ];
     for task in cases {
-        let one = shorter(&[7], task);
-        assert!(!can_merge(&full, &one), "{one:?}");
+        let call = verifying_up_to_three(&[7], task);
+        assert!(!can_merge(&full, &call), "{call:?}");
     }
 }
 
@@ -169,7 +170,7 @@ fn shortened_draft_asks_for_fewer_tokens() {
 #[test]
 fn calls_with_different_inputs_are_not_merged() {
     let base = verifying(&[1], &[7, 8], false);
-    let words = |count| {
+    let stop_words = |count| {
         Tensor::int32(
             "stop_words_list",
             &[1, 2, count],
@@ -177,14 +178,14 @@ fn calls_with_different_inputs_are_not_merged() {
         )
     };
     let pairs = [
-        // Proposals of other lengths, none at all, other outputs.
+        // Another draft length, no proposal, and other outputs.
         (base.clone(), verifying(&[1], &[7], false)),
         (base.clone(), verifying(&[1], &[], false)),
         (base.clone(), verifying(&[1], &[7, 8], true)),
-        // Word lists of other lengths, and an input that only one of them has.
+        // Stop words of other lengths, an input of only one call, and inputs of other types.
         (
-            drafting(&[1], 4, vec![words(1)]),
-            drafting(&[1], 4, vec![words(2)]),
+            drafting(&[1], 4, vec![stop_words(1)]),
+            drafting(&[1], 4, vec![stop_words(2)]),
         ),
         (
             drafting(&[1], 4, vec![Tensor::scalar("runtime_top_k", 3)]),
@@ -199,10 +200,10 @@ fn calls_with_different_inputs_are_not_merged() {
             drafting(&[1], 4, vec![Tensor::scalar("other", 3)]),
         ),
     ];
-    for (one, two) in &pairs {
+    for (left, right) in &pairs {
         assert!(
-            can_merge(one, one) && !can_merge(one, two) && !can_merge(two, one),
-            "{two:?}"
+            can_merge(left, left) && !can_merge(left, right) && !can_merge(right, left),
+            "{right:?}"
         );
     }
     // A tensor without a batch dimension cannot become a row.

@@ -1,4 +1,4 @@
-//! Threads that read requests: short jobs never wait for long ones, and no caller for ever.
+//! The threads that parse requests: short jobs never wait for long ones, and queues are bounded.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use triton_specdec::serving::pool::{Job, Pool, spawn};
 
-/// Longer than any of these threads takes.
+/// A limit that only a thread that hangs exceeds.
 const STALL: Duration = Duration::from_secs(20);
 
-/// A job that runs until the sender of this is dropped.
-fn held(until: Receiver<()>) -> Job {
+/// A job that runs until the sender of this channel is dropped.
+fn blocked(until: Receiver<()>) -> Job {
     Box::new(move || {
         let _ = until.recv();
     })
@@ -24,7 +24,7 @@ fn long_job_delays_no_short_job() {
     let pool = Pool::start(&spawn).unwrap();
     let (release, until) = channel();
     let (sender, receiver) = channel();
-    pool.run_long(1, held(until));
+    pool.run_long(1, blocked(until));
     for number in 0..50 {
         let sender = sender.clone();
         pool.run_short(Box::new(move || sender.send(number).unwrap()));
@@ -54,37 +54,37 @@ fn long_jobs_run_one_after_another() {
 }
 
 #[test]
-fn caller_with_too_many_short_jobs_waits() {
+fn caller_with_too_many_short_jobs_is_blocked() {
     let pool = Arc::new(Pool::start(&spawn).unwrap());
-    let begun = Arc::new(Barrier::new(3));
+    let both_run = Arc::new(Barrier::new(3));
     let mut releases = Vec::new();
     for _ in 0..2 {
         let (release, until) = channel::<()>();
-        let begun = Arc::clone(&begun);
+        let both_run = Arc::clone(&both_run);
         releases.push(release);
         pool.run_short(Box::new(move || {
-            begun.wait();
+            both_run.wait();
             let _ = until.recv();
         }));
     }
-    begun.wait();
-    let brought = Arc::new(AtomicUsize::new(0));
-    let (other, counted) = (Arc::clone(&pool), Arc::clone(&brought));
+    both_run.wait();
+    let submitted = Arc::new(AtomicUsize::new(0));
+    let (caller_pool, counter) = (Arc::clone(&pool), Arc::clone(&submitted));
     let (sender, receiver) = channel();
-    let bringing = thread::spawn(move || {
+    let caller = thread::spawn(move || {
         for _ in 0..30 {
             let sender = sender.clone();
-            other.run_short(Box::new(move || sender.send(()).unwrap()));
-            counted.fetch_add(1, Ordering::SeqCst);
+            caller_pool.run_short(Box::new(move || sender.send(()).unwrap()));
+            counter.fetch_add(1, Ordering::SeqCst);
         }
     });
-    // Both threads are busy, so only so many jobs can be added.
-    while brought.load(Ordering::SeqCst) < 8 {
+    // Both threads are busy, so only as many jobs as the queue holds can be submitted.
+    while submitted.load(Ordering::SeqCst) < 8 {
         thread::yield_now();
     }
-    assert_eq!(brought.load(Ordering::SeqCst), 8);
+    assert_eq!(submitted.load(Ordering::SeqCst), 8);
     drop(releases);
-    bringing.join().unwrap();
+    caller.join().unwrap();
     (0..30).for_each(|_| receiver.recv_timeout(STALL).unwrap());
     pool.close();
 }
@@ -98,7 +98,7 @@ fn bytes_of_waiting_long_jobs_are_bounded() {
         sender.send(()).unwrap();
         let _ = until.recv();
     });
-    // A single one may have any size.
+    // A job that waits alone may have any size.
     assert!(pool.has_room(1 << 40));
     pool.run_long(1 << 40, first);
     receiver.recv_timeout(STALL).unwrap();
@@ -114,9 +114,9 @@ fn panic_of_a_job_ends_no_thread() {
     let pool = Pool::start(&spawn).unwrap();
     let (sender, receiver) = channel::<()>();
     for number in 0..20 {
-        let (tell, short) = (sender.clone(), number % 2 == 0);
+        let (owned, short) = (sender.clone(), number % 2 == 0);
         let job: Job = Box::new(move || {
-            let _tell = tell;
+            let _owned = owned;
             panic!("a job of this test fails");
         });
         if short {
@@ -144,7 +144,7 @@ fn waiting_jobs_are_dropped_when_the_pool_closes() {
     let pool = Pool::start(&spawn).unwrap();
     let (release, until) = channel();
     let (sender, receiver) = channel::<()>();
-    pool.run_long(1, held(until));
+    pool.run_long(1, blocked(until));
     pool.run_long(1, Box::new(move || drop(sender)));
     let closing = thread::spawn(move || pool.close());
     assert!(receiver.recv_timeout(STALL).is_err());

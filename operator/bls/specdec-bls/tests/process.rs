@@ -1,4 +1,4 @@
-//! The processes of Python models: which one belongs to a model, and whether it is alive.
+//! Finds the process of a Python model, and detects its death.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use triton_specdec::serving::process::Process;
 
-/// A table of processes, removed with its test.
+/// A directory in the form of /proc. It is removed after its test.
 struct Table(PathBuf);
 
 impl Table {
@@ -20,7 +20,7 @@ impl Table {
     fn add(&self, id: u32, name: &str, state: char, parent: u32, started: u32, line: &[&str]) {
         let folder = self.0.join(id.to_string());
         fs::create_dir_all(&folder).unwrap();
-        // Behind the parent: sixteen more, then the start and what follows it.
+        // Seventeen other fields lie between the parent and the start time.
         let stat = format!(
             "{id} ({name}) {state} {parent} {}{started} 0 0\n",
             "1 ".repeat(17)
@@ -47,9 +47,9 @@ fn process_is_identified_by_model_and_parent() {
     table.add(11, "stub", 'S', 10, 6, &DRAFT);
     table.add(12, "stub", 'S', 99, 7, &[STUB, "/models/other/1/model.py"]);
     let find = |model, server| Process::of(model, server, &table.0);
-    let found = find("tensorrt_llm_draft", 10).unwrap();
-    assert!(found.is_alive());
-    // Another server's is none of its business, nor one whose name only begins alike.
+    let process = find("tensorrt_llm_draft", 10).unwrap();
+    assert!(process.is_alive());
+    // A process of another server does not match, nor that of a model whose name is longer.
     assert_eq!(find("other", 10), None);
     assert_eq!(find("tensorrt_llm", 10), None);
     assert_eq!(find("tensorrt_llm_draft", 99), None);
@@ -61,8 +61,8 @@ fn process_is_identified_by_model_and_parent() {
 fn name_of_a_process_may_contain_any_character() {
     let table = Table::new("name");
     table.add(11, "a) S 3 (b", 'R', 10, 6, &DRAFT);
-    let found = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
-    assert!(found.is_alive());
+    let process = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
+    assert!(process.is_alive());
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn zombie_is_not_alive() {
     for state in ['Z', 'X'] {
         let table = Table::new(&format!("dead{state}"));
         table.add(11, "stub", 'S', 10, 6, &DRAFT);
-        let found = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
+        let process = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
         table.add(11, "stub", state, 10, 6, &DRAFT);
-        assert!(!found.is_alive());
+        assert!(!process.is_alive());
         assert_eq!(Process::of("tensorrt_llm_draft", 10, &table.0), None);
     }
 }
@@ -81,19 +81,19 @@ fn zombie_is_not_alive() {
 fn later_process_with_the_same_id_is_another_one() {
     let table = Table::new("later");
     table.add(11, "stub", 'S', 10, 6, &DRAFT);
-    let found = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
+    let process = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
     table.add(11, "stub", 'S', 10, 8, &DRAFT);
-    assert!(!found.is_alive());
+    assert!(!process.is_alive());
     let again = Process::of("tensorrt_llm_draft", 10, &table.0).unwrap();
-    assert!(again.is_alive() && again != found);
+    assert!(again.is_alive() && again != process);
     fs::remove_dir_all(table.0.join("11")).unwrap();
     assert!(!again.is_alive());
 }
 
-/// Ended with its test.
-struct Real(Child);
+/// A real process, killed after its test.
+struct RealProcess(Child);
 
-impl Drop for Real {
+impl Drop for RealProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -105,28 +105,28 @@ fn processes_of_this_machine_are_read() {
     let table = Table::new("real");
     let script = table.0.join("tensorrt_llm_draft/1/model.py");
     fs::create_dir_all(script.parent().unwrap()).unwrap();
-    // `exec` would take another command line.
+    // `read` is a builtin of the shell. Any other command could replace the command line.
     fs::write(&script, "read line\n").unwrap();
     let child = Command::new("sh")
         .arg(&script)
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut child = Real(child);
+    let mut child = RealProcess(child);
     let find = || Process::of("tensorrt_llm_draft", std::process::id(), Path::new("/proc"));
-    let begun = Instant::now();
-    let found = loop {
-        // Until the child has become what it was started as.
-        if let Some(found) = find() {
-            break found;
+    let started = Instant::now();
+    let process = loop {
+        // The child has its command line only after its `exec`.
+        if let Some(process) = find() {
+            break process;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60));
+        assert!(started.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(5));
     };
-    assert!(found.is_alive());
+    assert!(process.is_alive());
     child.0.kill().unwrap();
-    while found.is_alive() {
-        assert!(begun.elapsed() < Duration::from_secs(60));
+    while process.is_alive() {
+        assert!(started.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(5));
     }
     // Dead and still in the process table, because no process has waited for it.

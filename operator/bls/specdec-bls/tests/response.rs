@@ -38,7 +38,8 @@ fn part() -> Part {
     }
 }
 
-fn asking() -> Task {
+/// A task that requests every optional output.
+fn task_with_all_outputs() -> Task {
     Task {
         prompt: vec![5, 6, 7],
         log_probs: true,
@@ -55,8 +56,8 @@ fn bytes(name: &'static str, shape: &[i64], values: &[&[u8]]) -> Tensor {
 
 #[test]
 fn every_output_is_made_on_request() {
-    let found = tensors("whole", 3, &asking(), part(), &outputs(&ALL));
-    let requested_outputs = [
+    let made = tensors("whole", 3, &task_with_all_outputs(), part(), &outputs(&ALL));
+    let expected = [
         Tensor::text("text_output", "whole"),
         Tensor::scalar("batch_index", 3),
         Tensor::scalar("sequence_index", 0),
@@ -69,13 +70,13 @@ fn every_output_is_made_on_request() {
         Tensor::scalar("num_output_tokens", 2),
         Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0]),
     ];
-    assert_eq!(found, requested_outputs);
+    assert_eq!(made, expected);
 }
 
 #[test]
 fn outputs_that_the_task_does_not_request_are_omitted() {
-    let found = tensors("", 0, &Task::default(), part(), &outputs(&ALL));
-    let names: Vec<_> = found.iter().map(|item| item.name.as_ref()).collect();
+    let made = tensors("", 0, &Task::default(), part(), &outputs(&ALL));
+    let names: Vec<_> = made.iter().map(|item| item.name.as_ref()).collect();
     assert_eq!(
         names,
         [
@@ -90,17 +91,17 @@ fn outputs_that_the_task_does_not_request_are_omitted() {
 #[test]
 fn only_requested_outputs_become_tensors() {
     for names in [&["text_output"][..], &["num_input_tokens", "text_output"]] {
-        let found = tensors("x", 0, &asking(), part(), &outputs(names));
-        let found = found.iter().map(|item| item.name.to_string()).collect();
-        assert_eq!(outputs(names), found);
+        let made = tensors("x", 0, &task_with_all_outputs(), part(), &outputs(names));
+        let made = made.iter().map(|item| item.name.to_string()).collect();
+        assert_eq!(outputs(names), made);
     }
 }
 
 #[test]
 fn requested_outputs_are_limited_to_declared_ones() {
     let declared = outputs(&["text_output", "batch_index"]);
-    let found = requested_outputs(&declared, ["text_output", "num_input_tokens"]);
-    assert_eq!(found, outputs(&["text_output"]));
+    let made = requested_outputs(&declared, ["text_output", "num_input_tokens"]);
+    assert_eq!(made, outputs(&["text_output"]));
 }
 
 #[test]
@@ -110,8 +111,14 @@ fn acceptance_rate_without_drafts_is_zero() {
         accepted: 0,
         ..part()
     };
-    let found = tensors("", 0, &asking(), plain, &outputs(&["acceptance_rate"]));
-    assert_eq!(found, [Tensor::fp32("acceptance_rate", &[1, 1], &[0.0])]);
+    let made = tensors(
+        "",
+        0,
+        &task_with_all_outputs(),
+        plain,
+        &outputs(&["acceptance_rate"]),
+    );
+    assert_eq!(made, [Tensor::fp32("acceptance_rate", &[1, 1], &[0.0])]);
 }
 
 #[test]
@@ -119,23 +126,23 @@ fn statistics_of_the_answer_replace_those_of_the_target() {
     let mut part = part();
     part.outputs = vec![Tensor::fp32("acceptance_rate", &[1, 1], &[0.75])];
     let rate = outputs(&["acceptance_rate"]);
-    let found = tensors("", 0, &asking(), part.clone(), &rate);
-    assert_eq!(found, [Tensor::fp32("acceptance_rate", &[1, 1], &[0.25])]);
-    let found = tensors("", 0, &Task::default(), part.clone(), &rate);
-    assert_eq!(found, part.outputs);
+    let made = tensors("", 0, &task_with_all_outputs(), part.clone(), &rate);
+    assert_eq!(made, [Tensor::fp32("acceptance_rate", &[1, 1], &[0.25])]);
+    let made = tensors("", 0, &Task::default(), part.clone(), &rate);
+    assert_eq!(made, part.outputs);
 }
 
 #[test]
 fn rows_make_a_batch() {
     let row = |index, text| tensors(text, index, &Task::default(), part(), &outputs(&ALL));
-    let found = stacked(vec![row(0, "a"), row(1, "longer")]).expect("rows of a kind");
-    let requested_outputs = [
+    let made = stacked(vec![row(0, "a"), row(1, "longer")]).expect("rows of a kind");
+    let expected = [
         bytes("text_output", &[2, 1], &[b"a", b"longer"]),
         Tensor::int32("batch_index", &[2, 1], &[0, 1]),
         Tensor::int32("sequence_index", &[2, 1], &[0, 0]),
         Tensor::fp32("context_logits", &[2, 2, 1], &[1.0, 2.0, 1.0, 2.0]),
     ];
-    assert_eq!(found, requested_outputs);
+    assert_eq!(made, expected);
     assert_eq!(stacked(vec![row(4, "one")]), Ok(row(4, "one")));
     assert_eq!(stacked(vec![]), Ok(vec![]));
 }
@@ -144,34 +151,31 @@ fn rows_make_a_batch() {
 fn shorter_and_missing_rows_are_padded_with_zeros() {
     let rows = vec![
         vec![Tensor::fp32("output_log_probs", &[1, 1, 1], &[-1.0])],
-        vec![bytes("words", &[1, 2], &[b"b", b"cc"])],
+        vec![bytes("texts", &[1, 2], &[b"b", b"cc"])],
         vec![
             Tensor::fp32("output_log_probs", &[1, 1, 3], &[-2.0, -3.0, -4.0]),
-            bytes("words", &[1, 1], &[b"d"]),
+            bytes("texts", &[1, 1], &[b"d"]),
         ],
         vec![Tensor::fp32("output_log_probs", &[1, 1, 0], &[])],
     ];
     let numbers = [
         -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -2.0, -3.0, -4.0, 0.0, 0.0, 0.0,
     ];
-    let words: [&[u8]; 8] = [b"", b"", b"b", b"cc", b"d", b"", b"", b""];
-    let requested_outputs = [
+    let texts: [&[u8]; 8] = [b"", b"", b"b", b"cc", b"d", b"", b"", b""];
+    let expected = [
         Tensor::fp32("output_log_probs", &[4, 1, 3], &numbers),
-        bytes("words", &[4, 2], &words),
+        bytes("texts", &[4, 2], &texts),
     ];
-    assert_eq!(stacked(rows), Ok(requested_outputs.to_vec()));
+    assert_eq!(stacked(rows), Ok(expected.to_vec()));
 }
 
 #[test]
 fn every_dimension_may_differ() {
     let flat = Tensor::int32("blocks", &[1, 1, 3], &[1, 2, 3]);
     let tall = Tensor::int32("blocks", &[1, 2, 2], &[4, 5, 6, 7]);
-    let found = stacked(vec![vec![flat], vec![tall]]);
+    let made = stacked(vec![vec![flat], vec![tall]]);
     let values = [1, 2, 3, 0, 0, 0, 4, 5, 0, 6, 7, 0];
-    assert_eq!(
-        found,
-        Ok(vec![Tensor::int32("blocks", &[2, 2, 3], &values)])
-    );
+    assert_eq!(made, Ok(vec![Tensor::int32("blocks", &[2, 2, 3], &values)]));
 }
 
 #[test]

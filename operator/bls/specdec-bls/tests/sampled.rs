@@ -1,4 +1,4 @@
-//! Seeds of sampled answers: every call has its own.
+//! Seeds of sampled answers: every engine call has its own.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use triton_specdec::request::task::{Task, call_seed};
 
 mod support;
 
-/// The client's own loop draws the same numbers: its test reads this table as well.
+/// The Python client derives the same seeds, so its test reads this table as well.
 const TABLE: &str = include_str!("data/call_seeds.json");
 
 #[test]
@@ -19,9 +19,9 @@ fn seeds_of_calls_are_those_of_the_table() {
     assert!(rows.len() > 20);
     for row in &rows {
         let number = |name: &str| row[name].as_u64().unwrap();
-        let apart = row["apart"].as_bool().unwrap();
-        let found = call_seed(number("seed"), number("generated"), apart);
-        assert_eq!(found, number("value"), "{row}");
+        let distinct = row["distinct"].as_bool().unwrap();
+        let value = call_seed(number("seed"), number("generated"), distinct);
+        assert_eq!(value, number("value"), "{row}");
     }
 }
 
@@ -30,12 +30,12 @@ fn every_call_has_its_own_seed() {
     for number in 0..300 {
         let mut numbers = Numbers::new(number);
         let seed = u64::from(numbers.bits()) << 32 | u64::from(numbers.bits());
-        let places: BTreeSet<u64> = (0..9).map(|_| numbers.between(0, 4096) as u64).collect();
-        let seeds: BTreeSet<u64> = places
+        let positions: BTreeSet<u64> = (0..9).map(|_| numbers.between(0, 4096) as u64).collect();
+        let seeds: BTreeSet<u64> = positions
             .iter()
-            .flat_map(|place| [false, true].map(|apart| call_seed(seed, *place, apart)))
+            .flat_map(|at| [false, true].map(|distinct| call_seed(seed, *at, distinct)))
             .collect();
-        assert_eq!(seeds.len(), 2 * places.len());
+        assert_eq!(seeds.len(), 2 * positions.len());
         assert_eq!(call_seed(seed, 0, false), seed);
     }
 }
@@ -46,7 +46,7 @@ fn seeds(calls: &[Call], name: &str) -> Vec<i64> {
 }
 
 #[test]
-fn draft_and_target_never_share_a_seed_where_both_sample() {
+fn draft_and_target_share_no_seed_if_logits_are_compared() {
     for (by_logits, name) in [(false, "random_seed"), (true, "seed")] {
         let task = Task {
             seed: Some(11),
@@ -60,10 +60,13 @@ fn draft_and_target_never_share_a_seed_where_both_sample() {
         let draft = seeds(&outcome.draft.calls, name);
         let rounds = draft.len();
         assert!(rounds > 1);
-        let own: BTreeSet<_> = target.iter().collect();
-        assert_eq!((own.len(), target[0]), (target.len(), 11));
+        let of_target: BTreeSet<_> = target.iter().collect();
+        assert_eq!((of_target.len(), target[0]), (target.len(), 11));
         assert_eq!(target[..rounds] == draft, !by_logits);
-        assert_eq!(draft.iter().any(|one| own.contains(one)), !by_logits);
+        assert_eq!(
+            draft.iter().any(|seed| of_target.contains(seed)),
+            !by_logits
+        );
         let other = if by_logits { "random_seed" } else { "seed" };
         assert!(find(&outcome.target.calls[0].inputs, other).is_none());
     }

@@ -1,8 +1,8 @@
-//! Runs sequences with simulated engines. Speculation must not change a token, whatever happens.
+//! Runs sequences with simulated engines. Speculation changes no token, also after failures.
 
 use support::changing_policy::ChangingPolicy;
 use support::numbers::Numbers;
-use support::{MIN_NAMES, Run, plain, task, words};
+use support::{MIN_NAMES, Run, stop_words, target_only_text, task};
 use triton_specdec::error::Error;
 use triton_specdec::request::task::Task;
 use triton_specdec::sequence::End;
@@ -16,15 +16,19 @@ fn speculation_changes_no_token() {
         let length = numbers.between(0, 8);
         let task = Task {
             min_tokens: numbers.between(0, 12),
-            min_name: MIN_NAMES[numbers.between(0, 1)],
-            stop_words: words(&mut numbers, 4),
+            min_tokens_name: MIN_NAMES[numbers.between(0, 1)],
+            stop_words: stop_words(&mut numbers, 4),
             stream: seed % 2 == 0,
             ..task(numbers.between(1, 40), length)
         };
-        // One draft of four equals the target: everything is accepted.
+        // In one case of four the draft equals the target, which then accepts every token.
         let other = numbers.between(0, 3) as u64;
         let outcome = Run::new(seed.into(), u64::from(seed) + other).finish(task.clone());
-        assert_eq!(outcome.text(), plain(&task, seed.into()), "seed {seed}");
+        assert_eq!(
+            outcome.text(),
+            target_only_text(&task, seed.into()),
+            "seed {seed}"
+        );
         assert!(task.stream || outcome.parts.len() == 1);
         let counts = &outcome.counts;
         let tokens: usize = outcome.parts.iter().map(|part| part.tokens).sum();
@@ -43,7 +47,7 @@ fn rounds_and_target_only_runs_in_any_order_change_no_token() {
         let task = Task {
             adaptive: true,
             min_tokens: numbers.between(0, 12),
-            stop_words: words(&mut numbers, 3),
+            stop_words: stop_words(&mut numbers, 3),
             stream: seed % 2 == 0,
             ..task(numbers.between(1, 40), 4)
         };
@@ -51,7 +55,11 @@ fn rounds_and_target_only_runs_in_any_order_change_no_token() {
         let mut run = Run::new(seed.into(), u64::from(seed) + numbers.between(0, 1) as u64);
         run.draft_length = Some(policy);
         let outcome = run.finish(task.clone());
-        assert_eq!(outcome.text(), plain(&task, seed.into()), "seed {seed}");
+        assert_eq!(
+            outcome.text(),
+            target_only_text(&task, seed.into()),
+            "seed {seed}"
+        );
         let reports = reports.lock().unwrap();
         assert_eq!(reports.closed, 1);
         assert_eq!(reports.accepted, outcome.counts.accepted);
@@ -77,7 +85,7 @@ fn target_completes_the_answer_when_the_draft_fails() {
                 run.draft_length = (calls == 2).then_some(policy as _);
                 run.draft.as_mut().unwrap().refuses_after = Some((calls, error.clone()));
                 let outcome = run.finish(task.clone());
-                assert_eq!(outcome.text(), plain(&task, 3));
+                assert_eq!(outcome.text(), target_only_text(&task, 3));
                 assert_eq!(outcome.draft_errors, [error.message()]);
                 assert_eq!(outcome.counts.generated, 30);
                 assert_eq!(outcome.draft.calls.len(), calls + 1);
@@ -90,7 +98,7 @@ fn target_completes_the_answer_when_the_draft_fails() {
 #[test]
 fn missing_draft_is_reported_and_the_target_answers() {
     let outcome = Run::new(3, None).finish(task(30, 4));
-    assert_eq!(outcome.text(), plain(&task(30, 4), 3));
+    assert_eq!(outcome.text(), target_only_text(&task(30, 4), 3));
     assert_eq!(outcome.draft_errors, ["this server has no draft model"]);
 }
 
@@ -109,23 +117,23 @@ fn refusal_of_the_target_ends_with_an_error() {
 }
 
 #[test]
-fn death_of_the_target_advises_a_retry_after_restart() {
+fn death_of_the_target_advises_to_wait_for_the_restart() {
     let mut run = Run::new(3, 3);
     run.target.refuses_after = Some((1, Error::engine_died("tensorrt_llm")));
-    // Whether or not the client still waits.
+    // The client has disconnected, but the error is reported anyway.
     run.disconnects_after = 2;
     let End::Failed(error) = run.finish(task(20, 2)).end else {
         panic!("it did not fail");
     };
     assert!(matches!(error, Error::EngineDied(_)));
-    let words = "tensorrt_llm: its process ended during the call: \
+    let message = "tensorrt_llm: its process ended during the call: \
                  ask again when the server has started again";
-    assert_eq!(error.message(), words);
+    assert_eq!(error.message(), message);
 }
 
 #[test]
-fn full_queue_of_the_target_advises_a_later_retry() {
-    for (words, unavailable) in [
+fn full_queue_of_the_target_advises_to_send_again_later() {
+    for (message, unavailable) in [
         ("tensorrt_llm: Exceeds maximum queue size", true),
         (
             "tensorrt_llm: Maximum queue size of 8 has been reached, please try again later",
@@ -133,7 +141,7 @@ fn full_queue_of_the_target_advises_a_later_retry() {
         ),
     ] {
         let mut run = Run::new(3, 3);
-        let error = Error::from_engine(words.to_owned(), unavailable);
+        let error = Error::from_engine(message.to_owned(), unavailable);
         run.target.refuses_after = Some((1, error));
         let End::Failed(error) = run.finish(task(20, 2)).end else {
             panic!("it did not fail");
@@ -141,7 +149,7 @@ fn full_queue_of_the_target_advises_a_later_retry() {
         assert!(matches!(error, Error::EngineBusy(_)));
         assert_eq!(
             error.message(),
-            format!("{words}: send the request again later")
+            format!("{message}: send the request again later")
         );
     }
     let refused = Error::from_engine("no", false);
@@ -209,20 +217,20 @@ fn stop_words_inside_a_chunk_cut_the_text() {
     for seed in 0..300 {
         let mut numbers = Numbers::new(seed);
         let base = task(40, numbers.between(0, 5));
-        let full = plain(&base, seed.into());
-        let mut words = vec!["zz".to_owned(), "never".to_owned()];
+        let full = target_only_text(&base, seed.into());
+        let mut stop_texts = vec!["zz".to_owned(), "never".to_owned()];
         if full.len() > 3 {
             let begin = numbers.between(0, full.len() - 3);
-            words.push(full[begin..begin + numbers.between(1, 3)].to_owned());
+            stop_texts.push(full[begin..begin + numbers.between(1, 3)].to_owned());
         }
         let task = Task {
-            stop_texts: words,
+            stop_texts,
             stream: seed % 2 == 0,
             log_probs: true,
             ..base
         };
         let outcome = Run::new(seed.into(), u64::from(seed)).finish(task.clone());
-        let expected = plain(&task, seed.into());
+        let expected = target_only_text(&task, seed.into());
         assert_eq!(outcome.text(), expected, "seed {seed}");
         let tokens: usize = outcome.parts.iter().map(|part| part.tokens).sum();
         let log_probs: usize = outcome.parts.iter().map(|part| part.log_probs.len()).sum();

@@ -1,4 +1,4 @@
-//! Stop words: the automaton finds what a separate search for every word finds.
+//! Stop words: the automaton has the same results as a separate search for every word.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use triton_specdec::sequence::tokens::Tokens;
 #[allow(dead_code)]
 mod simulation;
 
-/// The search for every word of its own, over the whole text again for every piece.
+/// Searches for every stop word separately, and in the whole text again after every piece.
 struct Naive {
-    words: Vec<String>,
+    stop_words: Vec<String>,
     text: String,
 }
 
@@ -22,8 +22,8 @@ impl Naive {
     fn cut(&mut self, piece: &str) -> Option<usize> {
         let before = self.text.chars().count();
         self.text += piece;
-        let words = self.words.iter().filter(|word| !word.is_empty());
-        let ends = words.filter_map(|word| Some(self.text.find(word)? + word.len()));
+        let stop_words = self.stop_words.iter().filter(|word| !word.is_empty());
+        let ends = stop_words.filter_map(|word| Some(self.text.find(word)? + word.len()));
         let end = ends.min()?;
         Some(self.text[..end].chars().count() - before)
     }
@@ -39,34 +39,39 @@ fn random_text(numbers: &mut Numbers, most: usize) -> String {
 
 #[test]
 fn automaton_agrees_with_a_naive_search() {
-    let mut found = 0;
+    let mut stopped = 0;
     for seed in 0..5_000 {
         let mut numbers = Numbers::new(seed);
         let most = numbers.between(1, 12);
-        let words: Vec<String> = (0..numbers.between(0, 20))
+        let stop_words: Vec<String> = (0..numbers.between(0, 20))
             .map(|_| random_text(&mut numbers, most))
             .collect();
-        let mut stop = StopText::new(&words);
+        let mut stop = StopText::new(&stop_words);
         let mut naive = Naive {
-            words,
+            stop_words,
             text: String::new(),
         };
         for _ in 0..numbers.between(0, 30) {
             let piece = random_text(&mut numbers, 6);
             let cut = stop.find(&piece);
-            assert_eq!(cut, naive.cut(&piece), "seed {seed}, {:?}", naive.words);
+            assert_eq!(
+                cut,
+                naive.cut(&piece),
+                "seed {seed}, {:?}",
+                naive.stop_words
+            );
             if cut.is_some() {
-                found += 1;
+                stopped += 1;
                 break;
             }
         }
     }
-    // Neither outcome may be the only one that was tried.
-    assert!((500..4_500).contains(&found), "{found} of 5000");
+    // Both outcomes must have occurred.
+    assert!((500..4_500).contains(&stopped), "{stopped} of 5000");
 }
 
-/// Answers of the target alone: prompt and answer so far, and these tokens.
-fn answer(ids: &[i32]) -> Vec<Tensor> {
+/// What the target returns: all tokens so far, with the prompt.
+fn outputs(ids: &[i32]) -> Vec<Tensor> {
     vec![
         Tensor::int32("output_ids", &[1, 1, ids.len() as i64], ids),
         Tensor::int32("sequence_length", &[1, 1], &[ids.len() as i32]),
@@ -75,7 +80,7 @@ fn answer(ids: &[i32]) -> Vec<Tensor> {
 
 #[test]
 fn stop_words_of_tokens_agree_with_a_naive_search() {
-    // Bytes of one id end with those that others begin with.
+    // The bytes of these ids overlap: an id may end with the bytes that another one begins with.
     let ids = [1, 256, 257, 65_536, 16_777_216, -1];
     let mut ended = 0;
     for seed in 0..3_000 {
@@ -104,8 +109,8 @@ fn stop_words_of_tokens_agree_with_a_naive_search() {
         let mut length = task.prompt.len();
         loop {
             length = (length + numbers.between(1, 7)).min(whole.len());
-            let chunk = tokens.decoded(0, &answer(&whole[..length]));
-            if chunk.expect("an answer behind its prefix").finished {
+            let chunk = tokens.decoded(0, &outputs(&whole[..length]));
+            if chunk.expect("outputs that repeat the prefix").finished {
                 break;
             }
         }
@@ -116,7 +121,7 @@ fn stop_words_of_tokens_agree_with_a_naive_search() {
 }
 
 #[test]
-fn no_words_need_no_automaton() {
+fn no_stop_words_need_no_automaton() {
     assert!(Matcher::new(["", ""]).is_none());
     assert!(Matcher::new(Vec::<&str>::new()).is_none());
 }

@@ -1,4 +1,4 @@
-//! The parts of a stream add up to the whole answer, wherever tokens divide characters.
+//! The parts of a stream, joined, are the whole answer, even if tokens divide characters.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use triton_specdec::tokenizer::Tokenizer;
 mod support;
 
 const ALPHABET: &str = "ab \né世界日本🙂🎉👩\u{200d}💻\u{301}";
-/// No token of any text.
+/// A token that is in no text.
 const WRONG: i32 = 1_000_000;
 
-/// A byte-level vocabulary: every token is some bytes, whole characters or not.
+/// A byte-level vocabulary: every token is some bytes, which need not be whole characters.
 struct Pieces(Vec<Vec<u8>>);
 
 impl Tokenizer for Pieces {
@@ -51,8 +51,8 @@ fn random_text(numbers: &mut Numbers) -> String {
     (0..length).map(sign).collect()
 }
 
-/// Up to three words, most of which are in the text.
-fn random_words(numbers: &mut Numbers, text: &str) -> Vec<String> {
+/// Up to three stop words, most of which are in the text.
+fn random_stop_words(numbers: &mut Numbers, text: &str) -> Vec<String> {
     let signs: Vec<char> = text.chars().collect();
     let mut word = |_| -> String {
         let (begin, length) = (numbers.between(0, signs.len() - 1), numbers.between(1, 5));
@@ -61,25 +61,25 @@ fn random_words(numbers: &mut Numbers, text: &str) -> Vec<String> {
             _ => signs[begin..].iter().take(length).collect(),
         }
     };
-    let words: Vec<String> = (0..3).map(&mut word).collect();
+    let stop_words: Vec<String> = (0..3).map(&mut word).collect();
     let kept = numbers.between(0, 3);
-    words.into_iter().take(kept).collect()
+    stop_words.into_iter().take(kept).collect()
 }
 
-/// Bytes in pieces of one to six.
-fn cut(numbers: &mut Numbers, mut rest: &[u8]) -> Vec<Vec<u8>> {
+/// The bytes of a text, cut into tokens of one to six bytes.
+fn cut_into_tokens(numbers: &mut Numbers, mut rest: &[u8]) -> Vec<Vec<u8>> {
     let mut pieces = Vec::new();
     while !rest.is_empty() {
-        let (piece, behind) = rest.split_at(numbers.between(1, 6.min(rest.len())));
+        let (piece, after) = rest.split_at(numbers.between(1, 6.min(rest.len())));
         pieces.push(piece.to_vec());
-        rest = behind;
+        rest = after;
     }
     pieces
 }
 
-/// The texts of the parts of an answer of these tokens, in rounds of sizes that `seed` draws.
-fn answered(pieces: &[Vec<u8>], stops: &[String], seed: u32, stream: bool) -> Vec<String> {
-    let right: Language = Box::new(|ids, _| ids.len() as i32);
+/// The texts of the parts, if the target generates these tokens and the draft guesses some of them.
+fn part_texts(pieces: &[Vec<u8>], stops: &[String], seed: u32, stream: bool) -> Vec<String> {
+    let target: Language = Box::new(|ids, _| ids.len() as i32);
     let mut numbers = Numbers::new(seed);
     let wrong: Vec<bool> = pieces.iter().map(|_| numbers.random() < 0.3).collect();
     let draft: Language = Box::new(move |ids, _| match wrong.get(ids.len()) {
@@ -87,7 +87,7 @@ fn answered(pieces: &[Vec<u8>], stops: &[String], seed: u32, stream: bool) -> Ve
         _ => WRONG,
     });
     let mut run = Run::new(0, 0);
-    run.target = Engine::new(Role::Target, -1, right);
+    run.target = Engine::new(Role::Target, -1, target);
     run.draft = Some(Engine::new(Role::Draft, -1, draft));
     run.tokenizer = Arc::new(Pieces(pieces.to_vec()));
     let task = Task {
@@ -102,8 +102,8 @@ fn answered(pieces: &[Vec<u8>], stops: &[String], seed: u32, stream: bool) -> Ve
     outcome.parts.into_iter().map(|part| part.text).collect()
 }
 
-/// Character by character: up to the end of the first stop word.
-fn until<'a>(text: &'a str, stops: &[String]) -> &'a str {
+/// The text up to the end of the first stop word, searched character by character.
+fn up_to_stop_word<'a>(text: &'a str, stops: &[String]) -> &'a str {
     let ends = text
         .char_indices()
         .map(|(at, sign)| at + sign.len_utf8())
@@ -116,14 +116,18 @@ fn parts_concatenate_to_the_whole_answer() {
     for seed in 0..1500 {
         let mut numbers = Numbers::new(seed);
         let text = random_text(&mut numbers);
-        let stops = random_words(&mut numbers, &text);
-        let pieces = cut(&mut numbers, text.as_bytes());
-        let streamed = answered(&pieces, &stops, seed, true);
-        assert_eq!(streamed.concat(), until(&text, &stops), "seed {seed}");
+        let stops = random_stop_words(&mut numbers, &text);
+        let pieces = cut_into_tokens(&mut numbers, text.as_bytes());
+        let streamed = part_texts(&pieces, &stops, seed, true);
+        assert_eq!(
+            streamed.concat(),
+            up_to_stop_word(&text, &stops),
+            "seed {seed}"
+        );
         assert!(!streamed.iter().any(|part| part.contains('\u{fffd}')));
         assert_eq!(
-            answered(&pieces, &stops, seed, false),
-            [until(&text, &stops)]
+            part_texts(&pieces, &stops, seed, false),
+            [up_to_stop_word(&text, &stops)]
         );
     }
 }
@@ -134,8 +138,8 @@ fn stop_word_before_an_incomplete_character() {
     let cut = [b" on ", &smile[..2]].concat();
     let pieces = [b"go".to_vec(), cut, smile[2..].to_vec()];
     for stream in [false, true] {
-        let found = answered(&pieces, &["on ".to_owned()], 0, stream);
-        assert_eq!(found.concat(), "go on ");
+        let texts = part_texts(&pieces, &["on ".to_owned()], 0, stream);
+        assert_eq!(texts.concat(), "go on ");
     }
 }
 
@@ -143,15 +147,15 @@ fn stop_word_before_an_incomplete_character() {
 fn parts_that_are_not_utf_8_concatenate_too() {
     for seed in 0..500 {
         let mut numbers = Numbers::new(seed);
-        let mut bits: Vec<u8> = (0..numbers.between(1, 40))
+        let mut bytes: Vec<u8> = (0..numbers.between(1, 40))
             .map(|_| numbers.bits() as u8)
             .collect();
         if seed == 0 {
-            bits = b"\xf0\x9f".to_vec();
+            bytes = b"\xf0\x9f".to_vec();
         }
-        let pieces: Vec<Vec<u8>> = bits.iter().map(|bit| vec![*bit]).collect();
-        let streamed = answered(&pieces, &[], seed, true).concat();
-        assert_eq!(answered(&pieces, &[], seed, false), [streamed.as_str()]);
-        assert_eq!(streamed, String::from_utf8_lossy(&bits), "seed {seed}");
+        let pieces: Vec<Vec<u8>> = bytes.iter().map(|byte| vec![*byte]).collect();
+        let streamed = part_texts(&pieces, &[], seed, true).concat();
+        assert_eq!(part_texts(&pieces, &[], seed, false), [streamed.as_str()]);
+        assert_eq!(streamed, String::from_utf8_lossy(&bytes), "seed {seed}");
     }
 }

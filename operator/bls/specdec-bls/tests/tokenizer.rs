@@ -1,4 +1,4 @@
-//! Tokenizers of model directories, word lists and biases.
+//! Tokenizers of model directories, lists of stop words, and biases.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn directory(name: &str) -> PathBuf {
     folder
 }
 
-/// `tests/unit/triton/test_native_text.py` holds this file to what Python's library gives.
+/// `tests/unit/triton/test_native_text.py` compares the same data with the Python library.
 #[test]
 fn shipped_pair_has_the_tokens_of_the_python_library() {
     let file = concat!(
@@ -45,7 +45,7 @@ fn shipped_pair_has_the_tokens_of_the_python_library() {
 }
 
 #[test]
-fn word_lists_are_ids_and_end_offsets() {
+fn lists_of_stop_words_are_ids_and_end_offsets() {
     let array = word_array("stop_words_list", &[vec![7, 8], vec![9]]);
     assert_eq!(array.shape, [1, 2, 3]);
     assert_eq!(array.integers(), [7, 8, 9, 2, 3, -1]);
@@ -55,24 +55,24 @@ fn word_lists_are_ids_and_end_offsets() {
 #[test]
 fn bias_needs_a_weight_for_every_word() {
     let tokenizer = open(&pair()).unwrap();
-    let words = ["x".to_owned(), String::new()];
-    let bias = tokenizer.bias(&words, &[2.0, 1.0]).unwrap();
-    let token = tokenizer.words(&words).unwrap()[0][0];
+    let bias_words = ["x".to_owned(), String::new()];
+    let bias = tokenizer.bias(&bias_words, &[2.0, 1.0]).unwrap();
+    let token = tokenizer.encode_list(&bias_words).unwrap()[0][0];
     assert_eq!(bias.len(), tokenizer.size());
     assert_eq!(bias[token as usize], 2.0);
     assert_eq!(bias.iter().filter(|weight| **weight != 0.0).count(), 1);
     let error = tokenizer
-        .bias(&words, &[1.0])
+        .bias(&bias_words, &[1.0])
         .unwrap_err()
         .message()
         .to_owned();
     assert!(error.contains("has 2 words and embedding_bias_weights 1 weights: send one weight"));
 }
 
-/// A tokenizer with one token more than its size.
-struct Gap;
+/// A tokenizer whose only token lies outside of its vocabulary.
+struct OutsideVocabulary;
 
-impl Tokenizer for Gap {
+impl Tokenizer for OutsideVocabulary {
     fn encode(&self, _: &str) -> Result<Vec<i32>, Error> {
         Ok(vec![1])
     }
@@ -95,7 +95,7 @@ impl Tokenizer for Gap {
 
 #[test]
 fn bias_of_a_token_outside_of_the_vocabulary_is_refused() {
-    let error = Gap
+    let error = OutsideVocabulary
         .bias(&["x".to_owned()], &[1.0])
         .unwrap_err()
         .message()
@@ -128,8 +128,8 @@ fn special_tokens_come_from_the_directory() {
     let config =
         r#"{"limits": [0.0, Infinity, -Infinity, NaN], "a\"NaN": "", "eos_token_id": [3, 4]}"#;
     fs::write(folder.join("config.json"), config).unwrap();
-    let found = open(&folder).unwrap();
-    assert_eq!((found.end_id(), found.pad_id()), (3, 3));
+    let tokenizer = open(&folder).unwrap();
+    assert_eq!((tokenizer.end_id(), tokenizer.pad_id()), (3, 3));
     fs::write(
         folder.join("generation_config.json"),
         r#"{"eos_token_id": 5}"#,
@@ -137,8 +137,8 @@ fn special_tokens_come_from_the_directory() {
     .unwrap();
     let named = r#"{"pad_token": {"content": "!"}, "eos_token": null}"#;
     fs::write(folder.join("special_tokens_map.json"), named).unwrap();
-    let found = open(&folder).unwrap();
-    assert_eq!((found.end_id(), found.pad_id()), (5, 1));
+    let tokenizer = open(&folder).unwrap();
+    assert_eq!((tokenizer.end_id(), tokenizer.pad_id()), (5, 1));
     fs::write(
         folder.join("tokenizer_config.json"),
         r#"{"eos_token": "\""}"#,
@@ -197,8 +197,8 @@ fn directory_without_a_tokenizer_is_named() {
     assert!(error.contains("tokenizer.json"), "{error}");
 }
 
-/// A program in place of `tokenizer_json.py` that prints this.
-fn other_helper(folder: &Path, printed: &str) -> PathBuf {
+/// A program to run in place of `tokenizer_json.py`, which prints this text.
+fn helper_that_prints(folder: &Path, printed: &str) -> PathBuf {
     let file = folder.join("helper.py");
     fs::write(&file, format!("print(r'''{printed}''')\n")).unwrap();
     file
@@ -212,16 +212,16 @@ fn directory_without_tokenizer_json_is_read_by_transformers() {
     let mut answer = serde_json::json!({
         "tokenizer": content, "end_id": 7, "pad_id": null, "clean_up": false,
     });
-    let helper = other_helper(&folder, &answer.to_string());
-    let found = HubTokenizer::open(&path, Special::default(), &helper).unwrap();
-    assert_eq!((found.end_id(), found.pad_id()), (7, 7));
-    let ids = found.encode("I do n't .").unwrap();
+    let helper = helper_that_prints(&folder, &answer.to_string());
+    let tokenizer = HubTokenizer::open(&path, Special::default(), &helper).unwrap();
+    assert_eq!((tokenizer.end_id(), tokenizer.pad_id()), (7, 7));
+    let ids = tokenizer.encode("I do n't .").unwrap();
     assert_eq!(ids, open(&pair()).unwrap().encode("I do n't .").unwrap());
-    assert_eq!(found.decode(&ids), "I do n't .");
+    assert_eq!(tokenizer.decode(&ids), "I do n't .");
     answer["clean_up"] = true.into();
-    let helper = other_helper(&folder, &answer.to_string());
-    let found = HubTokenizer::open(&path, Special::default(), &helper).unwrap();
-    assert_eq!(found.decode(&ids), "I don't.");
+    let helper = helper_that_prints(&folder, &answer.to_string());
+    let tokenizer = HubTokenizer::open(&path, Special::default(), &helper).unwrap();
+    assert_eq!(tokenizer.decode(&ids), "I don't.");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn longest_token_bounds_the_bytes_of_a_token() {
                 .to_owned(),
             37,
         ),
-        // The vocabulary's longest token is spelled with signs of two bytes.
+        // The characters of the vocabulary's longest token have two bytes each.
         ("plain", &kept, r#""pre_tokenizer":null"#.to_owned(), 4 * 74),
         ("added", &named, longer, 49),
     ] {
@@ -292,7 +292,7 @@ fn longest_token_bounds_the_bytes_of_a_token() {
         let file = whole.replacen(old.as_str(), &new, 1);
         assert_ne!(file, whole, "{name}");
         fs::write(folder.join("tokenizer.json"), file).unwrap();
-        let found = open(&folder).unwrap().bytes_per_token();
-        assert_eq!(found, bytes, "{name}");
+        let bound = open(&folder).unwrap().bytes_per_token();
+        assert_eq!(bound, bytes, "{name}");
     }
 }

@@ -28,4 +28,4 @@ pub use metrics::{Metric, MetricFamily};
 pub use model::Model;
 pub use request::Request;
 pub use server::Server;
-pub use tensor::{DataType, Tensor, elements, packed};
+pub use tensor::{DataType, Tensor, element_count, packed};

@@ -177,7 +177,7 @@ pub fn packed(texts: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Number of elements of a shape; None for a shape that no tensor can have.
-pub fn elements(shape: &[i64]) -> Option<usize> {
+pub fn element_count(shape: &[i64]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |count, size| {
         count.checked_mul(usize::try_from(*size).ok()?)
     })

@@ -6,8 +6,9 @@ use triton::{DataType, Tensor};
 
 use crate::engine::Call;
 
+/// The target's input with the proposal.
 pub const DRAFT_IDS: &str = "draft_input_ids";
-/// The output with the row that a response belongs to.
+/// The output with the index of the row that a response belongs to.
 pub const ROW: &str = "batch_index";
 const IDS: &str = "input_ids";
 const NEW_TOKENS: &str = "request_output_len";
@@ -19,20 +20,20 @@ pub fn can_merge(first: &Call, second: &Call) -> bool {
     let pairs = || first.inputs.iter().zip(&second.inputs);
     first.outputs == second.outputs
         && first.inputs.len() == second.inputs.len()
-        && pairs().all(|(one, other)| {
-            one.name == other.name
-                && one.kind == other.kind
-                && one.shape.first() == Some(&1)
-                && match one.name.as_ref() {
+        && pairs().all(|(left, right)| {
+            left.name == right.name
+                && left.kind == right.kind
+                && left.shape.first() == Some(&1)
+                && match left.name.as_ref() {
                     // Prefixes may differ in length: shorter ones are padded.
                     IDS => true,
                     DRAFT_IDS => first.draft_tokens == second.draft_tokens,
-                    _ => one.shape == other.shape,
+                    _ => left.shape == right.shape,
                 }
         })
 }
 
-/// Inputs of a call that goes out alone.
+/// Inputs of a call that is sent alone.
 pub fn single(call: &mut Call) -> Vec<Tensor> {
     let mut inputs = std::mem::take(&mut call.inputs);
     inputs.retain(has_content);
@@ -41,8 +42,8 @@ pub fn single(call: &mut Call) -> Vec<Tensor> {
 
 /// Inputs and outputs of one call for several that [`can_merge`].
 ///
-/// Proposals are padded to the longest one. What the target returns for padding follows after the
-/// tokens that the row's sequence takes.
+/// Proposals are padded to the longest one. The tokens that the target returns for the padding come
+/// after those of the row's own proposal, and the sequence ignores them.
 pub fn merged(calls: &[&Call]) -> (Vec<Tensor>, Vec<Cow<'static, str>>) {
     let Some(first) = calls.first() else {
         return (Vec::new(), Vec::new());
@@ -54,26 +55,26 @@ pub fn merged(calls: &[&Call]) -> (Vec<Tensor>, Vec<Cow<'static, str>>) {
     let proposals = inputs.iter().find(|input| input.name == DRAFT_IDS);
     if let Some([_, longest]) = proposals.map(|proposals| proposals.shape.as_slice()) {
         let tokens = *longest as usize + 1;
-        set(&mut inputs, &[NEW_TOKENS], tokens);
+        set_all_rows(&mut inputs, &[NEW_TOKENS], tokens);
     }
     let mut outputs = first.outputs.clone();
     outputs.push(ROW.into());
     (inputs, outputs)
 }
 
-/// Let the draft propose only so many tokens.
+/// Let the draft propose only this many tokens.
 pub fn shorten(call: &mut Call, draft_tokens: usize) {
     call.draft_tokens = draft_tokens;
     let [first, second] = MIN_NAMES;
-    set(&mut call.inputs, &[NEW_TOKENS, first, second], draft_tokens);
+    set_all_rows(&mut call.inputs, &[NEW_TOKENS, first, second], draft_tokens);
 }
 
-/// False for a proposal without tokens, which no engine receives.
+/// False for a proposal without tokens, which is not sent to an engine.
 fn has_content(input: &Tensor) -> bool {
     input.name != DRAFT_IDS || !input.data.is_empty()
 }
 
-/// One tensor with a row for each; lists of tokens are padded to the longest one.
+/// One tensor with these rows. Lists of tokens are padded to the longest one.
 fn stack<'a>(rows: impl Iterator<Item = &'a Tensor> + Clone) -> Option<Tensor> {
     let longest = rows.clone().max_by_key(|row| row.data.len())?;
     let padded = [IDS, DRAFT_IDS].contains(&longest.name.as_ref());
@@ -96,8 +97,8 @@ fn stack<'a>(rows: impl Iterator<Item = &'a Tensor> + Clone) -> Option<Tensor> {
     ))
 }
 
-/// Give every row of the inputs of these names the same value.
-fn set(inputs: &mut [Tensor], names: &[&str], value: usize) {
+/// Set every row of the inputs of these names to the same value.
+fn set_all_rows(inputs: &mut [Tensor], names: &[&str], value: usize) {
     for input in inputs.iter_mut() {
         if names.contains(&input.name.as_ref()) && input.kind == DataType::Int32 {
             let rows = input.shape.first().copied().unwrap_or(0).max(0) as usize;

@@ -1,14 +1,15 @@
-//! Brings the calls of many sequences together into batches for the engines.
+//! Collects the calls of many sequences into batches for the engines.
 //!
-//! An engine with in-flight batching begins a step with the requests that are there. Calls that
-//! arrive one by one would fall into several batches that take turns at the target, and a round
-//! would cost two target steps. So a verification waits for the other sequences that are about to
-//! send one, as long as their calls usually take. All of them then go out as one call with a row
-//! for each sequence.
+//! An engine with in-flight batching starts a step with the requests that have arrived. If the
+//! calls of sequences arrived one by one, they would form several batches that take turns at the
+//! target, and a round would cost two target steps. So a verification waits for the sequences that
+//! are about to send one, for as long as their calls usually take. All of them are then sent as one
+//! call with a row for each sequence.
 //!
-//! A sequence that is late for the others' draft call would delay their verification. It proposes
-//! only as many tokens as fit until then. Where that is not enough, the others leave without it
-//! once waiting longer would cost all of them more time than the late sequence loses.
+//! A sequence whose draft call starts later than the others' would delay their verification. Its
+//! proposal is shortened, so that it ends together with theirs. If it is still too late, the batch
+//! is sent without it, as soon as waiting would cost all sequences together more time than the late
+//! one loses.
 
 pub mod merge;
 mod waiting;
@@ -20,9 +21,9 @@ use std::time::Instant;
 use crate::draft_length::estimate::Mean;
 use crate::engine::Role;
 
-/// A row that can share a call with others.
+/// A sequence's call, which can become a row of a batch.
 pub trait Batchable {
-    /// Whether both rows can go into one call.
+    /// Whether one call can contain both rows.
     fn fits_with(&self, other: &Self) -> bool;
 
     /// Draft tokens to propose or to verify.
@@ -31,44 +32,48 @@ pub trait Batchable {
     /// Whether the draft may propose fewer tokens.
     fn may_shorten(&self) -> bool;
 
-    /// Let the draft propose only so many tokens.
+    /// Let the draft propose only this many tokens.
     fn shorten(&mut self, draft_tokens: usize);
 }
 
-/// Rows that make one call.
+/// Rows that are sent as one call.
 #[derive(Debug)]
 pub struct Batch<R> {
+    /// Identifies the batch in [`Batcher::row_completed`].
     pub number: u64,
     pub role: Role,
     pub rows: Vec<R>,
 }
 
-/// A batch whose call has been made.
-struct InFlight {
+/// A batch in flight: its call was sent, and not all of its rows have results.
+struct SentBatch {
     role: Role,
     started: Instant,
     /// Rows without a result.
     pending: usize,
+    /// Largest number of draft tokens of a row, at least 1.
     draft_tokens: usize,
-    /// When the first of its rows had a result.
+    /// When the first of its rows got its result.
     first_result: Option<Instant>,
 }
 
-/// Collects rows, and decides when they go out in which batches.
+/// Collects rows, and decides when they are sent in which batches.
 pub struct Batcher<R> {
-    /// Most rows of a call; 1 where the engines take one prompt a call.
+    /// Most rows of a call; 1 if the engines take only one prompt a call.
     max_rows: usize,
+    /// Rows that wait for a draft call, and those that wait for a call of the target.
     draft: Vec<R>,
     target: Vec<R>,
-    in_flight: HashMap<u64, InFlight>,
+    in_flight: HashMap<u64, SentBatch>,
+    /// Number of the last batch.
     number: u64,
-    /// Seconds of a draft token, and of a verification.
+    /// Usual seconds of a draft token, and of a verification.
     draft_token_seconds: Mean,
     verify_seconds: Mean,
 }
 
 impl<R: Batchable> Batcher<R> {
-    /// Calls have at most `max_rows` rows. With 1, every row goes out alone and at once.
+    /// A batcher for calls of at most `max_rows` rows. With 1, every row is sent alone and at once.
     pub fn new(max_rows: usize) -> Self {
         Self {
             max_rows,
@@ -86,12 +91,14 @@ impl<R: Batchable> Batcher<R> {
         self.max_rows = 1;
     }
 
-    /// Add a row; [`Batcher::take_ready`] returns it when it may go out.
+    /// Add a row. [`Batcher::take_ready`] returns it when it is time to send it.
     pub fn submit(&mut self, role: Role, row: R) {
         self.waiting_mut(role).push(row);
     }
 
-    /// A row of batch `number` has its result, and its sequence has submitted its next row.
+    /// Report that a row of batch `number` has its result.
+    ///
+    /// The sequence submits its next row first. Otherwise a batch could be sent without it.
     pub fn row_completed(&mut self, number: u64, now: Instant) {
         let Some(batch) = self.in_flight.get_mut(&number) else {
             return;
@@ -111,12 +118,12 @@ impl<R: Batchable> Batcher<R> {
         }
     }
 
-    /// Batches whose calls are to be made now.
+    /// The batches to send now.
     pub fn take_ready(&mut self, now: Instant) -> Vec<Batch<R>> {
         let mut batches = Vec::new();
         for role in [Role::Draft, Role::Target] {
             let count = self.waiting(role).len();
-            // A full batch has no room for the rows that are still to come.
+            // A full batch has no room for rows that arrive later, so it does not wait for them.
             let waits =
                 count < self.max_rows && self.due_for(role, now).is_some_and(|due| now < due);
             if count == 0 || waits {
@@ -136,14 +143,14 @@ impl<R: Batchable> Batcher<R> {
     fn launch(&mut self, role: Role, rows: Vec<R>, now: Instant) -> Batch<R> {
         self.number += 1;
         let draft_tokens = rows.iter().map(R::draft_tokens).max().unwrap_or(0).max(1);
-        let in_flight = InFlight {
+        let sent = SentBatch {
             role,
             started: now,
             pending: rows.len(),
             draft_tokens,
             first_result: None,
         };
-        self.in_flight.insert(self.number, in_flight);
+        self.in_flight.insert(self.number, sent);
         Batch {
             number: self.number,
             role,
@@ -164,7 +171,7 @@ impl<R: Batchable> Batcher<R> {
                 None => groups.push(vec![row]),
             }
         }
-        // The second group misses the engine step that the first one begins.
+        // The largest group first: the others miss the engine step that the first call starts.
         groups.sort_by_key(|group| Reverse(group.len()));
         groups
     }

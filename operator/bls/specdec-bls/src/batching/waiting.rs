@@ -1,25 +1,27 @@
-//! How long rows wait for others, estimated from how long the engines' calls have taken.
+//! Decides how long rows wait for others, from the durations of earlier engine calls.
 
 use std::time::{Duration, Instant};
 
-use super::{Batchable, Batcher, InFlight};
+use super::{Batchable, Batcher, SentBatch};
 use crate::engine::Role;
 
-/// Share of a verification's usual time that it may take longer and still be waited for. Results
-/// of one call that arrive within the same time also continue together.
+/// Share of the usual time by which a verification may be late before rows stop waiting for it. The
+/// rows of one call also wait this long for each other's results.
 const VERIFY_TOLERANCE: f64 = 0.1;
-/// Share of a draft call's usual time that it may take longer and still be waited for.
+/// Share of the usual time by which a draft call may be late before rows stop waiting for it.
 const DRAFT_TOLERANCE: f64 = 0.5;
 
-/// A draft batch in flight, whose rows will need a verification.
+/// The end of a draft batch in flight, when its rows arrive for their verification.
 struct Arrival {
+    /// After the usual time of the call.
     expected: Instant,
+    /// After the longest time that rows wait for it.
     latest: Instant,
     rows: usize,
 }
 
 impl<R: Batchable> Batcher<R> {
-    /// When rows that wait now go out at the latest.
+    /// The time at which the next waiting rows are sent, even if no other row arrives.
     pub fn due(&self, now: Instant) -> Option<Instant> {
         [Role::Draft, Role::Target]
             .into_iter()
@@ -28,7 +30,7 @@ impl<R: Batchable> Batcher<R> {
             .min()
     }
 
-    /// When the last rows that are worth waiting for should have arrived; None without any.
+    /// The time until which waiting rows wait for others; None if no others are worth waiting for.
     pub(super) fn due_for(&self, role: Role, now: Instant) -> Option<Instant> {
         if self.max_rows == 1 {
             return None;
@@ -42,19 +44,20 @@ impl<R: Batchable> Batcher<R> {
         next.or_else(|| self.worth_waiting_for_drafts(now))
     }
 
-    fn verifications(&self) -> impl Iterator<Item = &InFlight> {
+    /// Calls of the target in flight.
+    fn verifications(&self) -> impl Iterator<Item = &SentBatch> {
         let batches = self.in_flight.values();
         batches.filter(|batch| batch.role == Role::Target)
     }
 
-    /// When all results of a verification should be there; None before its first result.
-    fn results_end(&self, batch: &InFlight) -> Option<Instant> {
+    /// When all rows of a verification should have results; None before its first result.
+    fn results_end(&self, batch: &SentBatch) -> Option<Instant> {
         let tolerance = seconds(VERIFY_TOLERANCE * self.verify_seconds.value);
         Some(batch.first_result? + tolerance)
     }
 
-    /// When rows under verification should be ready for their next verification.
-    fn next_verification(&self, batch: &InFlight) -> Instant {
+    /// When the rows of a verification should arrive for their next one, after a draft call.
+    fn next_verification(&self, batch: &SentBatch) -> Instant {
         let usual = (1.0 + VERIFY_TOLERANCE) * self.verify_seconds.value;
         let draft = batch.draft_tokens as f64 * (1.0 + DRAFT_TOLERANCE);
         let end = self.results_end(batch);
@@ -62,24 +65,24 @@ impl<R: Batchable> Batcher<R> {
             + seconds(draft * self.draft_token_seconds.value)
     }
 
-    /// How long to wait for draft batches in flight; None where leaving without them costs less.
+    /// How long to wait for draft batches in flight; None if not waiting costs less.
     ///
-    /// Waiting delays every sequence, and a sequence left behind loses a round. Both are counted
-    /// in seconds of one sequence.
+    /// Waiting delays every sequence. A sequence that is not waited for loses a round. Both costs
+    /// are sums of seconds over all sequences.
     fn worth_waiting_for_drafts(&self, now: Instant) -> Option<Instant> {
         let mut arrivals: Vec<Arrival> = self.arrivals(now).collect();
         arrivals.sort_by_key(|arrival| arrival.expected);
-        let mut behind: usize = arrivals.iter().map(|arrival| arrival.rows).sum();
-        let sequences = (self.target.len() + behind) as f64;
+        let mut left_behind: usize = arrivals.iter().map(|arrival| arrival.rows).sum();
+        let sequences = (self.target.len() + left_behind) as f64;
         let in_flight = self.in_flight.values();
         let longest = in_flight.map(|batch| batch.draft_tokens).max().unwrap_or(0);
         let round = self.round_seconds(longest);
-        let (mut least, mut latest, mut due) = (round * behind as f64, now, None);
+        let (mut least, mut latest, mut due) = (round * left_behind as f64, now, None);
         for arrival in arrivals {
-            behind -= arrival.rows;
+            left_behind -= arrival.rows;
             latest = latest.max(arrival.latest);
             let wait = (arrival.expected - now).as_secs_f64();
-            let cost = sequences * wait + round * behind as f64;
+            let cost = sequences * wait + round * left_behind as f64;
             if cost < least {
                 (least, due) = (cost, Some(latest));
             }
@@ -93,7 +96,8 @@ impl<R: Batchable> Batcher<R> {
         let drafts = batches.filter(|batch| batch.role == Role::Draft);
         drafts.filter_map(move |batch| {
             let usual = batch.draft_tokens as f64;
-            // A call that arrives during a step of the engine begins with the next step.
+            // At least one token, because a call that arrives during a step of the engine starts
+            // with the next step.
             let most = usual + (DRAFT_TOLERANCE * usual).max(1.0);
             let token = self.draft_token_seconds.value;
             let latest = batch.started + seconds(most * token);
@@ -106,8 +110,8 @@ impl<R: Batchable> Batcher<R> {
         })
     }
 
-    /// Let draft calls that begin now end with those in flight, where that saves more than it
-    /// costs. A token less costs about its share of a round.
+    /// Shorten new draft calls so that they end together with those in flight, if that saves more
+    /// time than it costs. Each token fewer costs about its share of a round.
     pub(super) fn shorten_late_drafts(&self, rows: &mut [R], now: Instant) {
         let arrivals: Vec<Arrival> = self.arrivals(now).collect();
         let arriving: usize = arrivals.iter().map(|arrival| arrival.rows).sum();
@@ -131,7 +135,7 @@ impl<R: Batchable> Batcher<R> {
         }
     }
 
-    /// Seconds of a round with so many draft tokens.
+    /// Usual seconds of a round with this many draft tokens.
     fn round_seconds(&self, draft_tokens: usize) -> f64 {
         self.verify_seconds.value + draft_tokens as f64 * self.draft_token_seconds.value
     }

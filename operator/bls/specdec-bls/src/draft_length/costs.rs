@@ -1,8 +1,8 @@
-//! What rounds yield and cost, for the choice of the draft length.
+//! Estimates what rounds yield in tokens and cost in seconds, for the choice of the draft length.
 
 use super::estimate::{Curve, Mean};
 
-/// Seconds between target-only runs that probe the speed without a draft.
+/// Seconds between two target-only runs that measure the speed without a draft.
 const TARGET_ONLY_PROBE_SECONDS: f64 = 10.0;
 
 /// Expected tokens of a round: the accepted ones and the target's own.
@@ -19,8 +19,8 @@ pub(super) struct Costs {
     pub draft: Curve,
     pub verify: Curve,
     pub target_only: Mean,
-    /// Rounds since the last probe.
-    pub quiet: usize,
+    /// Choices of a length since the last probe.
+    pub rounds_since_probe: usize,
 }
 
 impl Default for Costs {
@@ -29,13 +29,13 @@ impl Default for Costs {
             draft: Curve::through_zero(),
             verify: Curve::default(),
             target_only: Mean::default(),
-            quiet: 0,
+            rounds_since_probe: 0,
         }
     }
 }
 
 impl Costs {
-    /// Tokens a second of one sequence; 0.0 where nothing is known.
+    /// Tokens a second of one sequence; 0.0 if nothing was measured.
     pub fn speed(&self, length: usize, acceptance: f64) -> f64 {
         let (tokens, seconds) = if length > 0 {
             let seconds = self.draft.at(length) + self.verify.at(length);
@@ -43,7 +43,7 @@ impl Costs {
         } else if self.target_only.value > 0.0 {
             (1.0, self.target_only.value)
         } else {
-            // Where no target-only run was measured, an empty verification takes as long as a step.
+            // Without a measured run, a verification of no draft tokens takes as long as a step.
             (1.0, self.verify.at(0))
         };
         if seconds > 0.0 { tokens / seconds } else { 0.0 }

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// Weight of the old observations beside a new one: of acceptance, and of seconds.
+/// Factor on the weight of earlier observations of acceptance at each new one.
 const KEPT: f64 = 0.97;
+/// Largest share that all earlier durations together have in a mean.
 const KEPT_SECONDS: f64 = 0.9;
-/// Seconds after which observations of acceptance count a third, because the text changes.
+/// Seconds after which the weight of an observation of acceptance has fallen to 1/e (37 %). It
+/// falls because the text changes.
 const FADE_SECONDS: f64 = 4.0;
 /// Weight of the prior, in draft tokens.
 const PRIOR_WEIGHT: f64 = 4.0;
+/// Acceptance before any observation.
 const FIRST_GUESS: f64 = 0.7;
 
 /// Probability that the target accepts a draft token whose predecessors it accepted.
@@ -32,7 +35,7 @@ impl Acceptance {
         self.updated = Some(now);
     }
 
-    /// The estimate, in (0, 1); it starts from `prior` and falls back to it.
+    /// The estimate, in (0, 1). With few or old observations it is near `prior`.
     pub fn value(&self, now: f64, prior: Option<&Acceptance>) -> f64 {
         let guess = prior.map_or(FIRST_GUESS, |prior| prior.value(now, None));
         let kept = self.faded(now);
@@ -40,6 +43,7 @@ impl Acceptance {
         successes / (kept * self.trials + PRIOR_WEIGHT)
     }
 
+    /// The factor by which age has reduced the weight of the observations.
     fn faded(&self, now: f64) -> f64 {
         self.updated
             .map_or(1.0, |updated| ((updated - now) / FADE_SECONDS).exp())
@@ -60,7 +64,7 @@ impl Mean {
     pub fn add(&mut self, value: f64) {
         self.count += 1;
         let share = (1.0 / self.count as f64).max(1.0 - KEPT_SECONDS);
-        // A single late wake-up is no cost of the engine: an outlier counts as three times the mean.
+        // A thread that wakes up late is no cost of the engine, so an outlier is limited.
         let value = if self.count > 3 {
             value.min(3.0 * self.value)
         } else {
@@ -80,7 +84,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// With one known length, others are proportional to it instead of equal.
+    /// A curve that is 0 at length 0. With a single measured length, durations are proportional to
+    /// the length; the default curve is constant instead.
     pub fn through_zero() -> Self {
         Self {
             through_zero: true,
@@ -109,19 +114,20 @@ impl Curve {
         match (below, above.next()) {
             (None, None) => 0.0,
             (Some(low), Some(high)) => line(low, high, length),
-            // Outside of the measured lengths, the line through the nearest two.
+            // Outside the measured lengths: the line through the nearest two of them.
             (None, Some(low)) => match above.next() {
                 Some(high) => line(low, high, length),
-                None => self.near_one(low, length),
+                None => self.beside_single(low, length),
             },
             (Some(high), None) => match self.means.range(..high.0).next_back() {
                 Some(low) => line(low, high, length),
-                None => self.near_one(high, length),
+                None => self.beside_single(high, length),
             },
         }
     }
 
-    fn near_one(&self, (&known, mean): (&usize, &Mean), length: usize) -> f64 {
+    /// Seconds at `length`, if only the length `known` was measured.
+    fn beside_single(&self, (&known, mean): (&usize, &Mean), length: usize) -> f64 {
         if self.through_zero && known > 0 {
             mean.value * length as f64 / known as f64
         } else {

@@ -1,4 +1,4 @@
-//! How many draft tokens a round proposes: a fixed number, or the one with most tokens a second.
+//! Chooses the draft length of each round: a fixed one, or the one with the most tokens a second.
 //!
 //! [`AdaptivePolicy`] belongs to the server and learns from all sequences. Each sequence in flight
 //! has an [`AdaptiveSequence`], which chooses the draft length of its next round.
@@ -14,8 +14,8 @@
 //! adaptive policy chooses the g that maximises E(g) / (D(g) + V(g)), or no draft where 1 / P is
 //! more, as goodput-driven speculation does (Liu et al. 2024, arXiv:2406.14066). All of these are
 //! measured: a for each sequence, with the server's as its prior; D, V and P for each number of
-//! sequences in flight, because an idle engine verifies tokens for nothing and a loaded one does
-//! not.
+//! sequences in flight, because an idle engine verifies more tokens in the same time, and a
+//! loaded one does not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -29,19 +29,20 @@ use costs::Costs;
 pub use costs::expected_tokens;
 use estimate::Acceptance;
 
-/// Tokens of a target-only run, after which the length is chosen again.
+/// Tokens of a target-only run. After it, the policy chooses again.
 const TARGET_ONLY_TOKENS: usize = 16;
-/// Gain in speed that justifies another length: at once, and once a second.
+/// Factor in speed for which the policy changes the length at any time.
 const BIG_GAIN: f64 = 1.1;
+/// Factor in speed for which it changes a length that has been in use for `SETTLE_SECONDS`.
 const SMALL_GAIN: f64 = 1.01;
 const SETTLE_SECONDS: f64 = 1.0;
-/// Seconds between probes: rounds of another length, which keep the estimates of other lengths
-/// true. Probes are rarer while the draft is idle, when a round costs more than it teaches.
+/// Seconds between probes: rounds of another length, which keep its estimates current. They are
+/// rarer while the chosen length is 0, because every draft call then makes the answer slower.
 const PROBE_SECONDS: f64 = 1.0;
 const IDLE_PROBE_SECONDS: f64 = 2.0;
-/// Lengths to probe relative to the chosen one, in turn. A length that was never measured at this
-/// load is probed after `QUIET_ROUNDS` rounds already.
+/// Differences between the probed and the chosen length, used in turn.
 const OFFSETS: [isize; 4] = [1, -1, 2, -2];
+/// Rounds without a probe after which a length never measured at this load is probed early.
 const QUIET_ROUNDS: usize = 4;
 
 /// What a policy chooses for the next call of a sequence.
@@ -49,7 +50,7 @@ const QUIET_ROUNDS: usize = 4;
 pub struct Choice {
     /// Draft tokens of the next round; 0 for a target-only run.
     pub length: usize,
-    /// The length that the policy has just settled on, where it changed.
+    /// The new chosen length, if this choice changed it. A probe does not change it.
     pub settled: Option<usize>,
 }
 
@@ -57,7 +58,7 @@ pub struct Choice {
 pub trait DraftLength: Send {
     /// Choose the length of the next round.
     fn choose(&mut self) -> Choice;
-    /// Tokens of a target-only run, 0 for the rest of the answer.
+    /// Tokens of a target-only run; 0 for all that remain of the answer.
     fn target_only_tokens(&self) -> usize;
     /// A round has ended: tokens proposed and accepted, seconds of draft and verification.
     fn round_completed(
@@ -95,12 +96,12 @@ impl DraftLength for FixedLength {
 /// Returns seconds, monotonic.
 pub type Clock = Box<dyn Fn() -> f64 + Send>;
 
-/// What all sequences of this server share: costs, the server's acceptance, probes.
+/// The adaptive policy of a server. All sequences share its costs, its acceptance and its probes.
 #[derive(Clone)]
 pub struct AdaptivePolicy(Arc<Mutex<Shared>>);
 
 impl AdaptivePolicy {
-    /// Lengths from `least` to `most`, `start` until something is measured.
+    /// A policy for lengths from `least` to `most`, which starts with `start`.
     ///
     /// With `least` 0, the target may also decode without the draft.
     pub fn new(least: usize, most: usize, start: usize, clock: Clock) -> Self {
@@ -114,40 +115,41 @@ impl AdaptivePolicy {
             acceptance: Acceptance::default(),
             costs: HashMap::new(),
             sequences: 0,
-            probed: started,
-            target_only_probed: started,
-            turn: 0,
+            probed_at: started,
+            target_only_probed_at: started,
+            probes: 0,
         })))
     }
 
-    /// The policy of one more sequence in flight.
+    /// The draft length of one more sequence in flight.
     pub fn sequence(&self) -> AdaptiveSequence {
         let mut shared = locked(&self.0);
         shared.sequences += 1;
         AdaptiveSequence {
-            own: Acceptance::default(),
+            acceptance: Acceptance::default(),
             chosen: shared.start,
-            changed: (shared.clock)(),
-            server: Some(Arc::clone(&self.0)),
+            changed_at: (shared.clock)(),
+            policy: Some(Arc::clone(&self.0)),
         }
     }
 }
 
 /// Chooses the draft lengths of one sequence; see [`AdaptivePolicy`]. Dropping it closes it.
 pub struct AdaptiveSequence {
-    /// None after the end.
-    server: Option<Arc<Mutex<Shared>>>,
-    own: Acceptance,
+    /// What all sequences share; None after the end of this one.
+    policy: Option<Arc<Mutex<Shared>>>,
+    /// The acceptance of this sequence's own draft tokens.
+    acceptance: Acceptance,
     chosen: usize,
-    /// Seconds at which `chosen` changed.
-    changed: f64,
+    /// When `chosen` changed, in seconds of the clock.
+    changed_at: f64,
 }
 
 impl AdaptiveSequence {
-    /// Change `chosen` where another length is clearly faster; the new length then.
+    /// Change `chosen` if another length is clearly faster; the new length, if it changed.
     fn settle(&mut self, shared: &mut Shared) -> Option<usize> {
         let now = (shared.clock)();
-        let acceptance = self.own.value(now, Some(&shared.acceptance));
+        let acceptance = self.acceptance.value(now, Some(&shared.acceptance));
         let (least, most) = (shared.least, shared.most);
         let costs = shared.costs();
         if costs.verify.count == 0 && costs.target_only.count == 0 {
@@ -160,27 +162,27 @@ impl AdaptiveSequence {
                 (best, fastest) = (length, speed);
             }
         }
-        let settled = now - self.changed > SETTLE_SECONDS;
+        let settled = now - self.changed_at > SETTLE_SECONDS;
         let needed = if settled { SMALL_GAIN } else { BIG_GAIN };
         let better = fastest > needed * costs.speed(self.chosen, acceptance);
         (best != self.chosen && better).then(|| {
             self.chosen = best;
-            self.changed = now;
+            self.changed_at = now;
             best
         })
     }
 }
 
 impl DraftLength for AdaptiveSequence {
-    /// The best length, sometimes another one as a probe.
+    /// Choose the fastest length, or sometimes another one as a probe.
     fn choose(&mut self) -> Choice {
-        let Some(server) = self.server.clone() else {
+        let Some(policy) = self.policy.clone() else {
             return Choice {
                 length: self.chosen,
                 settled: None,
             };
         };
-        let mut shared = locked(&server);
+        let mut shared = locked(&policy);
         let settled = self.settle(&mut shared);
         let length = shared.probe(self.chosen).unwrap_or(self.chosen);
         Choice { length, settled }
@@ -197,34 +199,35 @@ impl DraftLength for AdaptiveSequence {
         draft_seconds: f64,
         verify_seconds: f64,
     ) {
-        let Some(server) = &self.server else { return };
-        let mut shared = locked(server);
+        let Some(policy) = &self.policy else { return };
+        let mut shared = locked(policy);
         let now = (shared.clock)();
         shared.costs().verify.add(drafted, verify_seconds);
         if drafted == 0 {
             return;
         }
         shared.costs().draft.add(drafted, draft_seconds);
-        let idle = self.chosen == 0 && accepted == drafted;
-        if idle && self.own.value(now, Some(&shared.acceptance)) < 0.5 {
-            // A probe of the idle draft went better than expected: the next choice probes again.
-            shared.probed = f64::NEG_INFINITY;
+        let succeeded = self.chosen == 0 && accepted == drafted;
+        if succeeded && self.acceptance.value(now, Some(&shared.acceptance)) < 0.5 {
+            // Drafting is off, but the target accepted a whole probe against expectation. The text
+            // may have changed, so the next choice probes again.
+            shared.probed_at = f64::NEG_INFINITY;
         }
-        self.own.add(drafted, accepted, now);
+        self.acceptance.add(drafted, accepted, now);
         shared.acceptance.add(drafted, accepted, now);
     }
 
     fn target_only_completed(&mut self, tokens: usize, seconds: f64) {
-        let Some(server) = &self.server else { return };
+        let Some(policy) = &self.policy else { return };
         if tokens > 0 {
-            let mut shared = locked(server);
+            let mut shared = locked(policy);
             shared.costs().target_only.add(seconds / tokens as f64);
         }
     }
 
     fn close(&mut self) {
-        if let Some(server) = self.server.take() {
-            locked(&server).sequences -= 1;
+        if let Some(policy) = self.policy.take() {
+            locked(&policy).sequences -= 1;
         }
     }
 }
@@ -235,47 +238,50 @@ impl Drop for AdaptiveSequence {
     }
 }
 
+/// What all sequences of a server share.
 struct Shared {
     least: usize,
     most: usize,
     start: usize,
     clock: Clock,
+    /// The acceptance of all sequences' draft tokens.
     acceptance: Acceptance,
-    /// By the bits of the number of sequences in flight.
+    /// Costs at each load; [`Shared::costs`] defines the key.
     costs: HashMap<u32, Costs>,
     /// Sequences in flight.
     sequences: usize,
-    /// Seconds of the last probe, and of the last one that was a target-only run.
-    probed: f64,
-    target_only_probed: f64,
-    turn: usize,
+    /// Seconds of the clock at the last probe with draft tokens, and the number of such probes.
+    probed_at: f64,
+    probes: usize,
+    /// Seconds of the clock at the last probe that was a target-only run.
+    target_only_probed_at: f64,
 }
 
 impl Shared {
-    /// Costs at the present load; numbers of sequences that differ less than twice are one load.
+    /// Costs at the present load. Numbers of sequences with as many bits, as 4 to 7, are one load.
     fn costs(&mut self) -> &mut Costs {
         let load = usize::BITS - self.sequences.leading_zeros();
         self.costs.entry(load).or_default()
     }
 
-    /// Another length to probe now; None mostly.
+    /// The length to probe in this round, if it should be a probe.
     fn probe(&mut self, chosen: usize) -> Option<usize> {
         let now = (self.clock)();
-        let (least, most, turn) = (self.least, self.most, self.turn);
-        let since = now - self.probed;
-        let since_target_only = now - self.target_only_probed;
+        let (least, most, probes) = (self.least, self.most, self.probes);
+        let since = now - self.probed_at;
+        let since_target_only = now - self.target_only_probed_at;
         let costs = self.costs();
-        costs.quiet += 1;
+        costs.rounds_since_probe += 1;
         if least == 0 && chosen > 0 && costs.target_only_is_due(since_target_only) {
-            costs.quiet = 0;
-            self.target_only_probed = now;
+            costs.rounds_since_probe = 0;
+            self.target_only_probed_at = now;
             return Some(0);
         }
-        let offset = OFFSETS.iter().cycle().nth(turn % OFFSETS.len());
+        let offset = OFFSETS.iter().cycle().nth(probes % OFFSETS.len());
         let offset = offset.copied().unwrap_or_default();
         let other = chosen.saturating_add_signed(offset).max(least).max(1);
         let other = other.min(most);
-        let unknown = costs.quiet > QUIET_ROUNDS && !costs.verify.knows(other);
+        let unknown = costs.rounds_since_probe > QUIET_ROUNDS && !costs.verify.knows(other);
         let pause = if chosen > 0 {
             PROBE_SECONDS
         } else {
@@ -284,9 +290,9 @@ impl Shared {
         if since < pause && !unknown {
             return None;
         }
-        costs.quiet = 0;
-        self.turn += 1;
-        self.probed = now;
+        costs.rounds_since_probe = 0;
+        self.probes += 1;
+        self.probed_at = now;
         (other != chosen).then_some(other)
     }
 }

@@ -1,10 +1,10 @@
-//! Reads the tensors of a request, one prompt at a time.
+//! Gives each prompt of a request its own view of the request's tensors.
 
 use std::collections::HashMap;
 
 use crate::error::Error;
 use crate::tokenizer::text_of;
-use triton::{DataType, Tensor, elements, packed};
+use triton::{DataType, Tensor, element_count, packed};
 
 /// All tensors of a request. Each has as many elements as its shape states, for every prompt.
 pub struct Fields<'a> {
@@ -16,7 +16,7 @@ struct Field<'a> {
     tensor: &'a Tensor,
     /// Elements of one prompt.
     per_row: usize,
-    /// All elements of a tensor of strings.
+    /// All elements, if it is a tensor of strings.
     texts: Vec<&'a [u8]>,
 }
 
@@ -49,14 +49,14 @@ impl<'a> Field<'a> {
             DataType::Bytes => tensor.strings(),
             _ => Vec::new(),
         };
-        let count = elements(shape).filter(|count| match tensor.kind.width() {
+        let count = element_count(shape).filter(|count| match tensor.kind.width() {
             Some(width) => count.checked_mul(width) == Some(tensor.data.len()),
             None => texts.len() == *count,
         });
         let Some(count) = count else {
             return Err(Error::InvalidRequest(format!(
                 "{name} has {} bytes, which is not what its shape {shape:?} needs: \
-                 send as many elements as the shape says",
+                 send as many elements as the shape has",
                 tensor.data.len()
             )));
         };
@@ -116,7 +116,7 @@ impl Row<'_> {
             return Ok(default);
         };
         if let Some(value) = tensor.integers().first() {
-            // The value has 64 bits; the tensor's type states whether the first one is a sign.
+            // 64 bits, whose first one is the sign unless the tensor is unsigned.
             return Ok(match tensor.kind {
                 DataType::Uint64 => i128::from(*value as u64),
                 _ => i128::from(*value),
@@ -182,7 +182,7 @@ impl Row<'_> {
         })
     }
 
-    /// All elements as [1, n] in the client's type, under the engine's name.
+    /// All elements as [1, n] in the client's type, renamed to the engine's input.
     pub fn flat(&self, name: &str, engine: &'static str) -> Option<Tensor> {
         let field = self.fields.by_name.get(name)?;
         let shape = [1, field.per_row as i64];
@@ -190,7 +190,7 @@ impl Row<'_> {
         Some(Tensor::new(engine, field.tensor.kind, &shape, data))
     }
 
-    /// All elements as [1, ...] in the client's type and shape, under the engine's name.
+    /// All elements as [1, ...] in the client's type and shape, renamed to the engine's input.
     pub fn whole(&self, name: &str, engine: &'static str) -> Option<Tensor> {
         let mut tensor = self.flat(name, engine)?;
         let shape = &self.fields.by_name.get(name)?.tensor.shape;
@@ -201,7 +201,7 @@ impl Row<'_> {
         Some(tensor)
     }
 
-    /// The first element alone.
+    /// The first element; None for a missing tensor or one without elements.
     fn first(&self, name: &str) -> Option<Tensor> {
         let field = self.fields.by_name.get(name)?;
         let data = (field.per_row > 0).then(|| field.data(self.row, 1))?;

@@ -1,28 +1,29 @@
 //! Limits of a request's text, checked before any of it is tokenized.
 
 use crate::error::Error;
-use triton::{DataType, Tensor, elements};
+use triton::{DataType, Tensor, element_count};
 
 const PROMPT: &str = "text_input";
 const LISTS: [&str; 3] = ["stop_words", "bad_words", "embedding_bias_words"];
 
-/// Limit of a prompt in bytes where the longest sequence or token is unknown: about a quarter of a
-/// million tokens of English.
+/// Limit of a prompt in bytes, if the longest sequence or the longest token is unknown. It is about
+/// a quarter of a million tokens of English.
 const DEFAULT_LIMIT: usize = 1 << 20;
-/// Least limit of a prompt in bytes. Tokenizing so many takes milliseconds, and the engine checks
-/// the number of tokens.
+/// Smallest limit of a prompt in bytes. Tokenizing as much takes milliseconds, and the engine
+/// checks the number of tokens.
 const LEAST_LIMIT: usize = 64 << 10;
 /// Most items of one list. Each item is tokenized, sent with each engine call and compared with
 /// each token; public interfaces accept 4 to some hundred.
 const MAX_ITEMS: usize = 1024;
-/// Most bytes of all items of such a list.
+/// Most bytes of all items of one list together.
 const MAX_ITEM_BYTES: usize = 64 << 10;
-/// Requests with more bytes of text than this are long.
-const LONG: usize = 32 << 10;
+/// Most bytes of text of a request that is not long.
+const MAX_SHORT: usize = 32 << 10;
 
-/// The limits of one server.
+/// The limits of one server. Those of the lists are constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Bytes.
     prompt: usize,
 }
 
@@ -43,25 +44,25 @@ impl Limits {
     /// A prompt or a list exceeds its limit.
     pub fn check(&self, given: &[Tensor]) -> Result<(), Error> {
         for tensor in given {
-            self.size(&tensor.name, &tensor.shape, tensor.data.len())?;
+            self.check_size(&tensor.name, &tensor.shape, tensor.data.len())?;
             if tensor.name == PROMPT && tensor.kind == DataType::Bytes {
                 for text in tensor.strings() {
-                    self.prompt(text.len())?;
+                    self.check_prompt(text.len())?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Check one tensor by its shape and its bytes.
+    /// Check one tensor by its shape and its size, before its data is read.
     ///
     /// # Errors
-    /// As `check`; several prompts are checked by their sum.
-    pub fn size(&self, name: &str, shape: &[i64], bytes: usize) -> Result<(), Error> {
-        let items = elements(shape).unwrap_or(usize::MAX);
+    /// A list exceeds its limit, or the prompts exceed theirs on average.
+    pub fn check_size(&self, name: &str, shape: &[i64], bytes: usize) -> Result<(), Error> {
+        let items = element_count(shape).unwrap_or(usize::MAX);
         let text = text_bytes(items, bytes);
         if name == PROMPT && text > self.prompt.saturating_mul(items.max(1)) {
-            return self.prompt(text);
+            return self.check_prompt(text);
         }
         let Some(name) = LISTS.iter().find(|list| **list == name) else {
             return Ok(());
@@ -81,7 +82,7 @@ impl Limits {
         Ok(())
     }
 
-    fn prompt(&self, bytes: usize) -> Result<(), Error> {
+    fn check_prompt(&self, bytes: usize) -> Result<(), Error> {
         if bytes <= self.prompt {
             return Ok(());
         }
@@ -93,7 +94,7 @@ impl Limits {
     }
 }
 
-/// Bytes of a tensor that will be tokenized.
+/// Bytes of a tensor that will be tokenized: all or none.
 pub fn tokenized_bytes(name: &str, bytes: usize) -> usize {
     if name == PROMPT || LISTS.contains(&name) {
         bytes
@@ -102,9 +103,9 @@ pub fn tokenized_bytes(name: &str, bytes: usize) -> usize {
     }
 }
 
-/// Whether so many bytes take so long to tokenize that shorter requests must not wait for them.
+/// Whether this much text takes so long to tokenize that shorter requests must not wait for it.
 pub fn is_long(bytes: usize) -> bool {
-    bytes > LONG
+    bytes > MAX_SHORT
 }
 
 /// Bytes of a tensor's strings without their lengths of four bytes each.

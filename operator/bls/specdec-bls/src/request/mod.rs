@@ -1,13 +1,16 @@
-//! Reads a request into tasks, one for each prompt.
+//! Parses a request into tasks, one for each prompt.
 //!
-//! A value that cannot be served is refused here, with one sentence for the client.
+//! A value that cannot be served is refused here, with one sentence for the client. An engine would
+//! report it later, and often less clearly.
 
 pub mod fields;
 pub mod limits;
+mod target_only;
 pub mod task;
 
 use self::fields::{Fields, Row};
 use self::limits::Limits;
+use self::target_only::STATISTICS;
 use self::task::Task;
 pub use crate::config::Capabilities;
 use crate::error::Error;
@@ -25,42 +28,27 @@ const SAMPLING: [(&str, &str); 7] = [
     ("frequency_penalty", "frequency_penalty"),
 ];
 const SEED_NAMES: [&str; 2] = ["random_seed", "seed"];
-/// Without any of these inputs the engines decode greedily.
+/// A request with one of these inputs is sampled. Without them, the engines decode greedily.
 const SAMPLING_INPUTS: [&str; 5] = ["top_k", "top_p", "temperature", "random_seed", "seed"];
-/// Inputs that only the target alone can serve, and the reason of the fallback.
-const TARGET_ONLY: [(&str, &str); 7] = [
-    ("prompt_embedding_table", "prompt_table"),
-    ("prompt_vocab_size", "prompt_table"),
-    ("lora_task_id", "lora"),
-    ("lora_weights", "lora"),
-    ("lora_config", "lora"),
-    ("guided_decoding_guide_type", "guided_decoding"),
-    ("guided_decoding_guide", "guided_decoding"),
-];
-/// Logits, which only target-only calls return: the output, and the input that asks for it.
-const LOGITS: [(&str, &str); 2] = [
-    ("context_logits", "return_context_logits"),
-    ("generation_logits", "return_generation_logits"),
-];
-const KV_STATISTICS: &str = "return_kv_cache_reuse_stats";
-const STATISTICS: &str = "return_perf_metrics";
+/// Inputs of multimodal models, which are refused.
 const MEDIA: [&str; 4] = [
     "image_input",
     "image_bytes_input",
     "video_bytes_input",
     "image_url_input",
 ];
+/// A client may use the name of any release for the minimum of new tokens.
 const MIN_NAMES: [&str; 2] = ["min_length", "min_tokens"];
 
 /// The tasks of a request, one for each prompt.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
     pub tasks: Vec<Task>,
-    /// Why the request is served without speculation although the server speculates, else empty.
+    /// Why a server that speculates decodes this request target-only; empty if it does not.
     pub fallback: &'static str,
 }
 
-/// Read a request. The first dimension of every tensor is the number of prompts.
+/// Parse a request. The first dimension of every tensor is the number of prompts.
 ///
 /// # Errors
 /// A value that cannot be served: its field, the value and the fix.
@@ -71,7 +59,7 @@ pub fn parse(
 ) -> Result<Parsed, Error> {
     let prompts = tensors.iter().find(|tensor| tensor.name == "text_input");
     let rows = prompts.and_then(|tensor| tensor.shape.first()).copied();
-    // A request without a prompt would never be answered.
+    // Without a prompt there is no sequence, and the request would get no response.
     let rows = usize::try_from(rows.unwrap_or(0)).unwrap_or(0);
     if rows == 0 {
         return Err(no_prompt());
@@ -107,12 +95,12 @@ struct Prompt<'a> {
 }
 
 impl Prompt<'_> {
-    /// The prompt's task, and the reason of a fallback.
+    /// The prompt's task, and the reason of its fallback or an empty string.
     fn task(&self) -> Result<(Task, &'static str), Error> {
-        self.refuse()?;
+        self.refuse_unsupported()?;
         let values = &self.values;
         let stop_texts = values.strings("stop_words")?;
-        let stop_words = self.tokenizer.words(&stop_texts)?;
+        let stop_words = self.tokenizer.encode_list(&stop_texts)?;
         let prompt = self.prompt()?;
         let max_tokens = self.max_tokens(prompt.len())?;
         let (draft_tokens, fallback) = self.draft_tokens()?;
@@ -138,7 +126,7 @@ impl Prompt<'_> {
             seed_name: self.server.seed_name(),
             target_only_inputs: self.target_only_inputs(),
             target_only_outputs: self.target_only_outputs(),
-            min_name: self.server.min_name,
+            min_tokens_name: self.server.min_tokens_name,
             max_seq_len: self.server.max_seq_len,
             stop_words,
             prompt,
@@ -146,7 +134,7 @@ impl Prompt<'_> {
         Ok((task, fallback))
     }
 
-    fn refuse(&self) -> Result<(), Error> {
+    fn refuse_unsupported(&self) -> Result<(), Error> {
         if let Some(name) = MEDIA.iter().find(|name| self.values.has(name)) {
             return Err(Error::InvalidRequest(format!(
                 "{name} is given, but this server reads text only: leave it out"
@@ -183,33 +171,37 @@ impl Prompt<'_> {
     }
 
     fn max_tokens(&self, prompt: usize) -> Result<usize, Error> {
-        let asked = size(self.values.at_least("max_tokens", 1, 0)?);
-        // The engines end an answer where their sequence ends, and refuse rounds beyond it. They
-        // also refuse a prompt that leaves no room, with their own message.
+        let requested = token_count(self.values.at_least("max_tokens", 1, 0)?);
+        // The engines refuse a round that exceeds the sequence length, so the answer ends there. A
+        // prompt that leaves no room is passed on: the engines refuse it with their own message.
         let room = self.server.max_seq_len.saturating_sub(prompt);
-        Ok(if room > 0 { asked.min(room) } else { asked })
+        Ok(if room > 0 {
+            requested.min(room)
+        } else {
+            requested
+        })
     }
 
     fn min_tokens(&self) -> Result<usize, Error> {
         let [first, second] = MIN_NAMES.map(|name| self.values.at_least(name, 0, 0));
-        Ok(size(first?.max(second?)))
+        Ok(token_count(first?.max(second?)))
     }
 
-    /// Draft tokens of a round, and why there are none although the server speculates.
+    /// Draft tokens of a round, and the reason of a fallback or an empty string.
     fn draft_tokens(&self) -> Result<(usize, &'static str), Error> {
-        let asked = self.values.has("num_draft_tokens");
-        let length = match asked {
+        let is_set = self.values.has("num_draft_tokens");
+        let length = match is_set {
             true => self.values.number("num_draft_tokens", -1)?,
             false => self.server.draft_tokens as i128,
         };
         self.refuse_length(length)?;
         match self.target_only_field() {
-            Some((field, _)) if asked && length > 0 => Err(Error::InvalidRequest(format!(
+            Some((field, _)) if is_set && length > 0 => Err(Error::InvalidRequest(format!(
                 "{field} cannot be had together with num_draft_tokens {length}: \
                  set num_draft_tokens to 0 or leave the other out"
             ))),
             Some((_, reason)) if length > 0 => Ok((0, reason)),
-            _ => Ok((size(length), "")),
+            _ => Ok((token_count(length), "")),
         }
     }
 
@@ -232,38 +224,30 @@ impl Prompt<'_> {
         )))
     }
 
-    /// The field that only the target alone can serve, and the reason of the fallback.
-    fn target_only_field(&self) -> Option<(&'static str, &'static str)> {
-        let logits = LOGITS
-            .iter()
-            .find(|(_, flag)| self.values.flag(flag, false));
-        let alone = TARGET_ONLY.iter().find(|(name, _)| self.values.has(name));
-        logits.map(|(name, flag)| (*flag, *name)).or(alone.copied())
-    }
-
+    /// The inputs of every engine call. `stop` are the token ids of the stop words.
     fn common(&self, stop: &[Vec<i32>]) -> Result<Vec<Tensor>, Error> {
         let (values, tokenizer) = (&self.values, self.tokenizer);
         let mut common: Vec<Tensor> = SAMPLING
             .iter()
             .filter_map(|(name, engine)| values.flat(name, engine))
             .collect();
-        for (name, own) in [
+        for (name, default) in [
             ("end_id", tokenizer.end_id()),
             ("pad_id", tokenizer.pad_id()),
         ] {
-            common.push(Tensor::scalar(name, values.int32(name, own)?));
+            common.push(Tensor::scalar(name, values.int32(name, default)?));
         }
         if !stop.is_empty() {
             common.push(word_array("stop_words_list", stop));
         }
-        let bad = tokenizer.words(&values.strings("bad_words")?)?;
+        let bad = tokenizer.encode_list(&values.strings("bad_words")?)?;
         if !bad.is_empty() {
             common.push(word_array("bad_words_list", &bad));
         }
         if values.has("embedding_bias_words") || values.has("embedding_bias_weights") {
             let weights = values.floats("embedding_bias_weights")?;
-            let words = values.strings("embedding_bias_words")?;
-            let bias = tokenizer.bias(&words, &weights)?;
+            let bias_words = values.strings("embedding_bias_words")?;
+            let bias = tokenizer.bias(&bias_words, &weights)?;
             let shape = [1, bias.len() as i64];
             common.push(Tensor::fp32("embedding_bias", &shape, &bias));
         }
@@ -274,38 +258,14 @@ impl Prompt<'_> {
         if !SAMPLING_INPUTS.iter().any(|name| self.values.has(name)) {
             return Ok(None);
         }
-        // The engines use 0 where no seed is given.
+        // As in the engines, the default is 0.
         let [first, second] = SEED_NAMES.map(|name| self.values.number(name, 0));
         let seed = first?.max(second?).clamp(0, i128::from(u64::MAX));
         Ok(Some(seed as u64))
     }
-
-    fn target_only_inputs(&self) -> Vec<Tensor> {
-        let values = &self.values;
-        let alone = TARGET_ONLY.iter();
-        let alone = alone.filter_map(|(name, _)| values.whole(name, name));
-        let logits = LOGITS.iter().map(|(_, flag)| *flag);
-        let flags = logits.chain([KV_STATISTICS, STATISTICS]);
-        let flags = flags.filter(|name| values.flag(name, false));
-        alone.chain(flags.map(Tensor::flag)).collect()
-    }
-
-    fn target_only_outputs(&self) -> Vec<String> {
-        let logits = LOGITS
-            .iter()
-            .filter(|(_, flag)| self.values.flag(flag, false));
-        let mut names: Vec<String> = logits.map(|(name, _)| (*name).to_owned()).collect();
-        if [STATISTICS, KV_STATISTICS]
-            .iter()
-            .any(|flag| self.values.flag(flag, false))
-        {
-            names.extend_from_slice(&self.server.target_outputs);
-        }
-        names
-    }
 }
 
-/// A number of tokens, which the engines store in 32 bits.
-fn size(value: i128) -> usize {
+/// A number of tokens, limited to the 32 bits in which the engines store it.
+fn token_count(value: i128) -> usize {
     value.clamp(0, i128::from(i32::MAX)) as usize
 }

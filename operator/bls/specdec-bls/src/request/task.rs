@@ -2,10 +2,11 @@
 
 use triton::{DataType, Tensor};
 
+/// The increment of splitmix64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Inputs of target-only calls that every call of a sequence may repeat. A grammar is not one of
-/// them, because it starts again with each call, nor are logits and statistics of a whole call.
+/// Inputs of target-only calls that every call of a sequence may repeat. A grammar starts again
+/// with each call, and logits and statistics cover one whole call, so they are not listed.
 const REPEATABLE: [&str; 5] = [
     "lora_task_id",
     "lora_weights",
@@ -21,7 +22,7 @@ pub struct Task {
     pub prompt: Vec<i32>,
     /// Most new tokens.
     pub max_tokens: usize,
-    /// Draft tokens of a round; 0 for the target alone.
+    /// Draft tokens of a round; 0 for target-only decoding.
     pub draft_tokens: usize,
     /// The server's policy may choose another draft length.
     pub adaptive: bool,
@@ -31,7 +32,7 @@ pub struct Task {
     pub end_id: i32,
     /// Token ids of each stop word; the answer ends with the first one in it.
     pub stop_words: Vec<Vec<i32>>,
-    /// The same words as text, for those that begin or end inside a token.
+    /// The stop words as text, to detect those that begin or end inside a token.
     pub stop_texts: Vec<String>,
     /// The target compares the draft's logits to accept a token.
     pub use_draft_logits: bool,
@@ -47,39 +48,39 @@ pub struct Task {
     pub input_count: bool,
     /// Responses carry the number of their own tokens.
     pub output_count: bool,
-    /// Inputs of every call to either engine: sampling, end, words, bias.
+    /// Inputs of every call of either engine: sampling values, end token, word lists and bias.
     pub common: Vec<Tensor>,
     /// Seed of a sampled answer, from which each call derives its own; None for a greedy one.
     pub seed: Option<u64>,
-    /// The input's name in this release.
+    /// The engines' input for the seed in this release.
     pub seed_name: &'static str,
     /// Further inputs of target-only calls.
     pub target_only_inputs: Vec<Tensor>,
     /// Further outputs of target-only calls, which responses carry.
     pub target_only_outputs: Vec<String>,
-    /// The name of the minimum in this release.
-    pub min_name: &'static str,
+    /// The engines' input for the minimum of new tokens in this release.
+    pub min_tokens_name: &'static str,
     /// Most tokens of prompt and answer together, 0 where unknown.
     pub max_seq_len: usize,
 }
 
 impl Task {
-    /// Whether target-only inputs have a meaning only if one call decodes the whole answer.
+    /// Whether a target-only input requires that one call decodes the whole answer.
     pub fn needs_one_call(&self) -> bool {
         self.target_only_inputs
             .iter()
             .any(|input| !REPEATABLE.contains(&input.name.as_ref()))
     }
 
-    /// Whether tokens are sampled. Such an answer depends on how it is divided into rounds, so
-    /// only the task itself may decide that, and not the load or the timing.
+    /// Whether tokens are sampled. A sampled answer depends on how it is divided into rounds. The
+    /// division may therefore depend on the task alone, and not on load or timing.
     pub fn is_sampled(&self) -> bool {
         self.seed.is_some() || self.use_draft_logits
     }
 
     /// Inputs of one engine call that continues `ids`, the whole prefix.
     ///
-    /// With `distinct`, it draws other random numbers than another call for the same prefix.
+    /// With `distinct`, it draws other random numbers than a call without it for the same prefix.
     pub fn inputs(
         &self,
         ids: &[i32],
@@ -97,7 +98,7 @@ impl Task {
         tensors.push(Tensor::scalar("input_lengths", ids.len() as i32));
         tensors.push(Tensor::scalar("request_output_len", new_tokens as i32));
         if min_tokens > 0 {
-            tensors.push(Tensor::scalar(self.min_name, min_tokens as i32));
+            tensors.push(Tensor::scalar(self.min_tokens_name, min_tokens as i32));
         }
         tensors
     }
@@ -106,9 +107,9 @@ impl Task {
 /// Seed of one engine call, so that no two calls of an answer draw the same random numbers.
 ///
 /// TensorRT-LLM restarts its random numbers with every call. The first call has the client's seed.
-/// Another call has splitmix64 (Steele et al. 2014) of that seed, of the number of tokens
-/// `generated` before it, and of `distinct`: whether it is a draft call of a round in which the
-/// target samples as well.
+/// Any other call has splitmix64 (Steele et al. 2014) of three values: that seed, the number of
+/// tokens `generated` before the call, and `distinct`. The latter marks a draft call whose logits
+/// the target compares, because acceptance then needs random numbers other than the draft's.
 pub fn call_seed(seed: u64, generated: u64, distinct: bool) -> u64 {
     if generated == 0 && !distinct {
         return seed;

@@ -1,13 +1,13 @@
-//! What a call brings a sequence: a proposal of the draft, or new tokens.
+//! What a sequence receives from an engine call: a proposal of the draft, or new tokens.
 
 use triton::Tensor;
 
-/// New tokens of a sequence and what they cost.
+/// The new tokens of one call of the target, with the numbers of its round.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
-    /// In order, without the prefix.
+    /// The tokens in order, without the prefix of the call.
     pub tokens: Vec<i32>,
-    /// One for each token, or none.
+    /// A log probability for each token, or none at all.
     pub log_probs: Vec<f32>,
     /// Draft tokens that the target verified.
     pub drafted: usize,
@@ -15,7 +15,7 @@ pub struct Chunk {
     pub accepted: usize,
     /// Verification steps, 0 in a target-only run.
     pub rounds: usize,
-    /// Whether the proposal was ready before the round began.
+    /// Whether the proposal came from a pipelined draft call.
     pub pipelined: bool,
     /// The answer ends with these tokens.
     pub finished: bool,

@@ -1,12 +1,14 @@
-//! Turns a growing list of tokens into pieces of text, which together are the text of the whole.
+//! Decodes a growing list of tokens into pieces of text, and finds stop words in them.
+//!
+//! The pieces, joined, are the text of all tokens. A stream therefore sends each piece once.
 //!
 //! All lengths here count characters (Unicode scalar values), never bytes.
 
 use super::stop_words::Matcher;
 use crate::tokenizer::Tokenizer;
 
-/// Tokens that every push decodes again. No decoder needs more of them for its spacing, and the
-/// cost of a token does not grow with the answer.
+/// Earlier tokens that every push decodes again. No decoder needs more of them to place its spaces.
+/// Because their number is fixed, the cost of a token does not grow with the answer.
 const WINDOW: usize = 32;
 
 /// The first `count` characters of a text.
@@ -24,7 +26,7 @@ pub fn without_last_chars(text: &str, count: usize) -> &str {
     first_chars(text, text.chars().count().saturating_sub(count))
 }
 
-/// Byte at which the character number `count` begins; the end where there are fewer.
+/// The byte at which the text after `count` characters begins; the end of a shorter text.
 fn byte_of(text: &str, count: usize) -> usize {
     text.char_indices()
         .nth(count)
@@ -39,36 +41,36 @@ fn byte_of(text: &str, count: usize) -> usize {
 pub struct Detokenizer {
     ids: Vec<i32>,
     /// Characters of the text of `ids` that were returned.
-    sent: usize,
+    returned: usize,
     /// Characters at the end of that text that are held back.
     pub held: usize,
 }
 
 impl Detokenizer {
-    /// The text that these tokens complete, possibly none.
+    /// Add tokens; the text that they complete, which may be empty.
     pub fn push(&mut self, tokenizer: &dyn Tokenizer, tokens: &[i32]) -> String {
         self.ids.extend_from_slice(tokens);
         let text = tokenizer.decode(&self.ids);
         let complete = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
         let length = complete.chars().count();
         self.held = text.chars().count() - length;
-        if length <= self.sent {
+        if length <= self.returned {
             return String::new();
         }
-        let new = after_chars(complete, self.sent).to_owned();
-        self.sent = length;
+        let new = after_chars(complete, self.returned).to_owned();
+        self.returned = length;
         if self.held == 0 && self.ids.len() > 2 * WINDOW {
             self.ids.drain(..self.ids.len() - WINDOW);
-            self.sent = tokenizer.decode(&self.ids).chars().count();
+            self.returned = tokenizer.decode(&self.ids).chars().count();
         }
         new
     }
 
-    /// The text that was held back, when no token follows.
+    /// The text that was held back. No token may follow.
     pub fn flush(&mut self, tokenizer: &dyn Tokenizer) -> String {
         let text = tokenizer.decode(&self.ids);
-        let rest = after_chars(&text, self.sent).to_owned();
-        self.sent = text.chars().count();
+        let rest = after_chars(&text, self.returned).to_owned();
+        self.returned = text.chars().count();
         rest
     }
 }
@@ -78,16 +80,16 @@ impl Detokenizer {
 pub struct StopText(Option<Matcher>);
 
 impl StopText {
-    /// Find these words; empty ones are ignored.
-    pub fn new(words: &[String]) -> Self {
-        Self(Matcher::new(words))
+    /// A search for these stop words. Empty ones are ignored.
+    pub fn new(stop_words: &[String]) -> Self {
+        Self(Matcher::new(stop_words))
     }
 
     /// Characters of `piece` up to the end of the first stop word in it; None without one.
     pub fn find(&mut self, piece: &str) -> Option<usize> {
         let matcher = self.0.as_mut()?;
         let last = piece.bytes().position(|byte| matcher.step(byte))?;
-        // A word ends where a character does.
+        // A stop word ends at the end of a character.
         let characters = piece.char_indices();
         Some(characters.take_while(|(byte, _)| *byte <= last).count())
     }

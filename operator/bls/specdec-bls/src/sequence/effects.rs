@@ -1,4 +1,4 @@
-//! What happens to a sequence, and what its owner does about it.
+//! The events that a sequence processes, and the effects that its owner carries out.
 
 use super::chunk::Chunk;
 use super::part::Part;
@@ -10,7 +10,7 @@ use crate::error::Error;
 pub enum Event {
     /// It may make its first call.
     Started,
-    /// The call that it waits for has its result, after so many seconds.
+    /// The call that it waits for has this result, after this time.
     Completed { result: EngineResult, seconds: f64 },
     /// A pipelined draft call has its result.
     PipelinedCompleted {
@@ -18,7 +18,7 @@ pub enum Event {
         result: EngineResult,
         seconds: f64,
     },
-    /// Some time has passed.
+    /// Time has passed: the sequence checks its timeout.
     Tick,
 }
 
@@ -32,7 +32,7 @@ pub struct Effects {
     ///
     /// [`Sequence::reject_pipelined`]: super::Sequence::reject_pipelined
     pub pipelined: Option<PipelinedCall>,
-    /// Count this.
+    /// Add these numbers to the metrics.
     pub counts: Option<Counts>,
     /// The draft failed with this message, and the sequence continues with the target alone.
     pub draft_error: Option<String>,
@@ -40,11 +40,11 @@ pub struct Effects {
     pub draft_length: Option<usize>,
     /// Send these parts to the client.
     pub parts: Vec<Part>,
-    /// Nothing follows.
+    /// End the sequence. No further effect follows.
     pub end: Option<End>,
 }
 
-/// A draft call that works on the next proposal during a verification.
+/// A draft call for the next proposal, made at the same time as a verification.
 #[derive(Debug)]
 pub struct PipelinedCall {
     /// Its number within the sequence.
@@ -52,7 +52,7 @@ pub struct PipelinedCall {
     pub call: Call,
 }
 
-/// What a call has brought, for the metrics.
+/// What a call adds to the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Draft tokens that the target verified.
@@ -60,7 +60,7 @@ pub struct Counts {
     /// Draft tokens that it accepted.
     pub accepted: usize,
     pub rounds: usize,
-    /// Rounds whose proposal was ready when they began.
+    /// Rounds whose proposal came from a pipelined draft call.
     pub pipelined_rounds: usize,
     /// Tokens of the answer.
     pub generated: usize,

@@ -1,4 +1,4 @@
-//! Draft calls whose logits the target compares to accept or reject a token.
+//! Draft calls whose logits the target compares to accept or reject a token (`use_draft_logits`).
 
 use triton::{DataType, Tensor};
 
@@ -8,9 +8,9 @@ use crate::error::Error;
 impl Tokens {
     /// Inputs of a draft call whose tokens are drawn from the logits that it returns.
     ///
-    /// Rejection sampling compares with those logits, so nothing may change what is drawn. The
-    /// draft may therefore propose the end like any other token. While the user's minimum keeps
-    /// the target from ending as well, no proposal is longer than that minimum.
+    /// Rejection sampling requires that the draft draws exactly from these logits. A minimum length
+    /// would change them, so the draft may propose the end token like any other token. Until the
+    /// answer has the client's minimum, neither engine may end it, and no proposal exceeds it.
     pub(super) fn inputs_for_logits(&self, length: usize) -> Vec<Tensor> {
         let minimum = self.remaining_minimum();
         let most = if minimum > 0 {
@@ -27,6 +27,8 @@ impl Tokens {
         inputs
     }
 
+    /// The logits of the first `count` proposed tokens as an input of the target; None if the
+    /// target does not compare logits.
     pub(super) fn draft_logits(
         &self,
         outputs: Vec<Tensor>,

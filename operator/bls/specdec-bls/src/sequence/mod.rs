@@ -1,11 +1,12 @@
 //! One sequence: a prompt and the tokens generated for it, from the first call to the last token.
 //!
-//! A sequence has no threads, locks or I/O. Each [`Event`], such as the result of a call, returns
-//! [`Effects`]: the calls to make, the parts to send and the end. Its owner carries them out.
+//! A sequence is a state machine without threads, locks or I/O. It processes an [`Event`], such as
+//! the result of a call, and returns [`Effects`]: the calls to make, the parts to send and the end.
+//! Its owner, `serving::in_flight`, carries them out.
 //!
 //! A round of speculative decoding is a draft call, which proposes tokens, and a verification step
-//! of the target. With pipelined drafting, the draft already works on the next proposal during the
-//! verification. A target-only run decodes without the draft.
+//! of the target. With pipelined drafting, the draft extends the proposal while the target verifies
+//! it. A target-only run decodes without the draft.
 
 pub mod chunk;
 pub mod detokenizer;
@@ -35,7 +36,7 @@ use crate::error::Error;
 use crate::request::task::Task;
 use crate::tokenizer::Tokenizer;
 
-/// How long a round waits for its pipelined proposal, which is longer than any proposal takes.
+/// How long a round waits for its pipelined proposal. No proposal of a live draft takes as long.
 const PIPELINED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a sequence works with besides its task.
@@ -55,11 +56,12 @@ pub struct Sequence {
     target_only: TargetOnlyRun,
     pipelined: Option<PipelinedDraft>,
     /// Number of the last pipelined draft call.
-    number: u64,
-    /// Draft tokens of this round, where the sequence has room for so many.
+    last_pipelined: u64,
+    /// The draft length that the policy chose for this round. Near the end of the answer, the
+    /// proposal is shorter.
     draft_length: usize,
     rendering: Rendering,
-    /// Tokens whose text follows with [`Sequence::render`].
+    /// Tokens that [`Sequence::render`] has yet to turn into text.
     unrendered: Option<Chunk>,
 }
 
@@ -77,15 +79,15 @@ impl Sequence {
             phase: Phase::Idle,
             target_only: TargetOnlyRun::default(),
             pipelined: None,
-            number: 0,
+            last_pipelined: 0,
             draft_length: 0,
             unrendered: None,
         }
     }
 
-    /// Process an event. `cancelled` where the client has cancelled or disconnected.
+    /// Process an event. `cancelled` is true if the client has cancelled or disconnected.
     ///
-    /// [`Sequence::render`] follows, once the effects' calls have been made.
+    /// The owner makes the calls of the effects, and then calls [`Sequence::render`].
     pub fn handle(&mut self, event: Event, cancelled: bool) -> Effects {
         let mut step = Step {
             effects: Effects::default(),
@@ -105,13 +107,13 @@ impl Sequence {
         step.effects
     }
 
-    /// A pipelined draft call is not made, because too many of them are in flight.
+    /// Report that a pipelined draft call was not made, because too many of them are in flight.
     pub fn reject_pipelined(&mut self, number: u64) {
         self.pipelined.take_if(|draft| draft.number == number);
     }
 
-    /// The text of tokens whose following call is among the effects of the last event. The
-    /// engines need not wait for the text, so it is a step of its own.
+    /// Render the tokens of the last event, if its effects contain the call after them. Rendering
+    /// is a step of its own, so that the engines need not wait for it.
     pub fn render(&mut self) -> Option<Part> {
         let chunk = self.unrendered.take()?;
         self.render_chunk(&chunk)
@@ -137,7 +139,7 @@ impl Sequence {
                     Err(error) => self.fail(error, step),
                 }
             }
-            // The sequence has ended, or made no such call.
+            // The sequence has ended, or did not make this call.
             other => self.phase = other,
         }
     }
@@ -146,7 +148,8 @@ impl Sequence {
         if let Phase::AwaitingPipelined { length, since } = self.phase
             && since.elapsed() > PIPELINED_TIMEOUT
         {
-            // The round's own draft call finds out whether the draft still answers.
+            // Without its pipelined proposal, the round makes a draft call of its own. That call
+            // fails if the draft is dead.
             self.pipelined = None;
             self.begin_round(length, step);
         }
@@ -193,11 +196,11 @@ impl Sequence {
             let policy = &mut self.resources.draft_length;
             policy.target_only_completed(run.tokens, run.seconds());
         }
-        self.accept(chunk, step);
+        self.continue_after(chunk, step);
     }
 
-    /// Take new tokens in, and continue after them.
-    fn accept(&mut self, chunk: Chunk, step: &mut Step) {
+    /// Report the new tokens of a call, and make the next call or end.
+    fn continue_after(&mut self, chunk: Chunk, step: &mut Step) {
         step.effects.counts = Some(Counts::of(&chunk));
         let continues = !chunk.finished && !step.cancelled;
         if continues && !self.rendering.may_end_sequence() {
@@ -207,7 +210,7 @@ impl Sequence {
         }
         step.effects.parts.extend(self.render_chunk(&chunk));
         if chunk.finished || self.rendering.stopped() {
-            step.effects.parts.extend(self.render_rest());
+            step.effects.parts.extend(self.render_last());
             self.close(End::Completed, step);
         } else if continues {
             self.next_call(step);
@@ -220,8 +223,8 @@ impl Sequence {
         self.rendering.add(chunk, self.resources.tokenizer.as_ref())
     }
 
-    fn render_rest(&mut self) -> Option<Part> {
-        self.rendering.rest(self.resources.tokenizer.as_ref())
+    fn render_last(&mut self) -> Option<Part> {
+        self.rendering.last(self.resources.tokenizer.as_ref())
     }
 
     fn fail(&mut self, error: Error, step: &mut Step) {
@@ -247,7 +250,7 @@ impl Sequence {
     }
 }
 
-/// One event while it is processed.
+/// The processing of one event: the effects so far, and whether the client has cancelled.
 struct Step {
     effects: Effects,
     cancelled: bool,

@@ -1,17 +1,17 @@
-//! A part of an answer as the client receives it.
+//! A part of an answer: what one response carries.
 
 use triton::Tensor;
 
-/// New text and tokens of one prompt's answer, and what the whole answer has cost so far.
+/// New text and tokens of one prompt's answer, and the numbers of the whole answer so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// New text of a stream, else the whole text.
+    /// The new text of a stream, or the whole text of an answer that is not streamed.
     pub text: String,
     /// Number of generated tokens in this part.
     pub tokens: usize,
-    /// One for each new token, or none.
+    /// A log probability for each new token, or none at all.
     pub log_probs: Vec<f32>,
-    /// Sum over the answer so far.
+    /// Sum of the log probabilities of the answer so far.
     pub cum_log_prob: f64,
     /// Draft tokens that the target verified, over the answer so far.
     pub drafted: usize,

@@ -1,10 +1,10 @@
-//! Where a sequence is between two events.
+//! The state of a sequence between two events.
 
 use std::time::Instant;
 
 use super::chunk::Chunk;
 
-/// What a sequence waits for.
+/// The result that a sequence waits for.
 pub enum Phase {
     /// Nothing: it has not started, or has ended.
     Idle,
@@ -33,7 +33,7 @@ pub struct TargetOnlyRun {
 }
 
 impl TargetOnlyRun {
-    /// Decode so many tokens, 0 for all that remain.
+    /// A run of this many tokens, at most `remaining`; 0 for all that remain.
     pub fn start(tokens: usize, remaining: usize) -> Self {
         let left = if tokens == 0 {
             remaining
@@ -56,27 +56,29 @@ impl TargetOnlyRun {
         };
     }
 
-    /// Seconds since it started.
+    /// Seconds since the run started.
     pub fn seconds(&self) -> f64 {
         self.started
             .map_or(0.0, |started| started.elapsed().as_secs_f64())
     }
 }
 
-/// A pipelined draft call and what it proposed.
+/// A pipelined draft call, in flight or with its result.
 pub struct PipelinedDraft {
     pub number: u64,
-    /// Tokens of its prefix, which ends with the proposal under verification.
+    /// Number of tokens of the call's prefix. The prefix ends with the proposal under verification.
     pub prefix: usize,
+    /// Tokens that the call requests.
     pub length: usize,
     /// A guess at the target's own next token and a proposal after it; None while in flight.
     pub proposed: Option<Vec<i32>>,
+    /// How long the call took.
     pub seconds: f64,
 }
 
 impl PipelinedDraft {
-    /// At most `length` proposed tokens; None where the guess differs from the last token of
-    /// `generated`, or nothing was proposed after it.
+    /// At most `length` proposed tokens. None if the guess differs from the last token of
+    /// `generated`, or if nothing was proposed after the guess.
     pub fn tokens_after(&self, generated: &[i32], length: usize) -> Option<Vec<i32>> {
         let (guess, tokens) = self.proposed.as_deref()?.split_first()?;
         let fits = !tokens.is_empty() && generated.last() == Some(guess);

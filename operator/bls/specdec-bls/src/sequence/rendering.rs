@@ -8,7 +8,7 @@ use super::part::Part;
 use crate::request::task::Task;
 use crate::tokenizer::Tokenizer;
 
-/// The text of one sequence as it grows.
+/// The text of one sequence while it grows.
 pub struct Rendering {
     task: Arc<Task>,
     detokenizer: Detokenizer,
@@ -16,6 +16,7 @@ pub struct Rendering {
     stopped: bool,
     /// Characters of the last token that follow a stop word.
     surplus: usize,
+    /// The last part of a stream; its sums cover the answer so far.
     part: Part,
     tokens: Vec<i32>,
     log_probs: Vec<f32>,
@@ -36,7 +37,7 @@ impl Rendering {
         }
     }
 
-    /// Whether a stop word in the text may end the sequence. The next call then waits for the text.
+    /// Whether a stop word may end the sequence. If so, the next call has to wait for the text.
     pub fn may_end_sequence(&self) -> bool {
         self.stop_text.is_some()
     }
@@ -46,7 +47,7 @@ impl Rendering {
         self.stopped
     }
 
-    /// Add tokens, up to a stop word; the part that a stream sends now.
+    /// Add tokens up to a stop word. Returns the part for the client of a stream.
     pub fn add(&mut self, chunk: &Chunk, tokenizer: &dyn Tokenizer) -> Option<Part> {
         let (kept, text) = if self.stop_text.is_some() {
             self.until_stop_word(&chunk.tokens, tokenizer)
@@ -62,8 +63,8 @@ impl Rendering {
         self.task.stream.then(|| self.part.clone())
     }
 
-    /// The last part: the whole answer, or the text that a stream has held back, if any.
-    pub fn rest(&mut self, tokenizer: &dyn Tokenizer) -> Option<Part> {
+    /// The last part: the whole answer, or the text that a stream held back, if there is any.
+    pub fn last(&mut self, tokenizer: &dyn Tokenizer) -> Option<Part> {
         if !self.task.stream {
             return Some(self.whole(tokenizer));
         }
@@ -87,7 +88,8 @@ impl Rendering {
             match self.stop_text.as_mut().and_then(|stop| stop.find(&piece)) {
                 Some(end) => {
                     self.stopped = true;
-                    // A character that this token only begins is also decoded to something.
+                    // A character that this token begins but does not complete decodes to a
+                    // replacement character, which is surplus as well.
                     self.surplus = piece.chars().count() - end + self.detokenizer.held;
                     text.push_str(first_chars(&piece, end));
                     return (index + 1, text);

@@ -9,6 +9,7 @@ use crate::draft_length::FixedLength;
 use crate::engine::EngineResult;
 
 impl Sequence {
+    /// Keep the result of a pipelined draft call, and start the round that waits for it, if any.
     pub(super) fn pipelined_completed(
         &mut self,
         number: u64,
@@ -34,13 +35,14 @@ impl Sequence {
         }
     }
 
+    /// Start a round of `length` draft tokens with the pipelined proposal, or with a draft call.
     pub(super) fn begin_round(&mut self, length: usize, step: &mut Step) {
         if length == 0 {
             return self.verify(Proposal::default(), 0.0, false, step);
         }
         match self.pipelined.take() {
             Some(draft) if draft.proposed.is_none() => {
-                // The draft call in flight ends before a new one would.
+                // The call in flight ends earlier than a new one would.
                 self.pipelined = Some(draft);
                 let since = Instant::now();
                 self.phase = Phase::AwaitingPipelined { length, since };
@@ -68,6 +70,7 @@ impl Sequence {
         }
     }
 
+    /// Verify the proposal of a draft call.
     pub(super) fn proposed(
         &mut self,
         result: EngineResult,
@@ -81,7 +84,7 @@ impl Sequence {
         }
     }
 
-    /// The target alone gives the same answer, only slower.
+    /// Decode the rest of the answer with the target alone: the same answer, only slower.
     fn continue_without_draft(&mut self, reason: String, step: &mut Step) {
         step.effects.draft_error = Some(reason);
         self.resources.draft_length.close();
@@ -89,22 +92,23 @@ impl Sequence {
         self.continue_unless_cancelled(step);
     }
 
+    /// Verify a proposal, and draft its continuation at the same time if that is pipelined.
     fn verify(&mut self, proposal: Proposal, draft_seconds: f64, pipelined: bool, step: &mut Step) {
         let tokens = proposal.tokens.clone();
         step.call(self.tokens.verification_call(proposal, self.draft_length));
         if self.resources.pipelined
             && let Some((call, length)) = self.tokens.pipelined_draft_call(&tokens)
         {
-            self.number += 1;
+            self.last_pipelined += 1;
             self.pipelined = Some(PipelinedDraft {
-                number: self.number,
+                number: self.last_pipelined,
                 prefix: self.tokens.len() + tokens.len(),
                 length,
                 proposed: None,
                 seconds: 0.0,
             });
             step.effects.pipelined = Some(PipelinedCall {
-                number: self.number,
+                number: self.last_pipelined,
                 call,
             });
         }
@@ -115,6 +119,7 @@ impl Sequence {
         };
     }
 
+    /// Report a round to the draft length policy, and continue after its tokens.
     pub(super) fn round_completed(
         &mut self,
         chunk: Chunk,
@@ -122,7 +127,8 @@ impl Sequence {
         verify_seconds: f64,
         step: &mut Step,
     ) {
-        // A pipelined draft assumed that the target accepts the whole proposal.
+        // The pipelined draft continued the whole proposal, so it is of use only if the target
+        // accepted all of it and added a token.
         if chunk.accepted < chunk.drafted || chunk.tokens.len() <= chunk.drafted {
             self.pipelined = None;
         }
@@ -132,6 +138,6 @@ impl Sequence {
             draft_seconds,
             verify_seconds,
         );
-        self.accept(chunk, step);
+        self.continue_after(chunk, step);
     }
 }

@@ -1,5 +1,6 @@
-//! Finds the first of many words that ends in a growing stream, at a cost independent of their
-//! number.
+//! Finds stop words in a growing stream of bytes or tokens.
+//!
+//! The cost of a byte does not depend on the number of stop words: a request may have many.
 
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
@@ -13,56 +14,58 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Find these words of bytes. Empty ones are ignored; None without any other.
-    pub fn new<P: AsRef<[u8]>>(words: impl IntoIterator<Item = P>) -> Option<Self> {
-        let words = words.into_iter();
-        let words: Vec<P> = words.filter(|word| !word.as_ref().is_empty()).collect();
-        if words.is_empty() {
+    /// A search for these patterns. Empty ones are ignored; None if no other is left.
+    pub fn new<P: AsRef<[u8]>>(patterns: impl IntoIterator<Item = P>) -> Option<Self> {
+        let patterns = patterns.into_iter();
+        let patterns: Vec<P> = patterns.filter(|item| !item.as_ref().is_empty()).collect();
+        if patterns.is_empty() {
             return None;
         }
         let automaton = NFA::builder()
-            // The word that ends first, whichever begins first.
+            // Report the pattern that ends first, even if another one began earlier.
             .match_kind(MatchKind::Standard)
-            // A prefilter skips to where a word may begin, which a single step cannot use.
+            // A prefilter skips bytes of a whole text. Single steps cannot use it.
             .prefilter(false)
-            .build(&words);
-        // It has a state for each byte, which `request::limits` bounds far below the two billion
-        // that it may have, and every automaton built so has an unanchored start.
-        let automaton = automaton.expect("an automaton of bounded words");
+            .build(&patterns);
+        // Building fails above two billion states. There is at most one for each byte of the
+        // patterns, whose number `request::limits` keeps far lower. Every automaton that is built
+        // this way has an unanchored start.
+        let automaton = automaton.expect("an automaton of bounded patterns");
         let state = automaton
             .start_state(Anchored::No)
             .expect("an unanchored start");
         Some(Self { automaton, state })
     }
 
-    /// Take the stream's next byte; whether a word ends with it.
+    /// Add the stream's next byte; whether a pattern ends with it.
     pub fn step(&mut self, byte: u8) -> bool {
         self.state = self.automaton.next_state(Anchored::No, self.state, byte);
         self.automaton.is_match(self.state)
     }
 }
 
-/// Finds stop words of token ids in a growing answer.
+/// Finds stop words that are token ids in a growing answer.
 #[derive(Clone, Debug)]
 pub struct StopTokens(Option<Matcher>);
 
 impl StopTokens {
-    /// Find these words. As in the engines, a word may begin in the prompt, but not end there.
-    pub fn new(words: &[Vec<i32>], prompt: &[i32]) -> Self {
-        let longest = words.iter().map(Vec::len).max().unwrap_or(0);
-        let words = words
+    /// A search for these stop words. As in the engines, a stop word may begin in the prompt, but
+    /// must end in the answer.
+    pub fn new(stop_words: &[Vec<i32>], prompt: &[i32]) -> Self {
+        let longest = stop_words.iter().map(Vec::len).max().unwrap_or(0);
+        let patterns = stop_words
             .iter()
             .map(|word| word.iter().flat_map(|token| token.to_le_bytes()));
-        let mut stop = Self(Matcher::new(words.map(Iterator::collect::<Vec<u8>>)));
+        let mut stop = Self(Matcher::new(patterns.map(Iterator::collect::<Vec<u8>>)));
         for token in prompt.iter().skip(prompt.len().saturating_sub(longest)) {
-            stop.end_with(*token);
+            stop.push(*token);
         }
         stop
     }
 
-    /// Whether a word ends with the next token. All words have whole tokens, so a match that ends
-    /// with a token also begins with one.
-    pub fn end_with(&mut self, token: i32) -> bool {
+    /// Add the next token; whether a stop word ends with it. All stop words are whole tokens, so a
+    /// match that ends with a token also begins with one.
+    pub fn push(&mut self, token: i32) -> bool {
         self.0.as_mut().is_some_and(|matcher| {
             let [.., last] = token.to_le_bytes().map(|byte| matcher.step(byte));
             last

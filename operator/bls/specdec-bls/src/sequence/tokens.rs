@@ -2,7 +2,8 @@
 //!
 //! The scheme is speculative decoding (Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023,
 //! arXiv:2302.01318). The target's engine itself accepts or rejects draft tokens: it returns the
-//! accepted ones and one token of its own. This module sizes the calls and ends the answer.
+//! accepted ones and one token of its own. This module decides how many tokens a call requests, and
+//! where the answer ends.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub struct Tokens {
     pub(super) task: Arc<Task>,
     /// Prompt and generated tokens.
     pub(super) ids: Vec<i32>,
-    /// Tokens of the next call in a target-only stream.
+    /// Tokens to request in the next call of a target-only stream.
     stream_tokens: usize,
     stop_words: StopTokens,
 }
@@ -59,7 +60,7 @@ impl Tokens {
 
     /// The part of a draft length that fits before the answer's last token.
     pub fn proposal_length(&self, draft_length: usize) -> usize {
-        // The target always adds one token, so a draft of the last one would be wasted.
+        // The target always adds one token, so a draft token in the last place would be wasted.
         draft_length.min(self.remaining().saturating_sub(1))
     }
 
@@ -70,8 +71,8 @@ impl Tokens {
             outputs.push("generation_logits".into());
             self.inputs_for_logits(length)
         } else {
-            // A minimum of `length` keeps the draft from ending early: the target decides whether
-            // the answer ends.
+            // With a minimum of `length`, the draft never proposes the end: the target decides
+            // where the answer ends.
             self.task.inputs(&self.ids, length, length, false)
         };
         Call {
@@ -96,9 +97,9 @@ impl Tokens {
     }
 
     /// A draft call that continues `proposal` during its verification, and how many tokens it
-    /// asks for: a guess at the target's own token, then the next proposal.
+    /// requests: a guess at the target's own token, then the next proposal.
     ///
-    /// None where the guess, one draft token and the target's own token would not fit.
+    /// None if the answer has no room for the guess, one draft token and the target's own token.
     pub fn pipelined_draft_call(&self, proposal: &[i32]) -> Option<(Call, usize)> {
         let room = self.remaining().checked_sub(proposal.len() + 2)?;
         if proposal.is_empty() || room < 1 {
@@ -137,7 +138,7 @@ impl Tokens {
 
     /// The call in which the target verifies a proposal, which may be empty, and adds a token.
     ///
-    /// Calls of one `draft_length` fit into one batch, also where this proposal has fewer tokens.
+    /// Calls of the same `draft_length` fit into one batch, even if their proposals are shorter.
     pub fn verification_call(&self, proposal: Proposal, draft_length: usize) -> Call {
         let count = proposal.tokens.len();
         let minimum = self.remaining_minimum();
@@ -160,7 +161,7 @@ impl Tokens {
         }
     }
 
-    /// Take in the result of a verification.
+    /// Append the tokens that a verification returned.
     ///
     /// # Errors
     /// The target returned no tokens that can be used.
@@ -175,14 +176,14 @@ impl Tokens {
             drafted: proposal.len(),
             accepted: agreed.min(kept.len()),
             rounds: 1,
-            // A target that adds no token to the accepted ones has reached the end.
+            // If the target adds no token to the accepted ones, the next token is the end.
             finished: ended || returned <= agreed || self.remaining() == 0,
             tokens: kept,
             ..Chunk::default()
         })
     }
 
-    /// Tokens of the next target-only call, of `left` in all.
+    /// Tokens of the next call of a target-only run, which has `left` tokens left.
     ///
     /// A stream is decoded in several calls, whose length doubles from one token to
     /// `MOST_STREAM_TOKENS`. The first token then arrives at once, and the cost of a call is soon
@@ -215,7 +216,7 @@ impl Tokens {
         }
     }
 
-    /// Take in the result of a target-only call.
+    /// Append the tokens that a target-only call returned.
     ///
     /// # Errors
     /// The target returned no tokens that can be used.
@@ -226,7 +227,7 @@ impl Tokens {
         let requested = |tensor: &&Tensor| names.iter().any(|name| *name == tensor.name);
         Ok(Chunk {
             log_probs: token_log_probs(outputs, kept.len()),
-            // Fewer tokens than asked for: the target has reached the end.
+            // The target returns fewer tokens than requested only at the end.
             finished: ended || kept.len() < length || self.remaining() == 0,
             outputs: outputs.iter().filter(requested).cloned().collect(),
             tokens: kept,
@@ -241,8 +242,8 @@ impl Tokens {
         }
     }
 
-    /// Draft tokens that a verification of `count` may be padded to. The engine refuses more
-    /// tokens than fit into its sequence.
+    /// The number of draft tokens to which a verification of `count` may be padded. The engine
+    /// refuses more tokens than its sequence length.
     fn padded_length(&self, count: usize, draft_length: usize) -> usize {
         let fits = self.ids.len() + draft_length < self.task.max_seq_len;
         if fits && !self.task.is_sampled() {
@@ -252,6 +253,7 @@ impl Tokens {
         }
     }
 
+    /// New tokens before which the answer may not end, by the client's minimum.
     pub(super) fn remaining_minimum(&self) -> usize {
         let generated = self.generated().len();
         let missing = self.task.min_tokens.saturating_sub(generated);
@@ -263,7 +265,7 @@ impl Tokens {
         new.truncate(self.remaining());
         for (index, token) in new.iter().enumerate() {
             self.ids.push(*token);
-            if self.stop_words.end_with(*token) || *token == self.task.end_id {
+            if self.stop_words.push(*token) || *token == self.task.end_id {
                 new.truncate(index + 1);
                 return (new, true);
             }

@@ -1,4 +1,4 @@
-//! Loads and unloads the model for Triton.
+//! Implements Triton's backend interface: loads the model, passes requests to it and unloads it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::config::Settings;
 use crate::error;
 use crate::tokenizer::{HubTokenizer, Special};
 
-/// Writes a tokenizer's file where its directory has none; a program in the model's directory.
+/// A Python program in the model's directory: it converts a tokenizer without `tokenizer.json`.
 const HELPER: &str = "tokenizer_json.py";
 
 impl Backend for Bls {
@@ -46,6 +46,7 @@ fn load(model: &Model<'_>) -> Result<Arc<Bls>, error::Error> {
     Bls::new(settings, model.server()?, Arc::new(tokenizer), metrics)
 }
 
+/// The functions that Triton calls in the library.
 #[allow(unsafe_code, non_snake_case)]
 pub mod exported {
     triton::export_backend!(super::Bls);

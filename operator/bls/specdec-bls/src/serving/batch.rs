@@ -1,18 +1,18 @@
-//! Batches whose engine call is in flight, and the rows that still wait for a result.
+//! Engine calls in flight, and their rows that wait for a result.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::in_flight::InFlight;
+use super::in_flight::InFlightSequence;
 use crate::batching::Batchable;
 use crate::batching::merge::{can_merge, shorten};
 use crate::engine::{Call, Role};
 use crate::lock::locked;
 
-/// One sequence's call.
+/// One sequence's call, which is sent alone or as a row of a batch.
 pub struct Row {
-    pub sequence: Arc<InFlight>,
+    pub sequence: Arc<InFlightSequence>,
     pub call: Call,
     /// The number of a pipelined draft call within its sequence; None for any other call.
     pub pipelined: Option<u64>,
@@ -39,7 +39,7 @@ impl Batchable for Row {
 /// The rows of one engine call in flight.
 pub struct InFlightBatch {
     pub role: Role,
-    /// The batcher's number of the batch; None for a call that it does not know.
+    /// The batcher's number of the batch; None for a call that did not come from the batcher.
     pub number: Option<u64>,
     pub started: Instant,
     /// The call has several rows.
@@ -60,18 +60,18 @@ impl InFlightBatch {
         }
     }
 
-    /// Take the row at this index; None where it was taken before.
+    /// Take the row at this index; None if it was taken before.
     pub fn take(&self, index: usize) -> Option<Row> {
         locked(&self.rows).get_mut(index)?.take()
     }
 
-    /// Take all rows that were not taken before.
-    pub fn take_rest(&self) -> Vec<Row> {
+    /// Take all rows that still wait for a result.
+    pub fn take_pending(&self) -> Vec<Row> {
         let mut rows = locked(&self.rows);
         rows.iter_mut().filter_map(Option::take).collect()
     }
 
-    /// Remember that the engine refused the call without naming a row.
+    /// Record that the engine refused the call without naming a row.
     pub fn set_refused(&self) {
         self.refused.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Engine calls: sends batches to the engines and their results to the sequences.
+//! Sends batches to the engines, and passes their results to the sequences.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,12 +14,12 @@ use crate::error::Error;
 use crate::lock::locked;
 use crate::sequence::Event;
 
-/// Shared calls that an engine refuses in a row before no more are made.
+/// Calls with several rows that are refused one after another before batching stops.
 const MAX_REFUSALS: usize = 3;
 
 impl Bls {
-    /// Report that a row of batch `completed` has its result, submit its sequence's next row if
-    /// there is one, and send the batches that are complete by that.
+    /// Submit a sequence's next row, report that its row of batch `completed` has its result, and
+    /// send the batches that are ready. Either may be missing.
     pub fn submit(self: &Arc<Self>, completed: Option<u64>, row: Option<Row>) {
         let now = Instant::now();
         let mut batcher = locked(&self.batcher);
@@ -45,7 +45,7 @@ impl Bls {
         self.submit(None, None);
     }
 
-    /// Send a call that shares no batch.
+    /// Send a call without the batcher: it neither waits nor shares a batch.
     pub fn send_alone(self: &Arc<Self>, row: Row) {
         self.send(row.call.role, None, vec![row]);
     }
@@ -55,19 +55,20 @@ impl Bls {
             [row] => (single(&mut row.call), std::mem::take(&mut row.call.outputs)),
             _ => merged(&rows.iter().map(|row| &row.call).collect::<Vec<_>>()),
         };
-        let lasting = rows.first().filter(|row| !row.call.batchable);
-        let lasting = lasting.map(|row| Arc::clone(&row.sequence));
+        // A call of a round is short. Any other call is cancelled when the client disconnects.
+        let cancelled_by = rows.first().filter(|row| !row.call.batchable);
+        let cancelled_by = cancelled_by.map(|row| Arc::clone(&row.sequence));
         let batch = Arc::new(InFlightBatch::new(role, number, rows));
         let key = self.next_number();
         locked(&self.batches).insert(key, Arc::clone(&batch));
-        let (bls, answered) = (Arc::clone(self), Arc::clone(&batch));
+        let (bls, sent) = (Arc::clone(self), Arc::clone(&batch));
         let listener = Box::new(move |response: Response| {
-            bls.on_response(&answered, key, response);
+            bls.on_response(&sent, key, response);
         });
         let model = self.engine_name(role);
         match InferenceCall::start(&self.server, model, inputs, &outputs, listener) {
             Ok(call) => {
-                if let Some(sequence) = lasting {
+                if let Some(sequence) = cancelled_by {
                     sequence.set_cancellable(Some(call));
                 }
             }
@@ -78,11 +79,11 @@ impl Bls {
         }
     }
 
-    /// An engine has sent a response.
+    /// Process a response of an engine.
     fn on_response(self: &Arc<Self>, batch: &InFlightBatch, key: u64, response: Response) {
         match response.outputs.map(|result| result.map_err(engine_error)) {
             Some(Ok(outputs)) if !outputs.is_empty() => self.deliver_outputs(batch, outputs),
-            // A refusal of a shared call does not name the row at fault.
+            // The refusal of a call with several rows does not name the row at fault.
             Some(Err(Error::EngineRefused(_))) if batch.shared => batch.set_refused(),
             Some(Err(error)) => self.fail(batch, error),
             _ => {}
@@ -104,25 +105,26 @@ impl Bls {
         }
     }
 
-    /// No response follows: rows without a result get an error, or are sent again one by one.
+    /// Process the end of a call. Rows without a result are sent again one by one if the engine
+    /// refused the whole call, and get an error otherwise.
     fn finish(self: &Arc<Self>, batch: &InFlightBatch) {
-        let rest = batch.take_rest();
+        let pending = batch.take_pending();
         if batch.was_refused() {
             self.count_refusal(batch.role);
-            // One row may have been at fault; the others can be served.
-            for row in rest {
+            // Only one row may have been at fault. Sent alone, the others succeed.
+            for row in pending {
                 self.send(batch.role, batch.number, vec![row]);
             }
-        } else if !rest.is_empty() {
+        } else if !pending.is_empty() {
             let engine = self.engine_name(batch.role);
             let message = format!("{engine} ended the call without an answer: it was cancelled");
-            for row in rest {
+            for row in pending {
                 self.deliver(batch, row, Err(Error::EngineRefused(message.clone())));
             }
         }
     }
 
-    /// Stop batching for engines that refuse every shared call.
+    /// Stop batching if the engines refuse every call with several rows.
     fn count_refusal(&self, role: Role) {
         if self.refusals.fetch_add(1, Ordering::Relaxed) + 1 == MAX_REFUSALS {
             locked(&self.batcher).stop_batching();
@@ -132,15 +134,16 @@ impl Bls {
         }
     }
 
-    /// All rows without a result get this error.
+    /// Deliver this error to all rows without a result.
     fn fail(self: &Arc<Self>, batch: &InFlightBatch, error: Error) {
         let engine = self.engine_name(batch.role);
         let error = error.map_message(|message| with_name(engine, message));
-        for row in batch.take_rest() {
+        for row in batch.take_pending() {
             self.deliver(batch, row, Err(error.clone()));
         }
     }
 
+    /// Pass the result of a row to its sequence.
     fn deliver(self: &Arc<Self>, batch: &InFlightBatch, row: Row, result: EngineResult) {
         let seconds = batch.started.elapsed().as_secs_f64();
         if let Some(number) = row.pipelined {
@@ -159,7 +162,7 @@ impl Bls {
         row.sequence.deliver(event, batch.number);
     }
 
-    /// End the calls of engines whose process has died: Triton never answers them.
+    /// Fail the calls of engines whose process has died, because Triton never completes them.
     pub fn check_engines(self: &Arc<Self>) {
         let dead: Vec<Role> = locked(&self.processes)
             .iter()
@@ -167,7 +170,7 @@ impl Bls {
             .map(|(role, _)| *role)
             .collect();
         for role in dead {
-            // Every time: a call may have been sent just before Triton noticed.
+            // Not only once: a call may have been sent just before Triton noticed the death.
             let batches: Vec<Arc<InFlightBatch>> = locked(&self.batches)
                 .extract_if(|_, batch| batch.role == role)
                 .map(|(_, batch)| batch)

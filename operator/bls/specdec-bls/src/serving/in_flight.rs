@@ -1,4 +1,4 @@
-//! A sequence in flight: runs its state machine and carries out its effects.
+//! Runs the state machine of a sequence in flight, and carries out its effects.
 //!
 //! Events arrive from any thread. One thread at a time takes the sequence out of its inbox and
 //! runs it; others leave their event in the inbox and return. No lock is held while the effects
@@ -19,11 +19,11 @@ use crate::lock::locked;
 use crate::request::task::Task;
 use crate::sequence::{Effects, End, Event, Sequence};
 
-/// What a client reads where this library itself fails.
+/// The message for the client when the BLS itself fails.
 const INTERNAL: &str = "tensorrt_llm_bls failed on this request: the server's log has the details";
 
-/// A sequence in flight, and where its calls and parts go.
-pub struct InFlight {
+/// A sequence in flight, the model that sends its calls, and the reply that sends its parts.
+pub struct InFlightSequence {
     pub number: u64,
     bls: Arc<Bls>,
     task: Arc<Task>,
@@ -35,6 +35,7 @@ pub struct InFlight {
     cancellable: Mutex<Option<Arc<InferenceCall>>>,
 }
 
+/// The sequence and its events that no thread has processed yet.
 struct Inbox {
     /// None while a thread runs the sequence, and after its end.
     sequence: Option<Sequence>,
@@ -48,7 +49,7 @@ struct Delivery {
     batch: Option<u64>,
 }
 
-impl InFlight {
+impl InFlightSequence {
     /// The sequence of the prompt at index `row` of its request.
     pub fn new(
         number: u64,
@@ -73,7 +74,7 @@ impl InFlight {
         }
     }
 
-    /// Process an event, here or on the thread that runs the sequence at the moment.
+    /// Process an event on this thread, or leave it to the thread that runs the sequence now.
     pub fn deliver(self: &Arc<Self>, event: Event, batch: Option<u64>) {
         let mut inbox = locked(&self.inbox);
         if inbox.ended {
@@ -94,9 +95,9 @@ impl InFlight {
             inbox = locked(&self.inbox);
             if ended {
                 inbox.ended = true;
-                let left = std::mem::take(&mut inbox.events);
+                let unprocessed = std::mem::take(&mut inbox.events);
                 drop(inbox);
-                for delivery in left {
+                for delivery in unprocessed {
                     self.complete_row(delivery.batch);
                 }
                 return;
@@ -121,6 +122,8 @@ impl InFlight {
         ended
     }
 
+    /// Carry out the effects; whether the sequence has ended. `batch` becomes None once its row's
+    /// result has been reported to the batcher.
     fn carry_out(
         self: &Arc<Self>,
         effects: Effects,
@@ -153,7 +156,7 @@ impl InFlight {
         if let Some(length) = effects.draft_length {
             metrics.draft_length(length);
         }
-        // Text is rendered while the engines compute.
+        // The calls above were sent first, so the engines compute while the text is rendered.
         for part in effects.parts.into_iter().chain(sequence.render()) {
             self.reply.send_part(self.row, &self.task, part);
         }
@@ -172,7 +175,7 @@ impl InFlight {
         }
     }
 
-    /// Report to the batcher that a row of this batch has its result, and no next call.
+    /// Report to the batcher that a row of this batch has its result, and that no call follows it.
     fn complete_row(&self, batch: Option<u64>) {
         if batch.is_some() {
             self.bls.submit(batch, None);
@@ -180,8 +183,8 @@ impl InFlight {
     }
 
     fn end(&self, end: End) {
-        // Before the end is sent: a client with its whole answer finds it in the metrics.
-        if !self.bls.sequence_ended(self.number) {
+        // Before the client receives the end, so that the metrics are exact when it has its answer.
+        if !self.bls.release_slot(self.number) {
             return;
         }
         match end {
@@ -191,7 +194,7 @@ impl InFlight {
         }
     }
 
-    /// Check whether the client is still there, and whether a call takes too long.
+    /// Cancel the call of a disconnected client, and let the sequence check its timeout.
     pub fn tick(self: &Arc<Self>) {
         if self.reply.is_cancelled()
             && let Some(call) = locked(&self.cancellable).clone()

@@ -1,8 +1,8 @@
-//! Requests on their way in: measured on Triton's thread, read on a thread of the pool.
+//! Takes over requests: checks their sizes on Triton's thread, and parses them on other threads.
 //!
 //! Triton has one thread for all requests of a model, and tokenizing a megabyte of text takes a
-//! second. That thread therefore only compares sizes. Requests that arrive while it waits stay in
-//! Triton's queue.
+//! second. That thread therefore only compares sizes. While it waits for room in the pool, further
+//! requests stay in Triton's queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::response::requested_outputs;
 const TOO_MANY: &str = "tensorrt_llm_bls has as many long prompts waiting as it has room for: \
                         send this one again later";
 
-/// Bytes of text after which free memory is returned to the system. Tokenizing takes almost two
-/// hundred times the text's memory, which glibc would keep. Other allocations wait for it, so
-/// only texts that few clients send are worth it.
+/// After a request with more bytes of text than this, free memory is returned to the system.
+/// Tokenizing takes almost two hundred times the memory of the text, and glibc would keep it.
+/// Returning it blocks other allocations, so it is done only after texts of a rare size.
 const TRIM_BYTES: usize = 256 << 10;
 
-/// Counts a request as in flight before its sequences start.
+/// Counts a request as in flight until its sequences are counted, or until it is refused.
 struct Counted(Arc<Metrics>);
 
 impl Counted {
@@ -42,9 +42,10 @@ impl Drop for Counted {
 }
 
 impl Bls {
-    /// Take over a request. Responses leave from other threads.
+    /// Take over a request. Its responses are sent from other threads.
     ///
-    /// It waits while short requests arrive faster than they are read and get a slot.
+    /// This blocks while the queue of short requests is full, because they arrive faster than they
+    /// are parsed and get a slot.
     pub fn accept(self: &Arc<Self>, request: Request) {
         let bytes = match self.measure(&request) {
             Ok(bytes) => bytes,
@@ -68,12 +69,12 @@ impl Bls {
         }
     }
 
-    /// Bytes of text to be tokenized, within the limits. No text is copied for that.
+    /// Check the limits, and return the bytes of text to tokenize. No text is copied for that.
     fn measure(&self, request: &Request) -> Result<usize, Error> {
         let mut text = 0_usize;
         for input in request.input_sizes()? {
             let bytes = input.byte_size;
-            self.limits.size(&input.name, &input.shape, bytes)?;
+            self.limits.check_size(&input.name, &input.shape, bytes)?;
             text = text.saturating_add(tokenized_bytes(&input.name, bytes));
         }
         Ok(text)
@@ -81,8 +82,8 @@ impl Bls {
 
     /// Start a sequence for each prompt of a request, as soon as it has a slot.
     fn begin_request(self: &Arc<Self>, request: Request, counted: Counted) {
-        let (parsed, outputs) = match self.read(&request) {
-            Ok(read) => read,
+        let (parsed, outputs) = match self.parse(&request) {
+            Ok(parsed) => parsed,
             Err(error) => {
                 drop(counted);
                 return refuse(request, error);
@@ -97,14 +98,15 @@ impl Bls {
         let mut counted = Some(counted);
         for (row, task) in parsed.tasks.into_iter().enumerate() {
             self.acquire_slot();
-            // Before the last sequence starts: a client with its answer finds exact counts.
+            // Before the last sequence starts, so that the gauge is exact when the client has its
+            // answer.
             counted.take_if(|_| row + 1 == rows);
             self.start(row, Arc::new(task), &reply);
         }
     }
 
-    /// The tasks of a request, and the outputs of its responses.
-    fn read(&self, request: &Request) -> Result<(Parsed, BTreeSet<String>), Error> {
+    /// The tasks of a request, and the names of the outputs that its responses carry.
+    fn parse(&self, request: &Request) -> Result<(Parsed, BTreeSet<String>), Error> {
         if request.is_cancelled() {
             return Err(Error::Cancelled);
         }

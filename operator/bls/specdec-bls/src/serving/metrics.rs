@@ -9,10 +9,11 @@ use triton::{Error, Level, Metric, MetricFamily, log};
 use crate::lock::locked;
 use crate::sequence::Counts;
 
-/// A draft that is down fails every sequence: the counter has their number, the log one line.
+/// Least time between two log lines on a failed draft. A draft that is down fails every sequence,
+/// and the counter has their number.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The counters of `specdec_fallback_total` by their reason.
+/// The counter `specdec_fallback_total` for each reason.
 struct Fallbacks {
     family: MetricFamily,
     by_reason: HashMap<String, Metric>,
@@ -81,17 +82,17 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Sequences that started (positive) or ended (negative).
+    /// Count sequences that started (positive) or ended (negative).
     pub fn in_flight(&self, change: i32) {
         self.in_flight.increment(f64::from(change));
     }
 
-    /// The draft length that the adaptive policy settled on.
+    /// Publish the draft length that the adaptive policy settled on.
     pub fn draft_length(&self, length: usize) {
         self.length.set(length as f64);
     }
 
-    /// A sequence goes on without speculation.
+    /// Count a prompt that is decoded without speculation.
     pub fn fallback(&self, reason: &str) {
         let mut fallbacks = locked(&self.fallbacks);
         let Fallbacks {
@@ -114,7 +115,7 @@ impl Metrics {
         }
     }
 
-    /// What a call has brought a sequence.
+    /// Add what a call returned to a sequence.
     pub fn count(&self, counts: &Counts) {
         for (metric, count) in [
             (&self.drafted, counts.drafted),
@@ -129,7 +130,7 @@ impl Metrics {
         }
     }
 
-    /// A sequence goes on without the draft, which failed with this message.
+    /// Count and log that a sequence continues without the draft, which failed with this message.
     pub fn draft_failed(&self, message: &str) {
         self.fallback("draft_error");
         let logged = &mut locked(&self.fallbacks).logged;

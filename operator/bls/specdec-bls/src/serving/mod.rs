@@ -1,8 +1,11 @@
-//! The BLS as Triton serves it: requests in, engine calls out, responses back.
+//! The BLS as Triton serves it: it takes requests, calls the engines and sends responses.
 //!
-//! [`intake`](self) reads requests on threads of its own and starts their sequences. Results of
-//! engine calls arrive on Triton's threads, which run the sequences that they belong to. A watchdog
-//! thread sends batches that have waited long enough, and detects disconnected clients and dead engines.
+//! The modules follow a request. Triton loads the model (`backend`, `model`) and sends it requests.
+//! Threads of the `pool` parse them (`intake`) and start a sequence for each prompt (`in_flight`).
+//! The sequences' engine calls are sent in batches (`batch`, `calls`), and their parts leave as
+//! responses (`reply`). Results of engine calls arrive on Triton's threads, which run the sequences
+//! that they belong to. A `watchdog` thread sends batches that have waited long enough, and detects
+//! disconnected clients and dead engines (`process`).
 
 mod backend;
 mod batch;

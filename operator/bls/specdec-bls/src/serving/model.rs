@@ -9,7 +9,7 @@ use std::time::Instant;
 use triton::Server;
 
 use super::batch::{InFlightBatch, Row};
-use super::in_flight::InFlight;
+use super::in_flight::InFlightSequence;
 use super::metrics::Metrics;
 use super::pool::{Pool, spawn};
 use super::process::Process;
@@ -26,7 +26,7 @@ use crate::request::task::Task;
 use crate::sequence::{Event, Resources, Sequence};
 use crate::tokenizer::Tokenizer;
 
-/// The model `tensorrt_llm_bls`.
+/// The loaded model `tensorrt_llm_bls`.
 pub struct Bls {
     pub(super) settings: Settings,
     pub(super) server: Server,
@@ -35,14 +35,18 @@ pub struct Bls {
     pub(super) metrics: Arc<Metrics>,
     policy: Option<AdaptivePolicy>,
     pub(super) batcher: Mutex<Batcher<Row>>,
-    /// Pipelined draft calls that may still be made.
+    /// Pipelined draft calls that may be sent beside those in flight.
     pub(super) pipelined_slots: AtomicUsize,
-    /// Shared calls that were refused since the last one that was served.
+    /// Calls with several rows that were refused since the last one that succeeded.
     pub(super) refusals: AtomicUsize,
+    /// For sequences and engine calls.
     next_number: AtomicU64,
     slots: Slots,
-    sequences: Mutex<HashMap<u64, Arc<InFlight>>>,
+    /// Sequences in flight by their numbers.
+    sequences: Mutex<HashMap<u64, Arc<InFlightSequence>>>,
+    /// Engine calls in flight by their numbers.
     pub(super) batches: Mutex<HashMap<u64, Arc<InFlightBatch>>>,
+    /// The process of each engine; None for an engine inside the server's process.
     pub(super) processes: Mutex<HashMap<Role, Option<Process>>>,
     pub(super) watchdog: Watchdog,
     pub(super) pool: Pool,
@@ -86,7 +90,7 @@ impl Bls {
             let clock = move || started.elapsed().as_secs_f64();
             AdaptivePolicy::new(bounds.least, bounds.most, bounds.start, Box::new(clock))
         });
-        // An engine that is not decoupled cannot answer the rows of one call separately.
+        // An engine that is not decoupled sends one response a call, so it cannot send one a row.
         let max_rows = if settings.decoupled {
             settings.max_batch_size
         } else {
@@ -121,13 +125,13 @@ impl Bls {
         Ok(bls)
     }
 
-    /// End the threads. Nothing is in flight when a model is unloaded.
+    /// End the threads. Triton unloads a model only when nothing is in flight.
     pub fn close(&self) {
         self.watchdog.close();
         self.pool.close();
     }
 
-    /// Wait until one more sequence may start, and count it.
+    /// Wait for a slot of a sequence, take it, and count the sequence as in flight.
     pub(super) fn acquire_slot(&self) {
         self.slots.acquire();
         self.metrics.in_flight(1);
@@ -148,26 +152,28 @@ impl Bls {
         let sequence = Sequence::new(Arc::clone(&task), resources);
         let number = self.next_number();
         let (bls, reply) = (Arc::clone(self), Arc::clone(reply));
-        let in_flight = Arc::new(InFlight::new(number, bls, task, row, reply, sequence));
+        let in_flight = Arc::new(InFlightSequence::new(
+            number, bls, task, row, reply, sequence,
+        ));
         locked(&self.sequences).insert(number, Arc::clone(&in_flight));
         self.watchdog.wake();
         in_flight.deliver(Event::Started, None);
     }
 
-    /// A sequence has ended; false where that is known already.
-    pub fn sequence_ended(&self, number: u64) -> bool {
-        let known = locked(&self.sequences).remove(&number).is_none();
-        if !known {
+    /// Release the slot of a sequence that has ended; false if that was done before.
+    pub fn release_slot(&self, number: u64) -> bool {
+        let removed = locked(&self.sequences).remove(&number).is_some();
+        if removed {
             self.metrics.in_flight(-1);
             self.slots.release();
         }
-        !known
+        removed
     }
 
-    /// Reserve a pipelined draft call, if one is free.
+    /// Take the slot of a pipelined draft call; false if none is free.
     ///
-    /// With more sequences in flight than may be pipelined, the draft is busy anyway, and further
-    /// calls would delay all of them.
+    /// With more sequences in flight than may be pipelined, the draft is busy anyway, and
+    /// pipelined calls would delay all sequences.
     pub fn take_pipelined_slot(&self) -> bool {
         if locked(&self.sequences).len() > self.settings.pipelined_sequences {
             return false;
@@ -183,15 +189,16 @@ impl Bls {
         !locked(&self.sequences).is_empty()
     }
 
-    /// Check on every sequence in flight.
+    /// Let every sequence in flight check its client and its timeout.
     pub fn tick(&self) {
-        let sequences: Vec<Arc<InFlight>> = locked(&self.sequences).values().cloned().collect();
+        let sequences: Vec<Arc<InFlightSequence>> =
+            locked(&self.sequences).values().cloned().collect();
         for sequence in sequences {
             sequence.tick();
         }
     }
 
-    /// Find the engines' processes, once for each engine.
+    /// Find the process of each engine, unless it was searched before.
     pub(super) fn find_processes(&self) {
         let mut processes = locked(&self.processes);
         let draft = self.settings.draft.is_some().then_some(Role::Draft);
@@ -200,6 +207,7 @@ impl Bls {
         }
     }
 
+    /// The process of an engine; None for an engine inside the server's process.
     pub(super) fn process(&self, role: Role) -> Option<Process> {
         Process::of(
             self.engine_name(role),

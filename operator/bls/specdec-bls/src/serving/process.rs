@@ -1,7 +1,7 @@
-//! Finds the processes of Python models of this server.
+//! Finds the processes of Python models of this server, to detect their death.
 //!
 //! A model of Triton's python backend runs in a process of its own. When that process dies, Triton
-//! 2.51 refuses later calls, and never answers those that were in flight.
+//! 2.51 refuses later calls, but never completes the calls that were in flight.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Process {
             })
     }
 
-    /// Whether it still runs. A dead process stays listed until its parent has waited for it.
+    /// Whether the process still runs. A zombie, whose parent has not waited for it, does not.
     pub fn is_alive(&self) -> bool {
         let fields = fields(&self.folder);
         fields.get(STARTED) == Some(&self.started) && !is_dead(&fields)

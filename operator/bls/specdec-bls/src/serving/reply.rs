@@ -1,4 +1,4 @@
-//! The responses to one request, whose prompts are answered side by side.
+//! Sends the responses to one request, whose prompts are decoded concurrently.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ enum Mode {
         accumulate: bool,
         texts: Vec<String>,
     },
-    /// As rows of the one response that a model without streaming sends.
+    /// Together, as the rows of the single response of a model without streaming.
     Whole {
         rows: Vec<Vec<Tensor>>,
         error: Option<Error>,
@@ -26,7 +26,7 @@ enum Mode {
 }
 
 struct State {
-    /// None once everything was sent.
+    /// None after the last response.
     request: Option<Request>,
     mode: Mode,
     /// Prompts that have not ended.
@@ -34,17 +34,17 @@ struct State {
     failed: bool,
 }
 
-/// Answers one request; the sequences of its prompts share it.
+/// The reply to one request, which the sequences of its prompts share.
 ///
-/// Its lock is held while a response is sent. That keeps the responses in order, and Triton never
-/// calls back into this library from there.
+/// Its lock is held while a response is sent, which keeps the responses in order. This cannot
+/// deadlock, because Triton does not call this library while it sends a response.
 pub struct Reply {
     state: Mutex<State>,
     outputs: BTreeSet<String>,
 }
 
 impl Reply {
-    /// A response for each part; with `accumulate`, it carries the whole text so far.
+    /// A reply with a response for each part. With `accumulate`, it carries the whole text so far.
     pub fn stream(
         request: Request,
         rows: usize,
@@ -58,7 +58,7 @@ impl Reply {
         Self::new(request, rows, outputs, mode)
     }
 
-    /// One response with a row for each prompt.
+    /// A reply with one response, which has a row for each prompt.
     pub fn whole(request: Request, rows: usize, outputs: BTreeSet<String>) -> Self {
         let mode = Mode::Whole {
             rows: vec![Vec::new(); rows],
@@ -112,7 +112,7 @@ impl Reply {
         }
     }
 
-    /// The answer to one prompt is complete; the last one ends the request.
+    /// Report that the answer to one prompt is complete. The last one completes the request.
     pub fn row_completed(&self) {
         let mut state = locked(&self.state);
         state.pending = state.pending.saturating_sub(1);
@@ -121,7 +121,7 @@ impl Reply {
         }
     }
 
-    /// The answer to one prompt ends with an error.
+    /// Report that the answer to one prompt ends with this error.
     pub fn row_failed(&self, error: Error) {
         let mut state = locked(&self.state);
         state.failed = true;
@@ -139,6 +139,7 @@ impl Reply {
     }
 }
 
+/// Send the last response and release the request.
 fn close(state: &mut State) {
     let Some(request) = state.request.take() else {
         return;
@@ -157,7 +158,7 @@ fn close(state: &mut State) {
     request.release(!state.failed);
 }
 
-/// A failure is not sent to a client that has disconnected.
+/// Log a response that could not be sent, such as to a client that has disconnected.
 fn log_failure(result: Result<(), triton::Error>) {
     if let Err(error) = result {
         log(

@@ -1,4 +1,5 @@
-//! A thread that sends batches which have waited long enough, and checks on clients and engines.
+//! A thread that sends batches that have waited long enough, and detects disconnected clients and
+//! dead engines.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -9,21 +10,21 @@ use super::pool::Spawn;
 use crate::error::Error;
 use crate::lock::locked;
 
-/// Between two checks for clients that have disconnected.
+/// Time between two checks for disconnected clients.
 const TICK: Duration = Duration::from_millis(50);
-/// Between two checks for engines that have died, in ticks.
+/// Ticks between two checks for dead engines.
 const TICKS_PER_ENGINE_CHECK: u32 = 5;
 
 #[derive(Default)]
 struct State {
-    /// When a batch has waited long enough.
+    /// When the next batch has waited long enough.
     alarm: Option<Instant>,
     /// A sequence is in flight.
     busy: bool,
     closed: bool,
 }
 
-/// Sleeps while no sequence is in flight.
+/// The thread and its state. It sleeps while no sequence is in flight and no alarm is set.
 #[derive(Default)]
 pub struct Watchdog {
     state: Mutex<State>,
@@ -35,7 +36,7 @@ impl Watchdog {
     /// Start the thread.
     ///
     /// # Errors
-    /// The system refuses. Without the thread, calls of a dead engine would never end.
+    /// The thread cannot be started. Without it, calls of a dead engine would never end.
     pub fn start(&self, bls: &Arc<Bls>, spawn: Spawn) -> Result<(), Error> {
         let watched = Arc::clone(bls);
         let body = Box::new(move || watched.watchdog.run(&watched));
@@ -51,12 +52,12 @@ impl Watchdog {
         self.changed.notify_all();
         let thread = locked(&self.thread).take();
         if let Some(thread) = thread {
-            // It cannot have panicked: whatever it runs catches its own panics.
+            // It cannot have panicked: everything it runs catches its own panics.
             drop(thread.join());
         }
     }
 
-    /// A sequence is in flight.
+    /// Report that a sequence is in flight, so that ticks are needed.
     pub fn wake(&self) {
         let mut state = locked(&self.state);
         if !std::mem::replace(&mut state.busy, true) {
@@ -64,7 +65,7 @@ impl Watchdog {
         }
     }
 
-    /// Flush the batches at this time at the latest.
+    /// Wake the thread at this time to send batches, unless an earlier alarm is set.
     pub fn set_alarm(&self, at: Instant) {
         let mut state = locked(&self.state);
         if state.alarm.is_none_or(|alarm| at < alarm) {
@@ -93,7 +94,8 @@ impl Watchdog {
         }
     }
 
-    /// Wait for the alarm, or for the time `next` while busy; false when the thread shall end.
+    /// Wait for the alarm or, while a sequence is in flight, for the tick at `next`; false when the
+    /// thread has to end.
     fn wait(&self, next: Instant) -> bool {
         let mut state = locked(&self.state);
         loop {

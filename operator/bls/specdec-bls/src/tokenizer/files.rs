@@ -1,4 +1,4 @@
-//! Reads the files of a tokenizer directory.
+//! Opens a tokenizer directory: `tokenizer.json` here, anything else through transformers.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,14 +8,15 @@ use tokenizers::Tokenizer as Library;
 
 use crate::error::Error;
 
+/// The token id that the engines take for "none".
 const NOT_A_TOKEN: i32 = -1;
 
-/// The tokenizer of a directory.
+/// What a tokenizer directory contains.
 pub(super) struct Opened {
     pub library: Library,
     pub end_id: i32,
     pub pad_id: i32,
-    /// Decoded text has no spaces before English punctuation.
+    /// Spaces before English punctuation are removed from decoded text.
     pub clean_up: bool,
 }
 
@@ -83,6 +84,7 @@ pub(super) fn open_transformers(folder: &Path, helper: &Path) -> Result<Opened, 
     })
 }
 
+/// The end and the padding token, as the directory names them. The last file has precedence.
 fn special_tokens(folder: &Path) -> Result<Map<String, Value>, Error> {
     let mut named = Map::new();
     for file in ["special_tokens_map.json", "tokenizer_config.json"] {
@@ -96,6 +98,7 @@ fn special_tokens(folder: &Path) -> Result<Map<String, Value>, Error> {
     Ok(named)
 }
 
+/// Whether Python counts the value as true. Transformers ignores any other special token.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -107,6 +110,7 @@ fn is_given(value: &Value) -> bool {
     }
 }
 
+/// The id of the end token in the model's own configuration, for a tokenizer without an end token.
 fn configured_end(folder: &Path) -> Result<i32, Error> {
     for file in ["generation_config.json", "config.json"] {
         let content = json(&folder.join(file))?;
@@ -126,6 +130,7 @@ fn number(value: &Value) -> Option<i32> {
     value.as_i64().and_then(|id| i32::try_from(id).ok())
 }
 
+/// The id of a special token, which the files state as text or as an object with that text.
 fn token_id(library: &Library, token: Option<&Value>) -> Option<i32> {
     let content = match token? {
         Value::Object(described) => described.get("content")?,
@@ -135,7 +140,7 @@ fn token_id(library: &Library, token: Option<&Value>) -> Option<i32> {
     i32::try_from(id).ok()
 }
 
-/// The object of a file; empty where there is no file or something else in it.
+/// The JSON object in a file; empty if the file is missing or contains another value.
 fn json(path: &Path) -> Result<Map<String, Value>, Error> {
     if !path.is_file() {
         return Ok(Map::new());
@@ -151,8 +156,8 @@ fn json(path: &Path) -> Result<Map<String, Value>, Error> {
     })
 }
 
-/// JSON without the numbers `Infinity` and `NaN`, which only Python writes; they become null. No
-/// value that is read here is such a number.
+/// Replace the numbers `Infinity` and `NaN` by null. Python writes them, but they are not JSON, and
+/// no value that is read here is such a number.
 fn without_infinities(bytes: &[u8]) -> Vec<u8> {
     let mut json = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -167,8 +172,8 @@ fn without_infinities(bytes: &[u8]) -> Vec<u8> {
         }
         let taken = if quoted && first == b'\\' { 2 } else { 1 };
         quoted ^= first == b'"';
-        let (one, after) = rest.split_at(taken.min(behind.len() + 1));
-        json.extend_from_slice(one);
+        let (copied, after) = rest.split_at(taken.min(behind.len() + 1));
+        json.extend_from_slice(copied);
         rest = after;
     }
     json

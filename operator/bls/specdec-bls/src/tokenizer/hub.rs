@@ -27,7 +27,9 @@ impl Default for Special {
     }
 }
 
-/// The tokenizer of `tokenizer.json`; a directory without that file is read by transformers.
+/// The tokenizer of a Hugging Face model directory.
+///
+/// A directory without `tokenizer.json` is converted by transformers, in a Python process.
 pub struct HubTokenizer {
     library: Library,
     special: Special,
@@ -39,10 +41,10 @@ pub struct HubTokenizer {
 }
 
 impl HubTokenizer {
-    /// Opens a Hugging Face model directory.
+    /// Open a Hugging Face model directory.
     ///
-    /// `helper` is a Python program, which only reads a directory without `tokenizer.json`. It
-    /// never runs code of that directory.
+    /// `helper` is the Python program that converts a directory without `tokenizer.json`. It never
+    /// runs code of that directory.
     ///
     /// # Errors
     /// The directory holds no tokenizer that can be read.
@@ -61,7 +63,7 @@ impl HubTokenizer {
 
     fn of(opened: Opened, special: Special, directory: &str) -> Result<Self, Error> {
         let mut library = opened.library;
-        // A file may carry the truncation of its training; a prompt must stay whole.
+        // The file may contain the truncation of the model's training. Prompts must stay whole.
         library
             .with_truncation(None)
             .map_err(|error| Error::Load(format!("tokenizer_dir {directory}: {error}")))?;
@@ -102,10 +104,14 @@ impl Tokenizer for HubTokenizer {
             .filter_map(|id| u32::try_from(*id).ok())
             .filter(|id| (*id as usize) < self.size)
             .collect();
-        // No decoder of the library fails; if one did, the tokens would have no text.
+        // No decoder of the library fails. If one did, the tokens would have no text.
         let text = self.library.decode(&known, self.special.skip);
         let text = text.unwrap_or_default();
-        if self.clean_up { cleaned(text) } else { text }
+        if self.clean_up {
+            without_spaces_before_punctuation(text)
+        } else {
+            text
+        }
     }
 
     fn end_id(&self) -> i32 {
@@ -125,9 +131,9 @@ impl Tokenizer for HubTokenizer {
     }
 }
 
-/// Text without spaces before English punctuation and contractions, which some tokenizers of
-/// transformers remove after decoding.
-fn cleaned(text: String) -> String {
+/// Remove spaces before English punctuation and contractions, as some tokenizers of transformers do
+/// after decoding.
+fn without_spaces_before_punctuation(text: String) -> String {
     [
         (" .", "."),
         (" ?", "?"),

@@ -1,14 +1,15 @@
-//! Bounds the bytes of text of one token, from which the limit of a prompt follows.
+//! Bounds the bytes of text that one token represents. The limit of a prompt in bytes is this bound
+//! times the most tokens of a sequence.
 
 use serde_json::Value;
 use tokenizers::Tokenizer as Library;
 
-/// Factor for a tokenizer that may drop or merge characters. Composition makes at most one byte of
-/// three, texts have fewer blanks and marks than other characters, and few tokens are as long as
-/// the longest.
+/// Factor for a tokenizer that may drop or merge characters. It is large enough: Unicode
+/// composition leaves at least a third of the bytes, texts have fewer blanks and marks than other
+/// characters, and few tokens are as long as the longest.
 const MARGIN: usize = 4;
-/// Steps before the model that keep every byte, besides `Split` and `Sequence`.
-const KEEPING: [&str; 5] = [
+/// Steps before the model that keep every byte of the text, as `Split` and `Sequence` may, too.
+const LOSSLESS_STEPS: [&str; 5] = [
     "ByteLevel",
     "Digits",
     "FixedLength",
@@ -18,14 +19,15 @@ const KEEPING: [&str; 5] = [
 
 /// Most bytes of text of one token, 0 for an empty vocabulary.
 ///
-/// A byte-level vocabulary writes every byte as one character, so its longest token is the bound.
+/// A byte-level vocabulary writes every byte as one character. The characters of its longest token
+/// are the bound.
 /// `specdec_longest.py` has the same rule for the Python text models.
 pub(super) fn bytes_per_token(library: &Library) -> usize {
     let steps = [
         serde_json::to_value(library.get_normalizer()),
         serde_json::to_value(library.get_pre_tokenizer()),
     ];
-    // A step that cannot be serialized may drop bytes.
+    // A step that cannot be serialized counts as one that drops bytes.
     let steps = steps.map(|step| step.unwrap_or(Value::Bool(true)));
     let byte_level = steps.iter().any(is_byte_level);
     let bytes = |token: &String| match byte_level {
@@ -37,7 +39,7 @@ pub(super) fn bytes_per_token(library: &Library) -> usize {
     let added = library.get_added_tokens_decoder();
     let added = added.values().map(|token| token.content.len()).max();
     let longest = learned.max(added.unwrap_or(0));
-    if byte_level && steps.iter().all(keeps) {
+    if byte_level && steps.iter().all(is_lossless) {
         longest
     } else {
         MARGIN * longest
@@ -49,12 +51,12 @@ fn is_byte_level(step: &Value) -> bool {
 }
 
 /// Whether a step leaves every byte of the text to the model.
-fn keeps(step: &Value) -> bool {
+fn is_lossless(step: &Value) -> bool {
     match step["type"].as_str() {
         None => step.is_null(),
-        Some("Sequence") => steps(step).all(keeps),
+        Some("Sequence") => steps(step).all(is_lossless),
         Some("Split") => step["behavior"] != "Removed",
-        Some(name) => KEEPING.contains(&name),
+        Some(name) => LOSSLESS_STEPS.contains(&name),
     }
 }
 

@@ -13,7 +13,7 @@ mod longest;
 
 pub use hub::{HubTokenizer, Special};
 
-/// A tokenizer.
+/// Encodes prompts and word lists, and decodes answers.
 pub trait Tokenizer: Send + Sync {
     /// Token ids of a prompt.
     fn encode(&self, text: &str) -> Result<Vec<i32>, Error>;
@@ -38,10 +38,10 @@ pub trait Tokenizer: Send + Sync {
         0
     }
 
-    /// Token ids of stop or bad words, without special tokens and empty words.
-    fn words(&self, words: &[String]) -> Result<Vec<Vec<i32>>, Error> {
-        let mut tokens = Vec::with_capacity(words.len());
-        for word in words.iter().filter(|word| !word.is_empty()) {
+    /// Token ids of each word of a list, without special tokens. Empty items are left out.
+    fn encode_list(&self, list: &[String]) -> Result<Vec<Vec<i32>>, Error> {
+        let mut tokens = Vec::with_capacity(list.len());
+        for word in list.iter().filter(|word| !word.is_empty()) {
             let ids = self.encode_word(word)?;
             if !ids.is_empty() {
                 tokens.push(ids);
@@ -50,21 +50,21 @@ pub trait Tokenizer: Send + Sync {
         Ok(tokens)
     }
 
-    /// Weights of all tokens of the vocabulary; each token of a word has the word's weight.
+    /// The weight of every token of the vocabulary. A word adds its weight to each of its tokens.
     ///
     /// # Errors
-    /// The numbers of words and weights differ, or a token is outside of the vocabulary.
-    fn bias(&self, words: &[String], weights: &[f32]) -> Result<Vec<f32>, Error> {
-        if words.len() != weights.len() {
+    /// The lists differ in length, or a token is outside of the vocabulary.
+    fn bias(&self, list: &[String], weights: &[f32]) -> Result<Vec<f32>, Error> {
+        if list.len() != weights.len() {
             return Err(Error::InvalidRequest(format!(
                 "embedding_bias_words has {} words and embedding_bias_weights {} weights: \
                  send one weight for every word",
-                words.len(),
+                list.len(),
                 weights.len()
             )));
         }
         let mut bias = vec![0.0; self.size()];
-        for (word, weight) in words.iter().zip(weights) {
+        for (word, weight) in list.iter().zip(weights) {
             for token in self.encode_word(word)? {
                 let index = usize::try_from(token).ok();
                 let Some(entry) = index.and_then(|index| bias.get_mut(index)) else {
@@ -81,12 +81,13 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-/// A word list in the engines' form, [1, 2, n]: all ids, then the end offsets padded with -1.
-pub fn word_array(name: &'static str, words: &[Vec<i32>]) -> Tensor {
-    let mut values = words.concat();
+/// A word list in the engines' form, [1, 2, n]: a row with all ids, and a row with the end offset
+/// of each word, padded with -1.
+pub fn word_array(name: &'static str, list: &[Vec<i32>]) -> Tensor {
+    let mut values = list.concat();
     let width = values.len();
     let mut end = 0;
-    for word in words.iter().filter(|word| !word.is_empty()) {
+    for word in list.iter().filter(|word| !word.is_empty()) {
         end += word.len() as i32;
         values.push(end);
     }
@@ -107,7 +108,7 @@ pub fn text_of<'a>(bytes: &'a [u8], field: &str) -> Result<&'a str, Error> {
     })
 }
 
-/// A boolean parameter: true for every value but those for false.
+/// A boolean parameter: true, unless its value means false.
 pub fn is_true(value: &str) -> bool {
     let word = value.trim().to_lowercase();
     !["false", "0", "f", "n", "no"].contains(&word.as_str())

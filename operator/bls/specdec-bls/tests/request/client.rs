@@ -6,13 +6,13 @@ use triton_specdec::request::task::Task;
 use triton_specdec::request::{Capabilities, Parsed, parse};
 use triton_specdec::tokenizer::Tokenizer;
 
-/// A tokenizer of 96 characters.
+/// A tokenizer of 96 characters. It refuses the bell character.
 pub struct Letters;
 
 impl Tokenizer for Letters {
     fn encode(&self, text: &str) -> Result<Vec<i32>, Error> {
         match text.contains('\u{7}') {
-            true => Err(Error::InvalidRequest("text_input rings".to_owned())),
+            true => Err(Error::InvalidRequest("text_input has a bell".to_owned())),
             false => Ok(text.chars().map(|item| item as i32 % 96).collect()),
         }
     }
@@ -49,7 +49,7 @@ pub fn server() -> Capabilities {
         has_draft: true,
         streams: true,
         use_draft_logits: false,
-        min_name: "min_length",
+        min_tokens_name: "min_length",
         target_outputs: vec!["acceptance_rate".to_owned(), "arrival_time_ns".to_owned()],
     }
 }
@@ -82,30 +82,30 @@ pub fn flag(name: &'static str, value: bool) -> Tensor {
     Tensor::new(name, DataType::Bool, &[1], vec![u8::from(value)])
 }
 
-/// A request for eight tokens after `ab`; these tensors replace or extend it.
-pub fn asked(more: Vec<Tensor>) -> Vec<Tensor> {
+/// The tensors of a request, which generates eight tokens after `ab` unless `more` replaces that.
+pub fn request(more: Vec<Tensor>) -> Vec<Tensor> {
     let mut given = more;
-    for one in [texts("text_input", &[&["ab"]]), int("max_tokens", 8)] {
-        if given.iter().all(|other| other.name != one.name) {
-            given.push(one);
+    for default in [texts("text_input", &[&["ab"]]), int("max_tokens", 8)] {
+        if given.iter().all(|tensor| tensor.name != default.name) {
+            given.push(default);
         }
     }
     given
 }
 
 pub fn try_parse(more: Vec<Tensor>, server: &Capabilities) -> Result<Parsed, Error> {
-    parse(&asked(more), server, &Letters)
+    parse(&request(more), server, &Letters)
 }
 
-/// The only task of a request and its fallback.
-pub fn one(more: Vec<Tensor>, server: &Capabilities) -> (Task, &'static str) {
+/// The task of a request for one prompt, and the reason of its fallback.
+pub fn parse_one(more: Vec<Tensor>, server: &Capabilities) -> (Task, &'static str) {
     let mut parsed = try_parse(more, server).expect("a request that can be served");
     assert_eq!(parsed.tasks.len(), 1);
     (parsed.tasks.remove(0), parsed.fallback)
 }
 
 pub fn task(more: Vec<Tensor>) -> Task {
-    one(more, &server()).0
+    parse_one(more, &server()).0
 }
 
 pub fn named<'a>(tensors: &'a [Tensor], name: &str) -> Option<&'a Tensor> {

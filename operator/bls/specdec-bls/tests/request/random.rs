@@ -1,6 +1,6 @@
-//! Any bytes become tasks or an error, and never a panic.
+//! Random requests, valid and invalid: each becomes tasks or an error, and none causes a panic.
 
-use triton::{DataType, Tensor, elements};
+use triton::{DataType, Tensor, element_count};
 use triton_specdec::request::{Capabilities, parse};
 
 use crate::client::{Letters, server};
@@ -43,7 +43,17 @@ const NAMES: [&str; 34] = [
     "unheard_of",
 ];
 
-/// splitmix64 (Steele et al. 2014).
+/// Fields that are text. The others are numbers or booleans.
+const TEXT_FIELDS: [&str; 6] = [
+    "text_input",
+    "stop_words",
+    "bad_words",
+    "embedding_bias_words",
+    "guided_decoding_guide",
+    "image_url_input",
+];
+
+/// Random numbers of splitmix64 (Steele et al. 2014).
 struct Numbers(u64);
 
 impl Numbers {
@@ -59,32 +69,33 @@ impl Numbers {
         self.next() % end
     }
 
-    fn odds(&mut self, one_in: u64) -> bool {
-        self.below(one_in) == 0
+    /// True in one of `count` cases.
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
     }
 }
 
 fn shape(numbers: &mut Numbers, rows: i64) -> Vec<i64> {
-    let mut shape = vec![if numbers.odds(50) { rows + 1 } else { rows }];
+    let mut shape = vec![if numbers.one_in(50) { rows + 1 } else { rows }];
     for _ in 0..numbers.below(3) {
         shape.push(numbers.below(4) as i64);
     }
-    if numbers.odds(50) {
+    if numbers.one_in(50) {
         let wild = [i64::MAX, i64::MIN, -1, 0, 1 << 40];
-        let place = numbers.below(shape.len() as u64) as usize;
-        shape[place] = wild[numbers.below(wild.len() as u64) as usize];
+        let dimension = numbers.below(shape.len() as u64) as usize;
+        shape[dimension] = wild[numbers.below(wild.len() as u64) as usize];
     }
-    if numbers.odds(100) {
+    if numbers.one_in(100) {
         shape.clear();
     }
     shape
 }
 
 fn bytes(numbers: &mut Numbers, count: usize) -> Vec<u8> {
-    let small = numbers.odds(2);
-    let mut byte = |place: usize| match small {
-        // Little numbers of four bytes reach further into the parser than any other.
-        true if place.is_multiple_of(4) => numbers.below(3) as u8,
+    let small = numbers.one_in(2);
+    let mut byte = |index: usize| match small {
+        // Small integers of 32 bits are often valid, so the parser gets further with them.
+        true if index.is_multiple_of(4) => numbers.below(3) as u8,
         true => 0,
         false => numbers.next() as u8,
     };
@@ -92,7 +103,7 @@ fn bytes(numbers: &mut Numbers, count: usize) -> Vec<u8> {
 }
 
 fn data(numbers: &mut Numbers, kind: DataType, shape: &[i64]) -> Vec<u8> {
-    let count = elements(shape).unwrap_or(3).min(64);
+    let count = element_count(shape).unwrap_or(3).min(64);
     let mut data = match kind.width() {
         Some(width) => bytes(numbers, count * width),
         None => {
@@ -100,7 +111,7 @@ fn data(numbers: &mut Numbers, kind: DataType, shape: &[i64]) -> Vec<u8> {
             for _ in 0..count {
                 let length = numbers.below(5) as usize;
                 data.extend_from_slice(&(length as u32).to_le_bytes());
-                match numbers.odds(20) {
+                match numbers.one_in(20) {
                     true => data.extend(bytes(numbers, length)),
                     false => data.extend((0..length).map(|_| b'a' + numbers.below(26) as u8)),
                 }
@@ -108,7 +119,7 @@ fn data(numbers: &mut Numbers, kind: DataType, shape: &[i64]) -> Vec<u8> {
             data
         }
     };
-    if numbers.odds(20) {
+    if numbers.one_in(20) {
         data.truncate(numbers.below(data.len() as u64 + 1) as usize);
     }
     data
@@ -117,13 +128,12 @@ fn data(numbers: &mut Numbers, kind: DataType, shape: &[i64]) -> Vec<u8> {
 fn request(numbers: &mut Numbers) -> Vec<Tensor> {
     let rows = 1 + numbers.below(3) as i64;
     let mut given = Vec::new();
-    for (place, name) in NAMES.into_iter().enumerate() {
-        let needed = place < 2;
-        if !needed && !numbers.odds(8) {
+    for (index, name) in NAMES.into_iter().enumerate() {
+        let needed = index < 2;
+        if !needed && !numbers.one_in(8) {
             continue;
         }
-        let strings = name.ends_with("_words") || matches!(place, 0 | 31 | 32);
-        let kind = match strings && !numbers.odds(30) {
+        let kind = match TEXT_FIELDS.contains(&name) && !numbers.one_in(30) {
             true => DataType::Bytes,
             false => DataType::from_number(1 + numbers.below(14) as i32).expect("a type"),
         };
@@ -131,7 +141,7 @@ fn request(numbers: &mut Numbers) -> Vec<Tensor> {
         let data = data(numbers, kind, &shape);
         given.push(Tensor::new(name, kind, &shape, data));
     }
-    if numbers.odds(100) {
+    if numbers.one_in(100) {
         given.remove(0);
     }
     given
@@ -158,11 +168,11 @@ fn no_request_panics() {
                 for task in &parsed.tasks {
                     assert!(!task.prompt.is_empty() && task.max_tokens >= 1);
                     assert!(task.draft_tokens <= server.max_draft_tokens);
-                    for one in task.common.iter().chain(&task.target_only_inputs) {
-                        assert_eq!(one.shape[0], 1);
-                        let width = one.kind.width().unwrap_or(0);
-                        assert!(width == 0 || one.data.len() == one.count() * width);
-                        assert!(width > 0 || one.strings().len() == one.count());
+                    for input in task.common.iter().chain(&task.target_only_inputs) {
+                        assert_eq!(input.shape[0], 1);
+                        let width = input.kind.width().unwrap_or(0);
+                        assert!(width == 0 || input.data.len() == input.count() * width);
+                        assert!(width > 0 || input.strings().len() == input.count());
                     }
                     task.inputs(&task.prompt, 1, task.min_tokens, false);
                 }
@@ -173,7 +183,7 @@ fn no_request_panics() {
             }
         }
     }
-    // Neither way may be the only one that was tried.
+    // Both outcomes must have occurred.
     assert!(
         served > CASES / 50 && refused > CASES / 50,
         "{served} served, {refused} refused"

@@ -1,4 +1,4 @@
-//! Requests that cannot be served get one sentence each.
+//! Requests that cannot be served are refused with one sentence each.
 
 use triton::{DataType, Tensor, packed};
 use triton_specdec::request::Capabilities;
@@ -27,7 +27,7 @@ fn value_out_of_bounds_is_refused() {
             int("num_draft_tokens", -1),
             "num_draft_tokens is -1: set it to 0 or more",
         ),
-        // Given, but without a value.
+        // The field is set, but has no value.
         (
             Tensor::int32("num_draft_tokens", &[1, 0], &[]),
             "num_draft_tokens is -1: set it to 0 or more",
@@ -66,12 +66,12 @@ fn value_out_of_bounds_is_refused() {
 #[test]
 fn prompt_without_text_is_refused() {
     let empty = "text_input is empty: send at least one character";
-    for none in [
+    for prompt in [
         texts("text_input", &[&[""]]),
         texts("text_input", &[&[]]),
         Tensor::new("text_input", DataType::Bytes, &[0, 1], Vec::new()),
     ] {
-        assert_eq!(refused(vec![none], &server()), empty);
+        assert_eq!(refused(vec![prompt], &server()), empty);
     }
     let cases = [
         (
@@ -83,7 +83,7 @@ fn prompt_without_text_is_refused() {
             "text_input is not UTF-8 at byte 2: send UTF-8 text",
         ),
         // The tokenizer's message is passed on.
-        (&b"\x07"[..], "text_input rings"),
+        (&b"\x07"[..], "text_input has a bell"),
     ];
     for (value, sentence) in cases {
         assert_eq!(
@@ -163,13 +163,13 @@ fn draft_tokens_with_target_only_inputs_are_refused() {
 }
 
 #[test]
-fn bias_that_does_not_fit_its_words_is_refused() {
-    for (more, words, weights) in [
+fn bias_with_another_number_of_weights_is_refused() {
+    for (more, items, weights) in [
         (texts("embedding_bias_words", &[&["a"]]), 1, 0),
         (float("embedding_bias_weights", 1.0), 0, 1),
     ] {
         let sentence = format!(
-            "embedding_bias_words has {words} words and embedding_bias_weights {weights} weights: \
+            "embedding_bias_words has {items} words and embedding_bias_weights {weights} weights: \
              send one weight for every word"
         );
         assert_eq!(refused(vec![more], &server()), sentence);
@@ -208,7 +208,7 @@ fn tensors_that_contradict_their_shape_are_refused() {
         vec![9, 0, 0, 0, b'a'],
     );
     let overflow = Tensor::int32("top_k", &[1, i64::MAX, i64::MAX], &[1]);
-    for (given, words) in [
+    for (given, message) in [
         (
             shape,
             "top_k has 4 bytes, which is not what its shape [1, 2] needs",
@@ -248,6 +248,6 @@ fn tensors_that_contradict_their_shape_are_refused() {
         ),
     ] {
         let sentence = refused(vec![given], &server());
-        assert!(sentence.starts_with(words), "{sentence}");
+        assert!(sentence.starts_with(message), "{sentence}");
     }
 }

@@ -1,9 +1,9 @@
-//! Inputs that only the target alone can serve.
+//! Inputs that need target-only decoding.
 
 use triton::{DataType, Tensor};
 use triton_specdec::request::Capabilities;
 
-use crate::client::{flag, int, long, one, server, task, texts, try_parse};
+use crate::client::{flag, int, long, parse_one, server, task, texts, try_parse};
 
 #[test]
 fn target_only_inputs_fall_back() {
@@ -17,22 +17,22 @@ fn target_only_inputs_fall_back() {
             "guided_decoding",
         ),
     ] {
-        let (task, fallback) = one(vec![given.clone()], &server());
+        let (task, fallback) = parse_one(vec![given.clone()], &server());
         assert_eq!(
             (fallback, task.draft_tokens, task.adaptive),
             (reason, 0, false)
         );
         assert_eq!(task.target_only_inputs.len(), 1);
         assert_eq!(task.target_only_inputs[0].name, given.name);
-        let asked = vec![given, int("num_draft_tokens", 0)];
+        let without_draft = vec![given, int("num_draft_tokens", 0)];
         assert_eq!(
-            one(asked, &server()).1,
+            parse_one(without_draft, &server()).1,
             "",
-            "the client's own wish is no fallback"
+            "a client that sets 0 draft tokens is no fallback"
         );
     }
     assert_eq!(
-        one(vec![flag("return_context_logits", false)], &server()).1,
+        parse_one(vec![flag("return_context_logits", false)], &server()).1,
         ""
     );
 }
@@ -44,7 +44,7 @@ fn server_without_speculation_never_falls_back() {
         has_draft: false,
         ..server()
     };
-    let (task, fallback) = one(vec![long("lora_task_id", 3)], &alone);
+    let (task, fallback) = parse_one(vec![long("lora_task_id", 3)], &alone);
     assert_eq!((fallback, task.target_only_inputs.len()), ("", 1));
 }
 
@@ -94,7 +94,7 @@ fn tensors_keep_their_shape() {
 
 #[test]
 fn reason_of_the_first_prompt_counts() {
-    for (asking, fallback) in [([1, 0], "context_logits"), ([0, 1], "")] {
+    for (flags, fallback) in [([1, 0], "context_logits"), ([0, 1], "")] {
         let given = vec![
             texts("text_input", &[&["a"], &["b"]]),
             Tensor::int32("max_tokens", &[2, 1], &[6, 7]),
@@ -102,7 +102,7 @@ fn reason_of_the_first_prompt_counts() {
                 "return_context_logits",
                 DataType::Bool,
                 &[2],
-                asking.to_vec(),
+                flags.to_vec(),
             ),
         ];
         let parsed = try_parse(given, &server()).expect("two prompts");

@@ -1,9 +1,11 @@
-//! The tasks that requests become.
+//! The tasks that valid requests become.
 
 use triton::{DataType, Tensor, packed};
 use triton_specdec::request::{Capabilities, parse};
 
-use crate::client::{Letters, asked, flag, float, int, long, named, one, server, task, texts};
+use crate::client::{
+    Letters, flag, float, int, long, named, parse_one, request, server, task, texts,
+};
 
 #[test]
 fn request_without_options() {
@@ -22,7 +24,7 @@ fn request_without_options() {
     assert!(!task.stream && !task.exclude_input && !task.log_probs && !task.statistics);
     assert!(!task.input_count && !task.output_count && !task.use_draft_logits);
     assert_eq!(
-        (task.min_name, task.seed_name),
+        (task.min_tokens_name, task.seed_name),
         ("min_length", "random_seed")
     );
 }
@@ -75,9 +77,9 @@ fn acceptance_by_logits_defaults_to_that_of_the_server() {
         use_draft_logits: true,
         ..server()
     };
-    assert!(one(vec![], &by_logits).0.use_draft_logits);
+    assert!(parse_one(vec![], &by_logits).0.use_draft_logits);
     assert!(
-        !one(vec![flag("use_draft_logits", false)], &by_logits)
+        !parse_one(vec![flag("use_draft_logits", false)], &by_logits)
             .0
             .use_draft_logits
     );
@@ -117,7 +119,7 @@ fn end_and_padding_tokens_of_the_client_are_used() {
 }
 
 #[test]
-fn words_and_bias() {
+fn stop_words_bad_words_and_bias() {
     let weights = Tensor::fp32("embedding_bias_weights", &[1, 2], &[4.0, -1.0]);
     let task = task(vec![
         texts("stop_words", &[&["ab", "", "c"]]),
@@ -137,7 +139,7 @@ fn words_and_bias() {
 }
 
 #[test]
-fn empty_words_are_ignored() {
+fn empty_stop_words_and_bad_words_are_ignored() {
     let given = vec![
         texts("stop_words", &[&[""]]),
         texts("bad_words", &[&["", ""]]),
@@ -152,7 +154,11 @@ fn answer_ends_where_the_sequence_ends() {
             max_seq_len,
             ..server()
         };
-        assert_eq!(one(vec![], &server).0.max_tokens, expected, "{max_seq_len}");
+        assert_eq!(
+            parse_one(vec![], &server).0.max_tokens,
+            expected,
+            "{max_seq_len}"
+        );
     }
 }
 
@@ -172,7 +178,7 @@ fn draft_length_of_the_client_is_not_adaptive() {
         draft_tokens: 0,
         ..server()
     };
-    assert!(!one(vec![], &plain).0.adaptive);
+    assert!(!parse_one(vec![], &plain).0.adaptive);
 }
 
 #[test]
@@ -189,13 +195,13 @@ fn only_sampled_answers_have_a_seed() {
     ];
     for (minimum, name) in [("min_length", "random_seed"), ("min_tokens", "seed")] {
         let server = Capabilities {
-            min_name: minimum,
+            min_tokens_name: minimum,
             ..server()
         };
         for (given, seed) in &cases {
-            let task = one(given.clone(), &server).0;
+            let task = parse_one(given.clone(), &server).0;
             assert_eq!((task.seed, task.seed_name), (*seed, name));
-            assert_eq!(task.min_name, minimum);
+            assert_eq!(task.min_tokens_name, minimum);
             for name in ["seed", "random_seed"] {
                 assert_eq!(named(&task.common, name), None);
             }
@@ -219,7 +225,7 @@ fn prompts_of_one_request_have_their_own_values() {
             packed(&[b"first", b"second"]),
         ),
     ];
-    let parsed = parse(&asked(given), &server(), &Letters).expect("two prompts");
+    let parsed = parse(&request(given), &server(), &Letters).expect("two prompts");
     let [first, second] = &parsed.tasks[..] else {
         panic!("not two tasks");
     };

@@ -1,5 +1,5 @@
-//! Loads the library as Triton does, in a simulation of Triton's C interface: requests with tensors
-//! on a GPU, engines without room, buffers that an engine leaves unwritten.
+//! Loads the library as Triton does, with a simulation of Triton's C interface. The cases are those
+//! of the interface itself: tensors on a GPU, engines with a full queue, unwritten output buffers.
 #![allow(non_snake_case)]
 
 use std::ffi::{c_int, c_void};
@@ -63,7 +63,7 @@ fn concurrent_requests_are_answered_each() {
         1 => vec![text(TRITONSERVER_MEMORY_GPU), max_tokens()],
         _ => vec![text(TRITONSERVER_MEMORY_CPU)],
     };
-    // More than can wait, be read and be answered at a time.
+    // More requests than the queue, the threads and the slots take together.
     let replies = Model::load().replies((0..120).map(request).collect(), false);
     for (number, reply) in replies.into_iter().enumerate() {
         let (code, sentence) = reply.unwrap();
@@ -88,7 +88,7 @@ fn concurrent_requests_are_answered_each() {
 
 #[test]
 fn request_cancelled_while_it_waits_is_not_read() {
-    // Reading it would give another error.
+    // If the request were read, the error would be another one.
     let replies = Model::load().replies(vec![vec![text(TRITONSERVER_MEMORY_GPU)]; 20], true);
     for reply in replies {
         assert_eq!(
@@ -139,7 +139,7 @@ fn allocate(size: usize) -> Result<(Vec<u8>, *mut c_void), (c_int, String)> {
         return Err(error);
     }
     assert_eq!((memory, device), (TRITONSERVER_MEMORY_CPU, 0));
-    // SAFETY: the library gave so many bytes.
+    // SAFETY: the library allocated as many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(base.cast::<u8>(), size) };
     Ok((bytes.to_vec(), user))
 }
@@ -149,7 +149,7 @@ fn output_buffer_contains_no_earlier_data() {
     let model = Model::load();
     let free = ALLOCATOR.lock().unwrap().1.unwrap();
     for size in [1, 64, 1000, 50_000] {
-        // Another client's text is in the memory that is free.
+        // Fill free memory with what could be another client's text.
         let others: Vec<Vec<u8>> = (0..20).map(|_| vec![b'x'; size]).collect();
         drop(others);
         let (bytes, user) = allocate(size).unwrap();
@@ -174,7 +174,7 @@ fn output_buffer_contains_no_earlier_data() {
 #[test]
 fn panic_never_reaches_the_server() {
     let model = Model::load();
-    // More than any vector may have: the library's own code panics.
+    // No vector can have this size, so the library's own code panics.
     let (code, message) = allocate(usize::MAX).unwrap_err();
     assert_eq!(code, TRITONSERVER_ERROR_INTERNAL);
     assert!(message.starts_with("a buffer of an output could not be made"));

@@ -31,12 +31,12 @@ impl Model {
         take(unsafe { TRITONBACKEND_ModelInitialize(ptr::null_mut()) })
     }
 
-    /// What the client of a request reads first.
+    /// The first response to a request.
     pub fn reply(&self, inputs: Vec<Input>) -> Reply {
         self.replies(vec![inputs], false).remove(0)
     }
 
-    /// The same of requests that arrive together.
+    /// The first response to each of several requests that arrive together.
     pub fn replies(&self, requests: Vec<Vec<Input>>, cancelled: bool) -> Vec<Reply> {
         let released = RELEASED.load(Ordering::SeqCst);
         let (mut requests, replies): (Vec<_>, Vec<Receiver<Reply>>) = requests

@@ -1,4 +1,4 @@
-//! SIMULATION of the server that loads the library: the functions of Triton that it calls.
+//! A simulation of the server that loads the library: the functions of Triton that it calls.
 //!
 //! [`Simulation`] has a method for each function of `triton-sys`, with the declared types. A method
 //! that is not overridden below does nothing and returns null. The engine of this server has no
@@ -30,7 +30,7 @@ pub struct Input {
     pub memory: c_int,
 }
 
-/// What a client reads: an error with its code, or nothing of interest here.
+/// A response: the code and the message of an error, or None for outputs, which no test compares.
 pub type Reply = Option<(c_int, String)>;
 
 /// A client's request, which is also its own response factory and its responses.
@@ -219,7 +219,7 @@ impl Simulation for Server {
         memory: *mut c_int,
         _: *mut i64,
     ) -> *mut TRITONSERVER_Error {
-        // What an address of a GPU is to the processor.
+        // The processor cannot read this address, as it cannot read that of a GPU.
         let invalid = ptr::without_provenance(16);
         unsafe {
             let input = &*input.cast::<Input>();

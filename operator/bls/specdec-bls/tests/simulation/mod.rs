@@ -1,4 +1,4 @@
-//! Simulated engines whose costs follow their load, under the adaptive draft length.
+//! Simulated engines whose durations grow with their load, for the adaptive draft length policy.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,16 +10,22 @@ use self::numbers::Numbers;
 
 pub mod numbers;
 
+/// Largest draft length.
 pub const MOST: usize = 8;
 
-/// Seconds of calls: flat until `knee` tokens are in a step, then proportional to them.
+/// The durations of engine calls. A step takes the same time for up to `knee` tokens, and then a
+/// time proportional to its tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Engines {
+    /// Sequences in flight.
     pub batch: usize,
+    /// Seconds of a step of the target, and of the draft, up to `knee` tokens.
     pub step: f64,
     pub draft_step: f64,
+    /// Seconds that every call takes in addition.
     pub overhead: f64,
     pub knee: f64,
+    /// Probability that the target accepts a draft token.
     pub acceptance: f64,
 }
 
@@ -69,7 +75,7 @@ impl Engines {
     }
 }
 
-/// Loads and texts that a server may have.
+/// Combinations of load, acceptance and speed that a server may have.
 pub fn grid() -> Vec<Engines> {
     let mut grid = Vec::new();
     for batch in [1, 8, 16, 64] {
@@ -88,7 +94,7 @@ pub fn grid() -> Vec<Engines> {
     grid
 }
 
-/// Many sequences in flight. One is simulated; all of them do the same.
+/// Many sequences in flight that all do the same, so only one of them is simulated.
 pub struct Run {
     pub engines: Engines,
     now: Arc<Mutex<f64>>,
@@ -162,7 +168,7 @@ impl Run {
         let verify = noise * self.engines.verify(length);
         *self.now.lock().unwrap() += draft + verify;
         sequence.round_completed(length, accepted, draft, verify);
-        // The expected number of tokens, so that the noise of acceptance does not count.
+        // The expected number of tokens, so that the random acceptance adds no noise.
         expected_tokens(length, self.engines.acceptance)
     }
 }
@@ -182,7 +188,7 @@ pub fn after_load_steps() -> Vec<f64> {
     [(1, 64), (64, 1), (4, 32)].map(after).to_vec()
 }
 
-/// The same from five seconds after a change of the acceptance rate.
+/// Speed relative to the best fixed length, from five seconds after a change of the acceptance.
 pub fn after_other_texts() -> Vec<f64> {
     let after = |(before, after)| {
         let mut run = Run::new(Engines {

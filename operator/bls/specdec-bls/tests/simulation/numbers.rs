@@ -1,5 +1,5 @@
-//! Seeded random numbers: MT19937 (Matsumoto and Nishimura 1998), the same as Python's `random`,
-//! so that figures measured with it before stay comparable.
+//! Seeded random numbers of MT19937 (Matsumoto and Nishimura 1998), the generator of Python's
+//! `random`. With it, figures stay comparable with earlier ones that a Python simulation measured.
 
 const SIZE: usize = 624;
 
@@ -9,7 +9,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The reference's `init_by_array` of one number.
+    /// A generator with this seed: `init_by_array` of the reference, for one number.
     pub fn new(seed: u32) -> Self {
         let mut state = [19_650_218_u32; SIZE];
         for i in 1..SIZE {

@@ -1,4 +1,4 @@
-//! A policy that changes its mind with every call: rounds of any length, and target-only runs.
+//! A policy with random choices: rounds of any length and target-only runs, in any order.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use triton_specdec::draft_length::{Choice, DraftLength};
 
 use super::numbers::Numbers;
 
-/// What was reported to it.
+/// The sums of what sequences reported to the policy.
 #[derive(Default)]
 pub struct Reports {
     pub closed: usize,

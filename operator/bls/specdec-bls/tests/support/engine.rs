@@ -6,23 +6,24 @@ use triton_specdec::error::Error;
 
 use super::{END, MIN_NAMES, VOCABULARY};
 
-/// The next token of a prefix; true where the end is not allowed.
+/// Returns the next token of a prefix. The flag is true if the end is not allowed there.
 pub type Language = Box<dyn Fn(&[i32], bool) -> i32>;
 
-/// A simulated engine that answers at once.
+/// A simulated engine that returns its result at once.
 pub struct Engine {
     language: Language,
-    /// It verifies proposals: it stops at the first token that differs.
+    /// It verifies proposals, so it stops at the first token that differs.
     verifies: bool,
     end: i32,
-    /// After so many calls it refuses all others with this error.
+    /// After this many calls it refuses all others with this error.
     pub refuses_after: Option<(usize, Error)>,
+    /// It returns logits if a call requests them.
     pub gives_logits: bool,
     pub calls: Vec<Call>,
 }
 
-/// The next token of `ids` in the language `seed`; never the end where `held`.
-pub fn next(seed: u64, ids: &[i32], held: bool) -> i32 {
+/// The next token after `ids` in the language `seed`; never the end if `no_end`.
+pub fn next(seed: u64, ids: &[i32], no_end: bool) -> i32 {
     let begin = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut mixed = ids.iter().fold(begin, |mixed, id| {
         (mixed ^ *id as u64).wrapping_mul(0x0100_0000_01B3)
@@ -30,7 +31,7 @@ pub fn next(seed: u64, ids: &[i32], held: bool) -> i32 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     match ((mixed ^ (mixed >> 31)) % VOCABULARY as u64) as i32 {
-        END if held => 1,
+        END if no_end => 1,
         token => token,
     }
 }
@@ -57,19 +58,19 @@ impl Engine {
         Self::new(Role::Draft, END, Box::new(language))
     }
 
-    /// Refuse every call after so many.
+    /// Refuse every call after this many.
     pub fn break_after(&mut self, calls: usize) {
         self.refuses_after = Some((calls, Error::EngineRefused("it broke".to_owned())));
     }
 
-    pub fn answer(&mut self, call: Call) -> EngineResult {
+    pub fn run(&mut self, call: Call) -> EngineResult {
         let count = self.calls.len();
-        let answered = match &self.refuses_after {
+        let result = match &self.refuses_after {
             Some((calls, error)) if count >= *calls => Err(error.clone()),
             _ => Ok(self.tensors(&call)),
         };
         self.calls.push(call);
-        answered
+        result
     }
 
     fn tensors(&self, call: &Call) -> Vec<Tensor> {
@@ -81,13 +82,13 @@ impl Engine {
             Tensor::int32("output_ids", &[1, 1, length], &ids),
             Tensor::scalar("sequence_length", length as i32),
         ];
-        let asked = |name: &str| call.outputs.iter().any(|item| item == name);
-        if asked("output_log_probs") {
+        let requested = |name: &str| call.outputs.iter().any(|item| item == name);
+        if requested("output_log_probs") {
             let values: Vec<f32> = new.iter().map(|token| -*token as f32).collect();
             let shape = [1, 1, values.len() as i64];
             outputs.push(Tensor::fp32("output_log_probs", &shape, &values));
         }
-        if asked("generation_logits") && self.gives_logits {
+        if requested("generation_logits") && self.gives_logits {
             let shape = [1, 1, new.len() as i64, i64::from(VOCABULARY)];
             let values = vec![2.0; new.len() * VOCABULARY as usize];
             outputs.push(Tensor::fp32("generation_logits", &shape, &values));
@@ -115,7 +116,7 @@ impl Engine {
     }
 }
 
-/// A call for one token after these.
+/// A call for one token after these tokens.
 pub fn call(role: Role, ids: &[i32]) -> Call {
     let inputs = vec![
         Tensor::int32("input_ids", &[1, ids.len() as i64], ids),

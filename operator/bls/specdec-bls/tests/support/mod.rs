@@ -19,7 +19,7 @@ mod run;
 
 pub const VOCABULARY: i32 = 40;
 pub const END: i32 = 0;
-/// The minimum's name up to release 0.19, and from 1.2 on.
+/// The input for the minimum of new tokens, up to release 0.19 and from 1.2 on.
 pub const MIN_NAMES: [&str; 2] = ["min_length", "min_tokens"];
 
 /// A tokenizer of one character per token.
@@ -47,8 +47,8 @@ impl Tokenizer for Letters {
     }
 }
 
-/// The answer of the target alone, token by token, with its own rules for the end.
-pub fn plain(task: &Task, seed: u64) -> String {
+/// The text of the target alone, generated token by token, without any code of the BLS.
+pub fn target_only_text(task: &Task, seed: u64) -> String {
     let mut ids = task.prompt.clone();
     let begin = ids.len();
     while ids.len() - begin < task.max_tokens {
@@ -65,11 +65,11 @@ pub fn plain(task: &Task, seed: u64) -> String {
     let ends = task
         .stop_texts
         .iter()
-        .filter_map(|one| Some(text.find(one)? + one.len()));
+        .filter_map(|word| Some(text.find(word)? + word.len()));
     text[..ends.min().unwrap_or(text.len())].to_owned()
 }
 
-/// A task of three tokens that ends with `END`.
+/// A task with a prompt of three tokens and the end token `END`.
 pub fn task(max_tokens: usize, draft_tokens: usize) -> Task {
     Task {
         prompt: vec![5, 6, 7],
@@ -77,20 +77,20 @@ pub fn task(max_tokens: usize, draft_tokens: usize) -> Task {
         draft_tokens,
         end_id: END,
         exclude_input: true,
-        min_name: MIN_NAMES[0],
+        min_tokens_name: MIN_NAMES[0],
         seed_name: "random_seed",
         ..Task::default()
     }
 }
 
-/// Up to `count` words of one or two tokens.
-pub fn words(numbers: &mut Numbers, count: usize) -> Vec<Vec<i32>> {
+/// Up to `count` random stop words of one or two tokens.
+pub fn stop_words(numbers: &mut Numbers, count: usize) -> Vec<Vec<i32>> {
     let mut word = |_| {
         let length = numbers.between(1, 2);
         let token = |_| numbers.between(1, VOCABULARY as usize - 1) as i32;
         (0..length).map(token).collect()
     };
-    let words: Vec<Vec<i32>> = (0..count).map(&mut word).collect();
+    let stop_words: Vec<Vec<i32>> = (0..count).map(&mut word).collect();
     let kept = numbers.between(0, count);
-    words.into_iter().take(kept).collect()
+    stop_words.into_iter().take(kept).collect()
 }

@@ -1,4 +1,4 @@
-//! Runs one sequence with simulated engines, in any order in which the engines may answer.
+//! Runs one sequence with simulated engines, whose results may arrive in any order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use super::Letters;
 use super::engine::{self, Engine};
 use super::numbers::Numbers;
 
-/// When a pipelined draft call is answered.
+/// When the result of a pipelined draft call arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pipelined {
     /// Drafting is not pipelined.
     Off,
-    /// Before the target's call.
+    /// Before that of the verification.
     Early,
     /// When no other call is in flight.
     Late,
-    /// At any time, drawn from this seed; further ones are rejected until then.
+    /// At a random time with this seed. Until then, further pipelined calls are rejected.
     Anytime(u32),
-    /// Every call is rejected.
+    /// Every pipelined call is rejected.
     Rejected,
-    /// Before the target's call; every second call is rejected.
+    /// Before that of the verification. Every second pipelined call is rejected.
     EverySecond,
-    /// Never: the draft died.
+    /// Never, because the draft died.
     Never,
 }
 
@@ -40,9 +40,9 @@ pub struct Run {
     pub draft: Option<Engine>,
     pub pipelined: Pipelined,
     pub tokenizer: Arc<dyn Tokenizer>,
-    /// The draft length of the task without a policy.
+    /// None for the fixed draft length of the task.
     pub draft_length: Option<Box<dyn DraftLength>>,
-    /// Calls of the target after which the client disconnects.
+    /// The client disconnects after this many calls of the target.
     pub disconnects_after: usize,
 }
 
@@ -59,7 +59,7 @@ pub struct Outcome {
 }
 
 impl Run {
-    /// With engines of these seeds; a draft with the target's seed proposes what it decides.
+    /// A run with engines of these seeds. The target accepts every token of a draft with its seed.
     pub fn new(target: u64, draft: impl Into<Option<u64>>) -> Self {
         Self {
             target: Engine::target(target),
@@ -71,7 +71,7 @@ impl Run {
         }
     }
 
-    /// Run the sequence to its end, and report afterwards what comes too late.
+    /// Run the sequence to its end. Results that arrive after it must have no effect.
     pub fn finish(self, task: Task) -> Outcome {
         let fixed = Box::new(FixedLength(task.draft_tokens));
         let resources = Resources {
@@ -194,7 +194,7 @@ impl Owner {
                     Role::Target => &mut self.target,
                     Role::Draft => &mut self.draft,
                 };
-                let result = engine.answer(call);
+                let result = engine.run(call);
                 self.deliver(Event::Completed {
                     result,
                     seconds: 0.01,
@@ -208,12 +208,12 @@ impl Owner {
         }
     }
 
-    /// Answer the oldest pipelined call; false without one.
+    /// Complete the oldest pipelined call; false if there is none.
     fn complete_pipelined(&mut self) -> bool {
         let Some((number, call)) = self.pipelined_calls.pop_front() else {
             return false;
         };
-        let result = self.draft.answer(call);
+        let result = self.draft.run(call);
         self.deliver(Event::PipelinedCompleted {
             number,
             result,
@@ -222,10 +222,10 @@ impl Owner {
         true
     }
 
-    /// Results after the end have no effect.
+    /// Deliver results after the end. `deliver` checks that they have no effect.
     fn deliver_late_results(&mut self) {
         while self.complete_pipelined() {}
-        let result = Engine::target(0).answer(engine::call(Role::Target, &[1]));
+        let result = Engine::target(0).run(engine::call(Role::Target, &[1]));
         self.deliver(Event::Completed {
             result,
             seconds: 0.01,
