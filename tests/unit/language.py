@@ -73,7 +73,13 @@ TERMS = (
     Term("rest", r"rests|rested|resting", "idle"),
     Term("visit", r"visit(?:s|ed|ing)?", "reconcile"),
     Term("again_after", r"again_after|retry_after", "requeue_after"),
-    Term("one", r"for (?:one|some) in|lambda (?:one|some)", "the thing's name", source_only=True),
+    Term(
+        "one",
+        # `|one|` is a closure of Rust.
+        r"for (?:one|some) in|lambda (?:one|some)|\|&*(?:one|some)[|,]",
+        "the thing's name",
+        source_only=True,
+    ),
 )
 # Globs of what is clean, and whether it is source code: then identifiers count too.
 CLEAN = (
@@ -89,6 +95,8 @@ CLEAN = (
     ("charts/*/templates/**/*.*", True),
     ("manifests/**/*.yaml", True),
     ("operator/specdec/**/*.py", True),
+    ("operator/bls/**/*.rs", True),
+    ("operator/bls/**/*.toml", True),
     ("tests/**/*.py", True),
     ("tests/chart/alerts.yaml", True),
     ("tests/cluster/README.md", False),
@@ -104,6 +112,7 @@ LISTS = ("tests/unit/language.py", "tests/unit/test_language.py")
 # (file, term): the reason why the word is right there.
 _CLIENTS = "a validation message that the cases of the control plane compare"
 _KUBERNETES = "a message of Kubernetes"
+_BIAS = "the message on `embedding_bias_words`, which the BLS and the text models share"
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("crds/speculativemodels.yaml", "nobody"): _CLIENTS,
     ("docs/api.md", "nobody"): _CLIENTS,
@@ -112,20 +121,20 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("operator/specdec/client/sampling.py", "words"): "the words of an embedding bias",
     ("operator/specdec/jobs/archive.py", "told"): "`tell` of Python's files",
     ("operator/specdec/payload/build/engine_file.py", "told"): "`tell` of Python's files",
-    (
-        "operator/specdec/payload/models/shared/specdec_text.py",
-        "words",
-    ): "a message of the BLS too",
+    ("operator/bls/specdec-bls/src/tokenizer/mod.rs", "words"): _BIAS,
+    ("operator/bls/specdec-bls/tests/request/refusals.rs", "words"): _BIAS,
+    ("operator/bls/specdec-bls/tests/tokenizer.rs", "words"): _BIAS,
+    ("operator/specdec/payload/models/shared/specdec_text.py", "words"): _BIAS,
     ("operator/specdec/backends/methods/draft_target.py", "ahead"): "the field `draftAhead`",
     ("operator/specdec/triton/parameters.py", "ahead"): "the parameter `draft_ahead` of the BLS",
     ("tests/campaigns/sampling.py", "stretch"): "a case's name, part of a figure's",
-    ("tests/triton/test_answers.py", "words"): "a message of the BLS",
+    ("tests/triton/test_answers.py", "words"): _BIAS,
     ("tests/controlplane/resources/bad-networking-and-scaling.yaml", "nobody"): _CLIENTS,
     ("tests/controlplane/test_crd.py", "found"): _KUBERNETES,
     ("tests/controlplane/test_generations.py", "found"): _KUBERNETES,
     ("tests/unit/build/test_tensorrt_refusals.py", "is none"): "TensorRT-LLM's mode `none`",
-    ("tests/unit/client/test_speculate.py", "words"): "the words of an embedding bias",
-    ("tests/unit/triton/test_text_models.py", "words"): "a message of the BLS too",
+    ("tests/unit/client/test_speculate.py", "words"): _BIAS,
+    ("tests/unit/triton/test_text_models.py", "words"): _BIAS,
 }
 
 

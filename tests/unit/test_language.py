@@ -29,6 +29,7 @@ def test_every_exception_is_still_needed() -> None:
         ("the Keeper wakes", "keeper"),
         ("nobody answers", "nobody"),
         ("X is none of them", "is none"),
+        ("calls.all(|one| one.is_short())", "one"),
     ],
 )
 def test_listed_term_is_reported(text: str, name: str) -> None:
