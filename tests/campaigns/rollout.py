@@ -40,7 +40,7 @@ def broken(world: World) -> None:
     before = _uids(world)
     world.patch(NAME, {"serving": {"sharedMemory": "1Ki"}})
     condition = world.until(NAME, "Available", "CrashLoop")
-    if f"{REPLICAS} of {REPLICAS} pods answer meanwhile" not in condition["message"]:
+    if not condition["message"].endswith(f"; {REPLICAS} of {REPLICAS} pods serve requests"):
         raise AssertionError(condition["message"])
     world.patch(NAME, {"serving": {"sharedMemory": "256Mi"}})
     world.ready(NAME)

@@ -49,7 +49,7 @@ def test_ready_waits_for_pods_of_its_generation(lab: Lab, watched: Path) -> None
     states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
     wrong = [state for state in states if state[1] == str(before + 1) and state[2] == "True"]
     assert wrong == [], states
-    assert "1 of 1 pods answer meanwhile" in lab.condition("pair", "Available")["message"]
+    assert lab.condition("pair", "Available")["message"].endswith("; 1 of 1 pods serve requests")
 
 
 def test_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> None:
@@ -74,7 +74,7 @@ def test_paused_deployment_is_reported(lab: Lab) -> None:
     condition = lab.wait("pair", "Available", "False", "RolloutStuck")
     assert "Deployment pair is paused" in condition["message"]
     assert "kubectl rollout resume deployment pair" in condition["message"]
-    assert "1 of 1 pods answer meanwhile" in condition["message"]
+    assert condition["message"].endswith("; 1 of 1 pods serve requests")
     lab.kubectl("rollout", "resume", "deployment", "pair")
     lab.wait("pair")
 
@@ -84,4 +84,4 @@ def test_refused_pods_are_reported_from_the_deployment(lab: Lab) -> None:
     lab.patch("specm", "pair", {"spec": {"serving": {"priorityClassName": "no-such"}}})
     condition = lab.wait("pair", "Available", "False", "RolloutStuck")
     assert "no PriorityClass with name no-such was found" in condition["message"]
-    assert "1 of 1 pods answer meanwhile" in condition["message"]
+    assert condition["message"].endswith("; 1 of 1 pods serve requests")

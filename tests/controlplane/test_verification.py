@@ -88,7 +88,9 @@ def test_result_is_reported_until_another_revision_serves(lab: Lab) -> None:
 def test_gate_holds_ready_until_verification_succeeds(lab: Lab) -> None:
     built_and_published(lab, verification={"mode": "Gate"})
     waiting = lab.wait("pair", "Ready", "False", "Verifying")
-    assert "Gate holds Ready" in waiting["message"]
+    assert waiting["message"].endswith(
+        "; this blocks Ready because spec.verification.mode is Gate"
+    )
     assert status(lab)["phase"] == "Verifying"
     job = lab.job("verify")
     error = {"reason": "PromptsInvalid", "message": "ConfigMap ours is missing: create it"}

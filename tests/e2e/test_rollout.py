@@ -30,7 +30,7 @@ def test_broken_revision_is_reported_while_the_old_one_serves(world: World, serv
         # The operator checks the volume once between the first crash and this reason.
         world.until(name, "Ready", "CrashLoop")
         condition = world.condition(name, "Available")
-        assert "1 of 1 pods answer meanwhile" in condition["message"]
+        assert condition["message"].endswith("; 1 of 1 pods serve requests")
         seen.more(world)
         world.patch(name, {"serving": {"sharedMemory": "256Mi"}})
         world.ready(name)

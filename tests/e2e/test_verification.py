@@ -55,7 +55,7 @@ def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: 
     condition = world.until(name, "SpeculationEffective", "SlowerThanBaseline")
     result = world.get(name)["status"]["speculation"]
     assert result["speedupPercent"] < least
-    speed = f"{result['speedupPercent']} % of its speed"
+    speed = f"{result['speedupPercent']} % of the speed of the target alone"
     limit = f"spec.verification.minSpeedupPercent {least}"
     assert condition["status"] == "False"
     assert f"{speed}, below {limit}: " in condition["message"]

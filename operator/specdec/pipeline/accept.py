@@ -1,7 +1,8 @@
-"""Accepted: the rules that no schema can express, and those of the schema once more.
+"""Accepted: whether this release can serve the resource.
 
-The rules of the CustomResourceDefinition refuse most invalid resources. Where the cluster has an
-older definition, they are refused here.
+The API server rejects most invalid resources by the rules of the CustomResourceDefinition. This
+stage checks the rules that no schema can express. It also repeats those of the definition, because
+the cluster may have an older one.
 """
 
 from dataclasses import replace
@@ -72,7 +73,7 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
         return ""
     release, level = releases
     fixed = [v for v, i in support(backend).images.items() if exposed(backend, i) is None]
-    http = ", and set serving.http to HealthOnly where they use gRPC"
+    http = ", and set serving.http to HealthOnly if all clients use gRPC"
     return (
         f"; warning: Triton {release} of this image has publicly known remote faults that are "
         f"fixed in {level}: let only trusted clients reach it"
@@ -82,7 +83,7 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:
-    """Devices and ranks of the plan; with two servers, the launch of the target's."""
+    """Devices, ranks and launch mode for `status.plan`; with two servers, the target's launch."""
     ranks = backends.of(model).ranks(model)
     first, product = ranks.servers[0], model.spec.gpu.product
     participants = {role: list(ids) for role, ids in first.participant_ids.items()}

@@ -48,8 +48,8 @@ def while_stopped(context: Context) -> Outcome:
     if not status:
         return Outcome((), context.facts, proceed=False)
     message = (
-        f"measured at {status['benchmark'].get('measuredAt', 'some time')} for another revision: "
-        "measured again once the desired revision serves"
+        f"measured at {status['benchmark'].get('measuredAt', 'an unknown time')} for another "
+        "revision: the next measurement starts when the desired revision serves"
     )
     conditions = (_condition("Unknown", Cause(VerificationReason.STALE, message)),)
     return Outcome(conditions, context.facts, proceed=False, status=status)
@@ -80,13 +80,13 @@ def _task(context: Context) -> Task[Entry]:
         suspended=SUSPENDED,
         remembered={**last, "stale": False} if last.get("planHash") == plan_hash else None,
         waits_for="" if facts.available and facts.verified else waits_for,
-        # A Job that failed because of too many errors has measured all the same.
+        # A Job that fails because too many requests failed still reports its measurements.
         final=("Complete", "Failed"),
     )
 
 
 def _result(context: Context, live: LiveJob, plan_hash: str) -> Entry | None:
-    """What the Job measured, if it measured this very plan."""
+    """The Job's result; None if it measured another plan or has none."""
     measured = live.result.benchmark
     if measured is None or measured.plan_hash != plan_hash:
         return None

@@ -1,6 +1,8 @@
-"""Which certificate a server's pods read, and whether renewed files have to replace them.
+"""Whether renewed certificate files require new pods of a server.
 
-A container beside each server watches the files and prints a line when they change.
+Triton reads its certificate files once, at its start. A sidecar of each server watches the files.
+When they change, it prints a line with their mark: a fingerprint of their content. The operator
+copies the newest mark into the pod template, and so another mark replaces the pods.
 """
 
 import json
@@ -15,9 +17,10 @@ _MARK = re.compile(r"[0-9a-f]{16}")
 
 
 def newest(observed: Observed, role: str, live: Served | None) -> str:
-    """The mark of the newest certificate that pods of a role report; another mark replaces them.
+    """The mark for the pod template of a role: the newest that its pods report.
 
-    Pods report only files that changed since they started. Where none did, the live mark stays.
+    Pods report only files that changed since they started. Without a report, the mark of the live
+    pod template stays.
     """
     live_mark = (0.0, live.certificate if live else "")
     reported = (item for pod in observed.serving_pods(role) for item in _changes(observed, pod))
@@ -25,7 +28,7 @@ def newest(observed: Observed, role: str, live: Served | None) -> str:
 
 
 def _changes(observed: Observed, pod: Object) -> Iterator[tuple[float, str]]:
-    """When the files of a pod changed, and their mark; nothing while they are as at its start."""
+    """When a pod's files changed, and their new mark; empty if they did not since its start."""
     line = observed.logs.get(pod["metadata"]["name"], "").strip().rpartition("\n")[2]
     try:
         report: Any = json.loads(line or "null")

@@ -1,7 +1,8 @@
 """Damaged files on the volume, as serving pods report them while they wait for the repair.
 
 The program that starts a server (`payload/serving/check_volume.py`) prints the report as the last
-line of the container's log. The image is the user's: only sentences are taken from its log.
+line of the container's log. The server's image is the user's, so its log is not trusted: a report
+is cut, and loses all characters that do not print.
 """
 
 import json
@@ -18,7 +19,7 @@ _CHARACTERS = 600
 
 
 def reported(context: Context, pod: Object) -> Cause | None:
-    """The damaged files that a pod waits for; None where it reports none."""
+    """The cause with the damaged files that a pod reports; None where it reports none."""
     line = context.observed.logs.get(server_log(pod), "").strip().rpartition("\n")[2]
     try:
         report: Any = json.loads(line or "null")

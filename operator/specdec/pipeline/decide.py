@@ -1,6 +1,7 @@
-"""The decision of one reconcile: a pure chain of stages, which stops at the first not done.
+"""The decision of one reconcile: run the stages in order, up to the first that is not complete.
 
-Each stage takes the snapshot and the facts of earlier stages, and returns an `Outcome`.
+Each stage is a pure function. It takes the snapshot of the cluster and the facts of earlier
+stages, and returns an `Outcome`. `decide` combines the outcomes into one `Decision`.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ CHAIN: tuple[Stage, ...] = (
     verification,
     benchmark,
 )
-# Fields of the status that stay while the stages that write them are not reached.
+# Status fields that keep their last value if the chain stops before the stages that write them.
 _KEPT = ("models", "engines", "repository", "serving", "url", "endpoints")
 
 
@@ -55,7 +56,7 @@ class Decision:
         conditions: the conditions, without timestamps.
         status: all other fields of the status.
         requeue_after: seconds until the next reconcile; None where a watch event is enough.
-        partial: whether the resource keeps its conditions that `conditions` does not name.
+        partial: whether the status keeps the present conditions that `conditions` lacks.
     """
 
     apply: tuple[Object, ...] = ()
@@ -83,7 +84,7 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
 
 
 def _previous_revision(context: Context) -> Outcome:
-    """The pods of the previous revision, which serve while the chain is stopped."""
+    """Keep the live revision served while the chain is stopped: judge, scale and route to it."""
     if not workload.exists(context.observed):
         return Outcome((), context.facts, proceed=False)
     condition = workload.available(context)
@@ -115,7 +116,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
 
 
 def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
-    """The status without conditions: the stages' fields over those of earlier reconciles."""
+    """The status without conditions; fields of the stages replace those of earlier reconciles."""
     model = context.model
     replicas, ready_replicas = workload.counts(context.observed)
     selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
@@ -136,7 +137,7 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
 
 
 def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:
-    """The served revision, while pods are available and all of one revision."""
+    """The field `serving`: the live revision, if pods are available and all have the same one."""
     available = [c for o in outcomes for c in o.conditions if c.type == Type.AVAILABLE]
     live = workload.served(context.observed)
     revisions = {(served.repository, served.image) for served in live}

@@ -128,11 +128,11 @@ def failed(name: str, job: Object, pods: list[Object], reason: Reason) -> Cause:
 
 
 def unreadable(name: str, problem: str) -> Cause:
-    """The cause of a complete Job whose result cannot be read; `problem` is of `Result`."""
+    """The cause of a complete Job with an invalid result; `problem` is from `Result.problem`."""
     return Cause(
         CommonReason.INVALID_RESULT,
-        f"Job {name} left a result that cannot be read ({problem}): use an image whose programs "
-        f"are those of its release; to try again: kubectl delete job {name}",
+        f"Job {name} reported a result that cannot be read ({problem}): use the image of this "
+        f"release; to try again: kubectl delete job {name}",
     )
 
 
@@ -190,7 +190,7 @@ def stuck_rollout(deployment: Object) -> Cause | None:
 def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
     """When a serving pod's container last ended by itself before it was ready.
 
-    The end of one that exceeded its startup budget does not count: the kubelet ended it.
+    A container that exceeded its startup budget does not count: the kubelet ended it.
     """
     for status in _statuses(pod):
         states = (status.get("state", {}), status.get("lastState", {}))
@@ -216,7 +216,7 @@ def _failure(pods: list[Object], reason: Reason) -> Cause:
         known = parse(error.reason)
         return Cause(known if known in PROBLEMS else reason, _tail(error.message))
     message = _tail(termination_message(pods[0])) if pods else ""
-    return Cause(reason, f"last message: {message}" if message else "its pod left no message")
+    return Cause(reason, f"last message: {message}" if message else "its pod reported no message")
 
 
 def _memory(pod: Object) -> str:
@@ -242,7 +242,7 @@ def _doubled(quantity: str) -> str:
 
 
 def _gpu_product(pod: Object) -> str:
-    """The GPU product that an unschedulable pod asks for; an engine runs on no other."""
+    """The GPU product that an unschedulable pod needs: an engine runs on no other product."""
     product = pod.get("spec", {}).get("nodeSelector", {}).get(names.GPU_PRODUCT)
     if product is None:
         return ""
@@ -268,7 +268,7 @@ def _seconds(end: dict[str, Any]) -> float:
 
 
 def _was_ready(pod: Object, end: dict[str, Any]) -> bool:
-    """Whether the pod was ready during the run that ended: then it was no slow start."""
+    """Whether the pod was ready during the run that ended; if so, its start was not too slow."""
     conditions = pod.get("status", {}).get("conditions", [])
     changed = [c.get("lastTransitionTime") for c in conditions if c["type"] == "Ready"]
     # Both are RFC 3339 in UTC with whole seconds: text order is time order.

@@ -9,14 +9,14 @@ from specdec.api.reasons import AvailableReason
 from specdec.pipeline.observed import Object, pod_ready
 from specdec.pipeline.stage import Context
 
-# Endpoints may follow a pod that became ready with this delay.
+# How much later than a pod becomes ready its Service may list it.
 _LAG = timedelta(seconds=10)
 
 
 def check(context: Context, role: str, condition: Condition) -> Condition:
-    """The condition of a server, False where its Service leads to no ready address.
+    """The condition of a server; it becomes False if the Service leads to no ready address.
 
-    A Service that does not exist is applied in this reconcile, and is no reason for False.
+    A missing Service does not make it False: this reconcile creates the Service.
     """
     name = names.server_name(context.model, role)
     if condition.status != "True" or context.observed.endpoints.get(name, 1):

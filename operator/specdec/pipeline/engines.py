@@ -22,7 +22,10 @@ from specdec.pipeline.stage import POLL, Context, Outcome
 
 @dataclass(frozen=True)
 class _Build:
-    """The state of one engine: `pending` is None when it is ready, `job` when none builds it."""
+    """The state of one engine.
+
+    `pending` is None if the engine is on the volume. `job` is None if the engine is prebuilt.
+    """
 
     engine: Engine
     job: str | None
@@ -65,7 +68,7 @@ def engines(context: Context) -> Outcome:
             "engines": [dict(_entry(b)) for b in builds],
             "plan": {"engineKeys": {e.role: e.key for e in desired_engines}},
         },
-        # A failed Job waits for a person, whose deletion of it is a watch event.
+        # A failed Job stays until a person deletes it, and the deletion is a watch event.
         requeue_after=POLL if any(not step.failed for step in pending) else None,
     )
 
@@ -120,14 +123,14 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
 
 
 def _built(live: LiveJob, remembered: Built | None) -> Built | None:
-    """The result of a complete build: to have completed is enough, it need not report anything."""
+    """The result of a complete Job. A Job without a result has built the engine as well."""
     if live.result.problem("engine"):
         return None
     return live.result.engine or remembered or Built()
 
 
 def _remembered(context: Context, engine: Engine, name: str) -> Built | None:
-    """The engine on this volume, by the status or by what the fetch Job reported of the volume."""
+    """The engine, if the status or the fetch Job's report lists it on this volume."""
     for entry in context.model.status.get("engines", []):
         same = entry.get("key") == engine.key and entry.get("job") == name
         if same and entry.get("state") == "Built":
@@ -140,7 +143,7 @@ def _remembered(context: Context, engine: Engine, name: str) -> Built | None:
 def _without_lost(
     context: Context, desired_engines: Sequence[Engine], loss: volume_recovery.Loss
 ) -> dict[str, Any]:
-    """The status' models without lost prebuilt engines: those are then fetched again."""
+    """The field `models` without lost prebuilt engines, so that they are fetched again."""
     prebuilt = (engine.role for engine in desired_engines if engine.checkpoint is not None)
     lost = {f"{role}-engine" for role in prebuilt if loss.concerns(role)}
     entries = context.model.status.get("models", [])

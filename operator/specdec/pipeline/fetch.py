@@ -72,7 +72,10 @@ def _fetch_again(context: Context, loss: volume_recovery.Loss) -> Outcome:
 
 
 def _outdated(context: Context, name: str, *, done: bool) -> tuple[Ref, ...]:
-    """Jobs of other sources: those that still run, and all of them once the result is known."""
+    """Fetch Jobs to delete: those that still run for other sources.
+
+    Once the result is known, also the complete Jobs of other sources, and any that still runs.
+    """
     model, observed = context.model, context.observed
     running = [n for n in job.unfinished(observed, model, "fetch") if n != name or done]
     others = [n for n in job.own(observed, model, "fetch") if n != name and done]
@@ -87,7 +90,7 @@ def _sources(context: Context, result: Result) -> _Sources | None:
         models = _remembered(context.model, sources)
     if not sources.keys() <= models.keys():
         return None
-    # The facts are without the findings of an earlier check: they are checked anew.
+    # These entries have no findings of an earlier check: `_check` adds the present ones.
     entries = {
         role: {"role": role, "source": source, **models[role].shown()}
         for role, source in sources.items()
@@ -96,7 +99,7 @@ def _sources(context: Context, result: Result) -> _Sources | None:
 
 
 def _remembered(model: SpeculativeModel, sources: Mapping[str, str]) -> dict[str, Fetched]:
-    """The status' entries of these very sources, by role."""
+    """The entries of the status whose source has not changed, by role."""
     entries = [e for e in model.status.get("models", []) if sources.get(e["role"]) == e["source"]]
     results = {entry["role"]: parsed(Fetched, entry) for entry in entries}
     return {role: fetched for role, fetched in results.items() if fetched is not None}
@@ -152,7 +155,7 @@ def _fits(model: SpeculativeModel) -> str:
         return "draft and target share tokenizer, vocabulary and special tokens"
     if model.spec.speculation.heads is not None:
         return "the heads fit the target"
-    return "the target stands alone"
+    return "there is no draft and there are no heads to compare with the target"
 
 
 def _names(model: SpeculativeModel) -> str:

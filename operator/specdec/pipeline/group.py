@@ -15,7 +15,7 @@ from specdec.pipeline.stage import POLL, Context, Outcome
 
 # The label that the LeaderWorkerSet controller puts on its pods.
 _SET = "leaderworkerset.sigs.k8s.io/name"
-# A container that is created for longer than this may lack a volume.
+# A container that is in creation for longer than this may wait for a missing Secret.
 _CREATION = timedelta(minutes=1)
 
 
@@ -36,7 +36,7 @@ def serving(context: Context, revision: Revision) -> Outcome:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """The live groups with other replicas: scaling and suspending await no build."""
+    """The live groups with the desired replicas: scaling and suspending wait for no build."""
     live, replicas = context.observed.group, readiness.replicas(context.model)
     if live is None or live["spec"].get("replicas") == replicas:
         return ()
@@ -65,8 +65,8 @@ def _server(context: Context) -> Server:
         return Server(title, "target", None)
     status, pods = live.get("status", {}), _pods(context)
     counts = [status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")]
-    # The controller does not report which generation its counts are of: pods of another revision
-    # prove that they are old.
+    # The controller does not report which generation its counts are of. While a pod of another
+    # revision exists, the counts may still be those of the previous generation.
     updated = all(readiness.of_revision(pod, actual.repository) for pod in pods)
     return Server(
         title,
@@ -81,11 +81,11 @@ def _server(context: Context) -> Server:
 
 
 def _secret(context: Context) -> tuple[Object, ...]:
-    """The group's key, where pods may lack it. Whether it exists is never read.
+    """The Secret with the group's key, if it may be missing. The operator never reads Secrets.
 
-    The kubelet reports a missing Secret of a volume in events alone. The pod's container stays in
-    creation, as it also does while a large image is pulled. To create a key that exists changes
-    nothing.
+    The kubelet reports a missing Secret of a volume only in events. The pod's container stays in
+    creation, but it does so during the pull of a large image too. Therefore the operator creates
+    the Secret in both cases; if it exists, nothing changes.
     """
     now = context.observed.now
     missing = any(_creation_hangs(pod, now) for pod in _pods(context))

@@ -52,15 +52,16 @@ class Task(Generic[R]):
         parse: the stage's result of a finished Job; None where the Job left none.
         sections: the sections of the Job's result that `parse` reads.
         running: the reason while it runs.
-        failure: the reason of a failure that names none.
+        failure: the reason of a failed Job that reports no reason.
         activity: what it does, as in "Job x fetches the target".
         purpose: what it is created for, as in "Job x is created to fetch the target".
         suspended: the message while `spec.suspend` is true.
         remembered: the result of an earlier Job, from the resource's status.
-        waits_for: what has to come before the Job is created; empty if nothing has to.
+        waits_for: what the Job's creation waits for; empty if it waits for nothing.
         inputs: objects that the Job's pods mount.
-        membership: what makes the Job this resource's too, where another resource created it.
-        final: the states of a Job that may have left a result.
+        membership: the owner reference and label that add this resource to a Job that another
+            resource created; None where Jobs are not shared.
+        final: the states of a Job in which it may have a result.
     """
 
     job: Object
@@ -89,7 +90,7 @@ class Done(Generic[R]):
 class Pending:
     """The Job has no result yet: why, and what to do about it.
 
-    `failed` is true where no result will come until somebody deletes the Job.
+    `failed` is true if there will be no result until a person deletes the Job.
     """
 
     cause: Cause
@@ -101,7 +102,7 @@ class Pending:
 
 
 def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
-    """Where a stage's Job stands and what comes next."""
+    """The result of a stage's Job, or the next step towards it."""
     live = find(context.observed, task.job["metadata"]["name"])
     parsed = task.parse(live) if live.state in task.final else None
     known = task.remembered if parsed is None else parsed
@@ -133,7 +134,7 @@ def _absent(live: LiveJob, task: Task[R]) -> Pending:
 
 
 def _unfinished(context: Context, live: LiveJob, task: Task[R]) -> Pending:
-    """A Job that runs or failed keeps its inputs; one of another resource becomes ours too."""
+    """A Job that runs or failed: apply its inputs again, and join the Job of another resource."""
     apply = task.inputs
     if task.membership is not None and not belongs(live.body, context.model):
         apply = (*apply, task.membership)
@@ -149,11 +150,13 @@ def _complete(live: LiveJob, task: Task[R]) -> Pending:
     if problem := live.result.problem(*task.sections):
         cause = diagnosis.unreadable(live.name, problem)
     elif not live.pods:
-        # To run again costs little: what is on the volume already is not made again.
+        # Another run costs little: it keeps what is on the volume.
         message = f"Job {live.name} lost its result with its pod and runs again"
         return Pending(Cause(CommonReason.QUEUED, message), delete=(ref(live.name),))
     else:
-        message = f"Job {live.name} left no result; to try again: kubectl delete job {live.name}"
+        message = (
+            f"Job {live.name} reported no result; to try again: kubectl delete job {live.name}"
+        )
         cause = Cause(task.failure, message)
     return Pending(cause, failed=True, requeue_after=None)
 
@@ -247,11 +250,11 @@ def own(observed: Observed, model: SpeculativeModel, component: str | None = Non
 def unfinished(
     observed: Observed, model: SpeculativeModel, component: str | None = None
 ) -> list[str]:
-    """Those of `own` that still run."""
+    """Names of the Jobs that `own` lists and that still run."""
     return [n for n in own(observed, model, component) if find(observed, n).state == "Running"]
 
 
 def others(context: Context, component: str, current: str | None) -> tuple[Ref, ...]:
-    """References to all of `own` of a component but the current one."""
+    """References to the Jobs that `own` lists for a component, without the current one."""
     jobs = own(context.observed, context.model, component)
     return tuple(ref(name) for name in jobs if name != current)

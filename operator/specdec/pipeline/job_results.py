@@ -24,7 +24,7 @@ from pydantic.alias_generators import to_camel
 from specdec.api.text import cut, line
 from specdec.pipeline.observed import Object, termination_message
 
-# The kubelet passes on 4096 bytes of a container, and 12288 of a pod.
+# The kubelet keeps at most 4096 bytes of a container's message, and 12288 of a pod's.
 MOST_CHARACTERS = 16384
 _PROBLEM_CHARACTERS = 200
 _MOST_LEVELS = 64
@@ -32,7 +32,7 @@ _MOST_LEVELS = 64
 
 def _moment(text: str) -> str:
     if not datetime.fromisoformat(text).tzinfo:
-        raise ValueError("a time needs its zone")
+        raise ValueError("a time needs a time zone")
     return text
 
 
@@ -127,7 +127,7 @@ class Keys(RootModel[list[Hex]]):
 
 
 class Roles(RootModel[list[Short]]):
-    """Roles of engines that the publish Job reports as missing or damaged."""
+    """The roles of the engines that the publish Job reports as missing or damaged."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -160,14 +160,14 @@ class Measured(SectionModel):
     @model_validator(mode="after")
     def _counted(self) -> Self:
         if (self.drafted_tokens is None) != (self.accepted_tokens is None):
-            raise ValueError("draftedTokens and acceptedTokens need each other")
+            raise ValueError("one of draftedTokens and acceptedTokens is missing")
         if self.active and self.drafted_tokens is None and self.rounds is None:
-            raise ValueError("active without draftedTokens or rounds")
+            raise ValueError("active is true, but draftedTokens and rounds are missing")
         return self
 
 
 class Arm(SectionModel):
-    """Requests and times with speculation, or without: times as the status formats them."""
+    """Requests and times of one side of the comparison: with speculation, or without."""
 
     requests: Count | None = None
     errors: Count | None = None
@@ -244,7 +244,7 @@ def result(pods: Sequence[Object]) -> Result:
 
 
 def parsed(kind: type[P], value: Any) -> P | None:
-    """A section that the status remembers; None where it is invalid."""
+    """A section that an earlier reconcile wrote to the status; None where it is invalid."""
     return _section(kind, "", value, {})
 
 

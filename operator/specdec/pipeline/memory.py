@@ -25,7 +25,7 @@ _MOST_PERCENT = 1_000_000
 
 
 def memory(context: Context) -> Outcome:
-    """Plan the GPUs' memory; the next stages get the KV caches' budgets."""
+    """Plan the memory of the GPUs. Later stages get the tokens of each key/value cache."""
     model = context.model
     if not support(model.spec.runtime.backend).on_gpus:
         return _outcome(
@@ -45,7 +45,7 @@ def memory(context: Context) -> Outcome:
 
 
 def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]) -> Outcome:
-    """Whether the plan fits. Where it does not, spec.checks.memory decides about the chain."""
+    """Whether the plan fits. If not, spec.checks.memory decides whether the chain goes on."""
     severity = context.model.spec.checks.memory
     message = _message(context.model, planned, needs)
     if planned.fits:
@@ -55,7 +55,8 @@ def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]
         return _outcome(context, "True", reason, message, planned, planned.kv_tokens)
     if severity == "Enforce":
         return _outcome(context, "False", MemoryReason.INSUFFICIENT_GPU_MEMORY, message, planned)
-    # Served in spite of the plan. A cache needs room for one longest sequence at least.
+    # The models are served although the plan does not fit. Each cache gets room for at least one
+    # sequence of full length.
     tokens = {role: max(planned.kv_tokens[role], need.sequence) for role, need in needs.items()}
     if severity == "Warn":
         warning = f"not enforced, because spec.checks.memory is Warn: {message}"
@@ -126,7 +127,7 @@ def _message(model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, F
     need, tokens = needs[role], planned.kv_tokens[role]
     return (
         f"{text}; the cache of the {role} has room for {tokens // need.sequence} of "
-        f"{need.full_batch // need.sequence} sequences of full length, more of them wait: "
+        f"{need.full_batch // need.sequence} sequences of full length, and the others wait: "
         "lower limits.maxSeqLen or limits.maxBatchSize, or set quantization.kvCache to FP8"
     )
 
@@ -142,7 +143,7 @@ def _overdrawn(device: Device) -> str:
     return (
         f"GPU {device.name} has {_mib(device.total)} MiB, and {_listed(device)} MiB are needed "
         "with the caches that the spec fixes: lower kvCache.maxTokens or kvCache.memoryPercent, "
-        "or remove them to have them planned"
+        "or remove both fields so that the operator plans the caches"
     )
 
 
@@ -154,9 +155,9 @@ def _short(
     device = min(devices, key=lambda d: d.total - d.used)
     return (
         f"the cache of the {role} has room for {planned.kv_tokens[role]} tokens, and its longest "
-        f"sequence has {needs[role].sequence} (limits.maxSeqLen {limit}, draft and whole blocks "
-        f"included), with {_listed(device, caches=False)} MiB taken on GPU {device.name} of "
-        f"{_mib(device.total)}: lower limits.maxSeqLen, or {_SMALLER}"
+        f"sequence has {needs[role].sequence} (limits.maxSeqLen {limit} and the draft tokens, "
+        f"rounded up to whole blocks): GPU {device.name} has {_mib(device.total)} MiB, of which "
+        f"{_listed(device, caches=False)} are taken; lower limits.maxSeqLen, or {_SMALLER}"
     )
 
 

@@ -19,11 +19,12 @@ def network(context: Context) -> Outcome:
 def services(context: Context, roles: Iterable[str]) -> Outcome:
     """Apply the Services of these roles and the optional objects; delete Services without pods.
 
-    The Services come first: the target's remembers which kinds of optional objects exist.
+    The Services are applied before the optional objects: an annotation of the target's Service
+    lists the kinds that have to be read, and deleted later.
     """
     model, observed = context.model, context.observed
     roles, optional = tuple(roles), optional_objects.optional_objects(context)
-    # Every reconcile reads the target's Service in any case.
+    # Every reconcile reads the target's Service, so the annotation costs no further request.
     annotations = {"target": desired_optional.annotation(optional_objects.kinds(context))}
     superfluous = [
         names.server_name(model, role)

@@ -1,4 +1,4 @@
-"""The snapshot of the cluster for one reconcile, and small predicates over its plain objects."""
+"""The snapshot of the cluster for one reconcile, and functions that read its plain objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from specdec.api import names
 Object = Mapping[str, Any]
 # The label of a Job's pods.
 POD_JOB = "batch.kubernetes.io/job-name"
-# So many last lines of a log include its last progress line.
+# The number of lines at the end of a log that are read to find the last progress line.
 PROGRESS_LINES = 40
 
 
@@ -36,8 +36,9 @@ class Observed:
         deployments: Deployments by the role that they serve.
         services: Services by name.
         endpoints: the number of ready addresses of each Service.
-        logs: the last lines of build and fetch pods that run and of certificate watchers, by pod
-            name, and of servers that are not ready, by `server_log`.
+        logs: the last lines of logs. The key is the pod's name for running build and fetch pods
+            and for the certificate sidecar of a server, and `server_log` for a server that is not
+            ready.
         crashes: the end of the log of each server that ended, by pod name.
         group: the LeaderWorkerSet.
         optional_objects: optional objects by kind and name.

@@ -1,4 +1,4 @@
-"""Autoscaler, disruption budgets, policy and route: none of them holds Ready back."""
+"""Autoscaler, disruption budgets, network policy and route. `Ready` does not wait for them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from specdec.pipeline import traffic_split
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome
 
-# Seconds. A kind that is installed while the operator runs need not be watched from then on.
+# Seconds. The operator polls, because it may not watch a kind that is installed after its start.
 UNKNOWN_REQUEUE = 10.0
 
 
@@ -42,7 +42,7 @@ def optional_objects(context: Context) -> Outcome:
 
 
 def kinds(context: Context) -> set[str]:
-    """The kinds to remember: those that exist, and those that will."""
+    """The kinds that the Service's annotation lists: those of actual and of desired objects."""
     return desired.kinds(context.model) | {kind for kind, _ in context.observed.optional_objects}
 
 

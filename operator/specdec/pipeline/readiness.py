@@ -21,7 +21,8 @@ _NO_PODS = (ReadyReason.SUSPENDED, AvailableReason.NOT_DEPLOYED)
 class Served:
     """What a live Deployment or LeaderWorkerSet serves.
 
-    `repository` is a hash, `certificate` the mark of the renewed files its pods were replaced for.
+    `repository` is a hash. `certificate` is the mark of the renewed certificate files for which
+    the pods were last replaced; empty if they never were.
     """
 
     repository: str
@@ -86,17 +87,19 @@ def judge(context: Context, server: Server, desired: Revision | None) -> Conditi
     """Whether a server serves; `desired` is None while an earlier stage is not done."""
     live = server.served
     if live is None:
-        return _unavailable(AvailableReason.STARTING, f"{server.title} is created")
+        return _unavailable(AvailableReason.STARTING, f"{server.title} is being created")
     if desired and (live.repository, live.image) != (desired.repository, desired.image):
-        return _unavailable(
-            AvailableReason.STARTING, f"{server.title} moves to {desired.repository[:16]}"
-        )
+        repository = desired.repository[:16]
+        message = f"{server.title} is being updated to repository {repository}"
+        return _unavailable(AvailableReason.STARTING, message)
     total = context.model.spec.serving.replicas
     counts = f"{server.ready} of {total} {server.unit}"
     if not server.complete:
         cause = _cause(context, server, live)
-        rest = f"{counts} answer meanwhile" if server.ready else "no pod answers yet"
-        return _unavailable(cause.reason, f"{cause.message}; {rest}")
+        rest = f"{counts} serve requests{_revisions(server, live)}"
+        return _unavailable(
+            cause.reason, f"{cause.message}; {rest if server.ready else 'no pod is ready yet'}"
+        )
     message = f"{counts}{server.detail} ready with repository {live.repository[:16]}"
     if server.ready < total:
         message += f"; {_cause(context, server, live).message}"
@@ -105,7 +108,7 @@ def judge(context: Context, server: Server, desired: Revision | None) -> Conditi
 
 
 def worst(conditions: Sequence[Condition]) -> Condition:
-    """The condition of a service with several servers: the worst, or all their counts."""
+    """The condition of a service with several servers: the worst, or all messages if all serve."""
     first = min(conditions, key=_severity)
     if first.status != "True" or len(conditions) == 1:
         return first
@@ -122,6 +125,14 @@ def of_revision(pod: Object, repository: str) -> bool:
     """Whether a pod serves a repository (hash)."""
     label = pod["metadata"].get("labels", {}).get(names.REPOSITORY)
     return bool(label == repository[:16])
+
+
+def _revisions(server: Server, live: Served) -> str:
+    """Which revisions the ready pods serve, to end a sentence; empty for the new one alone."""
+    new = {of_revision(pod, live.repository) for pod in server.pods if pod_ready(pod)}
+    if new == {False}:
+        return " with the previous revision"
+    return ", some of them with the previous revision" if False in new else ""
 
 
 def _cause(context: Context, server: Server, live: Served) -> Cause:

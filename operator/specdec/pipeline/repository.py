@@ -17,7 +17,7 @@ from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome, stopped
 from specdec.triton.repository import RepositoryPlan, libraries, render
 
-# Seconds. No watch event comes when a server that starts finds damaged files.
+# Seconds. A server that finds damaged files as it starts causes no watch event.
 _CHECK = 30.0
 
 
@@ -44,8 +44,8 @@ def repository(context: Context) -> Outcome:
         return stopped(Type.REPOSITORY_READY, context.facts, cause, requeue_after=None)
     context = replace(context, facts=replace(context.facts, repository=rendered.hash))
     outdated = _outdated(context, desired.job_name(context.model, rendered.hash))
-    if (doubt := volume_recovery.doubt(context, rendered.hash)) is not None:
-        return _publish_again(context, rendered, doubt, outdated)
+    if (check := volume_recovery.check_due(context, rendered.hash)) is not None:
+        return _publish_again(context, rendered, check, outdated)
     status = context.model.status.get("repository", {})
     if status.get("hash") == rendered.hash:
         published = _published(context, rendered, outdated, status.get("checkedAt"))
@@ -78,12 +78,12 @@ def _task(context: Context, rendered: _Rendered) -> Task[Literal[True]]:
         list(rendered.files),
         context.facts.volume,
         context.images.operator,
-        # Damage of files that were published before need not show in their size or time.
+        # After a report of damage, compare contents: a damaged file may keep its size and time.
         content="checkedAt" in status and "hash" not in status,
     )
 
     def parse(_: LiveJob) -> Literal[True] | None:
-        # While suspended not even the work of a complete Job is taken over.
+        # While suspended, the operator does not use the result of a complete Job either.
         return None if model.spec.suspend else True
 
     return Task(
@@ -136,7 +136,7 @@ def _expected_engines(context: Context) -> list[dict[str, Any]]:
 
 
 def _expected_checkpoints(context: Context, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The path of each checkpoint, and whether servers read it too, for its tokenizer."""
+    """The path of each checkpoint, and whether servers also read its tokenizer."""
     return {
         role: {
             "path": checkpoint.path,
@@ -150,15 +150,15 @@ def _expected_checkpoints(context: Context, files: Mapping[str, str]) -> dict[st
 def _publish_again(
     context: Context,
     rendered: _Rendered,
-    doubt: volume_recovery.Doubt,
+    check: volume_recovery.VolumeCheck,
     outdated: tuple[Ref, ...],
 ) -> Outcome:
     """Forget that the repository is published: the next Job checks the volume again."""
     publish = job.ref(desired.job_name(context.model, rendered.hash))
     outcome = stopped(
-        Type.REPOSITORY_READY, context.facts, doubt.cause, delete=(*outdated, publish)
+        Type.REPOSITORY_READY, context.facts, check.cause, delete=(*outdated, publish)
     )
-    return replace(outcome, status={"repository": {"checkedAt": doubt.at}})
+    return replace(outcome, status={"repository": {"checkedAt": check.at}})
 
 
 def _outdated(context: Context, current: str) -> tuple[Ref, ...]:
@@ -189,7 +189,7 @@ def _is_publish_object(item: Object, model_name: str) -> bool:
 def _published(
     context: Context, rendered: _Rendered, outdated: tuple[Ref, ...], checked: str | None
 ) -> Outcome:
-    """The repository is on the volume; `checked` is when that was last verified after a doubt."""
+    """The repository is on the volume; `checked` is the time of the last check of the volume."""
     message = f"model repository {rendered.hash[:16]} with {rendered.count} files is on the volume"
     entry = {"hash": rendered.hash, "files": rendered.count}
     return Outcome(

@@ -2,7 +2,7 @@
 
 import re
 
-# How many characters of the errors and of the log's end fit into a condition.
+# How many characters of the errors, and of the log's last line, a condition quotes.
 _ERRORS = 480
 _END = 100
 _FAILED = re.compile(
@@ -25,7 +25,7 @@ _TRACE = re.compile(r"(?:\\n|\n)+(?:At:|Traceback|\[?TensorRT-LLM).*", re.DOTALL
 def summary(log: str) -> str:
     """The first errors of a log and its last line, on one line; empty where it has no error.
 
-    Errors of models that failed to load replace all others: those need not have ended the server.
+    If models failed to load, only their errors are returned: others may not have ended the server.
     """
     errors = _messages(_FAILED, log) or _messages(_ERROR, log)
     if not errors:

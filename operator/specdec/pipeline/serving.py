@@ -44,7 +44,7 @@ def serving(context: Context) -> Outcome:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """Live Deployments with other replicas or a renewed certificate: neither awaits a build."""
+    """Live Deployments with the desired replicas and certificate: neither waits for a build."""
     model, observed = context.model, context.observed
     replicas = readiness.replicas(model)
     changed = []
@@ -121,7 +121,7 @@ def _complete(context: Context, deployment: Object) -> bool:
 
 
 def _superfluous(context: Context, revisions: Sequence[Revision]) -> tuple[Ref, ...]:
-    """Deployments of servers that the topology lacks; they go once the desired ones serve."""
+    """Deployments of servers that the topology no longer has, deleted once the others serve."""
     roles = {revision.role for revision in revisions}
     return tuple(
         Ref("apps/v1", "Deployment", live["metadata"]["name"])

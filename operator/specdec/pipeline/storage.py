@@ -58,10 +58,11 @@ def volume_of(model: SpeculativeModel, observed: Observed) -> Volume:
 
 
 def _size(model: SpeculativeModel, claim: Object | None) -> str | None:
-    """The size to request: the spec's, or the claim's own where that is larger.
+    """The size to request: that of the spec, or the claim's present request if that is larger.
 
-    The claim's is larger after the spec was put back to a smaller size, or after somebody else
-    expanded the claim. After a failed expansion any size above the capacity may be requested.
+    A claim cannot shrink. Its request is larger after the size in the spec was lowered, or after
+    someone else expanded the claim. After a failed expansion, Kubernetes accepts a lower request
+    that is above the capacity.
     """
     size = model.spec.storage.size
     live = (claim or {}).get("spec", {}).get("resources", {}).get("requests", {}).get("storage")

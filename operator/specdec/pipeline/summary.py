@@ -6,7 +6,7 @@ from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, VERIFIED, Conditi
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CommonReason, ReadyReason, VerificationReason
 
-# The phase while a condition holds Ready back, in the order of the pipeline.
+# The phase while a condition blocks Ready, in the order of the pipeline.
 _PHASES = {
     Type.ACCEPTED: "Failed",
     Type.STORAGE_READY: "Pending",
@@ -34,18 +34,19 @@ def complete(reported: Sequence[Condition]) -> list[Condition]:
 
 
 def holds_back(condition: Condition) -> bool:
-    """Whether Ready waits for it.
+    """Whether a condition blocks Ready.
 
-    A stage that reports Unknown has let the chain go on; Waiting means that it was not reached.
+    One that is Unknown does not: its stage could not decide and let the chain continue. Only the
+    reason Waiting blocks, because the stage has not run.
     """
     informs = condition.status == "Unknown" and condition.reason != CommonReason.WAITING
     return condition.status != "True" and not informs and condition.type not in OPTIONAL
 
 
 def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
-    """Ready: True when every stage is, else with reason and message of the first that is not."""
+    """The condition Ready: True, or with reason and message of the first condition that blocks."""
     if model.spec.suspend:
-        message = "spec.suspend is true: the pods are freed, engines and claim are kept"
+        message = "spec.suspend is true: the pods are deleted, engines and claim are kept"
         return Condition(Type.READY, "False", ReadyReason.SUSPENDED, message)
     available = next(c for c in stages if c.type == Type.AVAILABLE)
     first = _first(model, stages)
@@ -53,7 +54,7 @@ def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
         return Condition(Type.READY, "True", ReadyReason.SERVING, available.message)
     message = first.message
     if first.type in VERIFIED:
-        message += "; spec.verification.mode Gate holds Ready"
+        message += "; this blocks Ready because spec.verification.mode is Gate"
     elif first.type != Type.AVAILABLE and available.status == "True":
         message += "; the previous revision still serves"
     return Condition(Type.READY, "False", first.reason, message)
@@ -74,7 +75,7 @@ def phase(model: SpeculativeModel, stages: Sequence[Condition], ready_: Conditio
 
 
 def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | None:
-    """The first condition that holds Ready back; measured ones do with a Gate alone."""
+    """The first condition that blocks Ready. The verified ones do only with mode Gate."""
     blocking = [c for c in stages if c.type in _PHASES and holds_back(c)]
     if model.spec.verification.mode == "Gate":
         blocking += [c for c in stages if c.type in VERIFIED and _closes_gate(c)]
@@ -82,5 +83,5 @@ def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | 
 
 
 def _closes_gate(condition: Condition) -> bool:
-    """Whether a measurement is missing or bad; one that no client can make does not count."""
+    """Whether a verified condition blocks Ready; one that cannot be measured does not."""
     return condition.status != "True" and condition.reason != VerificationReason.NOT_COMPARABLE

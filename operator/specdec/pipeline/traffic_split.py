@@ -1,7 +1,8 @@
-"""How much of a route's traffic goes to another resource: the desired share, once that one serves.
+"""The percentage of a route's requests that go to another resource, the one of `gateway.split`.
 
-The split names a resource that is built, fails, is suspended and deleted by itself. A Gateway
-answers with errors for the share of a Service that has no pods.
+That resource may not serve yet, fail, or be suspended or deleted, and a Gateway returns errors for
+requests to a Service without pods. So the percentage of the spec applies only while the other
+resource serves; otherwise it is 0.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,10 @@ from specdec.pipeline.stage import Context
 
 @dataclass(frozen=True)
 class Portion:
-    """The percentage of requests that go to `name` now, and what keeps it at 0."""
+    """The percentage of requests that go to resource `name` now.
+
+    `obstacle` is why that is 0 although the spec sets another percentage.
+    """
 
     percent: int = 0
     name: str = ""
@@ -27,7 +31,7 @@ class Portion:
 
 
 def portion(context: Context) -> Portion:
-    """The share of the resource that the route's split names; 0 without a split."""
+    """The present percentage for the resource of the route's split; 0 without a split."""
     split = context.model.spec.networking.split
     if split is None:
         return Portion()
@@ -36,7 +40,7 @@ def portion(context: Context) -> Portion:
 
 
 def with_portion(condition: Condition, portion: Portion) -> Condition:
-    """RouteReady with what becomes of the split; any other condition as it is."""
+    """RouteReady with the state of the split added; any other condition unchanged."""
     if condition.type != Type.ROUTE_READY or condition.reason == RouteReason.ROUTE_NOT_ACCEPTED:
         return condition
     if portion.obstacle is not None:
@@ -53,7 +57,7 @@ def with_portion(condition: Condition, portion: Portion) -> Condition:
 
 
 def _obstacle(context: Context, split: RouteSplit) -> Cause | None:
-    """Why the other resource gets no requests; None when it gets its share."""
+    """Why the other resource gets no requests; None if it gets the percentage of the spec."""
     own, other = context.model.metadata.name, split.model_ref.name
     peer = context.observed.peer
     if peer is None or peer["metadata"].get("deletionTimestamp"):
@@ -63,8 +67,8 @@ def _obstacle(context: Context, split: RouteSplit) -> Cause | None:
         why = f"{other} serves no HTTP (serving.http HealthOnly, or serving.tls)"
         return Cause(RouteReason.SPLIT_WAITS, f"{why}: every request goes to {own}")
     live = context.observed.optional_objects.get(("HTTPRoute", own), {})
-    # Its first requests need it to be Ready, and so verified where its Gate asks for that. Later
-    # some ready pods are enough: a rollout or the loss of a pod must not move traffic away.
+    # It gets its first requests only when it is Ready (with mode Gate, also verified). From then
+    # on some ready pods are enough: a rollout or the loss of a pod must not move traffic away.
     if _ready(peer) or (routes.sends_to(live, other) and _has_ready_pods(peer)):
         return None
     reason = _ready_condition(peer).get("reason", "no status yet")
@@ -87,7 +91,7 @@ def _ready(body: Object) -> bool:
 
 
 def _has_ready_pods(body: Object) -> bool:
-    """Whether some of its pods are ready and are to stay."""
+    """Whether some of its pods are ready, and it is not suspended."""
     suspended = body.get("spec", {}).get("suspend", False)
     return not suspended and body.get("status", {}).get("readyReplicas", 0) > 0
 

@@ -55,15 +55,15 @@ def while_stopped(context: Context) -> Outcome:
     if last is None:
         return Outcome((), context.facts, proceed=False)
     message = (
-        f"measured at {last.get('measuredAt', 'some time')} for another revision: measured again "
-        "once the desired revision serves"
+        f"measured at {last.get('measuredAt', 'an unknown time')} for another revision: the next "
+        "measurement starts when the desired revision serves"
     )
     conditions = _unknown(Cause(VerificationReason.STALE, message))
     return Outcome(conditions, context.facts, proceed=False, status=_stale_status(context.model))
 
 
 def _disabled(context: Context) -> Outcome | None:
-    """The outcome where nothing is to be verified; None where something is."""
+    """The outcome if the spec disables verification or has no speculation; otherwise None."""
     model = context.model
     if model.spec.verification.mode == "Disabled":
         conditions = _unknown(
@@ -105,7 +105,7 @@ def _task(context: Context) -> Task[Entry]:
 
 
 def _result(live: LiveJob, plan_hash: str) -> Entry | None:
-    """What the Job measured, if it measured this very plan."""
+    """The Job's result; None if it measured another plan or has none."""
     measured = live.result.verification
     if measured is None or measured.plan_hash != plan_hash:
         return None

@@ -25,7 +25,7 @@ def last(model: SpeculativeModel) -> Entry | None:
 
 
 def stale(old: Entry) -> Entry:
-    """The entry of an earlier revision's result: its numbers stand below `previous` alone."""
+    """The status entry after the revision changed: the old numbers appear only in `previous`."""
     head: Entry = {name: old[name] for name in ("measuredAt", "planHash") if name in old}
     return {**head, "stale": True, "previous": old}
 
@@ -40,7 +40,7 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
     if result["active"]:
         return Condition(kind, "True", VerificationReason.DRAFT_TOKENS_OBSERVED, _counts(result))
     if "draftedTokens" not in result and "rounds" not in result:
-        message = f"{prompts} prompts were answered without counts of drafts: {_uncounted(model)}"
+        message = f"responses to {prompts} prompts have no draft counts: {_uncounted(model)}"
         return Condition(kind, "Unknown", VerificationReason.NOT_COMPARABLE, message)
     cause = "read the server's log and its metric specdec_fallback_total"
     policy = model.spec.speculation.draft_length_policy
@@ -56,10 +56,10 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
 
 def _uncounted(model: SpeculativeModel) -> str:
     if model.spec.speculation.control == "Engine":
-        return "answers arrive whole: set spec.serving.streaming to true to count steps"
+        return "they are not streamed; set spec.serving.streaming to true to count steps"
     return (
-        "answers of this spec.runtime.version have none, and the server's counters can be read "
-        "only where the Service has one pod: set the version to 0.19.0 or later"
+        "this spec.runtime.version reports none, and the server's counters can be read only if "
+        "the Service has one pod; set the version to 0.19.0 or later"
     )
 
 
@@ -67,12 +67,12 @@ def _counts(result: Entry) -> str:
     prompts = f"for {result['prompts']} prompts"
     length = result.get("tokensPerRound")
     if "draftedTokens" not in result:
-        return f"{length} tokens a step of the engine {prompts}"
+        return f"{length} tokens per engine step {prompts}"
     text = (
         f"{result['acceptedTokens']} of {result['draftedTokens']} draft tokens accepted "
         f"({result.get('acceptancePercent', 0)} %) {prompts}"
     )
-    return f"{text}, {length} tokens a round" if length else text
+    return f"{text}, {length} tokens per round" if length else text
 
 
 def _equivalent(result: Entry) -> Condition:
@@ -82,16 +82,16 @@ def _equivalent(result: Entry) -> Condition:
         return Condition(kind, "Unknown", VerificationReason.NOT_COMPARABLE, _no_baseline())
     failed = _failed(result)
     if matched < prompts:
-        where = result.get("divergence", "an answer differs")
-        message = f"{matched} of {prompts} greedy answers are the target's own: {where}{failed}"
+        where = result.get("divergence", "an output differs")
+        message = f"{matched} of {prompts} greedy outputs equal the target's own: {where}{failed}"
         return Condition(kind, "False", VerificationReason.DIVERGED, message)
-    message = f"all {prompts} greedy answers are the target's own{failed}"
+    message = f"all {prompts} greedy outputs equal the target's own{failed}"
     return Condition(kind, "True", VerificationReason.EQUIVALENT, message)
 
 
 def _failed(result: Entry) -> str:
     count = result.get("failed", 0)
-    return f"; {count} prompts have no answer: {result.get('failure', '')}" if count else ""
+    return f"; requests for {count} prompts failed: {result.get('failure', '')}" if count else ""
 
 
 def _effective(model: SpeculativeModel, result: Entry) -> Condition:
@@ -106,19 +106,19 @@ def _effective(model: SpeculativeModel, result: Entry) -> Condition:
         return Condition(kind, "False", VerificationReason.LOW_ACCEPTANCE, message)
     if speed is None:
         return Condition(kind, "Unknown", VerificationReason.NOT_COMPARABLE, _no_baseline())
-    text = f"answers take {100 / max(speed, 1):.2f} times the target's own time, one at a time"
+    text = f"single requests reach {speed} % of the speed of the target alone"
     if speed < spec.min_speedup_percent:
         message = (
-            f"{text}: {speed} % of its speed, below spec.verification.minSpeedupPercent "
-            f"{spec.min_speedup_percent}: lower spec.speculation.draftTokens, choose a faster "
-            "draft, or set draftLengthPolicy to Adaptive"
+            f"{text}, below spec.verification.minSpeedupPercent {spec.min_speedup_percent}: lower "
+            "spec.speculation.draftTokens, choose a faster draft, or set draftLengthPolicy to "
+            "Adaptive"
         )
         return Condition(kind, "False", VerificationReason.SLOWER_THAN_BASELINE, message)
-    return Condition(kind, "True", VerificationReason.EFFECTIVE, f"{text}: {speed} % of its speed")
+    return Condition(kind, "True", VerificationReason.EFFECTIVE, text)
 
 
 def _no_baseline() -> str:
     return (
-        "the engine drafts by itself and no request can turn that off: compare with a resource of "
-        "method None"
+        "the engine drafts by itself, and no request can turn that off: compare with a resource "
+        "of method None"
     )

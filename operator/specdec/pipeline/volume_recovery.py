@@ -1,10 +1,10 @@
 """Files that are missing from the volume or damaged, although the status remembers them.
 
-The operator cannot read the volume. A server compares its files before it loads them: where they
-are damaged it waits and reports them. A server may also end while it loads. In both cases the
-publish Job runs again and reads every file that servers need. It restores the repository itself,
-deletes what is damaged, and reports what is missing. The operator forgets that, and so it is
-fetched or built again.
+The operator cannot read the volume. A server compares its files before it loads them. If some are
+damaged, it reports them and waits. A server may also end while it loads. In both cases the
+operator runs the publish Job again, which reads every file that servers need. The Job restores the
+repository itself, deletes damaged files, and reports what is missing. The operator removes that
+from the status, so that earlier stages fetch or build it again.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,17 @@ from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, Ref, pod_ready
 from specdec.pipeline.stage import Context
 
-# A server may end while it loads for other reasons, and the kubelet restarts it each time.
+# How long after a check an end of a server causes no further check: servers also end for other
+# reasons while they load, and the kubelet restarts them each time.
 _AFTER_END = timedelta(minutes=30)
-# A pod that waits names the damage. A container that started before the last check waits for it.
+# How long after a check a report of damage causes no further check, if the container that reports
+# it started before that check: it waits for the repair that the check began.
 _AFTER_DAMAGE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """Why the volume has to be checked again, and when that was decided (RFC 3339)."""
+class VolumeCheck:
+    """A further check of the volume: its cause, and when it was decided (RFC 3339)."""
 
     cause: Cause
     at: str
@@ -49,8 +51,8 @@ class Loss:
         return not self.roles or role in self.roles
 
 
-def doubt(context: Context, revision: str) -> Doubt | None:
-    """Whether pods of a published revision gave a reason for a check since the last one."""
+def check_due(context: Context, revision: str) -> VolumeCheck | None:
+    """The check that pods of a published revision require; None if the last check is enough."""
     status, now = context.model.status.get("repository", {}), context.observed.now
     if status.get("hash") != revision or context.model.spec.suspend:
         return None
@@ -60,11 +62,11 @@ def doubt(context: Context, revision: str) -> Doubt | None:
     cause = _damage(context, pods, checked)
     if cause is None and (checked is None or now - checked >= _AFTER_END):
         cause = _ended_while_loading(context, pods, checked)
-    return None if cause is None else Doubt(cause, timestamp(context))
+    return None if cause is None else VolumeCheck(cause, timestamp(context))
 
 
 def _damage(context: Context, pods: list[Object], checked: datetime | None) -> Cause | None:
-    """The damage that a pod waits for, unless the last check was about it a moment ago."""
+    """The damage that a pod reports, unless a recent check has begun to repair it."""
     for pod in pods:
         cause, started = damage.reported(context, pod), damage.started_at(pod)
         due = checked is None or context.observed.now - checked >= _AFTER_DAMAGE
@@ -89,7 +91,7 @@ def _ended_while_loading(
 
 
 def may_report_damage(context: Context, revision: str) -> bool:
-    """Whether a pod of a revision still starts, though enough others may serve."""
+    """Whether a pod of a revision is still starting, even if enough others serve."""
     return any(
         pod.get("status", {}).get("phase") in ("Pending", "Running")
         and not pod["metadata"].get("deletionTimestamp")

@@ -1,6 +1,8 @@
-"""What runs the serving pods: a Deployment for each server, or groups of pods on several nodes.
+"""The workload that runs the serving pods: Deployments, or a LeaderWorkerSet.
 
-Where the spec changes from one to the other, the old pods serve until the new ones are ready.
+There is one Deployment for each server, or one LeaderWorkerSet if a replica is a group of pods on
+several nodes. If the spec changes from one to the other, the old pods serve until the new ones are
+ready.
 """
 
 from dataclasses import replace
@@ -42,7 +44,7 @@ def available(context: Context) -> Condition:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """The live workload with other replicas: scaling and suspending await no build."""
+    """The live workload with the desired replicas: scaling and suspending wait for no build."""
     return serving.rescale(context) + group.rescale(context)
 
 
@@ -56,7 +58,7 @@ def counts(observed: Observed) -> tuple[int, int]:
     """The replicas of the service, and how many of them are ready.
 
     A replica is one pod of each server, or one group. While one workload replaces the other, the
-    replicas of either count.
+    larger number counts.
     """
     servers = [item.get("status", {}) for item in observed.deployments.values()]
     groups = (observed.group or {}).get("status", {})
@@ -71,7 +73,10 @@ def _deployments(observed: Observed) -> tuple[Ref, ...]:
 
 
 def _group(context: Context) -> tuple[Ref, ...]:
-    """The LeaderWorkerSet; once that is deleted its ConfigMap, which makes `observe` read it."""
+    """What to delete of a group: first the LeaderWorkerSet, then its ConfigMap.
+
+    While the ConfigMap exists, `observe` also reads the LeaderWorkerSet.
+    """
     name = names.group_name(context.model)
     if context.observed.group is not None:
         return (Ref(names.GROUP_API, names.GROUP_KIND, name),)

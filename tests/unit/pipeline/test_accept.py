@@ -110,8 +110,8 @@ def test_image_and_version_of_the_spec_override_the_defaults() -> None:
             {},
             "BelowFixLevel",
             "Triton 25.03 of this image has publicly known remote faults that are fixed in 26.07: "
-            "let only trusted clients reach it, and set serving.http to HealthOnly where they use "
-            "gRPC, or take the image of runtime.version 1.2.1",
+            "let only trusted clients reach it, and set serving.http to HealthOnly if all "
+            "clients use gRPC, or take the image of runtime.version 1.2.1",
         ),
         (
             {"backend": "TensorRT", "version": "0.18.0", "image": "mirror/triton:26.07-ours"},

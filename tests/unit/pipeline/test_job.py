@@ -88,7 +88,7 @@ DELETING["metadata"] = {**DELETING["metadata"], "deletionTimestamp": "2026-01-02
         (live(Complete="True"), (), "Queued", "lost its result", (), DELETE, POLL),
         (live(Failed="True"), (), "BuildFailed", "delete job", (INPUT,), (), None),
         (live(Complete="True"), (built("x"),), "InvalidResult", "engine.seconds", (), (), None),
-        (live(Complete="True"), (pod({}),), "BuildFailed", "left no result", (), (), None),
+        (live(Complete="True"), (pod({}),), "BuildFailed", "reported no result", (), (), None),
     ],
 )
 def test_each_state_has_its_next_step(

@@ -110,6 +110,34 @@ def test_pod_of_another_revision_is_ignored() -> None:
     assert world.condition("Available")["reason"] == "Starting"
 
 
+@pytest.mark.parametrize(
+    ("repositories", "text"),
+    [
+        (["older"], "1 of 2 pods serve requests with the previous revision"),
+        (["older", ""], "2 of 2 pods serve requests, some of them with the previous revision"),
+        ([""], "1 of 2 pods serve requests"),
+        ([], "no pod is ready yet"),
+    ],
+)
+def test_available_names_the_revisions_that_serve_during_a_rollout(
+    repositories: list[str], text: str
+) -> None:
+    world = deployed(serving={"replicas": 2})
+    for repository in repositories:
+        pod(world, {"conditions": [{"type": "Ready", "status": "True"}]})
+        labels = world.pods[-1]["metadata"]["labels"]
+        world.pods[-1]["metadata"]["labels"] = labels | (
+            {names.REPOSITORY: repository} if repository else {}
+        )
+    assert world.deployment is not None
+    world.deployment["status"] |= {"readyReplicas": len(repositories), "replicas": 3}
+
+    world.step()
+
+    message = world.condition("Available")["message"]
+    assert message == f"Deployment pair starts its pods; {text}"
+
+
 REFUSED = 'pods "pair-7f-" is forbidden: no PriorityClass with name high is known'
 
 
@@ -140,7 +168,7 @@ def test_available_reports_why_a_rollout_is_stuck(
     available = world.condition("Available")
     assert available["reason"] == ("RolloutStuck" if message else "Starting")
     assert available["message"].startswith(message)
-    assert available["message"].endswith("1 of 1 pods answer meanwhile")
+    assert available["message"].endswith("; 1 of 1 pods serve requests")
 
 
 def test_message_of_a_paused_rollout_has_the_command_to_resume() -> None:

@@ -80,7 +80,9 @@ class TestGate:
         world = serving(verification={"mode": "Gate"})
         ready = world.condition("Ready")
         assert (ready["status"], ready["reason"]) == ("False", "Queued")
-        assert "Gate holds Ready" in ready["message"]
+        assert ready["message"].endswith(
+            "; this blocks Ready because spec.verification.mode is Gate"
+        )
         assert world.cr["status"]["phase"] == "Verifying"
         finish(world)
         assert world.condition("Ready")["status"] == "True"

@@ -105,7 +105,7 @@ def test_job_between_attempts_reports_the_last_error() -> None:
         ),
         ("a log line\nthe last line", "FetchFailed", "last message: a log line the last line"),
         ("[1, 2]", "FetchFailed", "last message: [1, 2]"),
-        ("", "FetchFailed", "left no message"),
+        ("", "FetchFailed", "failed: its pod reported no message; to try again: "),
         ('{"error": "odd"}', "FetchFailed", "odd"),
         ('{"error": {"reason": "not a reason!"}}', "FetchFailed", "not a reason!"),
     ],
