@@ -11,7 +11,7 @@ NO_TAGS = Tags()
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """The fields that are set: an empty one would make server-side apply own it."""
+    """The fields that have a value; server-side apply would also own an empty field."""
     return {name: value for name, value in fields.items() if value}
 
 
@@ -23,7 +23,10 @@ def metadata(
     annotations: Mapping[str, str] | None = None,
     tags: Tags = NO_TAGS,
 ) -> dict[str, Any]:
-    """Metadata of a child that belongs to one resource alone; `tags` are the resource's own."""
+    """Metadata of a child that belongs to one resource alone.
+
+    `tags` are labels and annotations from the resource's spec. They never replace the operator's.
+    """
     return {
         "name": name,
         "namespace": model.metadata.namespace,

@@ -11,7 +11,7 @@ _KIND = "PodDisruptionBudget"
 
 
 def kind(model: SpeculativeModel) -> str | None:
-    """The kind of the budgets; None where a single replica would block a drain."""
+    """The kind of the budgets; None without: one for a single replica blocks every drain."""
     serving = model.spec.serving
     if serving.disruption.mode == "Disabled" or model.spec.suspend or serving.replicas < 2:
         return None
@@ -47,10 +47,10 @@ def _budget(
 
 
 def _bounds(model: SpeculativeModel) -> dict[str, int]:
-    asked = model.spec.serving.disruption
-    if asked.min_available is not None:
-        return {"minAvailable": asked.min_available}
-    return {"maxUnavailable": 1 if asked.max_unavailable is None else asked.max_unavailable}
+    spec = model.spec.serving.disruption
+    if spec.min_available is not None:
+        return {"minAvailable": spec.min_available}
+    return {"maxUnavailable": 1 if spec.max_unavailable is None else spec.max_unavailable}
 
 
 def _selector(model: SpeculativeModel, role: str) -> dict[str, Any]:
@@ -58,14 +58,15 @@ def _selector(model: SpeculativeModel, role: str) -> dict[str, Any]:
 
 
 def _group(model: SpeculativeModel) -> tuple[dict[str, int], dict[str, Any]]:
-    """Bounds over the pods of all groups: one evicted pod restarts its whole group.
+    """Bounds and selector of the one budget for the pods of all groups.
 
-    So as many pods may be evicted as replicas may be unavailable. The API server supports
-    `maxUnavailable` only for pods of controllers it knows, but a number in `minAvailable` for all.
+    One evicted pod restarts its whole group. So the budget allows as many evicted pods as replicas
+    may be unavailable. The API server supports `maxUnavailable` only for pods of controllers it
+    knows, but a number in `minAvailable` for all.
     """
     serving, bounds = model.spec.serving, _bounds(model)
-    spared = bounds.get("maxUnavailable", serving.replicas - bounds.get("minAvailable", 0))
-    pods = serving.replicas * serving.nodes_per_replica - max(spared, 0)
+    evictable = bounds.get("maxUnavailable", serving.replicas - bounds.get("minAvailable", 0))
+    pods = serving.replicas * serving.nodes_per_replica - max(evictable, 0)
     labels = names.selector(model)
     component = labels.pop(names.COMPONENT)
     members = {"key": names.COMPONENT, "operator": "In", "values": [component, names.WORKER]}

@@ -27,7 +27,7 @@ _SCRATCH = "8Gi"
 
 @dataclass(frozen=True)
 class Needs:
-    """What a build takes from its node: GPUs, and memory in bytes when it can be estimated."""
+    """What a build Job requests: a number of GPUs, and memory in bytes if it can be estimated."""
 
     gpus: int
     memory: int | None = None
@@ -89,7 +89,7 @@ def job(
 
 
 def _resources(given_: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
-    """The user's resources, with requests by estimate for what they leave out.
+    """The user's resources, with estimated requests for what they do not set.
 
     An estimate is never a limit: a wrong limit would kill the build.
     """
@@ -105,7 +105,7 @@ def _resources(given_: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
 
 
 def joined(model: SpeculativeModel, key: str, volume: Volume) -> dict[str, Any]:
-    """Joining a Job that another resource made: an owner and a label, nothing of its spec."""
+    """What a resource applies to a Job that another one created: its owner reference and label."""
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(model, key, volume)}
 
 

@@ -38,15 +38,15 @@ def source_hashes(model: SpeculativeModel, volume: Volume) -> dict[str, str]:
 
 
 def without_weights(model: SpeculativeModel) -> list[str]:
-    """The models whose engines are prebuilt: configuration and tokenizer are all that is read."""
+    """Roles of models with prebuilt engines: only configuration and tokenizer are fetched."""
     return [role for role, spec in model.models.items() if spec.engine.prebuilt is not None]
 
 
 def content(model: SpeculativeModel, volume: Volume) -> str:
-    """The content hash of the fetch Job: all sources and how they are reached."""
+    """The content hash of the fetch Job: all sources, their Secrets and `spec.fetch`."""
     sources = source_hashes(model, volume)
     tokens = {role: _secrets(role, spec) for role, spec in model.sources.items()}
-    # Only where there is such a thing: all other Jobs keep their names.
+    # Absent if empty, so that the Jobs of resources without these settings keep their names.
     reached = model.spec.fetch.model_dump(exclude_none=True, exclude={"active_deadline_seconds"})
     return names.digest({"sources": sources, "tokens": tokens, **given(reached=reached)})
 
@@ -68,7 +68,10 @@ def plan(model: SpeculativeModel) -> dict[str, Any]:
 def job(
     model: SpeculativeModel, volume: Volume, image: str, networks: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The fetch Job; `image` is the operator's own, `networks` (CIDR) it reaches too."""
+    """The fetch Job; `image` is the operator's own.
+
+    `networks` (CIDR) are those that the Job may connect to besides public addresses.
+    """
     allowed = [argument for network in networks for argument in ("--allow", network)]
     mounted, trust = _mounted(model, volume), _trust(model.spec.fetch)
     container = Container(
@@ -114,8 +117,8 @@ def job(
 def _mounted(model: SpeculativeModel, volume: Volume) -> dict[str, tuple[str, str]]:
     """The pod's volume and its claim by role, for sources that lie on a claim.
 
-    One volume for each claim: a pod with two volumes of one claim never starts, because the
-    kubelet takes them for the same and mounts only one.
+    Roles on the same claim share one volume: a pod with two volumes of one claim never starts,
+    because the kubelet treats them as the same volume and mounts only one.
     """
     volumes = {volume.claim: pod.MODELS}
     mounted = {}
@@ -136,7 +139,7 @@ def own_job(
 ) -> dict[str, Any]:
     """The spec of a Job that runs our own image; a permanent error fails it without retries.
 
-    `deadline` is in seconds and includes retries, so that a hanging volume or server ends it too.
+    `deadline` is in seconds and includes retries. It also ends a Job whose volume or server hangs.
     """
     template = pod.template(
         container,
@@ -168,7 +171,7 @@ def _source(source: Source) -> dict[str, Any]:
 
 
 def _secrets(role: str, source: Source) -> list[dict[str, Any]]:
-    """The environment variables with what the source's Secret holds."""
+    """The environment variables that hold the credentials of a source's Secret."""
     return [
         {"name": names.variable(secret.name, role), "valueFrom": {"secretKeyRef": _key(secret)}}
         for secret in source.secrets
@@ -182,7 +185,7 @@ def _key(secret: SecretVariable) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Trust:
-    """Whose certificates the fetch container believes: its variables, mounts and volumes."""
+    """What makes the fetch container trust other authorities: variables, mounts and volumes."""
 
     env: tuple[dict[str, Any], ...] = ()
     mounts: tuple[dict[str, Any], ...] = ()
@@ -190,7 +193,7 @@ class _Trust:
 
 
 def _trust(fetch: Fetch) -> _Trust:
-    """The authorities of the resource in place of the image's."""
+    """The certificate authorities of the resource, which replace those of the image."""
     reference = fetch.ca_config_map_ref
     if reference is None:
         return _Trust()
@@ -203,7 +206,7 @@ def _trust(fetch: Fetch) -> _Trust:
 
 
 def _proxy(fetch: Fetch) -> list[dict[str, Any]]:
-    """The proxy's variables: addresses with passwords stay in their Secret."""
+    """The proxy's variables, by reference to the Secret: an address may contain a password."""
     if fetch.proxy_secret_ref is None:
         return []
     secret = fetch.proxy_secret_ref.name

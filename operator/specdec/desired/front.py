@@ -1,6 +1,6 @@
-"""The front end of a server: its ports, its arguments, its probes and its hook before SIGTERM.
+"""The front end of a server: its ports, its arguments, its probes and its preStop hook.
 
-Builders take all of these from one value, so that another front end is another value here.
+Builders take all of these from one `Front`. To support another front end, add a value here.
 """
 
 import math
@@ -14,13 +14,13 @@ from specdec.triton import launch
 from specdec.triton.layout import Launch
 
 _PERIOD = 5
-# A starting server is checked more often than a running one: a small model loads in seconds.
+# Seconds, as above. A starting server is probed more often: a small model loads in seconds.
 _STARTUP_PERIOD = 2
 
 
 @dataclass(frozen=True)
 class Front:
-    """What clients, probes and the preStop hook reach of a server, and how it starts.
+    """One kind of server program: its ports, command line, probes and preStop hook.
 
     Attributes:
         ports: numbers by name, in the order of the container's and the Service's lists.
@@ -28,7 +28,7 @@ class Front:
         ready: HTTP path of the startup and readiness probes.
         alive: arguments of the liveness probe, from the number of the HTTP port.
         command: arguments of the server's container.
-        environment: variables of every container with ranks of the server.
+        environment: variables of every container that runs MPI ranks of the server.
         pre_stop: arguments of the hook that drains the server before it gets SIGTERM.
     """
 
@@ -43,7 +43,7 @@ class Front:
     metrics: str = "metrics"
 
     def clients(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """The ports that serve clients; HTTP may report health alone."""
+        """The ports that serve clients; without HTTP if that port only reports health."""
         return (self.http, self.grpc) if model.spec.serving.takes_http else (self.grpc,)
 
     def service_ports(self, model: SpeculativeModel) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Front:
         ]
 
     def drain_ports(self) -> dict[str, Any]:
-        """Where the preStop hook reads the metrics, and whose connections it waits for."""
+        """Port arguments of the preStop hook: it reads metrics, and waits for clients to leave."""
         clients = (self.ports[self.http], self.ports[self.grpc])
         return {"metrics_port": self.ports[self.metrics], "client_ports": clients}
 
@@ -82,11 +82,11 @@ class Front:
         }
 
     def _alive(self) -> dict[str, Any]:
-        """A program beside the server: it also checks the processes of the server's models."""
+        """The liveness probe: a program that also checks the processes of the server's models."""
         return {
             "exec": {"command": self.alive(self.ports[self.http])},
             "periodSeconds": _PERIOD,
-            # A busy node takes its time to start a program.
+            # On a busy node it takes seconds to start a program.
             "timeoutSeconds": 9,
             "failureThreshold": 6,
             "successThreshold": 1,

@@ -54,9 +54,10 @@ def leader_worker_set(
 ) -> dict[str, Any]:
     """One group for each replica, replaced one after the other.
 
-    A pod that restarts restarts its whole group, because the ranks of an MPI job end together.
+    If a pod restarts, its whole group restarts, because the ranks of an MPI job end together.
     """
-    full, rollout = {names.REPOSITORY: revision.repository}, model.spec.serving.rollout
+    annotations = {names.REPOSITORY: revision.repository}
+    rollout = model.spec.serving.rollout
     name, component = names.group_name(model), names.SERVERS[revision.role]
     # The default mode lets every user read the key; this one only the pod's user and group.
     volumes = [
@@ -67,7 +68,7 @@ def leader_worker_set(
         "apiVersion": names.GROUP_API,
         "kind": names.GROUP_KIND,
         "metadata": metadata(
-            model, name, "server", annotations=full, tags=model.spec.metadata.servers
+            model, name, "server", annotations=annotations, tags=model.spec.metadata.servers
         ),
         "spec": {
             "replicas": replicas,
@@ -118,7 +119,7 @@ def _leader(model: SpeculativeModel, revision: Revision) -> Container:
 def _worker(model: SpeculativeModel, revision: Revision) -> Container:
     """A worker's container, without Triton's ports and without probes.
 
-    Only the leader's container has ports, and therefore certificates.
+    Only the leader's container has ports, so only that one mounts certificates.
     """
     server = serving.container(model, revision)
     return Container(

@@ -16,26 +16,26 @@ from specdec.desired.measurement import BENCHMARK, VERIFY
 from specdec.desired.policy import servers
 
 _KIND = "NetworkPolicy"
-# Which Jobs a policy is for: the end of its name.
+# The Jobs that a policy selects, as the last part of its name.
 _JOBS = ("fetch", "build", "measure")
 _EVERYTHING = ("0.0.0.0/0", "::/0")
-# To anywhere: a cluster's name server may be a pod, or an address of the node.
+# DNS to any address: a cluster's name server may be a pod, or an address of the node.
 _DNS = {"ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
 
 
 def policy_names(model: SpeculativeModel) -> tuple[str, ...]:
-    """The names of the policies of its Jobs."""
+    """The names of the policies of a resource's Jobs; empty if it disables policies."""
     if model.spec.networking.network_policy.mode == "Disabled":
         return ()
     return tuple(f"{model.metadata.name}-{jobs}" for jobs in _JOBS)
 
 
 def objects(model: SpeculativeModel, networks: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
-    """The policies of its Jobs; `networks` (CIDR) are what fetch Jobs may reach too."""
+    """The policies of a resource's Jobs; `networks` (CIDR) are allowed to fetch Jobs too."""
     if not policy_names(model):
         return ()
     own = {names.MODEL: model.metadata.name, names.MANAGED_BY: names.MANAGER}
-    # A build is shared by all resources on the claim, and its pods name none of them.
+    # All resources on the claim share a build, so its pods have no label of a single resource.
     claim = names.claim_label(names.claim_name(model))
     shared = {names.CLAIM: claim, names.MANAGED_BY: names.MANAGER}
     to_servers = {"to": [{"podSelector": servers(model)}]}
@@ -48,7 +48,7 @@ def objects(model: SpeculativeModel, networks: Sequence[str] = ()) -> tuple[dict
 
 def _policy(
     model: SpeculativeModel,
-    what: str,
+    suffix: str,
     labels: Mapping[str, str],
     components: Iterable[str],
     egress: Sequence[Mapping[str, Any]],
@@ -57,10 +57,10 @@ def _policy(
     return {
         "apiVersion": EXTRAS[_KIND].version,
         "kind": _KIND,
-        "metadata": metadata(model, f"{model.metadata.name}-{what}", "policy"),
+        "metadata": metadata(model, f"{model.metadata.name}-{suffix}", "policy"),
         "spec": {
             "podSelector": {"matchLabels": dict(labels), "matchExpressions": [members]},
-            # A type without rules is closed.
+            # A type without rules denies all connections of that direction.
             "policyTypes": ["Ingress", "Egress"],
             **given(egress=[dict(rule) for rule in egress]),
         },
@@ -68,7 +68,7 @@ def _policy(
 
 
 def _outside(networks: Sequence[str]) -> list[dict[str, Any]]:
-    """Everything except private and link-local ranges, and the `networks` that are allowed."""
+    """Everything except private and link-local ranges, plus `networks`."""
     closed = [*LINK_LOCAL, *PRIVATE]
     blocks: list[dict[str, Any]] = [
         {

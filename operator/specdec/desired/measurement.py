@@ -1,6 +1,7 @@
-"""The Jobs that measure what serves: a short verification, and a benchmark with a report.
+"""The Jobs that measure a service: a short verification, and a benchmark with a report.
 
-They run the operator's own image as clients of the Service; only the benchmark sees the volume.
+They run the operator's own image and are clients of the Service. Only the benchmark mounts the
+volume, to which it writes its report.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ _RESOURCES = {
     "requests": {"cpu": "250m", "memory": "128Mi"},
     "limits": {"memory": "512Mi"},
 }
-# The benchmark holds an answer of every client, and draws many samples of what it measured.
+# The benchmark holds a response of every client, and resamples its measurements (bootstrap).
 _BENCHMARK_RESOURCES = {
     "requests": {"cpu": "500m", "memory": "256Mi"},
     "limits": {"memory": "1Gi"},
@@ -36,21 +37,21 @@ _BENCHMARK_RESOURCES = {
 def verification_hash(model: SpeculativeModel, repository: str, image: str) -> str:
     """A hash of what a verification measures: the servers, and the requests it sends."""
     spec = model.spec.verification
-    asked = {"maxPrompts": spec.max_prompts, "maxTokens": spec.max_tokens, "run": spec.run}
-    return _hash(model, repository, image, spec.prompts_config_map_ref, asked)
+    settings = {"maxPrompts": spec.max_prompts, "maxTokens": spec.max_tokens, "run": spec.run}
+    return _hash(model, repository, image, spec.prompts_config_map_ref, settings)
 
 
 def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
     """A hash of what a benchmark measures: the servers, and the requests it sends."""
     spec = model.spec.benchmark
-    asked = {
+    settings = {
         "levels": spec.levels,
         "requests": spec.requests,
         "outputTokens": spec.output_tokens,
         "maxErrorPercent": spec.max_error_percent,
         "run": spec.run,
     }
-    return _hash(model, repository, image, spec.prompts_config_map_ref, asked)
+    return _hash(model, repository, image, spec.prompts_config_map_ref, settings)
 
 
 def _hash(
@@ -58,21 +59,21 @@ def _hash(
     repository: str,
     image: str,
     prompts: ConfigMapKey | None,
-    asked: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> str:
-    named, secure = prompts.model_dump() if prompts else None, model.spec.serving.tls
-    serves = {"repository": repository, "image": image}
-    serves |= given(tls=secure.model_dump() if secure else None)
-    serves |= {} if model.spec.serving.http == "Open" else {"http": model.spec.serving.http}
-    return names.digest({**serves, "prompts": named, **asked})[:16]
+    config_map, secure = prompts.model_dump() if prompts else None, model.spec.serving.tls
+    server = {"repository": repository, "image": image}
+    server |= given(tls=secure.model_dump() if secure else None)
+    server |= {} if model.spec.serving.http == "Open" else {"http": model.spec.serving.http}
+    return names.digest({**server, "prompts": config_map, **settings})[:16]
 
 
 def verify_job(
     model: SpeculativeModel, plan_hash: str, version: str, draft_tokens: int, image: str
 ) -> dict[str, Any]:
-    """The Job that verifies; `draft_tokens` is the length of a round where the client drafts.
+    """The Job that verifies a service; `version` is the TensorRT-LLM release of its repository.
 
-    `version` is that of the server's layout.
+    `draft_tokens` is the draft length of a request.
     """
     spec = model.spec.verification
     plan = {
@@ -90,7 +91,7 @@ def verify_job(
 def benchmark_job(
     model: SpeculativeModel, plan_hash: str, draft_tokens: int, volume: Volume, image: str
 ) -> dict[str, Any]:
-    """The Job that compares `draft_tokens` with none and leaves its report on the volume."""
+    """The Job that compares requests with `draft_tokens` and without; its report is a file."""
     spec = model.spec.benchmark
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
@@ -128,7 +129,7 @@ def _plan(
 
 
 def _metrics(model: SpeculativeModel, version: str) -> str | None:
-    """The address of the BLS's draft counters, for a release whose responses lack the counts.
+    """The address of the BLS's draft counters, if responses of the release have no counts.
 
     None with several replicas: each request to the Service may read another pod's metrics.
     """
@@ -139,7 +140,7 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
 
 
 def _over_http(model: SpeculativeModel) -> dict[str, Any]:
-    """The HTTP address where the server takes HTTP: a client measures less overhead over it."""
+    """The HTTP address, if the server accepts HTTP: the client then adds less overhead."""
     if not model.spec.serving.takes_http:
         return {}
     return {"server": address(model, "target", front(model).http), "protocol": "http"}

@@ -12,7 +12,7 @@ from specdec.desired.front import front
 def service(
     model: SpeculativeModel, role: str = "target", annotations: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """A Service with the ports of the front end by name; `role` is whose server."""
+    """The Service of a role's server, with the ports of the front end by name."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -27,7 +27,8 @@ def service(
             "type": model.spec.networking.service.type,
             "selector": names.selector(model, role),
             "ports": _ports(model),
-            # The server's defaults, stated: what somebody else sets here keeps clients from pods.
+            # The API server's defaults. Server-side apply then reverts changes by others, which
+            # could keep clients from reaching pods.
             "sessionAffinity": "None",
             "publishNotReadyAddresses": False,
             "internalTrafficPolicy": "Cluster",
@@ -51,7 +52,7 @@ def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
 
 
 def url(model: SpeculativeModel, role: str = "target") -> str:
-    """Where clients inside the cluster reach a server: over HTTP where it takes it, or gRPC."""
+    """The URL of a server inside the cluster: of HTTP, or of gRPC if it accepts no HTTP."""
     serving, server = model.spec.serving, front(model)
     if serving.takes_http:
         return f"http://{address(model, role, server.http)}"

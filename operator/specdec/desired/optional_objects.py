@@ -1,4 +1,4 @@
-"""The objects that only some resources have beside their servers and Services."""
+"""The objects that only some resources have: autoscaler, budgets, network policy and route."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from specdec.desired import disruption, policy, routes, scaling
 
 
 def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
-    """The desired optional objects; `share` is that of `routes.objects`."""
+    """The desired optional objects; `share` is the argument of `routes.objects`."""
     return (
         *scaling.objects(model),
         *disruption.objects(model),

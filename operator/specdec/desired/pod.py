@@ -21,10 +21,10 @@ MODELS = "models"
 
 @dataclass(frozen=True)
 class Volume:
-    """The claim every stage works on.
+    """The claim that every stage uses.
 
-    `identity` is the claim's uid: a new volume of the same name has another one. With
-    `single_node` (ReadWriteOnce) all its pods must run on one node.
+    `identity` is the claim's uid, which differs for a new claim of the same name. With
+    `single_node` (ReadWriteOnce) all pods of the claim must run on one node.
     """
 
     claim: str
@@ -34,7 +34,11 @@ class Volume:
 
 @dataclass(frozen=True)
 class Container:
-    """A container of a pod; `mounts` are those beside the volume and /tmp."""
+    """A container of a pod.
+
+    `mounts` are those besides the volume and /tmp. `extra` has further fields of the container, as
+    Kubernetes has them.
+    """
 
     name: str
     image: str
@@ -49,7 +53,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a pod may run; pod-shaped fields of the spec, passed through."""
+    """Where a pod may run: fields of the spec that go unchanged into the pod."""
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
@@ -107,7 +111,7 @@ def template(
 
 
 def job_spec(template_: Mapping[str, Any], backoff: int, deadline: int | None) -> dict[str, Any]:
-    """A Job that keeps its failed pods readable; a drained node does not count as a failure."""
+    """The spec of a Job that keeps its failed pods; a drained node does not count as a failure."""
     ignore = {
         "action": "Ignore",
         "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
@@ -123,7 +127,7 @@ def job_spec(template_: Mapping[str, Any], backoff: int, deadline: int | None) -
 def with_gpus(
     resources: Mapping[str, Any], gpus: int, claims: Sequence[ResourceClaim] = ()
 ) -> dict[str, Any]:
-    """The user's resources with the GPUs that the devices ask for: by claims, else by number."""
+    """The user's resources plus GPUs: by resource claims if there are any, otherwise by number."""
     if claims:
         requested = [{"name": claim.name, **given(request=claim.request)} for claim in claims]
         return {**resources, "claims": requested}
@@ -148,7 +152,7 @@ def resource_claims(claims: Sequence[ResourceClaim]) -> dict[str, Any]:
 
 
 def gpu_nodes(product: str | None, selector: Mapping[str, str], gpus: int) -> dict[str, str]:
-    """The user's node selector; a pod with GPUs also keeps to nodes of its engines' product."""
+    """The user's node selector, and for a pod with GPUs the GPU product of its engines."""
     if product is None or gpus == 0:
         return dict(selector)
     return {**selector, names.GPU_PRODUCT: product}
@@ -192,9 +196,9 @@ def _container(container: Container, *, with_models: bool) -> dict[str, Any]:
 
 
 def _own_env() -> list[dict[str, str]]:
-    """A home that can be written to, and a name: no image's passwd knows the user.
+    """A writable home directory and a user name: the passwd file of no image has this user.
 
-    PyTorch asks for the name to place its caches, and fails without an answer.
+    PyTorch uses the name in the path of its caches, and fails without one.
     """
     return [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "specdec"}]  # noqa: S108
 
@@ -205,8 +209,8 @@ def _pod_security() -> dict[str, Any]:
         "runAsUser": USER,
         "runAsGroup": USER,
         "fsGroup": USER,
-        # The kubelet then checks only the volume's root: a change of owner over terabytes of files
-        # would take minutes on every mount.
+        # The kubelet then checks only the owner of the volume's root. To change the owner of
+        # terabytes of files would take minutes on every mount.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }

@@ -22,14 +22,14 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     It restricts ingress only: pods still reach their volume, and whatever a server's plugins call.
     The node of a pod always reaches it, so probes and `kubectl port-forward` still work.
     """
-    asked, name = model.spec.networking.network_policy, model.metadata.name
+    policy, name = model.spec.networking.network_policy, model.metadata.name
     server = front(model)
     if kind(model) is None:
         return ()
     pods = servers(model)
-    clients = [{"podSelector": {}}, *(dict(peer) for peer in asked.from_)]
+    clients = [{"podSelector": {}}, *(dict(peer) for peer in policy.from_)]
     ingress: list[dict[str, Any]] = [
-        # A port that reports health alone is left out: probes come from the node.
+        # An HTTP port that only reports health is left out: probes come from the node.
         {"from": clients, "ports": _ports(server, *server.clients(model))},
         # A scraper usually runs in another namespace, and counters are not secret.
         {"ports": _ports(server, server.metrics)},
@@ -47,7 +47,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
 
 
 def servers(model: SpeculativeModel) -> dict[str, Any]:
-    """Selects all serving pods of a resource."""
+    """The pod selector of all serving pods of a resource."""
     labels = names.selector(model)
     del labels[names.COMPONENT]
     components = [*names.SERVERS.values(), names.WORKER]

@@ -21,7 +21,7 @@ EXPECTATIONS = "/specdec/expectations"
 EXPECTATIONS_KEY = "expectations.json"
 # The API server's limit on one ConfigMap, less room for metadata.
 LIMIT_BYTES = 1024 * 1024 - 16 * 1024
-# Seconds. The files are small, but engines on a slow volume take their time to be read.
+# Seconds. The Job writes small files, but reads engines, which takes long on a slow volume.
 _DEADLINE = 6 * 3600
 _RESOURCES = {
     "requests": {"cpu": "100m", "memory": "64Mi"},
@@ -49,7 +49,7 @@ def config_map(
     engines: Sequence[Mapping[str, Any]],
     checkpoints: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """All files of the repository and what the Job has to check.
+    """All files of the repository, and what the Job checks before it publishes them.
 
     Raises:
         ValueError: the files do not fit into one ConfigMap.
@@ -67,7 +67,8 @@ def config_map(
     size = sum(len(key) + len(text.encode()) for key, text in data.items())
     if size > LIMIT_BYTES:
         raise ValueError(
-            f"the model repository has {size} bytes and a ConfigMap holds {LIMIT_BYTES}"
+            f"the model repository has {size} bytes and a ConfigMap holds {LIMIT_BYTES}: shorten "
+            "the method's choices or spec.runtime.parameters"
         )
     return {
         "apiVersion": "v1",
@@ -88,7 +89,7 @@ def job(
 ) -> dict[str, Any]:
     """The publish Job; `image` is the operator's own, `paths` are the repository's files.
 
-    With `content` it reads every file that servers read.
+    With `content` it compares the content of every file that servers read.
     """
     name = job_name(model, revision_)
     container = Container(

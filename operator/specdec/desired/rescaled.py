@@ -1,8 +1,8 @@
-"""A live server with other replicas or a renewed certificate, and nothing else changed.
+"""A live Deployment or LeaderWorkerSet with only its replicas or its certificate mark changed.
 
-While another revision is built, the live one is still scaled, suspended and given renewed
-certificates. Its pod template comes from the live object: an operator of another release would
-render another one, and so restart the pods.
+The operator applies these while another revision is built: it still scales and suspends the live
+one, and renews its certificates. The pod template is a copy of the live one. If this release
+rendered it again, any difference would restart the pods.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,10 @@ from specdec.desired.child import metadata
 def deployment(
     model: SpeculativeModel, role: str, live: Mapping[str, Any], replicas: int, certificate: str
 ) -> dict[str, Any]:
-    """The live Deployment of a role; `certificate` is the mark of its pods' files, if any."""
+    """The live Deployment of a role with these replicas.
+
+    `certificate` is the mark for its pods (`pipeline/certificate_rotation.py`), empty without one.
+    """
     spec = _without_nulls(live["spec"]) | {"replicas": replicas}
     if certificate:
         annotations = spec["template"]["metadata"].get("annotations", {})
@@ -32,7 +35,7 @@ def deployment(
 def leader_worker_set(
     model: SpeculativeModel, live: Mapping[str, Any], replicas: int
 ) -> dict[str, Any]:
-    """The live LeaderWorkerSet."""
+    """The live LeaderWorkerSet with these replicas."""
     return {
         "apiVersion": names.GROUP_API,
         "kind": names.GROUP_KIND,

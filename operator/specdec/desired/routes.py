@@ -21,17 +21,14 @@ def kind(model: SpeculativeModel) -> str | None:
 def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
     """The route of a resource that asks for one; it stays while the resource is suspended.
 
-    `share` is the percent of its requests that go to the resource of its split now.
+    `share` is the percentage of its requests that go to the resource of its split now.
     """
-    asked, name = model.spec.networking, model.metadata.name
-    if asked.gateway is not None:
-        return (
-            _object(
-                model, "HTTPRoute", _http_route(asked.gateway, name, share, _port(front(model)))
-            ),
-        )
-    if asked.ingress is not None:
-        return (_object(model, "Ingress", _ingress(asked.ingress, name, _port(front(model)))),)
+    networking, name, port = model.spec.networking, model.metadata.name, _port(front(model))
+    if networking.gateway is not None:
+        route = _http_route(networking.gateway, name, share, port)
+        return (_object(model, "HTTPRoute", route),)
+    if networking.ingress is not None:
+        return (_object(model, "Ingress", _ingress(networking.ingress, name, port)),)
     return ()
 
 
@@ -74,7 +71,7 @@ def _http_route(route: GatewayRoute, service: str, share: int, port: int) -> dic
 
 
 def _backends(route: GatewayRoute, service: str, share: int, port: int) -> list[dict[str, Any]]:
-    """Services and their weights: no filters, so that every Gateway can do it."""
+    """Services and their weights, without filters: not every Gateway supports those."""
     own = {"name": service, "port": port}
     if route.split is None or share == 0:
         # A Service without a share is left out: it may not exist, and the Gateway would reject it.

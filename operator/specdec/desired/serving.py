@@ -17,15 +17,16 @@ from specdec.triton.layout import PLAIN, Launch
 
 CONTAINER = "server"
 SHARED_MEMORY = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
-# Endpoints are removed while the server still answers: a client in between loses nothing.
+# Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
 _LINGER = 5
+# Seconds of the grace period after all waits of the preStop hook, for the end of the server.
 _MARGIN = 15
-# The hook before SIGTERM ends as long before the grace period does.
+# Seconds by which the preStop hook ends before the grace period does.
 _HOOK_MARGIN = 5
-# The wait for a repair ends before the startup probe would end the container: the container then
-# exits with the real reason.
+# Seconds by which the wait for a repair ends before the startup probe would end the container. The
+# container then exits with the real reason.
 _BEFORE_PROBE = 20
-# gRPC varies the age of a connection by a tenth, and the hook waits a moment after the last one.
+# Seconds that the preStop hook waits after the largest age of a gRPC connection.
 _MOVED = 5
 
 
@@ -33,9 +34,9 @@ _MOVED = 5
 class Revision:
     """What a server runs: a published repository (its hash), an image, and its GPUs and ranks.
 
-    `role` is the model of the server, and `folder` the part of the repository that it serves;
-    empty is all of it. `product` is the GPU that its engines are for. `certificate` is the
-    fingerprint of the certificate files for which pods were last replaced.
+    `role` is the model that the server is for. `folder` is the part of the repository that it
+    serves; empty means all of it. `product` is the GPU product that its engines are built for.
+    `certificate` is the mark of the certificate files for which pods were last replaced.
     """
 
     repository: str
@@ -58,7 +59,7 @@ def deployment(
     model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
 ) -> dict[str, Any]:
     """The Deployment of a server."""
-    full = {names.REPOSITORY: revision.repository}
+    annotations = {names.REPOSITORY: revision.repository}
     component = names.SERVERS[revision.role]
     budget = model.spec.serving.probes.startup_budget_seconds
     return {
@@ -68,7 +69,7 @@ def deployment(
             model,
             names.server_name(model, revision.role),
             component,
-            annotations=full,
+            annotations=annotations,
             tags=model.spec.metadata.servers,
         ),
         "spec": {
@@ -93,8 +94,8 @@ def deployment(
 def strategy(model: SpeculativeModel) -> dict[str, Any]:
     """How new pods replace old ones.
 
-    Where pods take GPUs, the old pod ends first, unless the resource sets other bounds. Few
-    clusters have spare GPUs for a second revision, and a pod without GPUs stays pending.
+    If pods use GPUs, an old pod ends before its new pod starts, unless the resource sets other
+    bounds: few clusters have spare GPUs, and a new pod without GPUs would stay pending.
     """
     rollout = model.spec.serving.rollout
     if rollout.strategy == "Recreate":
@@ -123,7 +124,7 @@ def template(
     volumes: Sequence[Mapping[str, Any]] = (),
     sidecars: Sequence[Container] = (),
 ) -> dict[str, Any]:
-    """The template of a serving pod around its container."""
+    """The template of a serving pod; `server` is its container."""
     serving = model.spec.serving
     short = {names.REPOSITORY: revision.repository[:16]}
     labels = pod.labels(names.labels(model, component), volume) | short
@@ -160,7 +161,7 @@ def template(
 
 
 def connection_age_seconds(model: SpeculativeModel) -> int:
-    """How long a client may keep one connection of gRPC: no longer than a server may drain."""
+    """How long a client may keep one gRPC connection: at most the drain timeout of the server."""
     drain = model.spec.serving.drain.timeout_seconds
     return min(launch.CONNECTION_AGE, drain) if drain else launch.CONNECTION_AGE
 
@@ -169,11 +170,12 @@ def moving_seconds(model: SpeculativeModel) -> int:
     """How long a server that shuts down waits for its clients to close their connections."""
     if not model.spec.serving.drain.timeout_seconds:
         return 0
+    # gRPC varies the age of a connection by a tenth.
     return math.ceil(connection_age_seconds(model) * 1.1) + _MOVED
 
 
 def _spread(model: SpeculativeModel, component: str) -> list[dict[str, Any]]:
-    """The user's constraints; one that selects no pods counts those of this server."""
+    """The user's constraints; one without a labelSelector counts the pods of this server."""
     labels = {names.INSTANCE: model.metadata.name, names.COMPONENT: component}
     own = {"labelSelector": {"matchLabels": labels}}
     constraints = model.spec.serving.topology_spread_constraints
@@ -225,6 +227,6 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
 
 
 def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:
-    """Environment of every container with ranks of the server."""
+    """Environment of every container that runs MPI ranks of the server."""
     values = front(model).environment(revision.launch)
     return [{"name": name, "value": value} for name, value in values.items()]

@@ -13,15 +13,16 @@ from specdec.desired.child import given
 from specdec.desired.pod import Container
 from specdec.triton import launch
 
-# What the kubelet calls the files of a Secret of type kubernetes.io/tls.
+# The keys of a Secret of type kubernetes.io/tls, which are also the names of its files.
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
+# Where a container mounts the server's files, the authority of clients, and a client's own files.
 _SERVER, _CLIENTS, _CLIENT = "/specdec/tls", "/specdec/clients", "/specdec/client"
-# A volume cannot be seen by others of the node, and the pod's group may read it.
+# Only the owner and the pod's group may read the files.
 _MODE = 0o440
 # The sidecar that reports renewed certificates, and its state file, which outlives restarts.
 WATCHER = "certificate"
 _MEMORY = "/tmp/specdec-certificate"  # noqa: S108
-# Requests equal limits, so that a pod of the Guaranteed class stays in it.
+# Requests equal limits, so that the sidecar does not take a pod out of the Guaranteed QoS class.
 _SMALL = {"cpu": "20m", "memory": "64Mi"}
 
 
@@ -35,7 +36,7 @@ class Parts:
 
 
 def files(model: SpeculativeModel) -> launch.Tls | None:
-    """The files of a server's command line."""
+    """The paths of certificate files for a server's command line; None without TLS."""
     tls = model.spec.serving.tls
     if tls is None:
         return None
@@ -46,9 +47,10 @@ def files(model: SpeculativeModel) -> launch.Tls | None:
 def server(model: SpeculativeModel) -> Parts:
     """The parts of a container that serves the gRPC port.
 
-    The kubelet reports a Secret that a volume lacks only in events, and one that a variable lacks
-    in the pod's status. Therefore the volume is optional and a variable is required. The variable
-    holds the public certificate, and no program reads it.
+    If a volume's Secret is missing, the kubelet reports that only in events. If the Secret of an
+    environment variable is missing, the pod's status has the error. Therefore the volume is
+    optional, and a required variable refers to the same Secret. It holds the public certificate,
+    and no program reads it.
     """
     tls = model.spec.serving.tls
     if tls is None:

@@ -117,8 +117,12 @@ def test_distinct_paths_have_distinct_keys() -> None:
 
 
 def test_a_repository_too_big_for_a_config_map_is_refused() -> None:
-    with pytest.raises(ValueError, match="a ConfigMap holds"):
+    with pytest.raises(ValueError, match="a ConfigMap holds") as refused:
         repository.config_map(model(), "f" * 64, {"big": "x" * (1 << 20)}, [])
+    assert str(refused.value).endswith(
+        " bytes and a ConfigMap holds 1032192: shorten the method's choices or "
+        "spec.runtime.parameters"
+    )
 
 
 def test_the_repository_s_hash_follows_files_engines_and_volume() -> None:
