@@ -1,7 +1,7 @@
-"""Backends and methods: what differs between them, and nothing else, is in here.
+"""Everything that differs between backends, and between methods of speculative decoding.
 
-Callers use attributes of a backend or method, and never compare its name. The name locates both: a
-backend is a package here, a method a module of `methods`.
+A backend is a package here, and a method is a module of `methods`; the name of the backend or
+method locates it. Callers use attributes and never compare the name.
 """
 
 from importlib import import_module
@@ -36,7 +36,7 @@ def method(model: SpeculativeModel) -> MethodDefinition:
 
 
 def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
-    """What each server of the service shall run, the target's first."""
+    """The desired revision of each server of the service, the target's first."""
     servers = of(model).ranks(model).servers
     roles = names.servers(model)
     return tuple(

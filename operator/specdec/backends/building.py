@@ -1,4 +1,4 @@
-"""What the build plans of all backends share, and how a plan becomes an engine."""
+"""The parts of a build plan that all backends share, and the engine that results from a plan."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ DTYPES = {
 
 
 def speculation(model: SpeculativeModel, role: str) -> dict[str, Any]:
-    """What of the method is built into an engine; a draft decodes without speculation."""
+    """The values of the method in an engine's build plan; a draft decodes without speculation."""
     method = methods.of(model)
     if role != "target":
         return {"maxDraftTokens": 0, "speculativeDecodingMode": methods.PLAIN}
@@ -37,6 +37,6 @@ def limits(model: SpeculativeModel, role: str) -> dict[str, int]:
 
 
 def keyed(role: str, plan: Mapping[str, Any], inputs: Mapping[str, Any]) -> Engine:
-    """The engine of a plan; `inputs` is everything that changes the engine's bytes."""
+    """The engine of a plan; its key is the digest of `inputs`, which has all that changes it."""
     key = names.digest(dict(inputs))
     return Engine(role, key, {**plan, "key": key, "output": f"{names.ENGINES}/{key}"})

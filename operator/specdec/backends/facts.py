@@ -1,4 +1,4 @@
-"""What the stages of a resource know of its models: checkpoints, engines and images."""
+"""What earlier stages of a resource pass to later ones: checkpoints, engines and images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ NO_VOLUME = Volume(claim="", identity="", single_node=False)
 
 @dataclass(frozen=True)
 class Images:
-    """The images of a release: our own Jobs' and the default server of each backend.
+    """The images of a release: the operator's, which its Jobs run too, and the Reference server's.
 
-    `fetch_networks` (CIDR) are what its fetch Jobs reach beside public addresses.
+    `fetch_networks` (CIDR) are what fetch Jobs may connect to besides public addresses.
     """
 
     operator: str
@@ -39,7 +39,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine, built or to be built: content key (hex), build plan and place on the volume.
+    """An engine that exists or will be built: content key (hex), build plan, path on the volume.
 
     A prebuilt engine is fetched, not built: `checkpoint` is the digest of its directory.
     """
@@ -63,7 +63,7 @@ class Facts:
 
     `checkpoints` is by role of `SpeculativeModel.sources`, `engines` and `kv_tokens` (the memory
     plan's KV budget in tokens, empty without a plan) by role of `SpeculativeModel.models`.
-    `available`: the desired revision serves. `verified`: its verification is over.
+    `available`: the desired revision serves. `verified`: its verification ended or is not needed.
     """
 
     version: str = ""

@@ -12,10 +12,10 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """A CamelCase code and one sentence with the values and the fix.
+    """One mismatch: a CamelCase code, and one sentence with the values and the fix.
 
-    `check` is the field of `spec.checks` that sets the severity, `role` the checkpoint that the
-    finding is about, and `severity` the highest that this finding can have.
+    `check` is the field of `spec.checks` that sets the severity. `role` is the checkpoint that the
+    finding is about. `severity` limits the severity that the spec sets.
     """
 
     code: Reason

@@ -1,7 +1,7 @@
-"""What one rank of an engine takes from its GPU before any cache: weights and working memory.
+"""The GPU memory that one rank of an engine needs before any cache: weights and working memory.
 
-All of it is an estimate on the safe side, made from the checkpoint's own numbers; docs/memory.md
-gives each formula with its reason.
+The numbers are estimates, rather too high than too low, from the sizes of the checkpoint.
+docs/memory.md has each formula with its reason.
 """
 
 import math
@@ -55,14 +55,14 @@ class Engine:
     """One engine as it is built and served.
 
     Attributes:
-        body_bytes: of a parameter between embedding and output, 0.5 for four bits.
-        dtype_bytes: of everything that is never quantized, activations among it.
-        kv_bytes: of an element of the key/value cache.
-        draft_len: draft tokens verified in one step, above each sequence's own.
-        head_bytes: weights of draft heads on this engine.
+        body_bytes: bytes of a parameter between embedding and output; 0.5 for four bits.
+        dtype_bytes: bytes of a value that is never quantized, such as an activation.
+        kv_bytes: bytes of an element of the key/value cache.
+        draft_len: draft tokens of each sequence that one step verifies.
+        head_bytes: bytes of the draft heads in this engine.
         head_layers: layers of draft heads that keep keys and values.
-        gathers_logits: the logits of every step go to the other model or the client.
-        file_bytes: of all rank files of a prebuilt engine, which are then its weights.
+        gathers_logits: whether the logits of every step go to the other model or the client.
+        file_bytes: bytes of all rank files of a prebuilt engine, which count as its weights.
     """
 
     sizes: Sizes
@@ -83,11 +83,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class Footprint:
-    """One rank on its GPU, in bytes, and its cache.
+    """The memory of one rank on its GPU, in bytes, and the sizes of its cache.
 
     Attributes:
-        parts: what is taken before the cache, by name.
-        kv_per_token: bytes a token takes in the cache.
+        parts: bytes that are used before any cache, by name.
+        kv_per_token: bytes of a token in the cache.
         sequence: tokens of the longest sequence, in whole blocks.
         full_batch: tokens of a full batch of such sequences; more is never used.
     """
@@ -99,7 +99,7 @@ class Footprint:
 
 
 def footprint(engine: Engine) -> Footprint:
-    """The largest of the engine's ranks."""
+    """The footprint of the largest rank of an engine."""
     sequence = math.ceil((engine.max_seq_len + engine.draft_len) / BLOCK) * BLOCK
     parts = {
         "Weights": _weights(engine),
@@ -117,7 +117,7 @@ def footprint(engine: Engine) -> Footprint:
 
 
 def _weights(engine: Engine) -> int:
-    """Tensor parallelism splits all but the embedding, which every rank of a stage holds whole."""
+    """The weights of a rank: tensor parallelism splits all of them except the embedding."""
     ranks = engine.tensor * engine.pipeline
     if engine.file_bytes is not None:
         return math.ceil(engine.file_bytes / ranks)
@@ -128,10 +128,11 @@ def _weights(engine: Engine) -> int:
 
 
 def _activations(engine: Engine) -> int:
-    """Live tensors of one layer over a full step of tokens.
+    """The live tensors of one layer, for a full step of tokens.
 
-    Four of the residual's width; queries, keys and values; gate, up and their product. TensorRT
-    shares memory between tensors that do not live at once, so the sum is a ceiling.
+    For each token these are four tensors of the hidden size; queries, keys and values; gate, up
+    and their product. TensorRT reuses the memory of tensors that are not live at the same time, so
+    the sum is an upper bound.
     """
     sizes, tensor = engine.sizes, engine.tensor
     attention = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim

@@ -1,6 +1,7 @@
-"""The GPU memory of a service: what each model takes of each GPU, and the tokens left for caches.
+"""The GPU memory of a service: the bytes of each model on each GPU, and the tokens of each cache.
 
-The caches' budgets are explicit, so that two models on one GPU never race for what is free.
+Every cache gets an explicit budget. Otherwise two models on one GPU would each take a share of the
+memory that is free when they load.
 """
 
 import math
@@ -24,7 +25,7 @@ _SPENDABLE = 0.9
 
 @dataclass(frozen=True)
 class Budget:
-    """What a user fixed for one model's cache: tokens, percent of what is left, or neither."""
+    """The cache size that the spec fixes: tokens, percent of the free memory, or neither."""
 
     tokens: int | None = None
     percent: int | None = None
@@ -51,15 +52,15 @@ class Device:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Who gets what.
+    """How the models and their caches share the GPUs.
 
     Attributes:
-        devices: each GPU of one replica; of a group of pods, those of its leader.
+        devices: each GPU of one replica; for a group of pods, those of its leader.
         kv_tokens: tokens of each model's cache, by role; 0 where none is left.
-        crowded: GPUs that are full before any cache has a token.
-        short: roles whose cache does not hold one longest sequence.
-        overdrawn: GPUs whose fixed budgets are larger than what is left.
-        tight: roles whose cache does not hold a full batch of longest sequences.
+        crowded: GPUs that are full without any cache.
+        short: roles whose cache cannot hold one sequence of full length.
+        overdrawn: GPUs whose fixed caches are larger than the memory that is left for caches.
+        tight: roles whose cache cannot hold a full batch of sequences of full length.
     """
 
     devices: tuple[Device, ...]
@@ -88,7 +89,7 @@ class _Slot:
     def free(self) -> int:
         return max(self.total - sum(self.parts.values()), 0)
 
-    def of(self, role: str) -> int:
+    def bytes_of(self, role: str) -> int:
         return sum(size for name, size in self.parts.items() if name.startswith(role))
 
 
@@ -101,10 +102,10 @@ def plan(
     footprints: Mapping[str, Footprint],
     budgets: Mapping[str, Budget],
 ) -> MemoryPlan:
-    """Load every model on its GPUs and divide what is left between their caches.
+    """Place every model on its GPUs, and divide the rest of their memory between the caches.
 
-    Models of one GPU get as many tokens each, for target and draft see the same sequences; what
-    one of them cannot use goes to the other.
+    Models on the same GPU get the same number of tokens, because target and draft process the same
+    sequences. If one of them cannot use all of its tokens, the other gets the rest.
 
     Args:
         gpu_mib: memory of each GPU in MiB, as nvidia-smi shows it.
@@ -138,7 +139,7 @@ def plan(
 
 
 def _slots(total: int, server: Server, footprints: Mapping[str, Footprint]) -> list[_Slot]:
-    """The GPUs of a server's pod, each with what its ranks take before caches."""
+    """The GPUs of a server's pod, each with the bytes of its ranks before caches."""
     ranks: dict[int, list[str]] = {}
     for role, ids in server.gpu_device_ids.items():
         for ordinal in ids:
@@ -152,10 +153,11 @@ def _slots(total: int, server: Server, footprints: Mapping[str, Footprint]) -> l
 
 
 def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
-    """The driver, and one process for all models or one for each rank.
+    """Bytes of the driver and of the server's processes on one GPU.
 
-    A tritonserver opens a context and a pool of its own on every GPU it sees: the processes of
-    other GPUs' ranks, and the orchestrator's, are on this one too.
+    A plain server is one process; others have one process for each rank. Every process opens a
+    context and a memory pool on each GPU of its pod. So this GPU also has those of the ranks on
+    other GPUs, and of the orchestrator.
     """
     launch = server.launch
     if launch.mode is Mode.PLAIN:
@@ -168,10 +170,11 @@ def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
 def _fixed(
     slots: Collection[_Slot], footprints: Mapping[str, Footprint], budgets: Mapping[str, Budget]
 ) -> tuple[dict[str, int], _Caches]:
-    """Tokens of the caches that the user fixed, and their bytes on each GPU.
+    """Tokens of the caches that the spec fixes, and their bytes on each GPU.
 
-    A percentage is of what is free when that model loads: of more, as long as its neighbour is
-    not there yet. Bytes are counted for that case, tokens for the other.
+    A percentage applies to the memory that is free when its model loads. That is more if the other
+    model of the GPU loads later. The bytes are those of a model that loads first, and the tokens
+    those of a model that loads last: the worse case of each.
     """
     tokens: dict[str, int] = {}
     caches: _Caches = {}
@@ -184,7 +187,7 @@ def _fixed(
             least = min((slot.free for slot in own), default=0)
             tokens[role] = least * budget.percent // 100 // rate // BLOCK * BLOCK
             for slot in own:
-                others = sum(slot.of(other) for other in slot.roles if other != role)
+                others = sum(slot.bytes_of(other) for other in slot.roles if other != role)
                 alone = slot.free + others if slot.free else 0
                 caches[slot.name, role] = alone * budget.percent // 100
     return tokens, caches
@@ -196,7 +199,7 @@ def _divided(
     rates: Mapping[str, int],
     caps: Mapping[str, int],
 ) -> dict[str, int]:
-    """Tokens by role: all rise together, until each reaches its cap or fills a GPU."""
+    """Tokens by role: an equal number for all, until a role reaches its cap or a GPU is full."""
     left, tokens, rising = dict(rooms), dict[str, int](), set(rates)
     while rising:
         tops = dict(caps)

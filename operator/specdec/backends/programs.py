@@ -1,4 +1,4 @@
-"""Programs that run elsewhere: they ship with the package as they are."""
+"""The source text of programs that Jobs and servers run in images without this package."""
 
 from collections.abc import Mapping
 from functools import cache

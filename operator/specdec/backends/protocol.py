@@ -1,7 +1,7 @@
-"""What the operator asks of a backend; a package of `backends` answers for each.
+"""The interface of a backend; each backend is a package of `backends` that implements it.
 
 The package has the name of the backend's row in `api/support.yaml`, in lower case, and its
-`BACKEND` is an instance. Tables stay in that row: versions, methods, images, the front end.
+`BACKEND` is an instance. The row has the backend's tables: versions, methods, images, front end.
 """
 
 from collections.abc import Mapping
@@ -17,36 +17,40 @@ from specdec.triton.repository import RepositoryPlan
 
 
 class Backend(Protocol):
-    """What the operator asks of a backend."""
+    """The interface of a backend."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Rules that hold for the specs of this backend alone."""
+        """Rules that apply only to specs of this backend."""
 
     def default_image(self, images: Images, version: str) -> str:
-        """The server image of a version; empty when the release knows none."""
+        """The server image of a version; empty if this release knows none."""
 
     def ranks(self, model: SpeculativeModel) -> RankPlan:
-        """GPUs, ranks and launch of the servers; RankError for a spec that no server fits."""
+        """GPUs, ranks and launch of the servers.
+
+        Raises:
+            RankError: no server can run this spec.
+        """
 
     def memory(
         self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]
     ) -> Mapping[str, Footprint]:
-        """What each model takes of its GPUs, by role; a model of unknown size is absent.
+        """The memory of each model on its GPUs, by role; a model of unknown size is absent.
 
-        Asked only for a backend on GPUs.
+        Called only for a backend on GPUs.
         """
 
     def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
-        """The engines to build from the checkpoints in `facts`; none where these are served.
+        """The engines for the checkpoints in `facts`; none if the backend serves checkpoints.
 
-        An engine's key holds everything that changes its bytes. A prebuilt engine is the
-        directory that was fetched for it. The publish Job verifies an engine against
+        An engine's key covers everything that changes its bytes. A prebuilt engine is the
+        directory that was fetched for it. The publish Job compares each engine with
         `maxDraftTokens` and `speculativeDecodingMode` of its plan.
         """
 
     def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
-        """What the build of an engine takes from its node."""
+        """The GPUs and the memory that the build Job of an engine requests."""
 
     def scripts(self) -> Mapping[str, str]:
         """The program that builds engines: source text by file name."""

@@ -8,7 +8,7 @@ from specdec.triton.layout import RankPlan, Split, plan
 
 
 def ranks(model: SpeculativeModel, *, one_process: bool = False) -> RankPlan:
-    """Devices and ranks by the method's layout, or one process on the ordinals of the spec."""
+    """The rank plan of the method's layout; with `one_process`, on exactly the spec's ordinals."""
     splits = {
         role: Split(spec.parallelism.tensor, spec.parallelism.pipeline, spec.gpu.device_ids)
         for role, spec in model.models.items()

@@ -18,7 +18,7 @@ _MIB = 1024 * 1024
 def repositories(
     model: SpeculativeModel, facts: Facts, ranks: RankPlan
 ) -> dict[str, RepositoryPlan]:
-    """The repository of each server by folder; the only server of a service has no folder."""
+    """The repository of each server by its folder, which is empty for a single server."""
     engines = {
         role: _engine(model, facts, server, role)
         for server in ranks.servers
@@ -36,7 +36,10 @@ def repositories(
 def _plan(
     model: SpeculativeModel, facts: Facts, role: str, engine: ModelPlan, batch: int | None = None
 ) -> RepositoryPlan:
-    """One model without speculation; `batch` is by default the largest of its engine."""
+    """The repository of one model without speculation.
+
+    `batch` is the maximum batch size; None means that of the engine.
+    """
     spec, runtime = model.models[role], model.spec.runtime
     return RepositoryPlan(
         version=facts.version,
@@ -59,8 +62,8 @@ def _engine(model: SpeculativeModel, facts: Facts, server: Server, role: str) ->
     if budget.memory_percent is not None:
         fraction = f"{budget.memory_percent / 100:.2f}"
     elif tokens is None:
-        # An explicit budget, so that two models in one server never race for free memory:
-        # the memory plan's, else room for a full batch of full sequences.
+        # An explicit budget, so that two models in one server do not compete for free memory: that
+        # of the memory plan, or without a plan a full batch of sequences of full length.
         full = spec.limits.max_batch_size * spec.limits.max_seq_len
         tokens = facts.kv_tokens.get(role, full)
     host = budget.host_memory_mi_b
@@ -77,7 +80,7 @@ def _engine(model: SpeculativeModel, facts: Facts, server: Server, role: str) ->
 
 
 def _fields(model: SpeculativeModel) -> Parameters:
-    """Keys of `config.pbtxt` that fields of the spec set; an empty value leaves the key alone."""
+    """Keys of `config.pbtxt` that fields of the spec set; a key with an empty value is omitted."""
     runtime = model.spec.runtime
     keys = {
         "batch_scheduler_policy": _POLICIES[runtime.batch_scheduler_policy],

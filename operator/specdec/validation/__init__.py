@@ -18,9 +18,10 @@ def first_problem(model: SpeculativeModel, images: Images) -> Cause | None:
 
 
 def _rules(model: SpeculativeModel) -> Iterator[Rule]:
-    """In this order: a later rule relies on what the earlier ones made sure of.
+    """The rules in order: a rule may rely on what the rules before it have checked.
 
-    A backend or method is looked up only after a rule has checked that this release serves it.
+    For example, a backend or method is looked up only after a rule has checked that this release
+    serves it.
     """
     yield from (runtime.served, runtime.known_version, runtime.method, runtime.image)
     yield speculation.blocks

@@ -1,8 +1,8 @@
-"""Whether fetched checkpoints fit each other, judged by what inspection read from their files.
+"""Whether fetched checkpoints fit each other, by the facts that the fetch Job read from them.
 
-Speculative decoding compares token ids of two models, so an id must be the same token in both.
-A fact that one side lacks is not compared: its files or an older release did not report it.
-`spec.checks` sets how severe a finding is.
+Speculative decoding compares token ids of two models, so an id must be the same token in both. A
+fact that is known of only one model is not compared: the files may not have it, or an older
+release may not have read it. `spec.checks` sets the severity of each finding.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ __all__ = ["Facts", "Finding", "Verdict", "judge", "padded"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings; those of `refused` keep the models from being built and served."""
+    """All findings; with any in `refused`, the models are neither built nor served."""
 
     findings: tuple[Finding, ...]
 
@@ -35,7 +35,7 @@ class Verdict:
 
 
 def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Verdict:
-    """Judge the facts, by role of `SpeculativeModel.sources`, with the severities of the spec."""
+    """Judge the facts (by role of `SpeculativeModel.sources`) with the severities of the spec."""
     findings = [
         *_pair(model, facts),
         *backends.method(model).findings(model, facts),
@@ -46,7 +46,7 @@ def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Verdict:
 
 
 def padded(entries: int, tensor: int) -> int:
-    """Vocabulary entries as an engine has them: a multiple of its tensor parallelism."""
+    """The vocabulary size in an engine: padded to a multiple of its tensor parallelism."""
     return -(-entries // tensor) * tensor
 
 
@@ -91,7 +91,7 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
 
 
 def _same_tokenizer(target: Facts, draft: Facts) -> bool | None:
-    """Whether token ids are the same in both; None when the files cannot be compared."""
+    """Whether token ids are the same in both; None if their files cannot be compared."""
     files = target.get("tokenizerFile"), draft.get("tokenizerFile")
     key = "tokenizer" if files[0] == files[1] or None in files else "sentencePiece"
     values = target.get(key), draft.get(key)
@@ -101,30 +101,30 @@ def _same_tokenizer(target: Facts, draft: Facts) -> bool | None:
 def _vocabulary(
     model: SpeculativeModel, target: Facts, draft: Facts, *, sure: bool
 ) -> Iterator[Finding]:
-    """Vocabulary sizes as the engines have them.
+    """Findings about the vocabulary sizes; `sure` means that the tokenizers are known to be equal.
 
-    Logits are compared entry by entry, so the padded sizes must be equal. Tokens are compared by
-    id: with one tokenizer the smaller vocabulary only lacks padding, as long as no id of the
-    draft lies beyond the target's.
+    Acceptance by logits compares entry by entry, so the padded sizes must be equal. Acceptance by
+    tokens compares ids. With equal tokenizers, different sizes then only mean different padding,
+    unless the draft has ids beyond the padded vocabulary of the target.
     """
     sizes = target.get("vocabSize"), draft.get("vocabSize")
     if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
         return
     roles = model.models
     tensor = [roles[role].parallelism.tensor for role in ("target", "draft")]
-    inner = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
-    if model.spec.speculation.block.compares_logits and inner[0] != inner[1]:
+    in_engine = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
+    if model.spec.speculation.block.compares_logits and in_engine[0] != in_engine[1]:
         yield Finding(
             CompatibilityReason.PADDED_VOCAB_MISMATCH,
-            f"the draft's engine has {inner[1]} vocabulary entries (tensor parallelism "
-            f"{tensor[1]}) and the target's {inner[0]} (tensor parallelism {tensor[0]}), and "
+            f"the draft's engine has {in_engine[1]} vocabulary entries (tensor parallelism "
+            f"{tensor[1]}) and the target's {in_engine[0]} (tensor parallelism {tensor[0]}), and "
             "acceptance Logits compares them one by one: set acceptance to Tokens, or choose a "
             "draft and parallelism of the same padded size",
             "vocabulary",
             "draft",
         )
     elif sizes[0] != sizes[1]:
-        harmless = sure and sizes[1] <= inner[0]
+        harmless = sure and sizes[1] <= in_engine[0]
         yield Finding(
             CompatibilityReason.VOCAB_SIZE_MISMATCH,
             f"the draft's vocabulary has {sizes[1]} entries and the target's {sizes[0]}: choose "
@@ -136,7 +136,7 @@ def _vocabulary(
 
 
 def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    """A model takes positions beyond those it was trained on, but its quality drops there."""
+    """Findings about `limits.maxSeqLen`: a model loses quality beyond its trained positions."""
     for role, spec in model.models.items():
         positions = facts.get(role, {}).get("maxPosition")
         if isinstance(positions, int) and spec.limits.max_seq_len > positions:

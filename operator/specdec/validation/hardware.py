@@ -11,7 +11,7 @@ from specdec.triton.layout import RankError
 
 
 def claims(model: SpeculativeModel, _: Images) -> Cause | None:
-    """GPUs are claimed or counted: a pod that does both takes them twice."""
+    """GPUs come from resource claims or from a count: both together request them twice."""
     spec = model.spec
     for field, part in (("serving", spec.serving), ("build", spec.build)):
         counted = {**part.resources.get("requests", {}), **part.resources.get("limits", {})}

@@ -80,7 +80,7 @@ def dtypes(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def parameters(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Free parameters are known to the release, and no field sets them."""
+    """The release reads each name in `spec.runtime.parameters`, and no typed field sets it."""
     release = version(model)
     unknown = options.unknown(model.spec.runtime.parameters, release)
     if not unknown:
@@ -92,7 +92,7 @@ def parameters(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def sources(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Each source has exactly one kind, and a path stays inside its claim."""
+    """Each source is of exactly one kind, and the path of a PVC source stays inside its claim."""
     for role, source in model.sources.items():
         given = source.model_dump(by_alias=True, exclude_none=True)
         if len(given) != 1:
@@ -116,7 +116,7 @@ def storage(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def sink(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Attention sinks need attention over a context that is not paged."""
+    """Attention sinks (`sink_token_length`) do not work with paged context attention."""
     if _SINK not in model.spec.runtime.parameters:
         return None
     paged = [role for role, spec in model.models.items() if spec.engine.paged_context_fmha]
@@ -124,5 +124,5 @@ def sink(model: SpeculativeModel, _: Images) -> Cause | None:
         return None
     return invalid(
         f"spec.runtime.parameters has {_SINK}, and paged context attention of the {paged[0]} "
-        "knows no sinks: remove it, or set engine.pagedContextFmha and kvCache.reuse to false"
+        "does not support it: remove it, or set engine.pagedContextFmha and kvCache.reuse to false"
     )

@@ -157,7 +157,13 @@ TENSORRT_BAD = [
     ("Medusa", "speculation.medusa.choices", [[0, 1]], "InvalidSpec", "without its parent [0]"),
     ("Medusa", "speculation.maxDraftTokens", None, "InvalidSpec", "set maxDraftTokens"),
     ("Eagle", "target.parallelism.pipeline", 2, "InvalidSpec", "set pipeline to 1"),
-    ("ReDrafter", "target.parallelism.pipeline", 2, "InvalidSpec", "ReDrafter splits by tensors"),
+    (
+        "ReDrafter",
+        "target.parallelism.pipeline",
+        2,
+        "InvalidSpec",
+        "ReDrafter supports only tensor",
+    ),
     (
         "Eagle",
         "target.quantization.method",
@@ -198,7 +204,8 @@ TENSORRT_BAD = [
         "target.quantization",
         {"method": "INT4AWQ", "kvCache": "FP8"},
         "InvalidSpec",
-        "kvCache of the target is FP8 beside method INT4AWQ",
+        "kvCache of the target is FP8 with method INT4AWQ, and paged context attention reads an "
+        "FP8 cache only with FP8, W4A8AWQ, NVFP4: ",
     ),
     (
         "DraftTarget",
@@ -216,7 +223,8 @@ TENSORRT_BAD = [
             "engine": {"fp8ContextFmha": True},
         },
         "InvalidSpec",
-        "over a paged context it needs an FP8 cache, not Auto: set quantization.kvCache to FP8",
+        "with pagedContextFmha it needs an FP8 cache, but quantization.kvCache is Auto: set "
+        "kvCache to FP8, or fp8ContextFmha to false",
     ),
     (
         "None",
@@ -244,7 +252,7 @@ TENSORRT_BAD = [
         "runtime.parameters",
         {"sink_token_length": "4"},
         "InvalidSpec",
-        "has sink_token_length, and paged context attention of the target knows no sinks",
+        "has sink_token_length, and paged context attention of the target does not support it: ",
     ),
     (
         "DraftTarget",

@@ -1,7 +1,8 @@
-"""The methods, a module each: `METHOD` of the module with the key of the member of `Method`.
+"""The methods of speculative decoding, one module for each.
 
-Backends share them: the repository layout and the build modes of TensorRT-LLM are what both of
-today serve. A backend that configures a method in another way holds that in its own package.
+The module has the name `Method.key`, and its constant `METHOD` is the definition. All backends use
+these definitions, because both serve repositories and engines as TensorRT-LLM names them. Code of
+a backend that configures a method in another way belongs to the backend's package.
 """
 
 from importlib import import_module

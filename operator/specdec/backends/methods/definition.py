@@ -1,4 +1,4 @@
-"""What the operator asks of a method; the defaults are those of a target that decodes alone."""
+"""The interface of a method. Its defaults are those of a target that decodes alone."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -18,9 +18,9 @@ class MethodDefinition:
 
     Attributes:
         rules: rules on a spec with this method, in the order they are checked.
-        needs_block: whether the method's block must be set.
-        build_mode: how `trtllm-build` calls what the target's engine is built for.
-        resends_sequence: every round sends the whole sequence so far as a new prompt.
+        needs_block: whether the spec must have the method's block of settings.
+        build_mode: the method's name for `trtllm-build`, which builds it into the target's engine.
+        resends_sequence: whether every round sends the whole sequence so far as a new prompt.
         head_cache_layers: layers of draft heads that keep keys and values on the target.
     """
 
@@ -31,7 +31,7 @@ class MethodDefinition:
     head_cache_layers: ClassVar[int] = 0
 
     def missing_block(self, block: str) -> str:
-        """What to set where the method's block is missing."""
+        """The resolution for a spec without the method's block."""
         return f"set the block {block}"
 
     def max_draft_len(self, model: SpeculativeModel) -> int:
@@ -45,7 +45,7 @@ class MethodDefinition:
         return 0
 
     def built_in(self, model: SpeculativeModel) -> dict[str, Any]:
-        """The block's sizes that change the engine's bytes, for the build plan of the target."""
+        """Settings of the block that change the engine's bytes, for the target's build plan."""
         del model
         return {}
 
@@ -65,11 +65,11 @@ class MethodDefinition:
         server: Server,
         engines: Mapping[str, ModelPlan],
     ) -> RepositoryPlan:
-        """The repository plan of a target with the other models; `engines` is by role."""
+        """The repository plan of a target alone, extended by the method; `engines` is by role."""
         del model, server, engines
         return plan
 
     def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-        """What does not fit between the target and the method's own checkpoints."""
+        """The mismatches between the target and the method's own checkpoints."""
         del model, facts
         yield from ()

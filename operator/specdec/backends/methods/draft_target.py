@@ -126,7 +126,7 @@ class DraftTargetMethod(MethodDefinition):
 
 
 def _draft_ahead(own: DraftTarget, server: Server) -> int:
-    """Answers with pipelined drafting: one where the draft takes no GPU from the target."""
+    """Requests in flight up to which drafting is pipelined: by default 1 on separate GPUs."""
     if own.draft_ahead is not None:
         return own.draft_ahead
     target, draft = (set(server.gpu_device_ids.get(role, ())) for role in ("target", "draft"))

@@ -15,13 +15,13 @@ from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
 from specdec.triton.plan import Parameters
 
-# `trtllm-build` asserts it.
+# The largest batch size that `trtllm-build` accepts for EAGLE.
 _MOST_BATCH = 512
 _BUILT_IN = {"num_layers", "max_non_leaves_per_layer"}
 
 
 def choices(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The tree of draft tokens fits the heads."""
+    """The tree of draft tokens fits the number of heads and of draft tokens."""
     own, nodes = model.spec.speculation.eagle, model.spec.speculation.max_draft_tokens or 0
     if own is None:
         return None
@@ -42,7 +42,7 @@ def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def batch(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The batch is one that the kernels take."""
+    """The batch size is one that `trtllm-build` accepts."""
     size = model.spec.target.limits.max_batch_size
     if size <= _MOST_BATCH:
         return None

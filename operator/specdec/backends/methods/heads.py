@@ -13,13 +13,13 @@ from specdec.backends.rule import invalid
 
 
 def split(model: SpeculativeModel, _: Images) -> Cause | None:
-    """An engine with heads is split by tensors only."""
+    """An engine with heads supports tensor parallelism only."""
     pipeline, method = model.spec.target.parallelism.pipeline, model.spec.speculation.method
     if pipeline == 1:
         return None
     return invalid(
-        f"parallelism.pipeline of the target is {pipeline}, and {method} splits by tensors only: "
-        "set pipeline to 1 and raise tensor"
+        f"parallelism.pipeline of the target is {pipeline}, and {method} supports only tensor "
+        "parallelism: set pipeline to 1 and raise tensor"
     )
 
 
@@ -32,7 +32,7 @@ def quantized(model: SpeculativeModel) -> str:
 
 
 def architectures(model: SpeculativeModel) -> tuple[str, ...]:
-    """The targets that the backend builds the method's heads on."""
+    """The target architectures that the backend can build the method's heads into."""
     row = support(model.spec.runtime.backend)
     return row.method_architectures.get(model.spec.speculation.method, row.architectures)
 
@@ -51,7 +51,7 @@ class Fit:
 def fit(
     model: SpeculativeModel, facts: Mapping[str, Facts], able: tuple[str, ...] | None = None
 ) -> Fit:
-    """Judge target and heads; `able` are the targets that the heads can be built on."""
+    """Judge target and heads; `able` are the architectures that heads can be built into."""
     if not {"target", "heads"} <= facts.keys():
         return Fit()
     target, heads = facts["target"], facts["heads"]

@@ -1,4 +1,4 @@
-"""The rule of methods whose engine is built for `maxDraftTokens`."""
+"""The rule for methods whose engine is built for `maxDraftTokens`."""
 
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel

@@ -19,7 +19,7 @@ _BUILT_IN = {"num_heads", "num_layers"}
 
 
 def choices(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The tree of draft tokens fits the heads."""
+    """The tree of draft tokens fits the number of heads and of draft tokens."""
     own, nodes = model.spec.speculation.medusa, model.spec.speculation.max_draft_tokens or 0
     if own is None:
         return None

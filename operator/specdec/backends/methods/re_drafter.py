@@ -15,13 +15,14 @@ from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid, version
 from specdec.triton.plan import Parameters
 
-# Older converters read the base model themselves: in plain precision, and of this class only.
+# From this release on, the converter accepts any base model. An older one reads the base model
+# itself: only of the class below, and without quantization.
 _ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
 _BUILT_IN = {"num_beams", "draft_len_per_beam", "greedy_search"}
 
 
 def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The converter of the release quantizes."""
+    """The converter of the release can quantize, if the spec requests quantization."""
     field, release = heads.quantized(model), version(model)
     if not field or at_least(release, _ANY_BASE):
         return None
@@ -32,7 +33,7 @@ def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 class ReDrafterMethod(MethodDefinition):
-    """The draft length follows from the beams, and is frozen when the engine is built."""
+    """The draft length follows from the beams, and is built into the engine."""
 
     rules = (heads.split, quantization)
     needs_block = True

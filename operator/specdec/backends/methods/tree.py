@@ -11,9 +11,9 @@ Choices = tuple[tuple[int, ...], ...]
 class Ceilings:
     """What the engine is built for.
 
-    `depth` is the number of heads or layers, `nodes` of draft tokens, and `non_leaves` how many
-    nodes of one level may have children, None without such a limit. With `exact` the
-    tree must be as deep as `depth`.
+    `depth` is the number of heads (Medusa) or draft steps (EAGLE), `nodes` the number of draft
+    tokens. `non_leaves` is how many nodes of one level may have children, None without a limit.
+    With `exact` the tree must be exactly `depth` levels deep.
     """
 
     depth: int
@@ -22,21 +22,21 @@ class Ceilings:
     exact: bool = False
 
 
-# The tree every release takes when none is given.
+# The tree that every release uses if `choices` is empty.
 DEFAULT = Ceilings(depth=4, nodes=63, non_leaves=10)
 
 
 def problem(choices: Choices, built: Ceilings) -> str:
     """What is wrong with a tree, to follow the field's name in a sentence; empty when it is valid.
 
-    Every node must be named: the C++ runtime does not add the beginnings of a path.
+    Every node needs a path of its own: the C++ runtime does not add the parents of a path.
     """
     paths = set(choices)
     if not choices:
         return _default(built)
     for path in choices:
         if not path or min(path) < 0:
-            return f"has the path {list(path)}: write each as ranks from 0, at least one"
+            return f"has the path {list(path)}: write each path as one or more ranks from 0"
         if path[:-1] and path[:-1] not in paths:
             return f"has {list(path)} without its parent {list(path[:-1])}: add the parent"
     if len(paths) < len(choices):
@@ -69,13 +69,13 @@ def _default(built: Ceilings) -> str:
         return ""
     return (
         f"is empty, and the release's default tree has {DEFAULT.nodes} nodes on {DEFAULT.depth} "
-        f"levels, up to {DEFAULT.non_leaves} of a level with children: build for that many, or "
-        "give choices"
+        f"levels, up to {DEFAULT.non_leaves} of a level with children: raise the limits of the "
+        "engine to these numbers, or set choices"
     )
 
 
 def _widest(paths: Collection[tuple[int, ...]]) -> int:
-    """The most nodes with children on one level; the root alone is one."""
+    """The largest number of nodes with children on one level; at least 1, for the root."""
     parents = {path[:-1] for path in paths}
     return max(Counter(len(parent) for parent in parents).values())
 

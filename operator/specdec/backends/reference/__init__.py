@@ -19,7 +19,7 @@ from specdec.triton.repository import RepositoryPlan
 
 
 class Reference:
-    """It takes GPUs only when ordinals are given, to try their assignment."""
+    """It needs no GPU. It requests GPUs only if the spec lists ordinals, to test assignments."""
 
     rules: tuple[Rule, ...] = ()
 
@@ -44,7 +44,7 @@ class Reference:
         return tuple(self.engine(model, facts.checkpoints[role], facts) for role in model.models)
 
     def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
-        """Key over the build plan, the image and the script; draft length defaults stay out."""
+        """The engine of a checkpoint; the key covers build plan, image and build program."""
         plan = self._plan(model, checkpoint, facts.version)
         inputs = {
             "plan": plan,
@@ -55,7 +55,7 @@ class Reference:
         return keyed(checkpoint.role, plan, inputs)
 
     def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
-        """The GPUs that it is served on: a checkpoint is converted on the CPU, layer by layer."""
+        """As many GPUs as serve it. Memory is small: the CPU converts one layer after another."""
         del facts
         return Needs(len(self.ranks(model).devices[engine.role]))
 
@@ -77,7 +77,8 @@ class Reference:
             "checkpoint": checkpoint.path,
             "dtype": DTYPES[spec.dtype],
             "limits": limits(model, checkpoint.role),
-            # Null without the sizes: keys of engines on volumes depend on it.
+            # Null for methods without these sizes. Without this entry, the keys of engines that
+            # are already on volumes would change.
             "lookahead": None,
             **speculation(model, checkpoint.role),
             "tensorParallel": spec.parallelism.tensor,

@@ -20,8 +20,8 @@ from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
 _NAME = "TensorRT"
-# Blocks whose sizes a build plan has, null where the method has none of them: keys of engines on
-# volumes depend on it.
+# Entries of every build plan for methods with sizes; null for the other methods. Without them the
+# keys of engines that are already on volumes would change.
 _NO_SIZES = dict.fromkeys(("eagle", "medusa", "reDrafter", "lookahead"))
 
 
@@ -50,7 +50,10 @@ class TensorRT:
         return tuple(self.engine(model, facts.checkpoints[role], facts) for role in model.models)
 
     def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
-        """Key over the build plan, the image and the script, or a prebuilt engine's content."""
+        """The engine of a checkpoint.
+
+        Its key covers build plan, image and build program, or the content of a prebuilt engine.
+        """
         role = checkpoint.role
         plan = self._plan(model, checkpoint, facts)
         if model.models[role].engine.prebuilt is None:
@@ -77,7 +80,7 @@ class TensorRT:
     def _plan(
         self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts
     ) -> dict[str, Any]:
-        """What the build program reads: only what changes the engine's bytes."""
+        """The plan that the build program reads; it has only what changes the engine's bytes."""
         role = checkpoint.role
         spec = model.models[role]
         headed = role == "target" and model.spec.speculation.heads is not None
@@ -104,7 +107,7 @@ class TensorRT:
 def _options(model: SpeculativeModel, spec: ModelSpec) -> dict[str, Any]:
     return {
         **spec.engine.model_dump(by_alias=True, exclude={"prebuilt"}),
-        # In every release: the executor refuses a request for logits of an engine built without.
+        # The executor of every release refuses requests for logits if the engine lacks this.
         "gatherGenerationLogits": model.spec.speculation.block.compares_logits,
     }
 

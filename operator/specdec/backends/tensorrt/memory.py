@@ -11,12 +11,12 @@ from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
 _DTYPE_BYTES = {"Float32": 4, "Float16": 2, "BFloat16": 2}
 # The converters store everything else in 16 bits.
 _AUTO_BYTES = 2
-# Bytes of a parameter with its scales: AWQ keeps one FP16 scale for each of 2 inputs of 128 values
-# at most, NVFP4 one FP8 scale for 16 values.
+# Bytes of a parameter, including its scales (docs/memory.md). NVFP4 has one FP8 scale for 16
+# parameters; AWQ has FP16 scales for groups of up to 128.
 _BODY_BYTES = {"FP8": 1.0, "INT8SQ": 1.0, "INT4AWQ": 0.53, "W4A8AWQ": 0.53, "NVFP4": 0.5625}
 # Bytes of a parameter in a checkpoint's files, by the dtype in its config.json.
 _FILE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-# intermediateSize by hiddenSize where the configuration lacks it: no dense model is wider.
+# intermediateSize divided by hiddenSize, if the configuration lacks it: no dense model has more.
 _WIDEST = 4
 # Experts per token where the facts lack their number.
 _EXPERTS = 2
@@ -71,10 +71,10 @@ def _engine(
 
 
 def _sizes(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | None:
-    """The sizes of a checkpoint; None where its facts are not enough.
+    """The sizes of a checkpoint; None if its facts are not enough.
 
-    Without files the parameters of a dense model follow from its configuration, those of a mixture
-    of experts do not. A prebuilt engine has files of its own, whose size is known.
+    Without weight files, the number of parameters of a dense model follows from its configuration.
+    That of a mixture of experts does not; it needs a prebuilt engine, whose file size is known.
     """
     facts = checkpoint.facts
     if any(not facts.get(name) for name in _NEEDED):
@@ -109,7 +109,7 @@ def _sizes(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | None:
 
 
 def _parameters(checkpoint: Checkpoint) -> int:
-    """The number in the files' headers, else by the files' size; 0 when neither is known."""
+    """The number in the headers of the files, or a number from their size; 0 if both lack."""
     counted = int(checkpoint.facts.get("parameters") or 0)
     return counted or checkpoint.bytes // _FILE_BYTES.get(str(checkpoint.facts.get("dtype")), 2)
 

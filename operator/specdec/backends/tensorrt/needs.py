@@ -1,23 +1,23 @@
-"""What a build with `trtllm-build` takes from its node."""
+"""The GPUs and the memory that a build with `trtllm-build` needs."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from specdec.desired.engine import Needs
 
-# Converting reads the whole checkpoint and writes it split, a rank at a time; building takes one
-# rank and TensorRT's workspace. Half as much again as the weights has room for both.
+# Memory divided by the size of the weights. Conversion holds the whole checkpoint and one rank of
+# the result; the build holds one rank and TensorRT's workspace. This is enough for either.
 _COPIES = 1.5
-# Python, torch and a CUDA context, whatever the model.
+# Bytes of Python, torch and a CUDA context, for every model.
 _BASE = 8 << 30
 
 
 def needs(plan: Mapping[str, Any], devices: int, weights: int) -> Needs:
-    """What the build of a plan takes.
+    """The GPUs and the memory (bytes) for the build of a plan.
 
-    One GPU builds the engines of all ranks, one after another; `engine.workers` GPUs build as many
-    at the same time. Only quantization needs a GPU for every rank: it runs the whole model to
-    calibrate it.
+    One GPU can build the engines of all ranks, one after another. With `engine.workers`, that many
+    GPUs build at the same time. Quantization needs a GPU for every rank, because it runs the whole
+    model for calibration.
 
     Args:
         plan: the build plan.

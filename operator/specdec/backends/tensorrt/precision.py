@@ -1,8 +1,8 @@
-"""Rules on number formats that a build accepts and then disables with a warning in its log.
+"""Rules on number formats. A build accepts these combinations, but disables a feature for them.
 
-From `tensorrt_llm/builder.py` and the attention operator of TensorRT-LLM, 0.18 to 1.2: context
-attention over a paged cache reads neither an INT8 cache nor, outside the FP8 formats, an FP8 one.
-An engine without it cannot reuse blocks, however its server is configured.
+Source: `tensorrt_llm/builder.py` and the attention operator of TensorRT-LLM, 0.18 to 1.2. Paged
+context attention cannot read an INT8 cache, and an FP8 cache only with certain weight formats. The
+build then disables it with only a warning in its log, and the engine cannot reuse cache blocks.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _OFF = "set it to Auto, or engine.pagedContextFmha and kvCache.reuse to false"
 
 
 def attention(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Paged context attention, cache format and FP8 attention go together."""
+    """Paged context attention and FP8 attention support the formats of weights and caches."""
     for role, spec in model.models.items():
         problem = _cache(role, spec) or _fp8(role, spec)
         if problem is not None:
@@ -30,13 +30,13 @@ def attention(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def compute_capability(own: GpuClass) -> str | None:
-    """The capability that the spec gives, else that of the product; None for an unknown one."""
+    """The compute capability in the spec, or else of the product; None for an unknown product."""
     known = gpu(own.product) if own.product else None
     return own.compute_capability or (known.compute_capability if known else None)
 
 
 def removed_formats(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The GPU's generation still has the integer formats."""
+    """The GPU still supports the integer formats of the spec: newer generations dropped some."""
     actual = compute_capability(model.spec.gpu)
     removed = support(model.spec.runtime.backend).removed
     if actual is None or removed is None:
@@ -47,10 +47,9 @@ def removed_formats(model: SpeculativeModel, _: Images) -> Cause | None:
         if format_ in removed.formats:
             return Cause(
                 AcceptedReason.UNSUPPORTED_GPU,
-                f"{what} is {format_}, which engines for compute capability {removed.since} to "
-                f"below {removed.until} do not have, and GPU "
-                f"{model.spec.gpu.product} has {actual}: set it to FP8 or "
-                "another format, or choose another GPU product",
+                f"{what} is {format_}, which GPUs of compute capability {removed.since} to below "
+                f"{removed.until} do not support, and GPU {model.spec.gpu.product} has {actual}: "
+                "set it to FP8 or another format, or choose another GPU product",
             )
     return None
 
@@ -73,8 +72,8 @@ def _cache(role: str, spec: ModelSpec) -> str | None:
         )
     if cache == "FP8" and method not in _FP8_ATTENTION:
         return (
-            f"quantization.kvCache of the {role} is FP8 beside method {method}, and paged context "
-            f"attention reads an FP8 cache beside {', '.join(_FP8_ATTENTION)} alone: {_OFF}"
+            f"quantization.kvCache of the {role} is FP8 with method {method}, and paged context "
+            f"attention reads an FP8 cache only with {', '.join(_FP8_ATTENTION)}: {_OFF}"
         )
     return None
 
@@ -91,8 +90,8 @@ def _fp8(role: str, spec: ModelSpec) -> str | None:
         )
     if spec.engine.paged_context_fmha and spec.quantization.kv_cache != "FP8":
         return (
-            f"engine.fp8ContextFmha of the {role} is true, and over a paged context it needs an "
-            f"FP8 cache, not {spec.quantization.kv_cache}: set quantization.kvCache to FP8, or "
-            "fp8ContextFmha to false"
+            f"engine.fp8ContextFmha of the {role} is true, and with pagedContextFmha it needs an "
+            f"FP8 cache, but quantization.kvCache is {spec.quantization.kv_cache}: set kvCache to "
+            "FP8, or fp8ContextFmha to false"
         )
     return None

@@ -26,7 +26,7 @@ def capability(model: SpeculativeModel, _: Images) -> Cause | None:
     actual = precision.compute_capability(own)
     for what, least in ((f"backend {backend}", floor), *_capabilities(model)):
         if actual is None and what.startswith("backend"):
-            # An unknown product passes as new enough until a quantization depends on it.
+            # An unknown product is accepted, unless a setting of the spec needs more than this.
             continue
         if actual is None:
             return Cause(
@@ -38,13 +38,13 @@ def capability(model: SpeculativeModel, _: Images) -> Cause | None:
             return Cause(
                 AcceptedReason.UNSUPPORTED_GPU,
                 f"{what} needs compute capability {least}, and GPU {own.product} has "
-                f"{actual}: choose another GPU product, or do without",
+                f"{actual}: choose another GPU product, or change that setting",
             )
     return None
 
 
 def _capabilities(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
-    """The fields that need more of the GPU than the backend does, each with its capability."""
+    """The settings that need a newer GPU than the backend does, each with its capability."""
     row = support(model.spec.runtime.backend)
     for role, spec in model.models.items():
         quantization = spec.quantization
@@ -59,35 +59,36 @@ def _capabilities(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
 
 
 def paging(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Blocks are reused, and prompts cut into parts, only with paged context attention."""
+    """Reuse of cache blocks and chunked context need paged context attention."""
     chunked, resends = model.spec.runtime.chunked_context, methods.of(model).resends_sequence
     for role, spec in model.models.items():
         if resends and not spec.kv_cache.reuse:
             return invalid(
                 f"kvCache.reuse of the {role} is false, and every round of "
-                f"{model.spec.speculation.method} sends the sequence so far once more: set it to "
-                "true"
+                f"{model.spec.speculation.method} sends the sequence so far again: set it to true"
             )
-        user = _needs_paged(spec, chunked=chunked)
-        if user and not spec.engine.paged_context_fmha:
+        feature = _needs_paged(spec, chunked=chunked)
+        if feature and not spec.engine.paged_context_fmha:
             return invalid(
-                f"engine.pagedContextFmha of the {role} is false, and {user} needs it: set it to "
-                "true"
+                f"engine.pagedContextFmha of the {role} is false, and {feature} needs it: set it "
+                "to true"
             )
     return None
 
 
 def _needs_paged(spec: ModelSpec, *, chunked: bool) -> str:
+    """The field that needs paged context attention; empty if none does."""
     if chunked:
         return "runtime.chunkedContext"
     return "kvCache.reuse" if spec.kv_cache.reuse else ""
 
 
 def steps(model: SpeculativeModel, _: Images) -> Cause | None:
-    """A prompt that is not cut into parts goes through the engine in one step.
+    """Without chunked context, the longest prompt fits into one step of the engine.
 
-    The server takes prompts up to min(maxSeqLen - 1, maxNumTokens) then, and max_input_len counts
-    no more; some methods send the sequence so far as the prompt of each round.
+    The server then accepts prompts of up to min(maxSeqLen - 1, maxNumTokens) tokens, whatever
+    max_input_len is. The longest prompt has maxInputLen tokens. For a method that sends the
+    sequence so far as the prompt of each round, it has maxSeqLen tokens.
     """
     if model.spec.runtime.chunked_context:
         return None
@@ -100,13 +101,13 @@ def steps(model: SpeculativeModel, _: Images) -> Cause | None:
         if longest > limits.max_num_tokens:
             return invalid(
                 f"limits.{name} of the {role} is {longest}, above maxNumTokens "
-                f"{limits.max_num_tokens}, and a longer prompt is not taken in one step: raise "
+                f"{limits.max_num_tokens}, and such a prompt does not fit into one step: raise "
                 "maxNumTokens, or set runtime.chunkedContext to true"
             )
     return None
 
 
-# In this order: a later rule relies on what the earlier ones made sure of.
+# The order matters: a rule may rely on what the rules before it have checked.
 RULES: tuple[Rule, ...] = (
     capability,
     precision.removed_formats,
