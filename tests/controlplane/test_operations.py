@@ -10,7 +10,7 @@ import yaml
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import serve, unwritten
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from support.golden_cases import generated
 
 pytestmark = pytest.mark.controlplane
@@ -95,7 +95,7 @@ def test_api_server_accepts_every_generated_field(lab: Lab) -> None:
         bodies.append(body)
     kinds = {body["kind"] for body in bodies}
     assert {"Deployment", "PodDisruptionBudget", "HorizontalPodAutoscaler"} <= kinds
-    assert kinds & EXTRAS.keys()
+    assert kinds & OPTIONAL_KINDS.keys()
     flags = ("create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
     output = lab.kubectl(*flags, stdin=yaml.safe_dump_all(bodies))
     assert len(output.splitlines()) == len(bodies)

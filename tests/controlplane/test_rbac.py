@@ -9,7 +9,7 @@ import yaml
 from cluster import ClusterError, ControlPlane
 from cluster.api import Api
 from controlplane.operating import ACCOUNT
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 
 pytestmark = pytest.mark.controlplane
 
@@ -101,7 +101,7 @@ def test_operator_has_only_needed_rights_on_optional_kinds(
     output = installed.kubectl("auth", "can-i", "--list", "--no-headers", user=account)
     rows = (re.split(r"\s{2,}", line.strip()) for line in output.splitlines())
     verbs = {row[0]: set(row[-1].strip("[]").split()) for row in rows}
-    for extra in EXTRAS.values():
+    for extra in OPTIONAL_KINDS.values():
         name = f"{extra.plural}.{extra.watched[0]}"
         assert verbs[name] == {"get", "list", "watch", "create", "patch", "delete"}, name
 

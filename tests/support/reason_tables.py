@@ -11,7 +11,7 @@ from specdec.api.condition_types import Type
 from specdec.api.reasons import REASONS, Health, Reason, Severity
 
 ROOT = Path(__file__).parents[2]
-ANY = "Any of them"
+ANY = "Any condition"
 _HEADER = "| Reason | Meaning | Resolution |\n|---|---|---|\n"
 _TABLE = re.compile(r"()(?:^\|.*\n)+()", re.MULTILINE)
 _LUA = re.compile(r"(local degraded = \{\n).*?(\n {4}\})", re.DOTALL)

@@ -110,12 +110,9 @@ CLEAN = (
 # These files list the terms.
 LISTS = ("tests/unit/language.py", "tests/unit/test_language.py")
 # (file, term): the reason why the word is right there.
-_CLIENTS = "a validation message that the cases of the control plane compare"
 _KUBERNETES = "a message of Kubernetes"
 _BIAS = "the message on `embedding_bias_words`, which the BLS and the text models share"
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("crds/speculativemodels.yaml", "nobody"): _CLIENTS,
-    ("docs/api.md", "nobody"): _CLIENTS,
     ("operator/specdec/bench/settings.py", "says"): "a prompt",
     ("operator/specdec/bench/settings.py", "keeper"): "a prompt",
     ("operator/specdec/client/sampling.py", "words"): "the words of an embedding bias",

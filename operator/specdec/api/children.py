@@ -13,9 +13,10 @@ class Tags(Value):
 
 
 class ChildMetadata(Value):
-    """For queues, cost reports, meshes and certificate issuers.
+    """Labels and annotations for queues, cost reports, service meshes and certificate issuers.
 
-    `servers` are Deployments or groups, `routes` an HTTPRoute or an Ingress.
+    Each field is a kind of child: `servers` are Deployments or LeaderWorkerSets, and `routes` an
+    HTTPRoute or an Ingress.
     """
 
     jobs: Tags = Tags()

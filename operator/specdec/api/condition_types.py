@@ -1,4 +1,4 @@
-"""The types of conditions, and which of them hold `Ready` back."""
+"""The types of conditions, and which of them block `Ready`."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""GPU products and what they have, read from `gpus.yaml`."""
+"""The memory and compute capability of GPU products, read from `gpus.yaml`."""
 
 import re
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from importlib import resources
 
 import yaml
 
-# The device plugin names a slice of a GPU by its compute and memory, and spells "+me" ".me".
+# The device plugin names a MIG slice by its compute and memory, and writes "+me" as ".me".
 _MIG = re.compile(r"(?P<gpu>.+)-MIG-[1-7]g\.(?P<memory>[1-9][0-9]{0,2})gb(?:\.[a-z.]+)?")
-# A GPU's memory is cut into eighths.
+# MIG divides the memory of a GPU into eighths.
 _SLICES = 8
 # The driver keeps part of a slice: 10 GB of an A100 show as 9728 MiB, and larger slices keep less.
 _SLICE_USABLE = 0.95

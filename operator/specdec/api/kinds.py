@@ -1,6 +1,6 @@
-"""The kinds of objects that the operator touches, and by what name the API server knows them.
+"""The kinds of objects that the operator reads or writes, with API version and plural.
 
-A table instead of discovery: no requests at start, no cache file on a read-only root.
+The table replaces API discovery: no requests at start, no cache file on a read-only root.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from specdec.api import names
 from specdec.api.model import API_VERSION, KIND, PLURAL
 
 
-class Extra(NamedTuple):
+class OptionalKind(NamedTuple):
     """The API version that the operator uses for a kind, and its plural."""
 
     version: str
@@ -27,28 +27,28 @@ def triple(api_version: str, plural: str) -> tuple[str, str, str]:
     return group, version, plural
 
 
-# What only some resources have beside servers and Services; a cluster need not know all of them.
-EXTRAS = {
-    "HorizontalPodAutoscaler": Extra("autoscaling/v2", "horizontalpodautoscalers"),
-    "ScaledObject": Extra("keda.sh/v1alpha1", "scaledobjects"),
-    "PodDisruptionBudget": Extra("policy/v1", "poddisruptionbudgets"),
-    "HTTPRoute": Extra("gateway.networking.k8s.io/v1", "httproutes"),
-    "Ingress": Extra("networking.k8s.io/v1", "ingresses"),
-    "NetworkPolicy": Extra("networking.k8s.io/v1", "networkpolicies"),
+# Kinds of objects that only some resources have. A cluster may lack some of these kinds.
+OPTIONAL_KINDS = {
+    "HorizontalPodAutoscaler": OptionalKind("autoscaling/v2", "horizontalpodautoscalers"),
+    "ScaledObject": OptionalKind("keda.sh/v1alpha1", "scaledobjects"),
+    "PodDisruptionBudget": OptionalKind("policy/v1", "poddisruptionbudgets"),
+    "HTTPRoute": OptionalKind("gateway.networking.k8s.io/v1", "httproutes"),
+    "Ingress": OptionalKind("networking.k8s.io/v1", "ingresses"),
+    "NetworkPolicy": OptionalKind("networking.k8s.io/v1", "networkpolicies"),
 }
 
-# The children whose events ask for a reconcile. A cluster need not have these all: kopf waits for
-# the definitions that are missing.
+# The children whose events cause a reconcile. A cluster may lack some of these kinds: kopf waits
+# until their definitions exist.
 WATCHED = (
     ("v1", "ConfigMap"),
     ("v1", "PersistentVolumeClaim"),
     ("v1", "Service"),
-    # Their controller gives them the labels of their Service.
+    # The endpoint controller copies the labels of the Service to its EndpointSlices.
     ("discovery.k8s.io/v1", "EndpointSlice"),
     ("apps/v1", "Deployment"),
     ("batch/v1", "Job"),
     (names.GROUP_API, names.GROUP_KIND),
-    *((extra.version, kind) for kind, extra in EXTRAS.items()),
+    *((optional.version, kind) for kind, optional in OPTIONAL_KINDS.items()),
 )
 
 PLURALS = {
@@ -64,5 +64,5 @@ PLURALS = {
     (names.GROUP_API, names.GROUP_KIND): "leaderworkersets",
     ("events.k8s.io/v1", "Event"): "events",
     ("coordination.k8s.io/v1", "Lease"): "leases",
-    **{(extra.version, kind): extra.plural for kind, extra in EXTRAS.items()},
+    **{(optional.version, kind): optional.plural for kind, optional in OPTIONAL_KINDS.items()},
 }

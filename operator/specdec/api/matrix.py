@@ -1,4 +1,4 @@
-"""The support matrix: method by backend by version, read from `support.yaml`."""
+"""The support matrix: what each backend supports in which version, read from `support.yaml`."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-# Of tritonserver:26.07-trtllm-python-py3, whichever registry it comes from.
+# The release in an image's tag: 26.07 in tritonserver:26.07-trtllm-python-py3.
 _RELEASE = re.compile(r":(\d{2}\.(?:0[1-9]|1[0-2]))(?![\d.])")
 
 
@@ -31,7 +31,7 @@ else:
 
 @dataclass(frozen=True)
 class RemovedFormats:
-    """Number formats that GPUs lack, from one compute capability to below another."""
+    """Number formats that GPUs of compute capability `since` to below `until` do not support."""
 
     since: str
     until: str
@@ -40,12 +40,12 @@ class RemovedFormats:
 
 @dataclass(frozen=True)
 class Advisory:
-    """Faults of Triton that are publicly known and can be used from the network.
+    """Publicly known vulnerabilities of Triton that a network client can use.
 
     Attributes:
         fixed: the first release without them, YY.MM as in the tag of an image.
-        faults: what they are, for people.
-        link: where they are published.
+        faults: a description for people.
+        link: the page that publishes them.
     """
 
     fixed: str
@@ -55,21 +55,24 @@ class Advisory:
 
 @dataclass(frozen=True)
 class Support:
-    """What a backend can do in this release.
+    """What a backend supports in this release.
 
     Attributes:
-        default_version: empty when it serves nothing.
-        methods: the first version of each.
-        architectures: those it builds; `method_architectures` those of a method that takes fewer.
-        on_gpus: whether weights and caches lie in the memory of GPUs, and have to fit there.
-        compute_capability: the least a GPU needs, None without one; `quantization` and
-            `kv_cache_quantization` by the format that needs more; `removed` is what newer GPUs
-            lack.
-        images, examples: server image and folder of the conversion scripts in it, by version.
-        front: name of the front end that its servers run.
-        triton: release of every server of the backend, empty where an image's tag names it.
-        deprecation: why the backend has no future, empty when it has one; `replacements` are the
-            methods of the backend that follows it.
+        served: whether this release can serve the backend.
+        default_version: the version if the spec sets none; empty if the backend is not served.
+        methods: the first version that supports each method.
+        architectures: the model architectures that the backend can build.
+        method_architectures: the same for a method that supports fewer of them.
+        on_gpus: whether weights and caches are in GPU memory, and so have to fit there.
+        compute_capability: the lowest that the backend supports; None if it needs no GPU.
+        quantization, kv_cache_quantization: the lowest compute capability by number format.
+        removed: number formats that newer GPUs do not support.
+        images: the server image by version.
+        examples: the folder of the conversion scripts in that image, by version.
+        front: the name of the front end that its servers run.
+        triton: the release of Triton in every image; empty if the tag of an image has it.
+        deprecation: why a later release will not serve the backend; empty if it will.
+        replacements: by method, the method of the backend that replaces this one.
     """
 
     served: bool
@@ -140,15 +143,16 @@ def support(backend: str) -> Support:
 
 @cache
 def advisories() -> tuple[Advisory, ...]:
-    """Publicly known remote faults of Triton, the ones fixed first before the others."""
+    """Publicly known remote faults of Triton, in the order of the releases that fix them."""
     rows = (Advisory(**row) for row in _data()["advisories"])
     return tuple(sorted(rows, key=lambda row: _numbers(row.fixed)))
 
 
 def exposed(backend: str, image: str) -> tuple[str, str] | None:
-    """The release of Triton in an image, and the newer one that fixes what is publicly known.
+    """The release of Triton in an image with known vulnerabilities, and the release without.
 
-    None where it is new enough, and where neither the backend nor the image's tag names a release.
+    None if the image's release has no known ones, or if neither the backend nor the tag of the
+    image names a release.
     """
     tag = _RELEASE.search(image.rpartition("/")[2])
     release = support(backend).triton or (tag[1] if tag else "")

@@ -1,4 +1,7 @@
-"""What is measured of a service: whether speculation is active, lossless and faster."""
+"""The fields of `spec.verification` and `spec.benchmark`.
+
+Both measure a service: whether speculation is active, keeps the output, and is faster.
+"""
 
 from typing import Literal
 
@@ -13,11 +16,11 @@ class ConfigMapKey(Value):
 
 
 class Verification(Value):
-    """A short measurement after every change of what serves.
+    """A short measurement after every change of the serving revision.
 
-    `Gate` holds Ready until it went well. Percentages: of draft tokens accepted, and of the
-    target's own speed (100 is as fast as without speculation); 0 judges nothing. Another `run`
-    measures again.
+    With mode `Gate`, Ready waits until it succeeds. `minAcceptancePercent` is the percentage of
+    accepted draft tokens. `minSpeedupPercent` is the speed relative to the target alone; 100 is
+    equally fast. A minimum of 0 disables that check. Another value of `run` measures again.
     """
 
     mode: Literal["Disabled", "Report", "Gate"] = "Report"
@@ -31,9 +34,10 @@ class Verification(Value):
 
 
 class Benchmark(Value):
-    """A longer measurement, with and without speculation, at several numbers of clients.
+    """A longer measurement at several numbers of clients, with and without speculation.
 
-    `concurrency` empty means `CONCURRENCY`; `requests` are of each level and arm.
+    `concurrency` lists these numbers; if it is empty, `CONCURRENCY` is used. `requests` is the
+    number of requests for each of them, with speculation and again without.
     """
 
     mode: Literal["Disabled", "OnReady"] = "Disabled"
@@ -47,7 +51,7 @@ class Benchmark(Value):
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Clients at a time, one measurement each."""
+        """The numbers of concurrent clients; each is measured by itself."""
         return self.concurrency or CONCURRENCY
 
 

@@ -1,7 +1,8 @@
 """`SpeculativeModel` as frozen typed values, parsed once at the boundary.
 
-The CustomResourceDefinition in `crds/` is the source of the API; a test holds this module to it.
-Pod-shaped fields stay plain dictionaries: they are passed through to the children unread.
+The CustomResourceDefinition in `crds/` is the source of the API, and a test compares this module
+with it. Fields of pods, such as tolerations, stay plain dictionaries: the operator copies them to
+the children and does not read them.
 """
 
 from typing import Any, Literal, Self
@@ -54,9 +55,9 @@ PLURAL = "speculativemodels"
 
 
 class Runtime(Value):
-    """Which server, in which version and image; absent values come from the support matrix.
+    """The server: backend, version and image; unset values come from the support matrix.
 
-    `parameters` are of the engines' Triton models, name -> value, beyond the typed fields.
+    `parameters` sets further parameters (name -> value) of the Triton models that run engines.
     """
 
     backend: Backend
@@ -85,7 +86,7 @@ Severity = Literal["Enforce", "Warn", "Disabled"]
 
 
 class Checks(Value):
-    """What to do when a compatibility check fails; with `Warn` the condition reports it only."""
+    """What to do if a check finds a problem; `Warn` only reports it in the condition."""
 
     tokenizer: Severity = "Enforce"
     vocabulary: Severity = "Enforce"
@@ -124,7 +125,7 @@ class Probes(Value):
 
 
 class Drain(Value):
-    """How long a server may take to finish what it accepted."""
+    """How long a stopping server may take to finish the requests that it has accepted."""
 
     timeout_seconds: int = 120
 
@@ -160,7 +161,7 @@ class Serving(Value):
 
     @property
     def enough(self) -> int:
-        """The number of available replicas that meets the spec.
+        """The number of available replicas that is enough for the condition Available.
 
         With an autoscaler this is at most its minimum: further replicas may still be loading.
         """

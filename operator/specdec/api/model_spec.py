@@ -19,13 +19,13 @@ class Parallelism(Value):
 
 
 class Gpu(Value):
-    """GPU ordinals inside the pod; empty means derived."""
+    """GPU ordinals inside the pod; if empty, the operator chooses them."""
 
     device_ids: tuple[int, ...] = ()
 
 
 class Limits(Value):
-    """Build-time ceilings of an engine, in requests and tokens."""
+    """Limits that are built into an engine, in requests and tokens."""
 
     max_batch_size: int = 8
     max_input_len: int = 1024
@@ -34,7 +34,7 @@ class Limits(Value):
 
 
 class KvCache(Value):
-    """Run-time budget of the key/value cache; `hostMemoryMiB` is what may be moved to the host."""
+    """Run-time budget of the key/value cache; `hostMemoryMiB` is for blocks moved to the host."""
 
     max_tokens: int | None = None
     memory_percent: int | None = None
@@ -50,7 +50,7 @@ class Calibration(Value):
 
 
 class Quantization(Value):
-    """Weights' and activations' precision, and that of the key/value cache."""
+    """The number format of weights and activations, and that of the key/value cache."""
 
     method: QuantizationMethod = "None"
     kv_cache: Literal["Auto", "FP8", "INT8"] = "Auto"
@@ -58,7 +58,7 @@ class Quantization(Value):
 
 
 class Plugins(Value):
-    """TensorRT-LLM plugins by their build flags' values; None leaves the release's default."""
+    """Values of the build flags of TensorRT-LLM plugins; None means the default of the release."""
 
     gemm: str | None = None
     gpt_attention: str | None = None

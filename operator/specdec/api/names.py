@@ -19,14 +19,14 @@ REPOSITORY = f"{GROUP}/repository"
 CERTIFICATE = f"{GROUP}/certificate"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
-# On a Service: which kinds of EXTRAS the resource has, or may have left.
+# Annotation of a Service: the optional kinds of which the resource has objects, or may have.
 KINDS = f"{GROUP}/extras"
 # The controller of groups of pods that serve as one.
 GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 LABEL_LIMIT = 63
 # The component label of serving pods, by the role whose server they are.
 SERVERS = {"target": "server", "draft": "draft-server"}
-# And of the pods of a group that its leader starts ranks in.
+# The component label of a group's other pods: the leader starts MPI ranks in them.
 WORKER = "worker"
 
 # Inside every pod that mounts the volume.
@@ -37,12 +37,12 @@ REPOSITORIES = f"{VOLUME}/repositories"
 
 
 def manifest(repository: str) -> str:
-    """Inside a pod, the list of all files that servers of a repository (hash) read."""
+    """Path inside a pod of the list of all files that servers of a repository (hash) read."""
     return f"{REPOSITORIES}/.manifest-{repository}.json"
 
 
 def canonical(value: Any) -> str:
-    """JSON with one spelling: sorted keys, no blanks, plain characters."""
+    """JSON text that is the same for equal values: sorted keys, no blanks, only ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -64,12 +64,12 @@ def labels(model: SpeculativeModel, component: str) -> dict[str, str]:
 
 
 def selector(model: SpeculativeModel, role: str = "target") -> dict[str, str]:
-    """What selects the pods of a server; that of the target is part of the scale subresource."""
+    """The labels that select the pods of a server; the target's are in `status.selector`."""
     return {INSTANCE: model.metadata.name, COMPONENT: SERVERS[role], MANAGED_BY: MANAGER}
 
 
 def server_name(model: SpeculativeModel, role: str = "target") -> str:
-    """Deployment and Service of a server: `<name>`, and `<name>-draft` for one of the draft's."""
+    """The name of a server's Deployment and Service: `<name>`, or `<name>-draft`."""
     return model.metadata.name if role == "target" else f"{model.metadata.name}-{role}"
 
 
@@ -80,7 +80,7 @@ def servers(model: SpeculativeModel) -> tuple[str, ...]:
 
 
 def sharer(name: str) -> str:
-    """Label key that a shared engine Job carries for each resource that uses it."""
+    """The label key that an engine Job has for each resource (name) that shares it."""
     return f"models.{GROUP}/{name}"
 
 
@@ -98,7 +98,7 @@ def ours(key: str) -> bool:
 
 
 def owned_by(model: SpeculativeModel) -> list[dict[str, Any]]:
-    """The owner reference every child carries, so that the API server collects it."""
+    """The owner reference of every child, by which Kubernetes deletes it with its resource."""
     return [
         {
             "apiVersion": API_VERSION,
@@ -112,7 +112,7 @@ def owned_by(model: SpeculativeModel) -> list[dict[str, Any]]:
 
 
 def claim_name(model: SpeculativeModel) -> str:
-    """The claim all stages work on: the user's own, or `<name>-models`."""
+    """The name of the claim that all stages use: the user's own, or `<name>-models`."""
     return model.spec.storage.existing_claim or f"{model.metadata.name}-models"
 
 
@@ -124,7 +124,10 @@ def claim_label(claim: str) -> str:
 
 
 def group_name(model: SpeculativeModel) -> str:
-    """The LeaderWorkerSet, its key and program; its controller makes a Service of that name."""
+    """The name of the LeaderWorkerSet, and of the Secret and ConfigMap of its agent.
+
+    The controller of the LeaderWorkerSet creates a Service of that name too.
+    """
     return f"{model.metadata.name}-group"
 
 

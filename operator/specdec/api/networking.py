@@ -1,4 +1,4 @@
-"""How clients reach the server, and who may."""
+"""How clients reach the server, and which clients may."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ class ParentRef(Value):
 
 
 class RouteSplit(Value):
-    """Percent of a route's requests that another resource of the namespace answers."""
+    """The percentage of a route's requests that go to another resource of the namespace."""
 
     model_ref: Reference
     percent: int
@@ -47,9 +47,9 @@ class IngressRoute(Value):
 
 
 class ServingPolicy(Value):
-    """Who may reach serving pods: pods of the namespace, and what `from` adds.
+    """Which clients may reach serving pods: pods of the namespace, and those that `from` adds.
 
-    Enabled, it narrows what Jobs reach too.
+    If it is enabled, further policies restrict the connections of the resource's Jobs.
     """
 
     mode: Literal["Enabled", "Disabled"] = "Disabled"
@@ -78,5 +78,5 @@ class Networking(Value):
 
     @property
     def split(self) -> RouteSplit | None:
-        """The split of the route, if there is one of either."""
+        """The split of the HTTPRoute; None without a route or without a split."""
         return self.gateway.split if self.gateway is not None else None

@@ -14,17 +14,18 @@ from ipaddress import (
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+# Ranges of IPv6 addresses that end with an IPv4 address: NAT64, and IPv4-compatible addresses.
 _PREFIX_64 = IPv6Network("64:ff9b::/96")
-# All global unicast addresses; the rest of IPv6 holds further spellings of IPv4 addresses.
-_GLOBAL = IPv6Network("2000::/3")
 _COMPATIBLE = IPv6Network("::/96")
+# All global unicast addresses. Other ranges of IPv6 have further forms of IPv4 addresses.
+_GLOBAL = IPv6Network("2000::/3")
 
 
 def _networks(*texts: str) -> tuple[Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
-# Opened only by a network that names nothing else: 0.0.0.0/0 in a list does not mean these.
+# Ranges that only an allowed network inside of them opens: 0.0.0.0/0 does not open them.
 _CLOSED: tuple[tuple[str, tuple[Network, ...]], ...] = (
     (
         "the metadata service of a cloud",
@@ -44,10 +45,10 @@ LINK_LOCAL = _networks("169.254.0.0/16", "fe80::/10")
 
 @dataclass(frozen=True)
 class Networks:
-    """What may be reached beside public addresses.
+    """The networks that may be reached besides public addresses.
 
-    A network opens link-local, loopback, unspecified and multicast addresses, and those of
-    metadata services, only if it lies inside that range.
+    An allowed network includes link-local, loopback, unspecified or multicast addresses, or those
+    of metadata services, only if the whole network lies inside such a range.
     """
 
     allowed: tuple[Network, ...] = ()
@@ -58,7 +59,7 @@ class Networks:
         return cls(tuple(ip_network(text, strict=False) for text in texts))
 
     def refusal(self, text: str) -> str | None:
-        """What kind of address may not be reached; None when it may.
+        """The kind of an address that may not be reached; None if it may.
 
         Raises:
             ValueError: `text` is no IP address.

@@ -6,10 +6,10 @@ from specdec.api.value import Value
 
 
 class ScalingMetric(Value):
-    """What one replica should have at most.
+    """A metric that the autoscaler keeps at or below `target` for each replica.
 
-    `target` is a quantity for each replica: of the metric `name` that pods report (Pods), of what
-    `query` answers (Prometheus), or of the requested CPU in percent (Cpu).
+    With type Pods it is the metric `name` that pods report, with Prometheus the result of `query`,
+    and with Cpu the percentage of the requested CPU.
     """
 
     type: Literal["Pods", "Cpu", "Prometheus"]
@@ -19,7 +19,7 @@ class ScalingMetric(Value):
 
 
 class Scaling(Value):
-    """Who changes `serving.replicas`, between which bounds and by which metrics."""
+    """The autoscaler that changes `serving.replicas`: its driver, bounds and metrics."""
 
     max_replicas: int
     metrics: tuple[ScalingMetric, ...]
@@ -30,7 +30,7 @@ class Scaling(Value):
 
 
 class Disruption(Value):
-    """How many replicas a drain of nodes may take at once; only one of the bounds is set."""
+    """How many replicas node drains may evict at once; at most one of the bounds is set."""
 
     mode: Literal["Enabled", "Disabled"] = "Enabled"
     max_unavailable: int | None = None
@@ -38,7 +38,7 @@ class Disruption(Value):
 
 
 class Rollout(Value):
-    """How a new revision replaces the old one; absent counts follow from what pods take."""
+    """How a new revision replaces the old one; unset counts depend on whether pods use GPUs."""
 
     strategy: Literal["RollingUpdate", "Recreate"] = "RollingUpdate"
     max_surge: int | None = None
@@ -46,9 +46,9 @@ class Rollout(Value):
 
 
 class ResourceClaim(Value):
-    """A claim of dynamic resource allocation that each pod takes: an existing one, or by template.
+    """A claim of dynamic resource allocation for each pod: an existing one, or from a template.
 
-    `request` narrows what the container gets of it; absent means all.
+    `request` is the request of the claim that the container gets; if unset, it gets all of them.
     """
 
     name: str

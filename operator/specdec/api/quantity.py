@@ -11,7 +11,7 @@ _SUFFIXES = {
 
 
 def amount(value: Any) -> Decimal | str:
-    """A Kubernetes quantity as a number; anything else as it is spelled."""
+    """A Kubernetes quantity as a number; anything else unchanged as text."""
     text = str(value)
     digits = text.rstrip("numkKMGTPEi")
     try:

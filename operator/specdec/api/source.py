@@ -1,4 +1,4 @@
-"""Where files come from: checkpoints, heads, prebuilt engines."""
+"""Where checkpoints, heads and prebuilt engines come from, and the Secrets that sources need."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from specdec.api.value import Reference, SecretKey, Value
 
 @dataclass(frozen=True)
 class SecretVariable:
-    """An environment variable of the fetch Job, and the Secret's key that it carries."""
+    """An environment variable of the fetch Job, and the key of a Secret that it gets."""
 
     name: str
     secret: str
@@ -114,7 +114,7 @@ class NgcSource(Value):
 
 
 class Source(Value):
-    """Exactly one of the members."""
+    """A source; exactly one of the members is set."""
 
     hugging_face: HuggingFaceSource | None = None
     pvc: PvcSource | None = None
@@ -138,10 +138,10 @@ class AuthorityRef(Value):
 
 
 class Fetch(Value):
-    """How sources are reached from inside a network of one's own, and for how long (seconds).
+    """How the fetch Job reaches sources from a private network, and its deadline in seconds.
 
-    The Secret holds `HTTPS_PROXY` and, if need be, `HTTP_PROXY` and `NO_PROXY`: an address of a
-    proxy may carry a password.
+    The proxy's Secret has `HTTPS_PROXY`, and optionally `HTTP_PROXY` and `NO_PROXY`. It is a
+    Secret because the address of a proxy may contain a password.
     """
 
     active_deadline_seconds: int = 86400

@@ -1,7 +1,7 @@
-"""The speculation method: a union by `method`, with one block of settings for each.
+"""The fields of `spec.speculation`: a method, and a block of settings for each method.
 
-A method's block is in `methods/`, under the name of its member below; so is its definition in
-`backends/methods/`.
+`Method.key` is the name of a method's modules: that in `methods/` has its block, and that in
+`backends/methods/` its definition.
 """
 
 from enum import StrEnum
@@ -28,7 +28,7 @@ class Method(StrEnum):
 
     @property
     def key(self) -> str:
-        """The method's name in Python: of its block's field and of its modules."""
+        """The name of the method's field in `Speculation`, and of its modules."""
         return self.name.lower()
 
 
@@ -40,10 +40,10 @@ class LengthPolicy(StrEnum):
 
 
 class DraftLengthPolicy(Value):
-    """How the server chooses draft lengths (tokens) where a request names none.
+    """How the server chooses the draft length (tokens) of a request that does not set one.
 
-    Bounds of Adaptive: with `minLength` 0 the server may stop drafting; `maxLength` defaults to
-    what a request may ask for.
+    `minLength` and `maxLength` are the bounds of Adaptive. With `minLength` 0 the server may stop
+    drafting. `maxLength` defaults to the largest draft length that a request may set.
     """
 
     type: LengthPolicy = LengthPolicy.FIXED
@@ -52,7 +52,10 @@ class DraftLengthPolicy(Value):
 
 
 class Speculation(Value):
-    """Union by `method`; `maxDraftTokens` is built in, `draftTokens` is the server's default."""
+    """The method and its settings.
+
+    `maxDraftTokens` is built into the target's engine. `draftTokens` is the server's default.
+    """
 
     method: Method
     max_draft_tokens: int | None = None
@@ -71,18 +74,18 @@ class Speculation(Value):
 
     @property
     def blocks(self) -> dict[Method, Block]:
-        """The blocks that are set; validation leaves none but the method's own."""
+        """The blocks that are set; in a valid spec, at most that of the method."""
         fields = {method: getattr(self, method.key, None) for method in Method}
         return {method: block for method, block in fields.items() if block is not None}
 
     @property
     def block(self) -> Block:
-        """The method's block; without one, that of a method without settings."""
+        """The block of the method; a default one if the spec sets none."""
         return self.blocks.get(self.method, Block())
 
     @property
     def heads(self) -> Source | None:
-        """The heads' checkpoint, for the methods that have one beside the target's own."""
+        """The checkpoint of the draft heads; None for a method without heads."""
         return self.block.heads_source
 
     @property

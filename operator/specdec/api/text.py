@@ -3,10 +3,11 @@
 from typing import Any
 from unicodedata import category
 
-# Characters of a message in a status; an event's note has 1024 bytes.
+# The limit of a message in the status, in characters. An event's note has at most 1024 bytes.
 LIMIT = 1024
 _MORE = "…"
-# Controls, formats (direction, no width), halves of pairs, separators of lines and paragraphs.
+# Unicode categories that do not print: controls, formats (direction, no width), surrogates, and
+# separators of lines and paragraphs.
 _NO_SIGNS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -26,7 +27,7 @@ def _spelled(character: str) -> str:
 
 
 def line(text: str) -> str:
-    """`plain` text on one line: every kind of blank and break is a blank."""
+    """`plain` text on one line: every blank and line break becomes a space."""
     if text.isprintable():
         return text
     return plain("".join(" " if c.isspace() else c for c in text))
@@ -42,7 +43,7 @@ def cut(text: str, limit: int = LIMIT) -> str:
 
 
 def bounded(value: Any) -> Any:
-    """A JSON value with every text in it on one line and cut; keys are the operator's own."""
+    """A JSON value whose strings are each one line and cut; keys are those of the operator."""
     if isinstance(value, str):
         return cut(line(value))
     if isinstance(value, dict):

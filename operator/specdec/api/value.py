@@ -1,13 +1,14 @@
-"""The base of every part of the API's spec."""
+"""The base class of all parts of the spec, and the field types that they share."""
 
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-# Passed through to the children unread, except for the fields that are checked below.
+# A value that Kubernetes defines. The operator copies it to the children; it reads only the fields
+# that are checked below.
 PodShaped = dict[str, Any]
-# The terms of an affinity to which a volume of one node adds its own.
+# The field of an affinity to which the operator adds a term for a volume of a single node.
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -34,7 +35,7 @@ Affinity = Annotated[PodShaped, AfterValidator(_with_terms)]
 
 
 class Value(BaseModel):
-    """camelCase on the wire, immutable, newer fields ignored."""
+    """A part of the spec: immutable, with camelCase names in the API; ignores unknown fields."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, ClusterError, Missing
 from specdec.desired import optional_objects, tls
@@ -121,7 +121,9 @@ async def _list_optional(cluster: Cluster, model: SpeculativeModel, kind: str) -
     """The resource's objects of an optional kind; none where the cluster lacks the kind."""
     own = f"{names.MODEL}={model.metadata.name}"
     try:
-        return await cluster.list(EXTRAS[kind].version, kind, model.metadata.namespace, own)
+        return await cluster.list(
+            OPTIONAL_KINDS[kind].version, kind, model.metadata.namespace, own
+        )
     except Missing:
         return []
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.cluster import Cluster, Rejected
 
 Object = Mapping[str, Any]
 
 INVALID = 422
 # Kinds whose whole spec belongs to the operator. A claim is not one: its spec names its volume.
-_REPLACEABLE_KINDS = frozenset({"Service", "Deployment", names.GROUP_KIND, *EXTRAS})
+_REPLACEABLE_KINDS = frozenset({"Service", "Deployment", names.GROUP_KIND, *OPTIONAL_KINDS})
 
 
 async def apply_or_replace_spec(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import metadata
 
@@ -34,7 +34,7 @@ def _budget(
     model: SpeculativeModel, name: str, bounds: dict[str, int], selector: dict[str, Any]
 ) -> dict[str, Any]:
     return {
-        "apiVersion": EXTRAS[_KIND].version,
+        "apiVersion": OPTIONAL_KINDS[_KIND].version,
         "kind": _KIND,
         "metadata": metadata(model, name, "disruption"),
         "spec": {

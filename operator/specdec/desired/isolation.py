@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.api.networks import LINK_LOCAL, PRIVATE
 from specdec.desired.child import given, metadata
@@ -55,7 +55,7 @@ def _policy(
 ) -> dict[str, Any]:
     members = {"key": names.COMPONENT, "operator": "In", "values": list(components)}
     return {
-        "apiVersion": EXTRAS[_KIND].version,
+        "apiVersion": OPTIONAL_KINDS[_KIND].version,
         "kind": _KIND,
         "metadata": metadata(model, f"{model.metadata.name}-{suffix}", "policy"),
         "spec": {

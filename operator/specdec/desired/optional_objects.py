@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.desired import disruption, policy, routes, scaling
 
@@ -33,7 +33,7 @@ def remembered(services: Iterable[Mapping[str, Any]]) -> set[str]:
     clusters do not serve all of their kinds.
     """
     lists = [s["metadata"].get("annotations", {}).get(names.KINDS, "") for s in services]
-    return {kind for text in lists for kind in text.split(",") if kind in EXTRAS}
+    return {kind for text in lists for kind in text.split(",") if kind in OPTIONAL_KINDS}
 
 
 def annotation(kinds_: Iterable[str]) -> dict[str, str]:

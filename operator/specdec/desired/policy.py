@@ -3,7 +3,7 @@
 from typing import Any
 
 from specdec.api import names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import metadata
 from specdec.desired.front import Front, front
@@ -38,7 +38,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
         # MPI uses random ports.
         ingress.append({"from": [{"podSelector": pods}]})
     body = {
-        "apiVersion": EXTRAS[_KIND].version,
+        "apiVersion": OPTIONAL_KINDS[_KIND].version,
         "kind": _KIND,
         "metadata": metadata(model, name, "policy"),
         "spec": {"podSelector": pods, "policyTypes": ["Ingress"], "ingress": ingress},

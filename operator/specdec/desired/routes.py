@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.api.networking import GatewayRoute, IngressRoute
 from specdec.desired.child import given, metadata
@@ -35,7 +35,7 @@ def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ..
 def _object(model: SpeculativeModel, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     tags = model.spec.metadata.routes
     return {
-        "apiVersion": EXTRAS[kind].version,
+        "apiVersion": OPTIONAL_KINDS[kind].version,
         "kind": kind,
         "metadata": metadata(model, model.metadata.name, "route", tags=tags),
         "spec": spec,

@@ -6,7 +6,7 @@ number. The operator reads that field and never writes it.
 
 from typing import Any
 
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.api.operations import Scaling, ScalingMetric
 from specdec.desired.child import metadata
@@ -29,7 +29,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     name = model.metadata.name
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": name}
     body = {
-        "apiVersion": EXTRAS[kind_].version,
+        "apiVersion": OPTIONAL_KINDS[kind_].version,
         "kind": kind_,
         "metadata": metadata(model, name, "scaling"),
         "spec": {"scaleTargetRef": target, **spec},

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specdec.api import conditions, names
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import EngineReason, ReadyReason
 from specdec.backends.facts import Images
@@ -106,7 +106,7 @@ class SimulatedCluster:
         if kind == names.GROUP_KIND:
             self.group = None
             return
-        if kind in EXTRAS:
+        if kind in OPTIONAL_KINDS:
             del self.extras[kind, name]
             return
         stores[kind].pop(name)
@@ -199,7 +199,7 @@ class SimulatedCluster:
             merge_metadata(self.jobs[name]["metadata"], obj["metadata"])
         elif kind in stores:
             stores[kind][name] = copied(obj)
-        elif kind in EXTRAS:
+        elif kind in OPTIONAL_KINDS:
             old = self.extras.get((kind, name), {})
             status = {"status": old["status"]} if old.get("status") else {}
             self.extras[kind, name] = copied(obj) | status

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from specdec.api.conditions import Condition, Status, Type
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.reasons import Reason, RouteReason, ScalingReason
 from specdec.desired import isolation
 from specdec.desired import optional_objects as desired
@@ -36,7 +36,7 @@ def optional_objects(context: Context) -> Outcome:
         context.facts,
         proceed=True,
         apply=objects,
-        delete=tuple(Ref(EXTRAS[kind].version, kind, name) for kind, name in superfluous),
+        delete=tuple(Ref(OPTIONAL_KINDS[kind].version, kind, name) for kind, name in superfluous),
         requeue_after=UNKNOWN_REQUEUE if unknown else None,
     )
 

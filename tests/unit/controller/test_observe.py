@@ -10,7 +10,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from specdec import cluster
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.cluster import Cluster, Missing, Transient
 from specdec.controller.observe import observe
@@ -185,7 +185,7 @@ def service_with_kinds(kinds: str) -> dict[str, Any]:
 
 
 def listed_kinds(fake: FakeCluster) -> set[str]:
-    return {kind for verb, kind, _ in fake.calls if verb == "list"} & EXTRAS.keys()
+    return {kind for verb, kind, _ in fake.calls if verb == "list"} & OPTIONAL_KINDS.keys()
 
 
 async def test_optional_kinds_are_listed_only_where_they_may_exist() -> None:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
-from specdec.api.kinds import EXTRAS
+from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.reasons import EngineReason, ScalingReason, StorageReason
 from specdec.cluster import Missing, Rejected
 from specdec.controller.queue import Result
@@ -47,7 +47,7 @@ async def test_refused_optional_object_is_reported_and_stops_nothing(
 ) -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", kind] = error
-    extra = {**child(kind, component="scaling"), "apiVersion": EXTRAS[kind].version}
+    extra = {**child(kind, component="scaling"), "apiVersion": OPTIONAL_KINDS[kind].version}
     decided = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET), requeue_after=5)
     reconciler = Reconciler(cluster, IMAGES, decided)
     assert await reconciler.reconcile(KEY) == Result(requeue_after=5)

@@ -32,9 +32,9 @@ class Acceptance(StrEnum):
 class DraftTarget(Block):
     """A small model proposes, the target verifies.
 
-    `draftLengthCeiling` is the longest draft (tokens) a request may ask for; it defaults to
-    `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
-    flight up to which drafting is pipelined.
+    `draftLengthCeiling` is the largest draft length (tokens) that a request may set; it defaults
+    to `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
+    flight up to which drafting is pipelined: the draft proposes while the target verifies.
     """
 
     draft: ModelSpec

@@ -7,7 +7,10 @@ from specdec.api.source import Source
 
 
 class Eagle(Block):
-    """EAGLE-1 heads on the target; `choices` is the tree as paths, empty the release's default."""
+    """EAGLE-1 heads on the target.
+
+    `choices` is the tree of draft tokens as paths; empty means the default tree of the release.
+    """
 
     checkpoint: Source
     num_layers: int = 4

@@ -7,7 +7,10 @@ from specdec.api.source import Source
 
 
 class Medusa(Block):
-    """Medusa heads on the target; `choices` is the tree as paths, empty the release's default."""
+    """Medusa heads on the target.
+
+    `choices` is the tree of draft tokens as paths; empty means the default tree of the release.
+    """
 
     heads: Source
     num_heads: int = 4

@@ -7,7 +7,7 @@ from specdec.api.source import Source
 
 
 class ReDrafter(Block):
-    """A recurrent drafter; its draft length is beams x length per beam, frozen at build."""
+    """A recurrent drafter; the engine has a fixed draft length of beams x length per beam."""
 
     checkpoint: Source
     num_beams: int = 5

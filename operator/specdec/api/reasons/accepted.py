@@ -51,6 +51,6 @@ class AcceptedReason(Reason):
     INVALID_DEVICES = _SECTION.failed(
         "InvalidDevices",
         "no server supports this combination of GPU ordinals and parallelism",
-        "correct the field in the message: list tensor x pipeline distinct ordinals, or none; "
-        "a backend on CPUs supports one process",
+        "correct the field in the message: `gpu.deviceIds` lists tensor x pipeline distinct "
+        "ordinals, or is empty; a backend on CPUs supports only one process",
     )

@@ -20,13 +20,13 @@ class AvailableReason(Reason):
     CRASH_LOOP = _SECTION.blocked(
         "CrashLoop",
         "the server exits repeatedly",
-        "read the first errors and the last line of its log in the message",
+        "read the message: it has the first errors and the last line of the server's log",
     )
     STARTUP_TIMEOUT = _SECTION.blocked(
         "StartupTimeout",
         "the server was not ready within `spec.serving.probes.startupBudgetSeconds`",
-        "read the end of its log in the message; raise the budget if the server only needs "
-        "more time",
+        "read the message, which has the end of the server's log; raise the field if the server "
+        "only needs more time",
     )
     LEADER_WORKER_SET_MISSING = _SECTION.blocked(
         "LeaderWorkerSetMissing",
@@ -49,5 +49,7 @@ class AvailableReason(Reason):
         "the pod labels and the cluster's endpoint controller",
     )
     NOT_DEPLOYED = _SECTION.progress(
-        "NotDeployed", "nothing is deployed yet", "wait for the earlier stages"
+        "NotDeployed",
+        "nothing is deployed yet, or `spec.serving.replicas` is 0",
+        "wait for the earlier stages, or raise the field",
     )

@@ -13,7 +13,7 @@ class CompatibilityReason(Reason):
     FITS_WITH_WARNINGS = _SECTION.blocked(
         "FitsWithWarnings",
         "the resource is served; the message lists findings whose check is set to `Warn`",
-        "read the code of each finding below",
+        "look up the code of each finding in this table",
         health=Health.PROGRESSING,
     )
     TOKENIZER_MISMATCH = _SECTION.failed(
@@ -33,7 +33,7 @@ class CompatibilityReason(Reason):
     )
     SPECIAL_TOKENS_MISMATCH = _SECTION.failed(
         "SpecialTokensMismatch",
-        "the end or begin tokens of draft and target differ",
+        "the end-of-text or begin-of-text tokens of draft and target differ",
         "choose a draft made for this target",
     )
     CHAT_TEMPLATE_MISMATCH = _SECTION.failed(
@@ -68,8 +68,8 @@ class CompatibilityReason(Reason):
     )
     HEADS_LAYERS_MISMATCH = _SECTION.failed(
         "HeadsLayersMismatch",
-        "the number of layers in the heads differs from `medusa.numLayers`, or is not the one "
-        "layer of EAGLE-1",
+        "the number of layers in the heads differs from `medusa.numLayers`, or EAGLE heads do not "
+        "have exactly one layer",
         "correct the field in the message, or choose other heads",
     )
     TARGET_ARCHITECTURE_MISMATCH = _SECTION.failed(

@@ -43,9 +43,9 @@ class Reason(StrEnum):
     """A condition reason. The reasons of each stage are the members of a subclass.
 
     Its text is a CamelCase word of the API. `meaning` and `resolution` are the Markdown of
-    docs/conditions.md. `types` are the conditions that can have the reason, apart from `Ready`:
-    that one repeats the reason of the condition that blocks it. The documentation lists the
-    reason under the first of them.
+    docs/conditions.md. `types` are the conditions that can have the reason; docs/conditions.md
+    lists it under the first of them. They do not include `Ready`, which repeats the reason of the
+    condition that blocks it.
     """
 
     severity: Severity
@@ -67,7 +67,7 @@ class Reason(StrEnum):
 
 
 def _derived(definition: Definition) -> Health | None:
-    """What Argo CD reports while `Ready` is False with the reason; None where it never is."""
+    """What Argo CD reports if `Ready` is False with a reason; None if it never blocks Ready."""
     if OPTIONAL.issuperset(definition.types):
         return None
     progress = definition.severity is Severity.PROGRESS

@@ -37,9 +37,9 @@ class EngineReason(Reason):
     )
     OUT_OF_MEMORY = _SECTION.blocked(
         "OutOfMemory",
-        "the build exceeded its memory limit or the memory of the GPU",
-        "raise the field in the message to the number there, or lower the field that it "
-        "names, then delete the Job",
+        "a container exceeded its memory limit, or a build the memory of the GPU",
+        "change the field in the message as it states (more memory, or a smaller limit), then "
+        "delete the failed Job",
         also=(Type.MODELS_FETCHED, Type.REPOSITORY_READY, Type.AVAILABLE, *MEASURED),
     )
     DEADLINE_EXCEEDED = _SECTION.failed(

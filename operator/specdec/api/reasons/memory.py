@@ -11,16 +11,17 @@ class MemoryReason(Reason):
 
     SUFFICIENT_GPU_MEMORY = _SECTION.progress(
         "SufficientGpuMemory",
-        "all models fit, and each cache holds a full batch of the longest sequences",
+        "all models fit, and each cache holds a full batch of sequences of full length",
     )
     TIGHT_GPU_MEMORY = _SECTION.progress(
         "TightGpuMemory",
-        "all models fit, but the caches hold fewer sequences than `limits.maxBatchSize`",
+        "all models fit, but a cache holds fewer sequences of full length than "
+        "`limits.maxBatchSize`",
         "accept that sequences wait, lower a limit that the message names, or quantize the cache",
     )
     INSUFFICIENT_GPU_MEMORY = _SECTION.failed(
         "InsufficientGpuMemory",
-        "the models do not fit, a cache cannot hold one longest sequence, or fixed cache "
+        "the models do not fit, a cache cannot hold one sequence of full length, or fixed cache "
         "sizes are too large",
         "change the field in the message, which has the numbers",
     )

@@ -31,6 +31,6 @@ class ReadyReason(Reason):
     INTERNAL_ERROR = _SECTION.failed(
         "InternalError",
         "the operator failed on this resource; the other conditions keep their last state",
-        "read the operator's log at the place in the message and report the error; revert the "
-        "last change of the spec or use another release",
+        "search the operator's log for the source line in the message, and report the error; "
+        "revert the last change of the spec or use another release",
     )

@@ -33,7 +33,7 @@ class VerificationReason(Reason):
     VERIFYING = _SHARED.progress("Verifying", "the verification Job is running", "wait")
     STALE = _SHARED.progress(
         "Stale",
-        "the measured revision no longer serves",
+        "the last measurement is of a revision that no longer serves",
         "wait for the next measurement",
         also=(Type.BENCHMARK_COMPLETED,),
     )
@@ -69,8 +69,8 @@ class VerificationReason(Reason):
     DIVERGED = _EQUIVALENT.blocked(
         "Diverged",
         "an output differs; the message shows the first difference",
-        "check that draft and engines are the intended ones; on GPUs two tokens with nearly "
-        "equal logits can swap in another batch, so check the difference first",
+        "check the difference in the message first: on GPUs, another batch can swap two tokens "
+        "with nearly equal logits; otherwise check that draft and engines are the intended ones",
     )
     EFFECTIVE = _EFFECTIVE.progress(
         "Effective",
