@@ -1,1 +1,1 @@
-"""The Triton model repository and how a server is launched on it; pure text and arguments."""
+"""The files of a Triton model repository and the command line of a server, as pure functions."""

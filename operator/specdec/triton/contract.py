@@ -19,7 +19,7 @@ class Tensor:
         data_type: Triton's name with its prefix, for example `TYPE_INT32`.
         dims: -1 is any length.
         optional: a request may come without it.
-        scalar: one value per batch row, handed to the model with an empty shape.
+        scalar: one value per batch row; the model gets it with an empty shape.
         ragged: rows of one batch may differ in length.
     """
 
@@ -68,7 +68,7 @@ def outputs(model: str, version: str, logits_type: str = "TYPE_FP32") -> tuple[T
 
 
 def steps(version: str) -> tuple[Step, ...]:
-    """The ensemble's steps; a mapping is kept only where the release has the step's tensor."""
+    """The ensemble's steps, without the mappings of tensors that the release does not have."""
     all_steps = []
     for step in _tables()["ensemble"]:
         model = step["model"]

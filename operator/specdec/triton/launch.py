@@ -38,8 +38,8 @@ _CLOSED = "Closed: to all=no\nvalue"
 # These endpoints change the server, attach memory of the host, or write files. Endpoints that only
 # read stay open (health, metadata, configuration, statistics).
 _RESTRICTED = "shared-memory,model-repository,trace,logging"
-# The other endpoints, except health.
-_ASKED = "inference,metadata,model-config,statistics"
+# All other endpoints, except health.
+_FOR_CLIENTS = "inference,metadata,model-config,statistics"
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,11 @@ def server_argv(
         shm_region_prefix: names this server's regions in /dev/shm; must differ between servers
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
-        tls: files of the gRPC endpoint. HTTP, which stays unencrypted, then reports health alone.
-        health_only: HTTP reports health alone without TLS too; a refused body is never parsed.
+        tls: files of the gRPC endpoint. HTTP stays unencrypted, and then only reports health.
+        health_only: without TLS too, HTTP only reports health. The body of any other request is
+            refused before it is parsed.
     """
-    closed = f"{_RESTRICTED},{_ASKED}" if tls or health_only else _RESTRICTED
+    closed = f"{_RESTRICTED},{_FOR_CLIENTS}" if tls or health_only else _RESTRICTED
     argv = [
         "tritonserver",
         f"--model-repository={repository_dir}",
@@ -100,7 +101,7 @@ def server_argv(
         f"--grpc-restricted-protocol={_RESTRICTED}:{_CLOSED}",
         f"--exit-timeout-secs={exit_timeout_seconds}",
         f"--grpc-max-connection-age={connection_age_seconds * 1000}",
-        _mark(shm_region_prefix),
+        _identity(shm_region_prefix),
     ]
     if address is not None:
         argv += [f"--{listener}-address={address}" for listener in PORTS]
@@ -134,9 +135,9 @@ def command(
         launch: from `layout.plan`.
         repository_dir: the model repository; rank 0 loads all of it.
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
-        connection_age_seconds: that of `server_argv`.
+        connection_age_seconds: as in `server_argv`.
         shm_region_prefix: what the names of all ranks' regions in /dev/shm start with.
-        tls, health_only: of rank 0, the only rank with ports.
+        tls, health_only: as in `server_argv`; only rank 0 has ports.
     """
     contexts = [
         server_argv(
@@ -164,7 +165,7 @@ def command(
 
 
 def _hosts(launch: Launch) -> list[str]:
-    """The pod of every rank, as mpirun is to call it; empty for a server in one pod."""
+    """The host name of every rank for mpirun; empty for a server in one pod."""
     names = [_LEADER, *(f"{_WORKER}-{index}" for index in range(1, len(launch.slots)))]
     return [name for name, slots in zip(names, launch.slots, strict=False) for _ in range(slots)]
 
@@ -212,17 +213,17 @@ def pre_stop(
 
     Args:
         launch: from `layout.plan`.
-        linger_seconds: how long to go on serving while endpoints are removed.
-        exit_timeout_seconds: how long running requests may take to finish, after all other waits.
-        moving_seconds: how long to wait after that for clients to close their connections.
-        metrics_port: of the server; its metrics show when no request is in flight.
-        client_ports: the ports whose connections must close first.
-        shm_region_prefix: that of `command`.
+        linger_seconds: first wait: the server goes on serving while endpoints are removed.
+        exit_timeout_seconds: last wait: running requests may take so long to finish.
+        moving_seconds: second wait: clients close their connections, and move to another pod.
+        metrics_port: the server's; its metrics show when no request is in flight.
+        client_ports: the ports whose connections the second wait counts.
+        shm_region_prefix: as in `command`.
     """
     numbers = (linger_seconds, moving_seconds, exit_timeout_seconds, metrics_port)
     ports = ",".join(str(port) for port in client_ports)
     hook = ["python3", "-c", program("drain.py"), *(str(number) for number in numbers), ports]
-    return hook if launch.mode is Mode.PLAIN else [*hook, _mark(f"{shm_region_prefix}0_")]
+    return hook if launch.mode is Mode.PLAIN else [*hook, _identity(f"{shm_region_prefix}0_")]
 
 
 def alive(http_port: int = PORTS["http"]) -> list[str]:
@@ -231,15 +232,15 @@ def alive(http_port: int = PORTS["http"]) -> list[str]:
     Args:
         http_port: of the server.
     """
-    # Without site-packages it takes the least time, and it runs all the time.
+    # Without site-packages it starts fastest: the probe starts it every few seconds.
     return ["python3", "-I", "-S", "-c", program("alive.py"), str(http_port)]
 
 
 def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
     """Arguments of every rank but the first: it loads only engines, and opens no port.
 
-    A rank stays inside the load of the model it works for until the server ends, so each of its
-    models needs a thread of its own.
+    The load of an engine does not return in such a rank until the server ends. Therefore every
+    model that it loads needs a thread of its own.
     """
     for argument in context:
         name = argument.partition("=")[0]
@@ -253,8 +254,8 @@ def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
     yield from (f"--allow-{listener}=false" for listener in PORTS)
 
 
-def _mark(shm_region_prefix: str) -> str:
-    """The one argument that differs between the ranks of a server."""
+def _identity(shm_region_prefix: str) -> str:
+    """The argument that differs between the ranks of a server, and so identifies a rank."""
     return f"--backend-config=python,shm-region-prefix-name={shm_region_prefix}"
 
 

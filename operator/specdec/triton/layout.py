@@ -1,7 +1,7 @@
-"""Which GPUs and which MPI ranks every model gets, and how a server is started on them.
+"""Which GPUs and MPI ranks every model gets, and in which mode a server is started on them.
 
-One pure function, `plan`, covers all topologies. Its result has every device, every rank and the
-size of the MPI world.
+The function `plan` covers all topologies. It is pure. Its result lists every GPU ordinal, every
+rank, and the number of MPI processes.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,15 @@ from specdec.triton.spread import refusal
 
 
 class RankError(ValueError):
-    """One sentence: the field, its value and the fix."""
+    """No server can be started on a layout. The text is a sentence with field, value and fix."""
 
 
 class Mode(StrEnum):
-    """How the processes of a server find each other."""
+    """How the processes of a server work together.
+
+    `PLAIN` is one process without MPI. With `LEADER` the first rank of an engine leads the others.
+    With `ORCHESTRATOR` rank 0 runs no model, and directs the ranks of several engines.
+    """
 
     PLAIN = "Plain"
     LEADER = "Leader"
@@ -29,7 +33,7 @@ class Launch:
     """How a server is started.
 
     Attributes:
-        mode: how its processes find each other.
+        mode: how its processes work together.
         world_size: its number of MPI ranks, 1 without MPI.
         slots: ranks of each pod of a group, the leader's first; empty for a server in one pod.
     """
@@ -44,7 +48,7 @@ PLAIN = Launch()
 
 @dataclass(frozen=True)
 class Split:
-    """How one engine is split over GPUs, and the ordinals it was given; empty means derived."""
+    """How one engine is split over GPUs, and its ordinals; without any, `plan` chooses them."""
 
     tensor: int = 1
     pipeline: int = 1
@@ -52,7 +56,7 @@ class Split:
 
     @property
     def ranks(self) -> int:
-        """Rank files of the engine."""
+        """The number of ranks of the engine; each has its own file."""
         return self.tensor * self.pipeline
 
 
@@ -62,10 +66,9 @@ class Layout:
 
     Attributes:
         target, draft: the engines; no draft when the target serves alone.
-        fast_logits: the draft hands its logits to the target from GPU to GPU.
-        one_process: one process runs every engine, as the CPU backend does: a GPU is taken only
-            when it is named, and nothing is split.
-        nodes: pods, each on a node of its own, over which the target's ranks are spread.
+        fast_logits: the draft sends its logits to the target from GPU to GPU.
+        one_process: one process runs every engine, unsplit, and only on ordinals of the spec.
+        nodes: the number of pods, each on its own node, over which the target's ranks are spread.
     """
 
     target: Split
@@ -87,11 +90,10 @@ class Server:
     """One serving pod, or a group of pods that serve as one.
 
     Attributes:
-        gpus: GPUs of each pod; every ordinal below is smaller.
-        gpu_device_ids: ordinals inside a pod by role, one per rank that runs there. A draft
-            beside a target that is spread over pods runs in the leader's pod alone.
-        participant_ids: MPI ranks by role; only a pre-spawned orchestrator has them, and its
-            rank 0 runs no model.
+        gpus: the number of GPUs of each pod; all ordinals are below it.
+        gpu_device_ids: ordinals inside a pod by role, one for each rank in that pod. If the target
+            is spread over pods, a draft runs only in the leader's pod.
+        participant_ids: MPI ranks by role; only with an orchestrator.
     """
 
     gpus: int
@@ -100,10 +102,10 @@ class Server:
     participant_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def named_ids(self, role: str) -> tuple[int, ...]:
-        """The ordinals to write down for an engine; empty for one that is spread over pods.
+        """The ordinals for an engine's `config.pbtxt`; empty if it is spread over pods.
 
-        The executor takes one ordinal per rank and no ordinal twice, which only an engine inside
-        one pod can give; without any, rank r takes GPU r modulo 8 of its own pod.
+        The executor requires one ordinal for each rank and no ordinal twice. Ranks in several pods
+        have equal ordinals. Without a list, rank r uses GPU r modulo 8 of its own pod.
         """
         spread = bool(self.launch.slots) and role == "target"
         return () if spread else self.gpu_device_ids[role]
@@ -111,7 +113,7 @@ class Server:
 
 @dataclass(frozen=True)
 class RankPlan:
-    """The servers of a service: one, or that of the target and that of the draft."""
+    """The servers of a service: one for all models, or one each for target and draft."""
 
     servers: tuple[Server, ...]
 
@@ -147,11 +149,11 @@ def plan(layout: Layout) -> RankPlan:
 
 
 def _server(devices: dict[str, tuple[int, ...]], layout: Layout) -> Server:
-    """A pod on these devices.
+    """A server in one pod, with these ordinals by role.
 
-    One engine is led by its first rank. Two engines share one process only on one common GPU:
-    in leader mode a rank never returns from loading its first model, so anything larger gets an
-    orchestrator, whose models have ranks of their own.
+    Engines on one common GPU share one process. A single engine on several GPUs runs in leader
+    mode. In that mode the load of a model never returns in a rank, so two engines that need more
+    than one common GPU get an orchestrator, and each engine has its own ranks.
     """
     ranks = sum(len(ids) for ids in devices.values())
     alone = len(devices) == 1
@@ -165,9 +167,9 @@ def _server(devices: dict[str, tuple[int, ...]], layout: Layout) -> Server:
 
 
 def _group(layout: Layout) -> Server:
-    """Pods on nodes of their own: the target's ranks fill one pod after the other.
+    """A group of pods, each on its own node: the target's ranks fill one pod after the other.
 
-    A draft shares the leader's GPUs, beside the orchestrator that then holds rank 0.
+    A draft shares the GPUs of the leader's pod. Then that pod also runs the orchestrator.
     """
     problem = refusal(layout)
     if problem is not None:
@@ -184,14 +186,14 @@ def _group(layout: Layout) -> Server:
 
 
 def _participants(target: Split, draft: Split | None) -> dict[str, tuple[int, ...]]:
-    """MPI ranks behind an orchestrator's: those of the draft, then those of the target."""
+    """MPI ranks by role: rank 0 is the orchestrator, then come the draft's, then the target's."""
     first = 1 + (draft.ranks if draft else 0)
     ranks = {"target": tuple(range(first, first + target.ranks)), "draft": tuple(range(1, first))}
     return ranks if draft else {"target": ranks["target"]}
 
 
 def _placed(layout: Layout) -> dict[str, tuple[int, ...]]:
-    """Devices of the engines of one server; given ordinals stay, the others are the lowest."""
+    """Ordinals of the engines of one server: those in the spec, or else the lowest possible."""
     target, draft = layout.target, layout.draft
     if draft is None:
         return {"target": _derived(target)}
@@ -205,7 +207,7 @@ def _placed(layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 def _beside(taken: tuple[int, ...], ranks: int, *, dedicated: bool) -> tuple[int, ...]:
-    """The ordinals of a second engine: the lowest free ones, after the taken ones if shared."""
+    """The ordinals of a second engine: free ones if dedicated, otherwise first the taken ones."""
     free = [i for i in range(len(taken) + ranks) if i not in taken]
     return tuple(free[:ranks]) if dedicated else (*taken, *free)[:ranks]
 
@@ -253,8 +255,8 @@ def _check_together(layout: Layout) -> None:
         )
     if layout.placement is Placement.SHARED and not (target <= draft or draft <= target):
         raise RankError(
-            f"{both}, and placement is Shared: name GPUs of the one for the other, or set "
-            "draftTarget.placement to Dedicated"
+            f"{both}, and placement is Shared: choose all GPUs of one from those of the other, or "
+            "set draftTarget.placement to Dedicated"
         )
 
 

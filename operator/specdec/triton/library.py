@@ -1,7 +1,8 @@
-"""The library that Triton loads as the backend `specdec`, as this package ships it.
+"""The library in this package that Triton loads as the backend `specdec`.
 
-It is compiled from `operator/bls`; a text file beside it holds the digest of
-those sources. The plan of a repository and the Job that publishes it compare that digest.
+It is compiled from `operator/bls`, and a text file beside it has the digest of those sources. The
+operator writes its own digest into the repository plan, and the publish Job compares that with the
+library in its image.
 """
 
 from functools import cache
@@ -16,7 +17,7 @@ SOURCE = f"libtriton_{BACKEND}.source"
 
 
 def folder() -> Path:
-    """Where the package keeps the library, and what else the backend's model needs as files."""
+    """The folder of the package with the library and the other files of the BLS's model."""
     return Path(__file__).parents[1] / "payload" / "models" / "tensorrt_llm_bls"
 
 
@@ -25,7 +26,7 @@ def source() -> str:
     """sha256 (hex) over the sources of the package's library.
 
     Raises:
-        PlanError: this installation was made without the library.
+        PlanError: this installation has no library.
     """
     file = folder() / SOURCE
     if not file.is_file():

@@ -1,11 +1,11 @@
-"""Parameters of the engines' Triton models that a user may set by name, beyond typed fields."""
+"""Parameters of the engines' Triton models that `spec.runtime.parameters` may set by name."""
 
 from collections.abc import Iterable
 
 from specdec.triton import contract
 
-# The first release that reads each. What a typed field sets, what names files of the server's
-# image, and what only encoder-decoder models read, is not among them.
+# The first release that reads each parameter. The table leaves out parameters that a typed field
+# sets, that are paths in the server's image, or that only encoder-decoder models read.
 _SINCE = {
     **dict.fromkeys(
         (
@@ -44,6 +44,6 @@ def free(version: str) -> tuple[str, ...]:
 
 
 def unknown(given: Iterable[str], version: str) -> list[str]:
-    """Those of the names that may not be set in a release."""
+    """The names in `given` that may not be set in a release."""
     known = free(version)
     return sorted(name for name in given if name not in known)

@@ -38,7 +38,7 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
 def engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bool) -> Parameters:
     """Parameters of `tensorrt_llm` (the target) or `tensorrt_llm_draft`.
 
-    What the plan sets by name replaces the values of the table, or follows them.
+    The plan's own parameters replace those of the table, or are appended to it.
 
     Raises:
         PlanError: the release does not read a key that the method or a field of the spec sets.
@@ -61,7 +61,8 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
         ("encoder_model_path", ""),
         *_cache_parameters(engine, plan),
         ("batch_scheduler_policy", "guaranteed_no_evict"),
-        # The BLS slices the answer behind the prefix it sent; without it text would be lost.
+        # The BLS removes as many tokens from each response as it sent as input. If the response
+        # had no input, it would remove generated text.
         ("exclude_input_in_output", "false"),
         ("normalize_log_probs", ""),
         ("decoding_mode", ""),
@@ -96,7 +97,7 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
 
 
 def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
-    """Parameters of `tensorrt_llm_bls`: the four of the layout, then those of our own BLS."""
+    """Parameters of `tensorrt_llm_bls`: four of TensorRT-LLM's layout, then those of our BLS."""
     in_flight = plan.bls_max_in_flight or 2 * plan.max_batch_size
     return (
         ("accumulate_tokens", "false"),

@@ -1,4 +1,4 @@
-"""Renders a Triton model configuration as protobuf text; the only place that writes pbtxt."""
+"""Render a Triton model configuration as protobuf text. No other module writes this format."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,11 +16,12 @@ _ESCAPES = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\t"): "\\
 
 @dataclass(frozen=True)
 class Batching:
-    """Triton's dynamic batcher; `preferred` None takes all its defaults.
+    """Triton's dynamic batcher; with `preferred` None it has all its defaults.
 
-    Every model has one: without it Triton keeps a payload for each request that waits, and
-    corrupts its heap when more than a thousand do. A bound of the queue is for a model that hands
-    its requests on at once: before a busy one it makes a request wait half a second (ADR 0103).
+    Every model has one. Without it Triton keeps a payload for each waiting request, and corrupts
+    its heap if more than a thousand requests wait. `max_queue_size` is only for a model that
+    accepts requests at once. In front of a busy model it delays requests by half a second
+    (ADR 0103).
     """
 
     preferred: int | None = None
@@ -55,8 +56,8 @@ def quote(value: str) -> str:
         data = value.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{value!r} is not text: it holds half of a character at position {error.start}; "
-            "remove it"
+            f"{value!r} is not text: it has half of a character (a lone surrogate) at position "
+            f"{error.start}; remove it"
         ) from error
     return '"' + "".join(_escaped(byte) for byte in data) + '"'
 

@@ -13,7 +13,7 @@ MAX_QUEUE_SIZE = 1000
 
 
 class PlanError(ValueError):
-    """One sentence: the field, its value and the fix."""
+    """A plan that no repository can express. The text is a sentence with field, value and fix."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class ModelPlan:
         participant_ids: MPI ranks, only for a pre-spawned orchestrator.
         max_tokens_in_paged_kv_cache: KV budget in tokens, or None.
         kv_cache_fraction: KV budget as a fraction of free GPU memory ("0.40"), or None.
-        kv_cache_host_memory_bytes: host memory that blocks may be moved to, or None.
-        parameters: what the method and fields of the spec set, keys that the release reads.
-        step_latency_ms: SIMULATION: sleep per step on the Reference backend, in milliseconds.
+        kv_cache_host_memory_bytes: host memory for blocks that are moved there, or None.
+        parameters: keys that the method and fields of the spec set; the release must read them.
+        step_latency_ms: for simulations: added time of a step on the Reference backend, in ms.
     """
 
     engine_dir: str
@@ -56,23 +56,23 @@ class RepositoryPlan:
     Attributes:
         version: TensorRT-LLM release whose layout is written, one of `contract.versions()`.
         max_batch_size: one value for all models, at most the engines' own.
-        decoupled: LLM models and BLS stream (`serving.streaming`); false answers once.
+        decoupled: whether engines and BLS stream their responses (`serving.streaming`).
         tokenizer_dir: a Hugging Face directory with `tokenizer.json`.
         draft_tokens: the server's default draft length; 0 turns speculation off.
-        max_draft_tokens: the longest draft a request may ask for, at most what the target's
-            engine is built for.
-        adaptive: bounds within which the BLS chooses draft lengths itself, None fixes them.
-        draft_ahead: requests in flight up to which drafting is pipelined: the draft model goes on
-            while the target verifies.
+        max_draft_tokens: the largest draft length that a request may set, at most that of the
+            target's engine.
+        adaptive: bounds within which the BLS chooses the draft length; None for a fixed length.
+        draft_ahead: requests in flight up to which drafting is pipelined: the draft model
+            continues while the target verifies.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.
         fast_logits: the draft's logits go to the target from GPU to GPU.
-        parameters: further parameters of the engines' models, of `options.free`.
-        bls_max_in_flight: sequences the BLS works on at once, more wait; None is
-            2 x max_batch_size.
-        max_queue_size: requests that may wait for the BLS; more are refused at once.
-        library: digest of the sources of the BLS's library, of `library.source()`; empty where
-            no publish Job runs, and a library is copied there by hand.
+        parameters: further parameters of the engines' models; `options.free` lists their names.
+        bls_max_in_flight: sequences that the BLS processes at the same time; others wait. None
+            means 2 x max_batch_size.
+        max_queue_size: requests that may wait for the BLS; further ones are refused at once.
+        library: digest of the sources of the BLS's library, from `library.source()`; empty if no
+            publish Job copies the library.
     """
 
     version: str
@@ -101,7 +101,7 @@ class RepositoryPlan:
     library: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what no repository can express.
+        """Check the values of the plan, and their combinations.
 
         Raises:
             PlanError: a value or a combination of values that cannot be served.
@@ -152,7 +152,7 @@ class RepositoryPlan:
             )
 
     def _check_logits(self) -> None:
-        """Without these the server turns fast logits off, and reports it in its log only."""
+        """Check what fast logits need: otherwise the server disables them with only a log line."""
         if not self.fast_logits:
             return
         engines = (self.target, self.draft)

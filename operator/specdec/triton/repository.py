@@ -1,9 +1,9 @@
-"""The Triton model repository of a plan, as text: pure, and the same bytes for the same plan.
+"""Render the files of a Triton model repository from a plan; equal plans give equal bytes.
 
-The one file that is no text, the library of the BLS, is named here and copied by the publish Job.
+All files are text, except the library of the BLS: `libraries` returns its path, and the publish
+Job copies it there.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -17,7 +17,6 @@ __all__ = [
     "ModelPlan",
     "PlanError",
     "RepositoryPlan",
-    "digest",
     "libraries",
     "render",
 ]
@@ -34,7 +33,7 @@ _SHARED = {
     "specdec_longest.py": (PREPROCESSING, POSTPROCESSING),
     "specdec_text.py": (PREPROCESSING, POSTPROCESSING),
 }
-# What the library runs where a checkpoint has no tokenizer.json.
+# The program that the library runs if a checkpoint has no tokenizer.json.
 _HELPER = "tokenizer_json.py"
 
 
@@ -56,23 +55,12 @@ def render(plan: RepositoryPlan) -> dict[str, str]:
 
 
 def libraries(files: Mapping[str, str]) -> dict[str, str]:
-    """Where the library belongs in a repository of these files: path -> digest of its sources."""
+    """The path of each library in a repository of these files -> the digest of its sources."""
     return {
         f"{path.removesuffix(library.SOURCE)}{library.FILE}": text.strip()
         for path, text in files.items()
         if path.rpartition("/")[2] == library.SOURCE
     }
-
-
-def digest(files: Mapping[str, str]) -> str:
-    """SHA-256 (hex) over paths and contents; the order of the mapping does not matter."""
-    total = hashlib.sha256()
-    for path, text in sorted(files.items()):
-        for part in (path.encode(), text.encode()):
-            # The length first: otherwise two different splits would give the same stream.
-            total.update(len(part).to_bytes(8, "big"))
-            total.update(part)
-    return total.hexdigest()
 
 
 def _engines(plan: RepositoryPlan) -> dict[str, ModelPlan]:
@@ -123,7 +111,7 @@ def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
         BLS,
         bls_parameters(plan, TARGET, DRAFT),
         backend=library.BACKEND,
-        # Its thread of Triton's hands requests on, so that a bound costs no waiting.
+        # The BLS accepts requests at once, so a bound of the queue delays none (see Batching).
         batching=Batching(max_queue_size=plan.max_queue_size),
         decoupled=plan.decoupled,
     )

@@ -9,8 +9,8 @@ from specdec.api.methods.draft_target import Placement, Topology
 if TYPE_CHECKING:
     from specdec.triton.layout import Layout, Split
 
-# GPUs of a node in an engine's configuration, unless it was built for other nodes: without given
-# ordinals, rank r of a model takes GPU r modulo this number of its own node.
+# The number of GPUs of a node that TensorRT-LLM assumes by default. Without ordinals in the
+# configuration, rank r of a model uses GPU r modulo this number of its own node.
 GPUS_PER_NODE = 8
 
 
@@ -55,12 +55,12 @@ def _ranks(layout: Layout, nodes: str) -> str | None:
 def _gpus(target: Split, node: int) -> set[int]:
     """The GPUs that the ranks of one node take.
 
-    The executor turns the order of pipeline stages around, so that the first rank of the world
-    leads the last stage, and counts GPUs in the new order.
+    The executor reverses the order of pipeline stages, so that the first rank of the world leads
+    the last stage. It numbers GPUs in the reversed order.
     """
     first = node * GPUS_PER_NODE
     stages = [divmod(rank, target.tensor) for rank in range(first, first + GPUS_PER_NODE)]
-    order = ((target.pipeline - 1 - stage) * target.tensor + at for stage, at in stages)
+    order = ((target.pipeline - 1 - stage) * target.tensor + shard for stage, shard in stages)
     return {rank % GPUS_PER_NODE for rank in order}
 
 

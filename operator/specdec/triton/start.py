@@ -1,4 +1,4 @@
-"""The command of a server's container, which first compares the volume with the manifest."""
+"""The command of a server's container: check the files on the volume, then start the server."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def checked(argv: Sequence[str], manifest: str, wait_seconds: int) -> list[str]:
 def server(argv: Sequence[str]) -> list[str]:
     """The server's own command, without the check of the volume if there is one."""
     own = len(_check())
-    # The program of another release differs.
+    # The last argument of the check is its program, which differs in another release.
     return list(argv[own + 2 :]) if list(argv[: own - 1]) == _check()[:-1] else list(argv)
 
 
