@@ -126,7 +126,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("operator/specdec/triton/parameters.py", "ahead"): "the parameter `draft_ahead` of the BLS",
     ("tests/campaigns/sampling.py", "stretch"): "a case's name, part of a figure's",
     ("tests/triton/test_answers.py", "words"): _BIAS,
-    ("tests/controlplane/resources/bad-networking-and-scaling.yaml", "nobody"): _CLIENTS,
     ("tests/controlplane/test_crd.py", "found"): _KUBERNETES,
     ("tests/controlplane/test_generations.py", "found"): _KUBERNETES,
     ("tests/unit/build/test_tensorrt_refusals.py", "is none"): "TensorRT-LLM's mode `none`",
