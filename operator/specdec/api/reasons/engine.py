@@ -60,3 +60,9 @@ class EngineReason(Reason):
         "the build program rejects a value of its build plan",
         "correct the field in the message",
     )
+    ROTARY_MISMATCH = _SECTION.failed(
+        "RotaryMismatch",
+        "converting the draft heads lost the rotary scaling of the target, and the converted "
+        "checkpoint cannot hold it",
+        "choose another target, or a prebuilt engine",
+    )

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from checkpoint import Checkpoint, Floats
 from failure import BuildError
+from rotary import of_checkpoint
 
 WIDTH = 64
 
@@ -70,18 +71,15 @@ class Shape:
 
 
 def rotary(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
-    """Return the rotary base and the scaling, in either spelling transformers has used."""
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    base = float(config.get("rope_theta") or scaling.get("rope_theta") or 10000.0)
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind == "default":
-        return base, None
-    if kind != "llama3":
+    """Return the rotary base and the scaling, in any spelling transformers has used."""
+    own = of_checkpoint(config)
+    if own.kind not in ("default", "llama3"):
         raise BuildError(
             "UnsupportedArchitecture",
-            f"rope_scaling {kind!r} is not in the Reference backend; it has default and llama3",
+            f"rope_scaling {own.kind!r} is not in the Reference backend; it has default and "
+            "llama3",
         )
-    return base, dict(scaling)
+    return own.base, own.scaling
 
 
 def _refuse_unsupported(config: Mapping[str, Any]) -> None:

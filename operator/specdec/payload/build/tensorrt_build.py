@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import rotary
 import tensorrt_plan
 from failure import BuildError
 from product import complete, report_progress, summary, write_manifest
@@ -71,7 +72,10 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _produce(plan: Plan, work: Path) -> None:
-    todo = steps(plan, _json(plan.checkpoint / "config.json"), work, Path.is_file)
+    config = _json(plan.checkpoint / "config.json")
+    todo = steps(plan, config, work, Path.is_file)
+    if plan.heads is not None:
+        rotary.of_checkpoint(config)  # a damaged one is refused before a program runs
     meter = Meter(todo)
     seconds = sum(_done(step, work) or _do(step, plan, work, meter) for step in todo)
     last = todo[-1]
@@ -95,6 +99,8 @@ def _do(step: Step, plan: Plan, work: Path, meter: Meter) -> float:
     # A new name each time: processes of a killed builder may still write into the previous one.
     part = Path(tempfile.mkdtemp(prefix=f"{step.name}.", suffix=".part", dir=work))
     run(step, part, plan.world, meter)
+    if step.adds_heads:
+        _restore_rotary(plan, part / "config.json")
     part.rename(final)
     seconds = max(time.monotonic() - start, 0.001)
     sizes = {name: (final / name).stat().st_size for name in step.expects}
@@ -104,6 +110,17 @@ def _do(step: Step, plan: Plan, work: Path, meter: Meter) -> float:
     )
     note.with_suffix(".part").rename(note)
     return seconds
+
+
+def _restore_rotary(plan: Plan, converted: Path) -> None:
+    """Compare the rotary embedding of converted heads with that of the checkpoints."""
+    base = rotary.of_checkpoint(_json(plan.checkpoint / "config.json"))
+    heads = plan.heads / "config.json" if plan.heads else None
+    own = _json(heads) if heads and heads.is_file() else {}
+    # As in newer converters, an EAGLE net without an embedding of its own has the target's.
+    net = rotary.of_checkpoint(own) if rotary.states(own) else base
+    for sentence in rotary.restore(converted, base, net, plan.version):
+        print(sentence, flush=True)
 
 
 def _done(step: Step, work: Path) -> float | None:

@@ -29,6 +29,8 @@ _BASES = {
     "medusa": _LLAMA,
     "explicit_draft_tokens": _LLAMA | {"Qwen2ForCausalLM"},
 }
+# The flags that name a directory of heads.
+_HEADS = ("eagle_model_dir", "medusa_model_dir", "drafter_model_dir")
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class Step:
         argv: the vector but for `--output_dir`, which the runner adds last.
         expects: files that a finished step leaves in its folder.
         weight: its share of a whole build's time, in no unit.
+        adds_heads: whether it converts draft heads, whose rotary embedding is then compared.
     """
 
     name: str
     argv: tuple[str, ...]
     expects: tuple[str, ...]
     weight: int
+    adds_heads: bool = False
 
 
 def steps(
@@ -127,7 +131,9 @@ def _step(plan: Plan, name: str, script: str, *parts: Mapping[str, object]) -> S
     merged = {key: value for part in parts for key, value in part.items()}
     expects = ("config.json", *(f"rank{rank}.safetensors" for rank in range(plan.world)))
     weight = {"convert": 20, "quantize": 40, "heads": 5}[name]
-    return Step(name, ("python3", script, *flags.vector(merged)), expects, weight)
+    # With ReDrafter from 1.0 on, the heads are a step of their own after the base model.
+    adds_heads = any(flag in merged for flag in _HEADS)
+    return Step(name, ("python3", script, *flags.vector(merged)), expects, weight, adds_heads)
 
 
 def _old_redrafter(plan: Plan, config: Mapping[str, Any], script: str) -> Iterator[Step]:
