@@ -58,9 +58,12 @@ class Quantization(Value):
 
 
 class Plugins(Value):
-    """Values of the build flags of TensorRT-LLM plugins; None means the default of the release."""
+    """Values of the build flags of TensorRT-LLM plugins; None means the default of the release.
 
-    gemm: str | None = None
+    Every guide of TensorRT-LLM names the model's number format for `gemm`, which is what auto is.
+    """
+
+    gemm: str = "auto"
     gpt_attention: str | None = None
     low_latency_gemm: str | None = None
 

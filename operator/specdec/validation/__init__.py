@@ -28,4 +28,4 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     yield from backends.method(model).rules
     yield from (runtime.dtypes, runtime.parameters, runtime.sources, runtime.storage)
     yield from backends.of(model).rules
-    yield from (hardware.claims, runtime.sink, hardware.ranks)
+    yield from (hardware.claims, runtime.sink, runtime.onboarding, hardware.ranks)

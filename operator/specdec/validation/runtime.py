@@ -10,6 +10,9 @@ from specdec.backends.rule import invalid, version
 from specdec.triton import options
 
 _SINK = "sink_token_length"
+_ONBOARD = "kv_cache_onboard_blocks"
+# The spellings that Triton's backend for TensorRT-LLM takes for false.
+_FALSE = ("false", "0")
 
 
 def served(model: SpeculativeModel, _: Images) -> Cause | None:
@@ -125,4 +128,19 @@ def sink(model: SpeculativeModel, _: Images) -> Cause | None:
     return invalid(
         f"spec.runtime.parameters has {_SINK}, and paged context attention of the {paged[0]} "
         "does not support it: remove it, or set engine.pagedContextFmha and kvCache.reuse to false"
+    )
+
+
+def onboarding(model: SpeculativeModel, _: Images) -> Cause | None:
+    """Blocks stay on the host only without paged context attention: the engine does not load."""
+    value = model.spec.runtime.parameters.get(_ONBOARD, "true")
+    if value.lower() not in _FALSE:
+        return None
+    paged = [role for role, spec in model.models.items() if spec.engine.paged_context_fmha]
+    if not paged:
+        return None
+    return invalid(
+        f"spec.runtime.parameters.{_ONBOARD} is {value}, and paged context attention of the "
+        f"{paged[0]} needs its blocks on the GPU: remove it, or set engine.pagedContextFmha and "
+        "kvCache.reuse to false"
     )

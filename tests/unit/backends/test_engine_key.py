@@ -34,7 +34,7 @@ MODEL_BUILD = {
     "limits.maxNumTokens": 4096,
     "engine.pagedContextFmha": False,
     "engine.fp8ContextFmha": True,
-    "engine.plugins.gemm": "auto",
+    "engine.plugins.gemm": "float16",
     "engine.plugins.gptAttention": "float16",
     "engine.plugins.lowLatencyGemm": "fp8",
     "engine.workers": 2,

@@ -64,5 +64,7 @@ def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path
         assert engine["key"] == plan["key"]
         ranks = [name for name in image.made() if name.endswith(".engine")]
         assert len(ranks) == spec.parallelism.tensor * spec.parallelism.pipeline
+        # As in every guide of TensorRT-LLM: the format of the model.
+        assert image.arguments("trtllm-build")["gemm_plugin"] == "auto"
         if role == "target" and length:
             assert engine["maxDraftLen"] == length

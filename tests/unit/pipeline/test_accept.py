@@ -254,6 +254,17 @@ TENSORRT_BAD = [
         "InvalidSpec",
         "has sink_token_length, and paged context attention of the target does not support it: ",
     ),
+    *(
+        (
+            "DraftTarget",
+            "runtime.parameters",
+            {"kv_cache_onboard_blocks": value},
+            "InvalidSpec",
+            f"spec.runtime.parameters.kv_cache_onboard_blocks is {value}, and paged context "
+            "attention of the target needs its blocks on the GPU",
+        )
+        for value in ("false", "False", "0")
+    ),
     (
         "DraftTarget",
         f"{DRAFT_BLOCK}.topology",
