@@ -44,6 +44,7 @@ STRICT = {
     "spec.storage.storageClassName": "fast",
     "spec.storage.size": "1Gi",
     "spec.serving.sharedMemory": "1Gi",
+    "spec.build.sharedMemory": "1Gi",
     f"{SOURCE}.huggingFace.repo": "example/big",
     f"{SOURCE}.huggingFace.revision": "main",
     f"{SOURCE}.huggingFace.tokenSecretRef.name": "hub",

@@ -103,6 +103,7 @@ class Build(Value):
     backoff_limit: int = 2
     active_deadline_seconds: int = 14400
     resources: Resources = Field(default_factory=dict)
+    shared_memory: str | None = None
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: tuple[PodShaped, ...] = ()
     affinity: Affinity = Field(default_factory=dict)

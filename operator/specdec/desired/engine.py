@@ -6,13 +6,16 @@ them may depend on the resource: its owner reference, its sharer label, and on t
 and annotations of the resource that creates it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from specdec.api import names
 from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
+from specdec.api.quantity import amount
 from specdec.desired import pod
 from specdec.desired.child import NO_TAGS, given
 from specdec.desired.pod import Container, Placement, Volume
@@ -27,10 +30,17 @@ _SCRATCH = "8Gi"
 
 @dataclass(frozen=True)
 class Needs:
-    """What a build Job requests: a number of GPUs, and memory in bytes if it can be estimated."""
+    """What a build takes from its node.
+
+    Attributes:
+        gpus: how many, 0 for a build on the CPU.
+        memory: bytes without shared memory; None when they cannot be estimated.
+        shared_memory: bytes of /dev/shm, unless the spec sets them; None for a build without it.
+    """
 
     gpus: int
     memory: int | None = None
+    shared_memory: int | None = None
 
 
 def job_name(key: str, volume: Volume) -> str:
@@ -56,15 +66,19 @@ def job(
     """The build Job; `image` is the server's."""
     build = model.spec.build
     key = plan["key"]
+    shared = _shared_memory(build.shared_memory, needs)
     container = Container(
         name="build",
         image=image,
         pull_policy=model.spec.runtime.pull_policy,
         command=["python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"],
         env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
-        mounts=[{"name": "build", "mountPath": MOUNT, "readOnly": True}],
+        mounts=[
+            {"name": "build", "mountPath": MOUNT, "readOnly": True},
+            *([pod.SHARED_MEMORY] if shared else []),
+        ],
         resources=pod.with_gpus(
-            _resources(build.resources, needs), needs.gpus, build.resource_claims
+            _resources(build.resources, needs, shared), needs.gpus, build.resource_claims
         ),
     )
     name = job_name(key, volume)
@@ -74,7 +88,10 @@ def job(
         volume,
         pod.labels(_labels(key), volume),
         Placement(nodes, build.tolerations, build.affinity),
-        [{"name": "build", "configMap": {"name": name}}],
+        [
+            {"name": "build", "configMap": {"name": name}},
+            *([pod.shared_memory(shared)] if shared else []),
+        ],
         model.spec.metadata.job_pods,
         restartPolicy="Never",
         **pod.resource_claims(build.resource_claims),
@@ -88,14 +105,24 @@ def job(
     }
 
 
-def _resources(given_: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
+def _shared_memory(given_: str | None, needs: Needs) -> str | None:
+    """The size of /dev/shm as a quantity: the user's, else the estimate."""
+    if given_ is not None or needs.shared_memory is None:
+        return given_
+    return f"{-(-needs.shared_memory // _GIB)}Gi"
+
+
+def _resources(given_: Mapping[str, Any], needs: Needs, shared: str | None) -> dict[str, Any]:
     """The user's resources, with estimated requests for what they do not set.
 
-    An estimate is never a limit: a wrong limit would kill the build.
+    An estimate is never a limit: a wrong limit would kill the build. Files in /dev/shm count as
+    memory of the container.
     """
     if needs.memory is None:
         return dict(given_)
-    estimate = {"memory": f"{-(-needs.memory // _GIB)}Gi", "ephemeral-storage": _SCRATCH}
+    files = amount(shared or 0)
+    memory = needs.memory + (math.ceil(files) if isinstance(files, Decimal) else 0)
+    estimate = {"memory": f"{-(-memory // _GIB)}Gi", "ephemeral-storage": _SCRATCH}
     # A limit without a request is a request of the same size.
     requested = {**given_.get("limits", {}), **given_.get("requests", {})}
     missing = {name: value for name, value in estimate.items() if name not in requested}

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.desired import serving, tls
+from specdec.desired import pod, serving, tls
 from specdec.desired.child import metadata
 from specdec.desired.pod import Container, Volume
 from specdec.desired.serving import Revision
@@ -128,7 +128,7 @@ def _worker(model: SpeculativeModel, revision: Revision) -> Container:
         pull_policy=server.pull_policy,
         command=["python3", f"{_PROGRAM}/{AGENT}", "serve"],
         env=serving.variables(model, revision),
-        mounts=[serving.SHARED_MEMORY, *_mounts()],
+        mounts=[pod.SHARED_MEMORY, *_mounts()],
         resources=server.resources,
         models_read_only=True,
     )

@@ -13,6 +13,7 @@ from specdec.desired.child import NO_TAGS, given
 
 USER = 10001
 GPU = "nvidia.com/gpu"
+SHARED_MEMORY = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
 _HOSTNAME = "kubernetes.io/hostname"
 _TMP = "tmp"
 # The pod's volume that holds checkpoints, engines and repositories.
@@ -134,6 +135,11 @@ def with_gpus(
     if gpus == 0:
         return dict(resources)
     return {**resources, "limits": {**resources.get("limits", {}), GPU: str(gpus)}}
+
+
+def shared_memory(size: str) -> dict[str, Any]:
+    """The volume of the mount SHARED_MEMORY: its files count as memory of the container."""
+    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
 
 
 def resource_claims(claims: Sequence[ResourceClaim]) -> dict[str, Any]:

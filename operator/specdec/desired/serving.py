@@ -16,7 +16,6 @@ from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN, Launch
 
 CONTAINER = "server"
-SHARED_MEMORY = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
 # Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
 _LINGER = 5
 # Seconds of the grace period after all waits of the preStop hook, for the end of the server.
@@ -131,13 +130,12 @@ def template(
     claims = serving.resource_claims
     gpus = revision.gpus or len(claims)
     nodes = pod.gpu_nodes(revision.product, serving.node_selector, gpus)
-    memory = {"medium": "Memory", "sizeLimit": serving.shared_memory}
     made = pod.template(
         server,
         volume,
         labels,
         Placement(nodes, serving.tolerations, serving.affinity),
-        [{"name": "shm", "emptyDir": memory}, *volumes],
+        [pod.shared_memory(serving.shared_memory), *volumes],
         model.spec.metadata.server_pods,
         sidecars,
         terminationGracePeriodSeconds=(
@@ -215,7 +213,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             max(_BEFORE_PROBE, budget - _BEFORE_PROBE),
         ),
         env=[*variables(model, revision), *secure.env],
-        mounts=[SHARED_MEMORY, *secure.mounts],
+        mounts=[pod.SHARED_MEMORY, *secure.mounts],
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,
         extra={

@@ -155,6 +155,7 @@ NEITHER: dict[str, Any] = {
     "build.activeDeadlineSeconds": 60,
     "build.resources": {"limits": {"memory": "8Gi"}},
     "build.nodeSelector": {"zone": "a"},
+    "build.sharedMemory": "4Gi",
     "build.tolerations": [{"operator": "Exists"}],
     "build.affinity": {"nodeAffinity": {}},
     "build.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],

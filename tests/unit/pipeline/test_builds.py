@@ -148,7 +148,8 @@ def plan(method: str = "None", workers: int | None = None) -> dict[str, Any]:
 def test_one_gpu_builds_all_ranks_unless_it_quantizes(
     given: dict[str, Any], devices: int, expected: int
 ) -> None:
-    assert needs(given, devices, 100 * GIB) == Needs(expected, 158 * GIB)
+    # The guides start a container with one GPU and 2 GiB of shared memory.
+    assert needs(given, devices, 100 * GIB) == Needs(expected, 158 * GIB, expected * 2 * GIB)
 
 
 def test_a_conversion_on_the_cpu_takes_the_gpus_that_it_serves_on() -> None:
@@ -162,7 +163,7 @@ def test_a_conversion_on_the_cpu_takes_the_gpus_that_it_serves_on() -> None:
 @pytest.mark.parametrize(
     ("resources", "requests"),
     [
-        ({}, {"memory": "24Gi", "ephemeral-storage": "8Gi"}),
+        ({}, {"memory": "26Gi", "ephemeral-storage": "8Gi"}),
         ({"requests": {"memory": "99Gi"}}, {"memory": "99Gi", "ephemeral-storage": "8Gi"}),
         ({"limits": {"memory": "99Gi"}}, {"ephemeral-storage": "8Gi"}),
         ({"requests": {"cpu": "4", "ephemeral-storage": "1Gi"}}, None),
@@ -176,5 +177,36 @@ def test_memory_request_follows_the_checkpoint_unless_the_spec_sets_it(
     job = desired.job(model, plan(), Volume("c", "c", single_node=False), "image", needed)
     resources = job["spec"]["template"]["spec"]["containers"][0]["resources"]
     assert resources["limits"]["nvidia.com/gpu"] == "1"
-    expected = requests or {"cpu": "4", "ephemeral-storage": "1Gi", "memory": "24Gi"}
+    expected = requests or {"cpu": "4", "ephemeral-storage": "1Gi", "memory": "26Gi"}
     assert resources["requests"] == expected
+
+
+@pytest.mark.parametrize(
+    ("build", "size", "memory"),
+    [
+        ({}, "4Gi", "28Gi"),
+        ({"sharedMemory": "512Mi"}, "512Mi", "24Gi"),
+        ({"sharedMemory": "64Gi"}, "64Gi", "88Gi"),
+        ({"sharedMemory": "64Gi", "resources": {"requests": {"memory": "9Gi"}}}, "64Gi", "9Gi"),
+    ],
+)
+def test_shared_memory_of_a_build_is_sized_and_counted(
+    build: dict[str, Any], size: str, memory: str
+) -> None:
+    model = SpeculativeModel.parse(resource(build=build))
+    needed = needs(plan(workers=2), 2, 10 * GIB + 1)
+    job = desired.job(model, plan(), Volume("c", "c", single_node=False), "image", needed)
+    pod = job["spec"]["template"]["spec"]
+    assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}} in pod["volumes"]
+    (container,) = pod["containers"]
+    assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    assert container["resources"]["requests"]["memory"] == memory
+
+
+def test_a_conversion_on_the_cpu_shares_no_memory_unless_the_spec_sets_it() -> None:
+    for build, shared in (({}, False), ({"sharedMemory": "1Gi"}, True)):
+        model = SpeculativeModel.parse(resource(build=build))
+        volume = Volume("c", "c", single_node=False)
+        job = desired.job(model, plan(), volume, "image", Needs(0))
+        names = [v["name"] for v in job["spec"]["template"]["spec"]["volumes"]]
+        assert ("shm" in names) is shared

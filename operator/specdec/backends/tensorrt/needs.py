@@ -10,6 +10,9 @@ from specdec.desired.engine import Needs
 _COPIES = 1.5
 # Bytes of Python, torch and a CUDA context, for every model.
 _BASE = 8 << 30
+# `--shm-size` of the containers in TensorRT-LLM's and Triton's guides. Each GPU has a process of
+# its own where ranks are built side by side, and MPI and torch share memory between them.
+_SHARED = 2 << 30
 
 
 def needs(plan: Mapping[str, Any], devices: int, weights: int) -> Needs:
@@ -26,4 +29,4 @@ def needs(plan: Mapping[str, Any], devices: int, weights: int) -> Needs:
     """
     quantized = plan["quantization"]["method"] != "None"
     gpus = devices if quantized else min(plan["engine"].get("workers") or 1, devices)
-    return Needs(gpus, int(weights * _COPIES) + _BASE)
+    return Needs(gpus, int(weights * _COPIES) + _BASE, gpus * _SHARED)
