@@ -90,12 +90,16 @@ class Footprint:
         kv_per_token: bytes of a token in the cache.
         sequence: tokens of the longest sequence, in whole blocks.
         full_batch: tokens of a full batch of such sequences; more is never used.
+        calibration: bytes that quantizing takes of each GPU of the build; 0 without it.
+        build_gpus: GPUs of the build that quantizes.
     """
 
     parts: dict[str, int]
     kv_per_token: int
     sequence: int
     full_batch: int
+    calibration: int = 0
+    build_gpus: int = 0
 
 
 def footprint(engine: Engine) -> Footprint:

@@ -47,8 +47,9 @@ def memory(context: Context) -> Outcome:
 def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]) -> Outcome:
     """Whether the plan fits. If not, spec.checks.memory decides whether the chain goes on."""
     severity = context.model.spec.checks.memory
-    message = _message(context.model, planned, needs)
-    if planned.fits:
+    problem = _quantizing(context.model, planned, needs)
+    message = problem or _message(context.model, planned, needs)
+    if planned.fits and not problem:
         reason = (
             MemoryReason.TIGHT_GPU_MEMORY if planned.tight else MemoryReason.SUFFICIENT_GPU_MEMORY
         )
@@ -130,6 +131,23 @@ def _message(model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, F
         f"{need.full_batch // need.sequence} sequences of full length, and the others wait: "
         "lower limits.maxSeqLen or limits.maxBatchSize, or set quantization.kvCache to FP8"
     )
+
+
+def _quantizing(
+    model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, Footprint]
+) -> str:
+    """Why the GPUs of a build cannot hold a model while it is quantized; empty if they can."""
+    total = planned.devices[0].total
+    for role, need in needs.items():
+        if need.calibration > total:
+            return (
+                f"quantization.method of the {role} is {model.models[role].quantization.method}, "
+                f"and quantizing it takes {_mib(need.calibration)} MiB of each of the "
+                f"{need.build_gpus} GPUs of its build, which have {_mib(total)}: set the {role}'s "
+                "source to a checkpoint that is already quantized and quantization.method to "
+                "None, set engine.prebuilt to an engine, or raise parallelism.tensor"
+            )
+    return ""
 
 
 def _crowded(device: Device) -> str:

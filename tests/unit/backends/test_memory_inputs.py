@@ -43,6 +43,27 @@ def test_quantization_leaves_embeddings_in_16_bits(method: str, gib: float) -> N
     assert need.parts["Weights"] / GIB == pytest.approx(gib, abs=0.02)
 
 
+@pytest.mark.parametrize(("stored", "gib"), [("FP8", 67.67), ("INT4AWQ", 37.70), ("NVFP4", 39.77)])
+def test_a_quantized_checkpoint_keeps_the_size_of_its_files(stored: str, gib: float) -> None:
+    model = alone("NVIDIA-H100-80GB-HBM3", spec())
+    files = checkpoint("target", "llama-3.1-70b", stored=stored)
+
+    need = footprints(model, {"target": files})["target"]
+
+    assert need.parts["Weights"] / GIB == pytest.approx(gib, abs=0.02)
+
+
+def test_quantized_medusa_heads_count_for_quantizing() -> None:
+    block = {"method": "Medusa", "maxDraftTokens": 63, "medusa": {"heads": {}}}
+    model = alone("NVIDIA-L40S", spec(tensor=2, method="FP8"), speculation=block)
+    heads = checkpoint("heads", "qwen2-0.5b")
+    given = {"target": checkpoint("target", "vicuna-7b"), "heads": heads}
+
+    # Three bytes for each parameter of the target, and the heads, on two GPUs.
+    expected = (3 * 6738415616 + heads.bytes) / 2
+    assert footprints(model, given)["target"].calibration == pytest.approx(expected, abs=1)
+
+
 def test_tensor_parallelism_splits_all_but_the_embedding() -> None:
     whole, part = of("llama-3.1-70b"), of("llama-3.1-70b", spec(tensor=4))
 

@@ -20,13 +20,24 @@ def models() -> dict[str, Json]:
     return models
 
 
-def checkpoint(role: str, name: str, *, counted: bool = True) -> Checkpoint:
-    """A checkpoint in 16 bits; without `counted`, only the size of its files is known."""
+# Bytes of a parameter in a checkpoint's files, by the method that wrote them.
+_STORED = {"None": 2.0, "FP8": 1.0, "INT4AWQ": 0.53, "NVFP4": 0.5625}
+
+
+def checkpoint(role: str, name: str, *, counted: bool = True, stored: str = "None") -> Checkpoint:
+    """A checkpoint; without `counted`, only the size of its files is known.
+
+    `stored` is the format of its weights. Embedding and output projection have 16 bits in all.
+    """
     row = models()[name]
     facts = {"dtype": "bfloat16", **row["config"]}
     if counted:
         facts["parameters"] = row["parameters"]
-    return Checkpoint(role, "0" * 64, "", 2 * row["parameters"], facts)
+    if stored != "None":
+        facts["quantization"] = stored
+    ends = 2 * row["config"]["vocabSize"] * row["config"]["hiddenSize"]
+    size = 2 * ends + (row["parameters"] - ends) * _STORED[stored]
+    return Checkpoint(role, "0" * 64, "", int(size), facts)
 
 
 def spec(tensor: int = 1, method: str = "None", **more: Any) -> Json:

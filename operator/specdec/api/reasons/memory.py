@@ -21,8 +21,8 @@ class MemoryReason(Reason):
     )
     INSUFFICIENT_GPU_MEMORY = _SECTION.failed(
         "InsufficientGpuMemory",
-        "the models do not fit, a cache cannot hold one sequence of full length, or fixed cache "
-        "sizes are too large",
+        "the models do not fit, a cache cannot hold one sequence of full length, fixed cache "
+        "sizes are too large, or the GPUs of a build cannot hold a model while it is quantized",
         "change the field in the message, which has the numbers",
     )
     NOT_NEEDED = _SECTION.progress("NotNeeded", "the backend uses the memory of the host")

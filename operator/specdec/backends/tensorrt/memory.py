@@ -1,12 +1,15 @@
 """The memory that a resource's engines need, from its spec and the facts of its checkpoints."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from specdec.api.model import ModelSpec, SpeculativeModel
 from specdec.backends import methods
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
+from specdec.backends.ranks import ranks
 
 _DTYPE_BYTES = {"Float32": 4, "Float16": 2, "BFloat16": 2}
 # The converters store everything else in 16 bits.
@@ -36,8 +39,46 @@ def footprints(
         prebuilt = checkpoints.get(f"{role}-engine")
         sizes = _sizes(checkpoint, prebuilt) if checkpoint else None
         if sizes is not None:
-            needs[role] = footprint(_engine(model, role, spec, sizes, checkpoints))
+            need = footprint(_engine(model, role, spec, sizes, checkpoints))
+            needs[role] = _with_calibration(need, model, role, sizes, checkpoints)
     return needs
+
+
+def _with_calibration(
+    need: Footprint,
+    model: SpeculativeModel,
+    role: str,
+    sizes: Sizes,
+    checkpoints: Mapping[str, Checkpoint],
+) -> Footprint:
+    """The footprint with what quantizing takes; as it is where nothing is quantized.
+
+    Calibration runs the model in its own precision, and the export holds the quantized copy beside
+    it: the guide for Llama states 210 GB for 70 billion parameters in FP8. Claims of devices may
+    have any number of GPUs.
+    """
+    spec = model.models[role]
+    copy = _BODY_BYTES.get(spec.quantization.method)
+    if copy is None or f"{role}-engine" in checkpoints or model.spec.build.resource_claims:
+        return need
+    gpus = len(ranks(model).devices[role])
+    own = _DTYPE_BYTES.get(spec.dtype, _AUTO_BYTES)
+    heads = checkpoints.get("heads") if role == "target" else None
+    total = sizes.parameters * (own + copy) + (heads.bytes if heads else 0)
+    return replace(need, calibration=math.ceil(total / gpus), build_gpus=gpus)
+
+
+def _stored_bytes(checkpoint: Checkpoint | None, sizes: Sizes, dtype: int) -> float:
+    """Bytes of a parameter of a model that the build does not quantize.
+
+    A checkpoint that is already quantized keeps its format, so its files have the size of the
+    engine; embedding and output projection are never quantized.
+    """
+    quantized = checkpoint is not None and checkpoint.facts.get("quantization")
+    if checkpoint is None or not quantized or not checkpoint.bytes or not sizes.body:
+        return dtype
+    ends = sizes.embedding * (1 if sizes.tied else 2) * _AUTO_BYTES
+    return max(checkpoint.bytes - ends, 0) / sizes.body
 
 
 def _engine(
@@ -56,7 +97,8 @@ def _engine(
         sizes=sizes,
         tensor=spec.parallelism.tensor,
         pipeline=spec.parallelism.pipeline,
-        body_bytes=_BODY_BYTES.get(quantization.method, dtype),
+        body_bytes=_BODY_BYTES.get(quantization.method)
+        or _stored_bytes(checkpoints.get(role), sizes, dtype),
         dtype_bytes=dtype,
         kv_bytes=dtype if quantization.kv_cache == "Auto" else 1,
         max_batch_size=spec.limits.max_batch_size,
