@@ -41,7 +41,7 @@ def test_postprocessing_refuses_odd_shapes_with_a_sentence(
     assert "Traceback" not in sentence
     assert "/" not in sentence
     assert "\n" not in sentence
-    assert texts(server, [[[33, -1, 5000, 34]]], [[4]])["OUTPUT"].tolist() == [[b"AB"]]
+    assert texts(server, [[[33, -1, 5000, 34]]], [[4]])["OUTPUT"].tolist() == [b"AB"]
 
 
 def test_preprocessing_refuses_lists_of_many_items(server: Server) -> None:

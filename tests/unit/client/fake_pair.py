@@ -87,7 +87,7 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
             )
         if request.model_name == "postprocessing":
             text = bytes(int(token) for token in given["TOKENS_BATCH"].reshape(-1) if token)
-            return response(OUTPUT=np.array([[text]], object))
+            return response(OUTPUT=np.array([text], object))
         return self._engine(
             given, self.target if request.model_name == "tensorrt_llm" else self.draft
         )

@@ -89,7 +89,7 @@ class Service(Pair):
                 break
         text = bytes(token for token in ids[len(prompt) :] if token)
         if model == "ensemble":
-            yield response(text_output=np.array([[text]], object))
+            yield response(text_output=np.array([text], object))
             return
         if self.wrong and prompt == self.wrong.encode():
             text = text[:-1] + b"!"
@@ -102,6 +102,6 @@ class Service(Pair):
             counts = (3 * rounds, 2 * rounds) if drafting else (0, 0)
             reported = dict(zip(COUNTS, counts, strict=True)) if self.counts else {}
             yield response(
-                text_output=np.array([[half]], object),
+                text_output=np.array([half], object),
                 **{name: np.array([[count]], np.int32) for name, count in reported.items()},
             )

@@ -18,7 +18,8 @@ pub fn requested_outputs<'a>(
     declared.map(str::to_owned).collect()
 }
 
-/// Outputs for one part, each with a leading batch dimension of one.
+/// Outputs for one part. The text is [1]: one text for each prompt, as the published models return
+/// it and their clients read it. Every other output has a leading batch dimension of one.
 ///
 /// `text` is the text of the part, or the whole text so far; `row` is the prompt's index in the
 /// request.
@@ -30,7 +31,7 @@ pub fn tensors(
     outputs: &BTreeSet<String>,
 ) -> Vec<Tensor> {
     let mut own = vec![
-        Tensor::text("text_output", text),
+        Tensor::text("text_output", &[1], text),
         Tensor::scalar("batch_index", row as i32),
         Tensor::scalar("sequence_index", 0),
     ];

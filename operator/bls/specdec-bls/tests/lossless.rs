@@ -22,7 +22,7 @@ fn text(numbers: &mut Numbers, least: usize, most: usize) -> String {
 /// The task of a request for one prompt, with random options.
 fn request(numbers: &mut Numbers) -> Task {
     let mut given = vec![
-        Tensor::text("text_input", &text(numbers, 1, 20)),
+        Tensor::text("text_input", &[1, 1], &text(numbers, 1, 20)),
         Tensor::scalar("max_tokens", numbers.between(1, 60) as i32),
         Tensor::scalar("num_draft_tokens", numbers.between(0, 8) as i32),
     ];

@@ -58,7 +58,7 @@ fn bytes(name: &'static str, shape: &[i64], values: &[&[u8]]) -> Tensor {
 fn every_output_is_made_on_request() {
     let made = tensors("whole", 3, &task_with_all_outputs(), part(), &outputs(&ALL));
     let expected = [
-        Tensor::text("text_output", "whole"),
+        Tensor::text("text_output", &[1], "whole"),
         Tensor::scalar("batch_index", 3),
         Tensor::scalar("sequence_index", 0),
         Tensor::fp32("cum_log_probs", &[1, 1], &[-3.5]),
@@ -137,7 +137,7 @@ fn rows_make_a_batch() {
     let row = |index, text| tensors(text, index, &Task::default(), part(), &outputs(&ALL));
     let made = stacked(vec![row(0, "a"), row(1, "longer")]).expect("rows of a kind");
     let expected = [
-        bytes("text_output", &[2, 1], &[b"a", b"longer"]),
+        bytes("text_output", &[2], &[b"a", b"longer"]),
         Tensor::int32("batch_index", &[2, 1], &[0, 1]),
         Tensor::int32("sequence_index", &[2, 1], &[0, 0]),
         Tensor::fp32("context_logits", &[2, 2, 1], &[1.0, 2.0, 1.0, 2.0]),

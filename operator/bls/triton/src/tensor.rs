@@ -105,11 +105,9 @@ impl Tensor {
         Self::new(name, DataType::Bool, &[1, 1], vec![1])
     }
 
-    /// One string, [1, 1].
-    pub fn text(name: impl Into<Cow<'static, str>>, text: &str) -> Self {
-        let mut data = (text.len() as u32).to_le_bytes().to_vec();
-        data.extend_from_slice(text.as_bytes());
-        Self::new(name, DataType::Bytes, &[1, 1], data)
+    /// One string in the given shape.
+    pub fn text(name: impl Into<Cow<'static, str>>, shape: &[i64], text: &str) -> Self {
+        Self::new(name, DataType::Bytes, shape, packed(&[text.as_bytes()]))
     }
 
     /// Number of elements by the shape.

@@ -32,7 +32,7 @@ class TritonPythonModel:
             raise pb_utils.TritonModelException(str(error)) from error
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """One response per request: OUTPUT holds a text for every beam of every row."""
+        """One response per request: OUTPUT, [rows x beams], holds a text for every beam."""
         return [self._respond(request) for request in requests]
 
     def _respond(self, request: Any) -> Any:
@@ -47,14 +47,18 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT", texts)])
 
     def _texts(self, tokens: NDArray[np.int32], lengths: NDArray[np.int32]) -> NDArray[Any]:
-        """[rows, beams, T] and [rows, beams] -> [rows, beams] of UTF-8 bytes."""
+        """[rows, beams, T] and [rows, beams] -> [rows x beams] of UTF-8 bytes.
+
+        The published model returns this shape although config.pbtxt declares a batch dimension,
+        and the published clients read `output[0].decode()`.
+        """
         _check(tokens, lengths)
         texts = [
             self._tokenizer.decode(beam[:length]).encode("utf-8", "replace")
             for row, ends in zip(tokens, lengths, strict=True)
             for beam, length in zip(row, ends, strict=True)
         ]
-        return np.array(texts, object).reshape(lengths.shape)
+        return np.array(texts, object)
 
 
 def _check(tokens: NDArray[np.int32], lengths: NDArray[np.int32]) -> None:
