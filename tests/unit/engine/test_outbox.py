@@ -151,6 +151,22 @@ def test_responses_of_a_row_are_sent_in_order(make: Make) -> None:
         assert parts == [f"{row}:{part}" for part in range(8)]
 
 
+def test_rows_of_an_ordered_request_are_sent_in_order(make: Make) -> None:
+    outbox, sender = make(), Sender()
+    exchange = begin(outbox, sender, rows=2)
+    exchange.ordered = True
+    names = [f"{row}:{part}" for part in range(8) for row in range(2)]
+    sender.hold(names[0])
+    for name in names:
+        outbox.send(Answer(exchange, int(name[0]), name, last=False))
+    outbox.send(Answer(exchange, 1, "last", last=True))
+    sender.await_begun(names[0])
+    assert sender.begun == names[:1]
+    sender.let(names[0])
+    sender.await_taken("end")
+    assert sender.taken == [*names, "last", "end"]
+
+
 def test_requests_do_not_wait_for_each_other(make: Make) -> None:
     outbox, slow, quick = make(), Sender(), Sender()
     slow.hold("last")

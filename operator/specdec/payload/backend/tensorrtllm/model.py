@@ -34,6 +34,7 @@ _BATCH = (
     "Batch size > 1 requires the tensorrt_llm backend to be using decoupled transaction policy"
 )
 _STREAM = "Streaming is only supported if model is deployed using decoupled mode."
+_ENSEMBLE_OUTPUT = "sequence_index"
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -145,7 +146,12 @@ class TritonPythonModel:
     def _open(self, request: Any) -> Exchange:
         requested = set(request.requested_output_names())
         outputs = tuple(name for name in self._outputs if name in requested)
-        exchange = Exchange(request.get_response_sender(), request.request_id(), outputs)
+        # An ensemble asks for every output that it maps, and pairs them by their order. The BLS
+        # asks for what it uses, each response with its row, and gains from parallel sending.
+        ordered = _ENSEMBLE_OUTPUT in requested
+        exchange = Exchange(
+            request.get_response_sender(), request.request_id(), outputs, ordered=ordered
+        )
         self._outbox.open(exchange)
         return exchange
 

@@ -1,7 +1,9 @@
 """Send responses to Triton from several threads, because a send waits for the server.
 
-Responses of one row are sent in order. Rows of a request are sent in any order, as on a GPU. The
-final response of a request is sent after all others have been taken.
+Responses of one row are sent in order. Rows of a request are sent in any order, unless the request
+is `ordered`: Triton's ensemble pairs outputs of its steps by the order in which they arrive, and
+would give one row the text of another. The final response of a request is sent after all others
+have been taken.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class Exchange:
 
     Attributes:
         outputs: names of the outputs that the client asked for.
+        ordered: responses of all rows are sent in the order in which they were queued.
         arrived: on the monotonic clock.
         open_rows: rows without their last response yet.
     """
@@ -49,6 +52,7 @@ class Exchange:
     arrived: float = field(default_factory=time.monotonic)
     tickets: list[Ticket] = field(default_factory=list)
     open_rows: int = 0
+    ordered: bool = False
 
     def cancel(self) -> None:
         """End every row."""
@@ -80,7 +84,8 @@ class _State:
     Attributes:
         pending: calls of the sender that have not returned: queued responses, and a check whether
             the client has disconnected. The last response must be the last call.
-        behind: for each row that is sending a response, those that wait for it.
+        behind: for each row that is sending a response, those that wait for it; one entry for all
+            rows of an ordered request.
         ended: whether its last response is queued.
         end: the last response, while others have to be sent first.
     """
@@ -99,19 +104,20 @@ class _State:
             self.ended = True
             self.end = None if self.pending == 1 else answer
             return self.pending == 1
-        if answer.row in self.behind:
-            self.behind[answer.row].append(answer)
+        key = self._key(answer)
+        if key in self.behind:
+            self.behind[key].append(answer)
             return False
-        self.behind[answer.row] = deque()
+        self.behind[key] = deque()
         return True
 
     def took(self, answer: Answer) -> Answer | None:
         """Record that a response was sent; returns the next one that may be sent."""
-        waiting = self.behind[answer.row]
+        waiting = self.behind[self._key(answer)]
         if waiting:
             self.pending -= 1
             return waiting.popleft()
-        del self.behind[answer.row]
+        del self.behind[self._key(answer)]
         return self.returned()
 
     def returned(self) -> Answer | None:
@@ -121,6 +127,9 @@ class _State:
             return None
         end, self.end = self.end, None
         return end
+
+    def _key(self, answer: Answer) -> int:
+        return 0 if self.exchange.ordered else answer.row
 
 
 class Outbox:
