@@ -7,6 +7,7 @@ import pytest
 from support.published_clients.comparison import speculative_test
 from support.published_clients.draft_target import draft_target
 from support.published_clients.end_to_end import end_to_end
+from support.published_clients.streams import KV_STATISTICS, PERF_METRICS
 from support.published_clients.token_level import token_level
 from support.triton_client import ask, ask_once, text
 from support.triton_server import Server
@@ -50,6 +51,49 @@ def test_end_to_end_client_joins_a_stream(streaming_release: Server, model: str)
     reading = end_to_end(streaming_release.url, model, [PROMPT], LENGTH, streaming=True)
     assert PROMPT + reading.texts[0] == expected_text(streaming_release)
     assert reading.responses > 1
+
+
+@both_models
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_end_to_end_client_assigns_rows_of_a_batch(
+    streaming_release: Server, model: str, streaming: bool
+) -> None:
+    url = streaming_release.url
+    reading = end_to_end(url, model, PROMPTS, LENGTH, batched=True, streaming=streaming)
+    expected = [expected_text(streaming_release, prompt) for prompt in PROMPTS]
+    prompts = PROMPTS if streaming else [""] * len(PROMPTS)
+    assert [p + text for p, text in zip(prompts, reading.texts, strict=True)] == expected
+
+
+@both_models
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_end_to_end_client_reads_perf_metrics(
+    streaming_release: Server, model: str, streaming: bool
+) -> None:
+    reading = end_to_end(
+        streaming_release.url,
+        model,
+        [PROMPT],
+        LENGTH,
+        streaming=streaming,
+        flags=["return_perf_metrics"],
+    )
+    assert len(reading.statistics) == reading.responses
+    for numbers in reading.statistics:
+        assert set(numbers) == set(PERF_METRICS)
+        times = [numbers[name] for name in PERF_METRICS if name.endswith("_time_ns")]
+        assert times == sorted(times)
+        assert times[0] > 0
+        assert numbers["kv_cache_alloc_total_blocks"] >= numbers["kv_cache_alloc_new_blocks"]
+
+
+@both_models
+def test_end_to_end_client_reads_kv_statistics(older_server: Server, model: str) -> None:
+    flags = ["return_kv_cache_reuse_stats"]
+    reading = end_to_end(older_server.url, model, [PROMPT], LENGTH, flags=flags)
+    (numbers,) = reading.statistics
+    assert set(numbers) == set(KV_STATISTICS)
+    assert numbers["kv_cache_alloc_total_blocks"] >= numbers["kv_cache_alloc_new_blocks"]
 
 
 @both_models
@@ -106,8 +150,10 @@ def test_token_level_client_joins_a_stream(
     streaming_release: Server, older_server: Server
 ) -> None:
     prompt = _prompt(streaming_release)
-    reading = token_level(streaming_release.url, prompt, streaming=True)
+    flags = ["return_perf_metrics"]
+    reading = token_level(streaming_release.url, prompt, streaming=True, flags=flags)
     assert reading.ids == token_level(older_server.url, prompt).ids
+    assert all(reading.arrays[name].shape == (1,) for name in PERF_METRICS)
 
 
 @pytest.mark.parametrize("bls", [False, True], ids=["client", "bls"])

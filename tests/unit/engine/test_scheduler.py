@@ -96,6 +96,17 @@ def test_a_repeated_prefix_is_not_computed_again(engine: Engine, start: Start) -
     again = ask(scheduler, PROMPT + first.tokens()[:4], 6)
     assert again.tokens() == first.tokens()[4:]
     assert (first.wait().reused, again.wait().reused) == (0, len(PROMPT) + 3)
+    usage = [call.wait().usage for call in (first, again)]
+    assert [(used.new_blocks, used.reused_blocks) for used in usage] == [(1, 0), (0, 1)]
+
+
+def test_times_of_a_request_are_in_order(engine: Engine, start: Start) -> None:
+    call = ask(start(engine(Tiny())), PROMPT, 5, streaming=True)
+    call.tokens()
+    first, last = call.updates[0].usage, call.updates[-1].usage
+    assert 0.0 < first.arrived <= first.scheduled <= first.first_token == first.last_token
+    assert (last.arrived, last.first_token) == (first.arrived, first.first_token)
+    assert last.last_token > first.last_token
 
 
 def test_requested_log_probabilities_and_logits_are_reported(engine: Engine, start: Start) -> None:

@@ -13,7 +13,11 @@ from specdec.payload.backend.tensorrtllm.reference_engine.answers import OUTPUTS
 from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer as answer_with
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Update
+from specdec.payload.backend.tensorrtllm.reference_engine.request import (
+    Request,
+    Update,
+    Usage,
+)
 from specdec.payload.backend.tensorrtllm.reference_engine.wire import parse_call
 from specdec.payload.backend.tensorrtllm.reference_engine.word_lists import (
     WordList,
@@ -195,6 +199,25 @@ def test_output_tensors_have_the_ranks_triton_declares() -> None:
     assert not {"num_input_tokens", "num_output_tokens"} & set(tensors)
     empty = answer(request(), update([]), 0, exclude_input=True)
     assert empty["output_ids"].shape == (1, 1, 0)
+
+
+def test_usage_becomes_blocks_and_nanoseconds() -> None:
+    used = update([6])
+    used.usage = Usage(2, 1, arrived=1.0, scheduled=1.5, first_token=2.25, last_token=3.125)
+    tensors = answer(request(), used, 0, exclude_input=True)
+    numbers = {name: tensors[name].tolist() for name in tensors if name.startswith("kv_")}
+    assert numbers == {
+        "kv_cache_alloc_new_blocks": [[2]],
+        "kv_cache_reused_blocks": [[1]],
+        "kv_cache_alloc_total_blocks": [[3]],
+    }
+    times = {name: tensors[name].tolist() for name in tensors if name.endswith("_time_ns")}
+    assert times == {
+        "arrival_time_ns": [[1_000_000_000]],
+        "first_scheduled_time_ns": [[1_500_000_000]],
+        "first_token_time_ns": [[2_250_000_000]],
+        "last_token_time_ns": [[3_125_000_000]],
+    }
 
 
 def test_only_requested_outputs_are_made() -> None:

@@ -1,5 +1,7 @@
 //! A task: one prompt and its options, from which the inputs of every engine call follow.
 
+use std::collections::BTreeSet;
+
 use triton::{DataType, Tensor};
 
 /// The increment of splitmix64.
@@ -13,6 +15,13 @@ const REPEATABLE: [&str; 5] = [
     "lora_config",
     "prompt_embedding_table",
     "prompt_vocab_size",
+];
+
+/// Statistics of acceptance, which a sequence counts itself.
+const ACCEPTANCE: [&str; 3] = [
+    "acceptance_rate",
+    "total_accepted_draft_tokens",
+    "total_draft_tokens",
 ];
 
 /// One prompt and how to continue it.
@@ -65,6 +74,15 @@ pub struct Task {
 }
 
 impl Task {
+    /// Keep only those further outputs of the target that the client requested, except statistics
+    /// of acceptance: responses carry those of the sequence.
+    pub fn limit_outputs(&mut self, requested: &BTreeSet<String>) {
+        let own = self.statistics;
+        self.target_only_outputs.retain(|name| {
+            requested.contains(name) && !(own && ACCEPTANCE.contains(&name.as_str()))
+        });
+    }
+
     /// Whether a target-only input requires that one call decodes the whole answer.
     pub fn needs_one_call(&self) -> bool {
         self.target_only_inputs

@@ -19,7 +19,7 @@ pub struct Chunk {
     pub pipelined: bool,
     /// The answer ends with these tokens.
     pub finished: bool,
-    /// Further outputs of the target, in a target-only run.
+    /// Further outputs of the target.
     pub outputs: Vec<Tensor>,
 }
 

@@ -16,6 +16,7 @@ pub mod part;
 mod phase;
 pub mod rendering;
 mod rounds;
+pub mod statistics;
 pub mod stop_words;
 pub mod tokens;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::chunk::Chunk;
 use super::detokenizer::{Detokenizer, StopText, first_chars, without_last_chars};
 use super::part::Part;
+use super::statistics::combined;
 use crate::request::task::Task;
 use crate::tokenizer::Tokenizer;
 
@@ -111,7 +112,7 @@ impl Rendering {
             drafted: self.part.drafted + chunk.drafted,
             accepted: self.part.accepted + chunk.accepted,
             rounds: self.part.rounds + chunk.rounds,
-            outputs: chunk.outputs.clone(),
+            outputs: combined(std::mem::take(&mut self.part.outputs), &chunk.outputs),
         };
     }
 

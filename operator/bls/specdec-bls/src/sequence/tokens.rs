@@ -151,6 +151,10 @@ impl Tokens {
         inputs.extend(proposal.logits);
         let mut outputs = token_outputs();
         self.request_log_probs(&mut inputs, &mut outputs);
+        if !self.task.target_only_outputs.is_empty() {
+            // Of a task that speculates, they are statistics: logits make it target-only.
+            self.request_further(&mut inputs, &mut outputs);
+        }
         Call {
             role: Role::Target,
             inputs,
@@ -178,6 +182,7 @@ impl Tokens {
             rounds: 1,
             // If the target adds no token to the accepted ones, the next token is the end.
             finished: ended || returned <= agreed || self.remaining() == 0,
+            outputs: self.further(outputs),
             tokens: kept,
             ..Chunk::default()
         })
@@ -201,11 +206,9 @@ impl Tokens {
     pub fn target_only_call(&self, length: usize) -> Call {
         let minimum = self.remaining_minimum().min(length);
         let mut inputs = self.task.inputs(&self.ids, length, minimum, false);
-        inputs.extend(self.task.target_only_inputs.iter().cloned());
         let mut outputs = token_outputs();
+        self.request_further(&mut inputs, &mut outputs);
         self.request_log_probs(&mut inputs, &mut outputs);
-        let further = self.task.target_only_outputs.iter();
-        outputs.extend(further.map(|name| Cow::Owned(name.clone())));
         Call {
             role: Role::Target,
             inputs,
@@ -223,16 +226,26 @@ impl Tokens {
     pub fn decoded(&mut self, length: usize, outputs: &[Tensor]) -> Result<Chunk, Error> {
         let new = new_tokens(outputs, self.ids.len(), TARGET)?;
         let (kept, ended) = self.append(new);
-        let names = &self.task.target_only_outputs;
-        let requested = |tensor: &&Tensor| names.iter().any(|name| *name == tensor.name);
         Ok(Chunk {
             log_probs: token_log_probs(outputs, kept.len()),
             // The target returns fewer tokens than requested only at the end.
             finished: ended || kept.len() < length || self.remaining() == 0,
-            outputs: outputs.iter().filter(requested).cloned().collect(),
+            outputs: self.further(outputs),
             tokens: kept,
             ..Chunk::default()
         })
+    }
+
+    fn request_further(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
+        inputs.extend(self.task.target_only_inputs.iter().cloned());
+        let names = self.task.target_only_outputs.iter();
+        outputs.extend(names.map(|name| Cow::Owned(name.clone())));
+    }
+
+    fn further(&self, outputs: &[Tensor]) -> Vec<Tensor> {
+        let names = &self.task.target_only_outputs;
+        let requested = |tensor: &&Tensor| names.iter().any(|name| *name == tensor.name);
+        outputs.iter().filter(requested).cloned().collect()
     }
 
     fn request_log_probs(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {

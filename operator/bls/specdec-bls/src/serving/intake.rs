@@ -112,13 +112,17 @@ impl Bls {
         }
         let inputs = request.tensors()?;
         let outputs = request.requested_outputs()?;
-        let parsed = parse(
+        let mut parsed = parse(
             &inputs,
             &self.settings.capabilities,
             self.tokenizer.as_ref(),
         )?;
         let outputs = outputs.iter().map(String::as_str);
-        Ok((parsed, requested_outputs(&self.settings.declared, outputs)))
+        let outputs = requested_outputs(&self.settings.declared, outputs);
+        for task in &mut parsed.tasks {
+            task.limit_outputs(&outputs);
+        }
+        Ok((parsed, outputs))
     }
 
     fn reply(&self, request: Request, rows: usize, outputs: BTreeSet<String>) -> Reply {

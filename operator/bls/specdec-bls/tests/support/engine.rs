@@ -93,6 +93,12 @@ impl Engine {
             let values = vec![2.0; new.len() * VOCABULARY as usize];
             outputs.push(Tensor::fp32("generation_logits", &shape, &values));
         }
+        // Statistics state the number of the call.
+        for name in ["arrival_time_ns", "last_token_time_ns"] {
+            if asked(name) {
+                outputs.push(Tensor::scalar(name, self.calls.len() as i32));
+            }
+        }
         outputs
     }
 

@@ -49,6 +49,10 @@ def _integer(value: int) -> npt.NDArray[np.int32]:
     return np.array([[value]], np.int32)
 
 
+def _nanoseconds(moment: float) -> npt.NDArray[np.int64]:
+    return np.array([[round(moment * 1e9)]], np.int64)
+
+
 def _number(value: float) -> npt.NDArray[np.float32]:
     return np.array([[value]], np.float32)
 
@@ -70,7 +74,15 @@ OUTPUTS: dict[str, Callable[[Request, Update, int, bool], _Output]] = {
     ),
     "total_accepted_draft_tokens": lambda _, update, *__: _integer(update.accepted),
     "total_draft_tokens": lambda _, update, *__: _integer(update.drafted),
-    "kv_cache_reused_blocks": lambda _, update, *__: _integer(update.reused),
+    "kv_cache_alloc_new_blocks": lambda _, update, *__: _integer(update.usage.new_blocks),
+    "kv_cache_reused_blocks": lambda _, update, *__: _integer(update.usage.reused_blocks),
+    "kv_cache_alloc_total_blocks": lambda _, update, *__: _integer(
+        update.usage.new_blocks + update.usage.reused_blocks
+    ),
+    "arrival_time_ns": lambda _, update, *__: _nanoseconds(update.usage.arrived),
+    "first_scheduled_time_ns": lambda _, update, *__: _nanoseconds(update.usage.scheduled),
+    "first_token_time_ns": lambda _, update, *__: _nanoseconds(update.usage.first_token),
+    "last_token_time_ns": lambda _, update, *__: _nanoseconds(update.usage.last_token),
     "num_input_tokens": lambda request, *_: (
         _integer(request.prompt.size) if request.want_input_count else None
     ),

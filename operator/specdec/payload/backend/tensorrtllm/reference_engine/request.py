@@ -43,6 +43,25 @@ class Request:
     lookahead: tuple[int, int, int] | None = None
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What a request has used so far.
+
+    Attributes:
+        new_blocks: of the KV cache, allocated for it.
+        reused_blocks: of the KV cache, with tokens of an earlier request.
+        arrived, scheduled, first_token, last_token: on the monotonic clock, seconds; a moment
+            that has not come is 0.
+    """
+
+    new_blocks: int = 0
+    reused_blocks: int = 0
+    arrived: float = 0.0
+    scheduled: float = 0.0
+    first_token: float = 0.0
+    last_token: float = 0.0
+
+
 @dataclass
 class Update:
     """An update of a request: the tokens since the last update, and the totals so far.
@@ -59,6 +78,7 @@ class Update:
         reused: tokens of the prompt that came out of the KV cache.
         error: why it ended early, on the last update; None after a whole answer.
         due: SIMULATION: moment of the monotonic clock at which the simulated device has it.
+        usage: of the request.
     """
 
     tokens: list[int]
@@ -73,6 +93,7 @@ class Update:
     reused: int
     error: RequestError | None = None
     due: float = 0.0
+    usage: Usage = field(default_factory=Usage)
 
 
 Listener = Callable[[Update], None]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from .errors import RequestError
-from .kv import KVBuffer, Reservation, Tokens
+from .kv import BLOCK, KVBuffer, Reservation, Tokens
 from .llama import Llama, Rows
 from .lookahead import Branches, Proposer
-from .request import Ticket, Update
+from .request import Ticket, Update, Usage
 from .sampling import adjust, choose, log_probability
 from .verify import accept_by_logits
 from .weights import Floats
@@ -42,6 +44,8 @@ class Sequence:
         self._context: list[Floats] = []
         self._cum_log_prob = 0.0
         self._drafted = self._accepted = self._steps = 0
+        self._scheduled = time.monotonic()
+        self._first_token = self._last_token = 0.0
         self.finished = False
 
     @property
@@ -157,6 +161,8 @@ class Sequence:
 
     def _append(self, logits: Floats, forced: int | None = None) -> int:
         """Choose the next token, or take the forced one, and see whether the answer ends."""
+        self._last_token = time.monotonic()
+        self._first_token = self._first_token or self._last_token
         request, rules = self._request, self._request.rules
         generated = self._length - request.prompt.size
         adjusted = adjust(rules, logits, self.tokens, generated)
@@ -216,4 +222,16 @@ class Sequence:
             steps=self._steps,
             reused=self.reused,
             error=error,
+            usage=self._usage(),
+        )
+
+    def _usage(self) -> Usage:
+        reused = -(-self.reused // BLOCK)
+        return Usage(
+            new_blocks=self.buffer.capacity // BLOCK - reused,
+            reused_blocks=reused,
+            arrived=self.ticket.arrived,
+            scheduled=self._scheduled,
+            first_token=self._first_token,
+            last_token=self._last_token,
         )

@@ -1,0 +1,213 @@
+"""The shapes of all outputs of the ensemble and the BLS, for each release and both protocols."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc
+
+from specdec.triton import contract
+from support.triton_client import Arrays, ask, ask_once
+from support.triton_server import Server
+
+PROMPT = "def read_lines(path):\n"
+NEW = 6
+MODELS = ("ensemble", "tensorrt_llm_bls")
+SERVERS = {"0.18.0": "older_server", "0.19.0": "server", "1.2.1": "newer_server"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Outputs that share a shape.
+
+    Attributes:
+        names: of the outputs.
+        shape: of the response to one prompt; `prompt` are its tokens, `new` those of the answer.
+        flags: inputs that ask for it.
+        source: section of the sheet of facts on Triton and TensorRT-LLM.
+        since: first release that has it.
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int | str, ...]
+    flags: tuple[str, ...] = ()
+    source: str = "1.2"
+    since: str = "0.18.0"
+
+
+# Beside the text, a shape is the declared one of the section, after a batch dimension of one.
+TABLE = (
+    Row(("text_output",), (1,), source="13, Text shape"),
+    Row(("batch_index", "sequence_index"), (1, 1)),
+    Row(("cum_log_probs",), (1, 1), ("return_log_probs",)),
+    Row(("output_log_probs",), (1, 1, "new"), ("return_log_probs",)),
+    Row(("context_logits",), (1, "prompt", 1024), ("return_context_logits",)),
+    Row(("generation_logits",), (1, 1, "new", 1024), ("return_generation_logits",)),
+    Row(
+        ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks"),
+        (1, 1),
+        ("return_kv_cache_reuse_stats", "return_perf_metrics"),
+        "1.2 and 1.6",
+    ),
+    Row(
+        (
+            "arrival_time_ns",
+            "first_scheduled_time_ns",
+            "first_token_time_ns",
+            "last_token_time_ns",
+            "acceptance_rate",
+            "total_accepted_draft_tokens",
+            "total_draft_tokens",
+        ),
+        (1, 1),
+        ("return_perf_metrics",),
+        "1.6",
+        "0.19.0",
+    ),
+    Row(("num_input_tokens",), (1, 1), ("return_num_input_tokens",), "1.6", "1.2.0"),
+    Row(("num_output_tokens",), (1, 1), ("return_num_output_tokens",), "1.6", "1.2.0"),
+)
+
+
+def rows(release: str) -> list[Row]:
+    """The table's rows of a release."""
+
+    def key(version: str) -> list[int]:
+        return [int(part) for part in version.split(".")]
+
+    return [row for row in TABLE if key(row.since) <= key(release)]
+
+
+def asking(model: str, release: str) -> dict[str, Any]:
+    """A request for every output."""
+    inputs = {tensor.name for tensor in contract.inputs(model, release)}
+    flags = {flag for row in rows(release) for flag in row.flags} & inputs
+    return {"text_input": PROMPT, "max_tokens": NEW, "end_id": -1, **dict.fromkeys(flags, True)}
+
+
+def shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}
+
+
+def expected(server: Server, release: str) -> dict[str, tuple[int, ...]]:
+    """The table's shapes with the numbers of this prompt."""
+    (tokenized,) = ask(server.url, "preprocessing", QUERY=PROMPT, REQUEST_OUTPUT_LEN=1)
+    sizes = {"prompt": int(tokenized["REQUEST_INPUT_LEN"].item()), "new": NEW}
+    return {
+        name: tuple(sizes[size] if isinstance(size, str) else size for size in row.shape)
+        for row in rows(release)
+        for name in row.names
+    }
+
+
+def post(server: Server, model: str, endpoint: str, **body: Any) -> dict[str, Any]:
+    """The answer of an HTTP endpoint of a model."""
+    url = f"http://127.0.0.1:{server.http_port}/v2/models/{model}/{endpoint}"
+    content = json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, content), timeout=60) as reply:
+        answer: dict[str, Any] = json.load(reply)
+    return answer
+
+
+every_release = pytest.mark.parametrize("release", SERVERS)
+both_models = pytest.mark.parametrize("model", MODELS)
+
+
+@pytest.fixture
+def running(request: pytest.FixtureRequest, release: str) -> Server:
+    """The server of the release."""
+    server: Server = request.getfixturevalue(SERVERS[release])
+    return server
+
+
+@every_release
+@both_models
+def test_table_has_every_declared_output(release: str, model: str) -> None:
+    declared = {tensor.name: tensor.dims for tensor in contract.outputs(model, release)}
+    listed = {name: row for row in rows(release) for name in row.names}
+    assert set(listed) == set(declared)
+    for name, row in listed.items():
+        # The published text alone has no batch dimension.
+        assert len(row.shape) == len(declared[name]) + (name != "text_output"), name
+
+
+@every_release
+@both_models
+def test_grpc_returns_the_published_shapes(running: Server, release: str, model: str) -> None:
+    values = asking(model, release)
+    (arrays,) = ask(running.url, model, **values)
+    assert shapes(arrays) == expected(running, release)
+
+
+@every_release
+@both_models
+def test_grpc_returns_the_published_shapes_of_a_speculated_answer(
+    running: Server, release: str, model: str
+) -> None:
+    logits = ("return_context_logits", "return_generation_logits")
+    values = {k: v for k, v in asking(model, release).items() if k not in logits}
+    (arrays,) = ask(running.url, model, **values)
+    without = {"context_logits", "generation_logits"}
+    assert {name: shape for name, shape in shapes(arrays).items() if name not in without} == {
+        name: shape for name, shape in expected(running, release).items() if name not in without
+    }
+
+
+@both_models
+def test_http_returns_the_published_shapes(older_server: Server, model: str) -> None:
+    """Triton serves models that may stream over HTTP with its generate extension alone."""
+    values = asking(model, "0.18.0")
+    kinds = {str: "BYTES", bool: "BOOL", int: "INT32"}
+    inputs = [
+        {"name": name, "shape": [1, 1], "datatype": kinds[type(value)], "data": [value]}
+        for name, value in values.items()
+    ]
+    outputs = {
+        tensor["name"]: tensor
+        for tensor in post(older_server, model, "infer", inputs=inputs)["outputs"]
+    }
+    actual = {name: tuple(tensor["shape"]) for name, tensor in outputs.items()}
+    assert actual == expected(older_server, "0.18.0")
+    assert outputs["text_output"]["data"][0].startswith(PROMPT)
+
+
+@every_release
+@both_models
+def test_http_generate_returns_the_text_alone(running: Server, model: str) -> None:
+    text = post(running, model, "generate", text_input=PROMPT, max_tokens=NEW)["text_output"]
+    assert isinstance(text, str)
+    assert text.startswith(PROMPT)
+
+
+def test_texts_of_several_prompts_are_one_dimension(older_server: Server) -> None:
+    prompts = [[PROMPT], ["import os\n\n"], ["class Node:\n"]]
+    values = {"text_input": prompts, "max_tokens": [[NEW]] * 3, "return_log_probs": [[True]] * 3}
+    arrays = ask_once(older_server.url, "tensorrt_llm_bls", **values)
+    assert shapes(arrays) == {
+        "text_output": (3,),
+        "batch_index": (3, 1),
+        "sequence_index": (3, 1),
+        "cum_log_probs": (3, 1),
+        "output_log_probs": (3, 1, NEW),
+    }
+    texts = [text.decode() for text in arrays["text_output"]]
+    assert all(text.startswith(prompt) for text, (prompt,) in zip(texts, prompts, strict=True))
+
+
+@pytest.mark.parametrize("model_rows", [1, 2])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_postprocessing_returns_rows_times_beams(
+    server: Server, model_rows: int, beams: int
+) -> None:
+    tokens = np.full((model_rows, beams, 2), 33, np.int32)
+    lengths = np.full((model_rows, beams), 2, np.int32)
+    given = {"TOKENS_BATCH": tokens, "SEQUENCE_LENGTH": lengths}
+    assert ask_once(server.url, "postprocessing", **given)["OUTPUT"].shape == (model_rows * beams,)
+    with grpc.InferenceServerClient(server.url) as client:
+        (output,) = client.get_model_metadata("postprocessing").outputs
+    assert list(output.shape) == [-1, -1]
