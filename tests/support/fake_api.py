@@ -35,6 +35,11 @@ class Api:
     seen: list[tuple[str, str]] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
 
+    def write(self, method: str, address: str, body: Json) -> tuple[int, bytes]:
+        """The response to a PATCH, POST or DELETE; a table of reads has none."""
+        message = f"{method} {address} is not served"
+        return 405, json.dumps({"kind": "Status", "message": message}).encode()
+
     def respond(self, address: str) -> tuple[int, bytes]:
         parts = urlsplit(address)
         selector = parse_qs(parts.query).get("labelSelector", [""])[0]
@@ -64,6 +69,14 @@ def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
             # A client may close the connection after the first error.
             with suppress(ConnectionError):
                 self.send(status, body)
+
+        def do_PATCH(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            given = json.loads(self.rfile.read(length) or b"{}")
+            with suppress(ConnectionError):
+                self.send(*api.write(self.command, self.path, given))
+
+        do_POST = do_DELETE = do_PATCH  # noqa: N815 - names of http.server
 
         def send(self, status: int, body: bytes) -> None:
             self.send_response(status)

@@ -55,6 +55,8 @@ PLURALS = {
     (API_VERSION, KIND): PLURAL,
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "ConfigMap"): "configmaps",
+    # Only people read nodes; the operator has no right to.
+    ("v1", "Node"): "nodes",
     ("v1", "Pod"): "pods",
     ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",

@@ -88,6 +88,15 @@ COMMANDS = {
         "Examples: specdec top; specdec top code-assistant --interval 10; "
         "specdec top -A --once --json",
     ),
+    "certify": Command(
+        "specdec.cli.certify:certify",
+        "Serve a matrix of small models on a cluster, and report what passed.",
+        "Examples: specdec certify; specdec certify --list; "
+        "specdec certify --backend Reference -n lab --prompts 4; "
+        "specdec certify --heads Eagle=yuhuili/EAGLE-Vicuna-7B-v1.3 "
+        "--heads Medusa=FasterDecoding/medusa-vicuna-7b-v1.3; "
+        "specdec certify --only baseline,lookahead --output first --keep",
+    ),
     "plan": Command(
         "specdec.cli.plan:plan",
         "Show what the operator would do with a resource, without a cluster.",

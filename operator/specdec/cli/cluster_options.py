@@ -1,4 +1,4 @@
-"""Options of the commands about a running cluster, `status` and `top`, and their checks."""
+"""Options of the commands about a running cluster, such as `status`, and their checks."""
 
 import re
 from collections.abc import Mapping
@@ -27,11 +27,16 @@ def scope(options: Mapping[str, Any], namespace: str) -> str | None:
     return None if options["all_namespaces"] else namespace
 
 
+def check_name(option: str, value: str | None) -> None:
+    """Raise BadRequestError for an invalid name of an object, because it becomes part of a URL."""
+    if value is not None and not _NAME.fullmatch(value):
+        raise BadRequestError(f"{option} is {value!r}; write a name as kubectl shows it")
+
+
 def check_names(options: Mapping[str, Any]) -> None:
     """Raise BadRequestError for invalid names, because they become part of a URL."""
     for option, value in (("NAME", options["name"]), ("--namespace", options["namespace"])):
-        if value is not None and not _NAME.fullmatch(value):
-            raise BadRequestError(f"{option} is {value!r}; write a name as kubectl shows it")
+        check_name(option, value)
     if options["all_namespaces"] and (options["name"] or options["namespace"]):
         raise BadRequestError(
             "--all-namespaces excludes NAME and --namespace; leave one of them out"

@@ -58,12 +58,12 @@ async def read_children(cluster: Cluster, namespace: str, name: str) -> Children
     own_jobs, shared_jobs, pods = await asyncio.gather(
         list_or_note(job, own), list_or_note(job, shared), list_or_note(pod, own)
     )
-    children.jobs = _newest_first(own_jobs + shared_jobs)
+    children.jobs = newest_first(own_jobs + shared_jobs)
     if shared_jobs:
         # Pods of a shared Job have no label of a resource.
         job_names = ",".join(sorted(item["metadata"]["name"] for item in shared_jobs))
         pods += await list_or_note(pod, f"{POD_JOB} in ({job_names})")
-    children.pods = _newest_first(pods)
+    children.pods = newest_first(pods)
     await asyncio.gather(*(_read_progress(cluster, children, item) for item in children.jobs))
     children.notes = sorted(set(children.notes))
     return children
@@ -179,7 +179,8 @@ def _has_ended(pod: Json) -> bool:
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _newest_first(objects: list[Json]) -> list[Json]:
+def newest_first(objects: list[Json]) -> list[Json]:
+    """Distinct objects, the newest first."""
     distinct = {item["metadata"]["uid"]: item for item in objects}.values()
     return sorted(
         distinct,

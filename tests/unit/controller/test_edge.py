@@ -115,7 +115,7 @@ def test_paths_of_core_and_group_resources() -> None:
     everywhere = path("specdec.dev/v1alpha1", "SpeculativeModel", None)
     assert everywhere == "/apis/specdec.dev/v1alpha1/speculativemodels"
     with pytest.raises(KeyError):
-        path("v1", "Node", "ns")
+        path("v1", "Namespace", "ns")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,310 @@
+"""The command `specdec certify`; it imports the Kubernetes client only when it runs."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from specdec.cli import options as opt
+from specdec.cli.cluster_options import KubeContext, Namespace, check_name
+from specdec.client.errors import BadRequestError
+
+if TYPE_CHECKING:
+    from specdec.certify.facts import Facts, Gpus
+    from specdec.certify.folder import Folder
+    from specdec.certify.matrix import Entry
+    from specdec.certify.request import Request
+    from specdec.certify.run import Plan
+
+_FAILED = 1
+_INTERRUPTED = 130
+# Minutes that a resource may be blocked by one reason, such as a crash or a lack of GPUs.
+_BLOCKED_MINUTES = 10.0
+_LONGEST_MINUTES = 7 * 24 * 60
+Json = dict[str, Any]
+
+
+class AccessMode(StrEnum):
+    """The access modes of the claim."""
+
+    ONCE = "ReadWriteOnce"
+    MANY = "ReadWriteMany"
+
+
+def certify(
+    context: typer.Context,
+    backend: Annotated[
+        str, typer.Option(help="TensorRT on GPUs, or Reference on CPUs.")
+    ] = "TensorRT",
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder of the state, the archive and the page.")
+    ] = Path("specdec-certify"),
+    only: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME,...", help="Entries to try; default: all.")
+    ] = None,
+    heads: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METHOD=SOURCE",
+            help="Checkpoint of heads for Eagle, Medusa or ReDrafter; repeatable. SOURCE is "
+            "OWNER/REPO of the Hugging Face hub, or pvc:CLAIM/PATH.",
+        ),
+    ] = None,
+    heads_target: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="Target of the heads; default lmsys/vicuna-7b-v1.3."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Default Qwen/Qwen2.5-1.5B-Instruct; with Reference the shipped pair.",
+        ),
+    ] = None,
+    draft: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="Default Qwen/Qwen2.5-0.5B-Instruct.")
+    ] = None,
+    token_secret: Annotated[
+        str | None,
+        typer.Option(metavar="SECRET", help="Secret with a token of the hub under the key token."),
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="Sets spec.runtime.version.")] = None,
+    image: Annotated[str | None, typer.Option(help="Sets spec.runtime.image.")] = None,
+    gpu_product: Annotated[
+        str | None, typer.Option(help="Node label nvidia.com/gpu.product, if there are several.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs of a node, if you may not list nodes.")
+    ] = None,
+    claim: Annotated[
+        str | None, typer.Option(help="Existing claim for checkpoints and engines.")
+    ] = None,
+    storage_size: Annotated[
+        str | None, typer.Option(help="Of the created claim; default 60Gi, with heads 160Gi.")
+    ] = None,
+    storage_class: Annotated[str | None, typer.Option(help="Of the created claim.")] = None,
+    access_mode: Annotated[
+        AccessMode, typer.Option(help="Of the claim; ReadWriteMany lets pods spread over nodes.")
+    ] = AccessMode.ONCE,
+    prompts: Annotated[int, typer.Option(help="Prompts of each measurement.")] = 16,
+    output_tokens: Annotated[int, typer.Option(help="Maximum tokens of an answer.")] = 64,
+    timeout: Annotated[float, typer.Option(help="Minutes for each entry.")] = 120.0,
+    retry: Annotated[bool, typer.Option("--retry", help="Run failed entries again.")] = False,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Keep the claim, and the resources with spec.suspend true."),
+    ] = False,
+    operator_namespace: Annotated[
+        str, typer.Option(help="Namespace of the operator, for its log and metrics.")
+    ] = "specdec-system",
+    show_list: Annotated[
+        bool, typer.Option("--list", help="Show what would be tried, and create nothing.")
+    ] = False,
+) -> None:
+    """Serve a matrix of small models on a cluster, and report what passed.
+
+    Tries every method that the cluster and your checkpoints allow, one after another. Verifies
+    and loads each, and keeps status, logs and metrics. Writes one HTML page and one archive. An
+    interrupted run continues with the same command. Creates resources in one namespace with the
+    rights of your kubeconfig, and deletes them.
+
+    Exit status: 0 all tried entries passed, 1 an entry failed or the API server refuses, 2 bad
+    input, 3 the API server cannot be reached, 130 interrupted.
+    """
+    with opt.report_errors():
+        for option, value in (
+            ("--namespace", namespace),
+            ("--operator-namespace", operator_namespace),
+            ("--claim", claim),
+            ("--token-secret", token_secret),
+        ):
+            check_name(option, value)
+        if not 0 < timeout <= _LONGEST_MINUTES:
+            raise BadRequestError(
+                f"--timeout is {timeout:g}; set it to at most {_LONGEST_MINUTES} minutes"
+            )
+        try:
+            failed = asyncio.run(_certify(context.params))
+        except KeyboardInterrupt:
+            typer.echo(
+                f"specdec: interrupted; the same command continues, from the state in {output}",
+                err=True,
+            )
+            raise typer.Exit(_INTERRUPTED) from None
+    if failed:
+        raise typer.Exit(_FAILED)
+
+
+async def _certify(params: Mapping[str, Any]) -> bool:
+    """Run, and write archive and page; returns whether an entry failed."""
+    from specdec.certify import facts
+    from specdec.certify.live import Live
+    from specdec.certify.matrix import matrix, require_any, selected
+    from specdec.certify.run import run
+    from specdec.inspect.session import logged_in
+
+    request, only = _request(params), selected(params["only"])
+    async with logged_in(params["kube_context"]) as session:
+        live = Live(session.cluster, params["namespace"] or session.namespace)
+        await live.require_operator()
+        nodes = await live.nodes()
+        known = None if nodes is None else facts.facts(nodes)
+        gpus = facts.select(request, known)
+        entries = matrix(request, gpus, only)
+        if params["show_list"]:
+            _show(entries)
+            return False
+        require_any(entries)
+        await live.require_claims(request.claims)
+        with _folder(params["output"]) as folder:
+            document = _document(folder, request, live.namespace, known, gpus, entries)
+            plan = _plan(params, document["id"], request, entries)
+            with _reporter(len([e for e in entries if not e.not_tried])) as reporter:
+                await run(live, folder, plan, reporter)
+            folder.write_run({**document, "finishedAt": plan.now()})
+            return _finish(folder)
+
+
+def _request(params: Mapping[str, Any]) -> "Request":
+    from specdec.api.matrix import Backend
+    from specdec.certify.request import HEADS_TARGET, Request, heads
+
+    backends = {str(item).lower(): item for item in Backend}
+    backend = backends.get(params["backend"].lower())
+    if backend is None:
+        raise BadRequestError(
+            f"--backend is {params['backend']!r}; write one of {', '.join(map(str, Backend))}"
+        )
+    same = ("version", "image", "gpu_product", "gpus", "token_secret", "claim")
+    return Request(
+        backend=backend,
+        **{name: params[name] for name in same},
+        target=params["target"] or "",
+        draft=params["draft"] or "",
+        heads=heads(params["heads"] or ()),
+        heads_target=params["heads_target"] or HEADS_TARGET,
+        storage_size=params["storage_size"],
+        storage_class=params["storage_class"],
+        access_mode=params["access_mode"].value,
+        prompts=params["prompts"],
+        output_tokens=params["output_tokens"],
+    )
+
+
+def _plan(
+    params: Mapping[str, Any], run: str, request: "Request", entries: "tuple[Entry, ...]"
+) -> "Plan":
+    from specdec.certify.progress import Limits
+    from specdec.certify.run import Plan
+
+    blocked = min(_BLOCKED_MINUTES, params["timeout"])
+    return Plan(
+        id=run,
+        request=request,
+        entries=entries,
+        limits=Limits(60 * params["timeout"], 60 * blocked),
+        keep=params["keep"],
+        retry=params["retry"],
+        operator_namespace=params["operator_namespace"],
+    )
+
+
+@contextmanager
+def _folder(path: Path) -> "Iterator[Folder]":
+    from specdec.certify.folder import Folder
+    from specdec.certify.redaction import Redactor
+
+    folder = Folder(path, Redactor.of_environment(os.environ))
+    with folder.locked():
+        yield folder
+
+
+def _document(
+    folder: "Folder",
+    request: "Request",
+    namespace: str,
+    known: "Facts | None",
+    gpus: "Gpus | None",
+    entries: "tuple[Entry, ...]",
+) -> Json:
+    """The document of a new run, or of the one that continues.
+
+    Raises:
+        BadRequestError: the folder has a run with other options.
+    """
+    from specdec import __version__
+
+    asked = {**request.as_json(), "namespace": namespace}
+    earlier = folder.run()
+    for name, value in asked.items():
+        if earlier is not None and earlier["request"].get(name) != value:
+            raise BadRequestError(
+                f"--output {folder.path} has a run with {name} {earlier['request'].get(name)}, "
+                f"not {value}; give the same options, or another folder"
+            )
+    started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    document = {
+        "id": earlier["id"] if earlier else secrets.token_hex(4),
+        "startedAt": earlier["startedAt"] if earlier else started,
+        "version": __version__,
+        "request": asked,
+        "kubernetes": known.kubernetes if known else (),
+        "gpus": asdict(gpus) if gpus else None,
+        "entries": [
+            {
+                "name": entry.name,
+                "title": entry.title,
+                "method": entry.method,
+                "notTried": entry.not_tried,
+                "baseline": entry.baseline,
+            }
+            for entry in entries
+        ],
+    }
+    folder.write_run(document)
+    return document
+
+
+def _finish(folder: "Folder") -> bool:
+    """Write page and archive, print where they are; returns whether an entry failed."""
+    from specdec.certify import archive, page, report
+    from specdec.certify.folder import PAGE
+    from specdec.terminal import plain
+
+    run = folder.run() or {}
+    states = {item["name"]: folder.entry(item["name"]) or {} for item in run["entries"]}
+    document = report.document(run, {name: state for name, state in states.items() if state})
+    folder.write_file("", PAGE, page.as_html(document, folder.read_text))
+    packed = folder.write_archive(archive.pack(folder.files(), f"specdec-certify-{run['id']}"))
+    typer.echo(f"{document['headline']}")
+    typer.echo(f"page     {plain(str(folder.path / PAGE))}")
+    typer.echo(f"archive  {plain(str(packed))}")
+    return bool(document["counts"]["failed"])
+
+
+def _show(entries: "tuple[Entry, ...]") -> None:
+    from specdec.terminal import grid, row, screen
+
+    table = grid("ENTRY", "METHOD", "TRIED", "", whole={"ENTRY", "METHOD", "TRIED"})
+    for entry in entries:
+        state = "no" if entry.not_tried else "yes"
+        row(table, entry.name, entry.method, state, entry.not_tried or entry.title)
+    screen().print(table)
+
+
+@contextmanager
+def _reporter(count: int) -> Iterator[Any]:
+    from specdec.cli.certify_progress import Progress
+
+    with Progress(count) as progress:
+        yield progress

@@ -1,0 +1,146 @@
+"""Resources as the API server has them at several moments of an entry."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+Json = dict[str, Any]
+CREATED = "2026-01-02T03:00:00Z"
+DIGESTS = ["aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc", "dddddddddd"]
+
+
+def condition(
+    kind: str, status: str = "True", reason: str = "Valid", message: str = "", at: str = CREATED
+) -> Json:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message or f"{kind} as expected",
+        "observedGeneration": 1,
+        "lastTransitionTime": at,
+    }
+
+
+# The conditions of a served and measured resource with a draft, with the minute of each.
+_SERVED = [
+    ("Accepted", "Valid", "03:00:01"),
+    ("StorageReady", "Bound", "03:00:05"),
+    ("ModelsFetched", "Fetched", "03:02:00"),
+    ("Compatible", "Compatible", "03:02:00"),
+    ("MemoryFits", "Fits", "03:02:00"),
+    ("EnginesReady", "Built", "03:12:00"),
+    ("RepositoryReady", "Published", "03:12:10"),
+    ("Available", "PodsReady", "03:13:10"),
+    ("SpeculationActive", "DraftTokensObserved", "03:14:00"),
+    ("OutputEquivalent", "Equivalent", "03:14:00"),
+    ("SpeculationEffective", "Effective", "03:14:00"),
+    ("BenchmarkCompleted", "Completed", "03:15:00"),
+    ("Ready", "Serving", "03:13:10"),
+]
+
+
+def served(**changes: Json | None) -> Json:
+    """A resource that passes; `changes` replace conditions by type, None removes one."""
+    conditions = {
+        kind: condition(kind, "True", reason, at=f"2026-01-02T{at}Z")
+        for kind, reason, at in _SERVED
+    }
+    conditions |= {kind: changed for kind, changed in changes.items() if changed is not None}
+    for kind, changed in changes.items():
+        if changed is None:
+            del conditions[kind]
+    return {
+        "apiVersion": "specdec.dev/v1alpha1",
+        "kind": "SpeculativeModel",
+        "metadata": {
+            "name": "certify-draft-target-shared",
+            "namespace": "lab",
+            "uid": "11111111-2222",
+            "resourceVersion": "7",
+            "generation": 1,
+            "creationTimestamp": CREATED,
+        },
+        "spec": {
+            "runtime": {"backend": "Reference"},
+            "target": {"source": {"pvc": {"claimName": "pair", "path": "target"}}},
+            "speculation": {
+                "method": "DraftTarget",
+                "maxDraftTokens": 8,
+                "draftTokens": 4,
+                "draftTarget": {
+                    "draft": {"source": {"pvc": {"claimName": "pair", "path": "draft"}}}
+                },
+            },
+            "storage": {"existingClaim": "models"},
+            "benchmark": {"mode": "OnReady"},
+        },
+        "status": {
+            "observedGeneration": 1,
+            "phase": "Serving",
+            "conditions": list(conditions.values()),
+            "engines": [{"role": "target", "key": "3f" * 32, "state": "Built", "seconds": 540}],
+            "plan": {
+                "backend": "Reference",
+                "version": "0.19.0",
+                "image": "reference:1",
+                "memory": {
+                    "devices": [
+                        {
+                            "device": "target:0",
+                            "gpuMiB": 81559,
+                            "usedMiB": 12000,
+                            "percent": 15,
+                            "parts": {"target weights": 3000},
+                        }
+                    ]
+                },
+            },
+            "speculation": {
+                "active": True,
+                "prompts": 4,
+                "matched": 4,
+                "failed": 0,
+                "draftedTokens": 80,
+                "acceptedTokens": 60,
+                "acceptancePercent": 75,
+                "tokensPerRound": "3.40",
+                "speedupPercent": 160,
+            },
+            "benchmark": {
+                "state": "Completed",
+                "levels": [
+                    {"concurrency": 1, "speedupPercent": 158, "speedupInterval": "150-166"}
+                ],
+            },
+        },
+    }
+
+
+def alone() -> Json:
+    """A served resource without speculation."""
+    body = served(
+        SpeculationActive=condition("SpeculationActive", "False", "MethodNone"),
+        OutputEquivalent=condition("OutputEquivalent", "Unknown", "MethodNone"),
+        SpeculationEffective=condition("SpeculationEffective", "Unknown", "MethodNone"),
+        BenchmarkCompleted=condition("BenchmarkCompleted", "Unknown", "NotRun"),
+    )
+    body["spec"]["speculation"] = {"method": "None"}
+    del body["spec"]["benchmark"], body["status"]["speculation"], body["status"]["benchmark"]
+    return body
+
+
+def load(one: float = 100.0, eight: float = 400.0, **changes: Any) -> Json:
+    """The result of a load with these tokens per second."""
+    level = {"requests": 16, "failed": 0, "seconds": 2.0, "latencyP50Ms": 20.0}
+    result = {
+        "prompts": 4,
+        "tokens": 64,
+        "answers": list(DIGESTS),
+        "levels": [
+            {"concurrency": 1, "tokensPerSecond": one, **level},
+            {"concurrency": 8, "tokensPerSecond": eight, **level},
+        ],
+    }
+    return copy.deepcopy(result) | changes

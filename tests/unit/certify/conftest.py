@@ -1,0 +1,46 @@
+"""A fake API server with an operator, a login to it, and the command against both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from specdec.certify import live
+from specdec.cli.app import app
+from support.fake_api import kubeconfig, serving
+from unit.certify.fake_operator import CLAIMS, FakeOperator
+
+Certify = Callable[..., Result]
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOperator]:
+    """With the shipped pair's claim, and no nodes."""
+    operator = FakeOperator()
+    operator.objects["/api/v1/nodes"] = []
+    operator.objects[f"{CLAIMS}/reference-pair"] = {"metadata": {"name": "reference-pair"}}
+    with serving(operator) as address:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", address)))
+        yield operator
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def certify(out: Path, monkeypatch: pytest.MonkeyPatch) -> Certify:
+    """Run the command with the Reference backend, without pauses between reads."""
+    monkeypatch.setattr(live, "INTERVAL", 0.0)
+
+    def run(*arguments: str) -> Result:
+        given = ["certify", "--output", str(out), *arguments]
+        if "--backend" not in arguments:
+            given += ["--backend", "Reference"]
+        return CliRunner().invoke(app, given, catch_exceptions=False)
+
+    return run

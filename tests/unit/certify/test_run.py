@@ -1,0 +1,369 @@
+"""A run on a fake API server: results, resumption, clean-up, and errors in one sentence."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from specdec.certify import run
+from unit.certify.bodies import condition, served
+from unit.certify.fake_operator import CLAIMS, JOBS, PODS, RESOURCES, FakeOperator
+
+Json = dict[str, Any]
+Certify = Callable[..., Result]
+TRIED = ["baseline", "draft-target-shared", "logits", "lookahead"]
+NAMES = [f"certify-{name}" for name in TRIED]
+
+
+def state(out: Path, name: str) -> Json:
+    document: Json = json.loads((out / "entries" / name / "result.json").read_text())
+    return document
+
+
+def failing(reason: str = "InvalidSpec", message: str = "spec.x is 1: set it to 2") -> Json:
+    first = condition("Accepted", "False", reason, message)
+    return served(Accepted=first, Ready=condition("Ready", "False", reason, message))
+
+
+def waiting(kind: str, reason: str) -> Json:
+    return served(
+        **{
+            kind: condition(kind, "False", reason, "wait"),
+            "Ready": condition("Ready", "False", reason, "wait"),
+        }
+    )
+
+
+def test_every_entry_that_applies_runs_and_is_deleted(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    api.scripts["certify-logits"] = [waiting("EnginesReady", "Building"), served()]
+    result = certify()
+    assert result.exit_code == 0, result.output
+    assert api.created() == NAMES
+    assert not [path for path in api.store if "certify" in path], "something is left"
+    deleted = [path.rpartition("/")[2] for method, path in api.writes if method == "DELETE"]
+    # Each before the next one starts, because it may need the GPU; the claim is the last.
+    assert deleted == [*NAMES, "specdec-certify"]
+    order = [path.rpartition("/")[2] for _, path in api.writes if path.startswith(RESOURCES)]
+    assert order == [name for name in NAMES for _ in ("PATCH", "DELETE")]
+    assert "4 of 4 passed, 7 not tried" in result.stdout
+    passed = state(out, "logits")
+    assert passed["outcome"] == "passed"
+    assert passed["sentence"].startswith("4 of 4 answers are the target's own")
+    assert [s["stage"] for s in passed["stages"]][-1] == "Benchmark"
+    changes = [item["reason"] for item in passed["history"] if item["type"] == "EnginesReady"]
+    assert changes == ["Building", "Built"]
+    assert passed["servers"] == [
+        {
+            "pod": "certify-logits-0",
+            "accepted": 60,
+            "drafted": 80,
+            "fallbacks": 0,
+            "rounds": 20,
+            "gpus": [{"usedMiB": 12288, "totalMiB": 81559}],
+        }
+    ]
+
+
+def test_load_runs_in_the_operators_image_beside_the_service(
+    api: FakeOperator, certify: Certify
+) -> None:
+    jobs: list[Json] = []
+
+    def remember(_: str) -> None:
+        jobs.extend(
+            body for path, body in api.store.items() if "throughput" in path and "jobs" in path
+        )
+
+    api.on_read = remember
+    assert certify("--only", "baseline").exit_code == 0
+    (created,) = api.created(JOBS)
+    assert created.startswith("certify-baseline-throughput-")
+    job = next(job for job in jobs if job["metadata"]["name"] == created)
+    pod = job["spec"]["template"]
+    assert pod["spec"]["containers"][0]["image"] == "operator:1"
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    # The operator lists its own children by this label.
+    assert "specdec.dev/model" not in job["metadata"]["labels"] | pod["metadata"]["labels"]
+    assert job["metadata"]["ownerReferences"][0]["name"] == "certify-baseline"
+
+
+def test_failed_entry_has_its_sentence_and_the_others_run(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    api.scripts["certify-draft-target-shared"] = [failing()]
+    result = certify()
+    assert result.exit_code == 1
+    assert api.created() == NAMES
+    failed = state(out, "draft-target-shared")
+    assert failed["sentence"] == "Accepted is InvalidSpec: spec.x is 1: set it to 2"
+    assert failed["condition"] == ["Accepted", "InvalidSpec"]
+    assert failed["throughput"] is None
+    assert "1 of 4 failed, 7 not tried" in result.stdout
+    assert state(out, "lookahead")["outcome"] == "passed"
+
+
+def test_resource_that_the_api_server_rejects_is_a_failed_entry(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    api.rejected[f"{RESOURCES}/certify-logits"] = (422, "spec.x is invalid")
+    assert certify("--only", "baseline,logits").exit_code == 1
+    sentence = "the API server rejects SpeculativeModel certify-logits: spec.x is invalid"
+    assert state(out, "logits")["sentence"] == sentence
+
+
+def test_missing_right_ends_the_run_with_a_sentence(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    api.rejected[f"{RESOURCES}/certify-baseline"] = (403, "you may not patch speculativemodels")
+    result = certify()
+    assert result.exit_code == 1
+    assert result.stderr.strip().endswith("you may not patch speculativemodels")
+    assert state(out, "baseline")["outcome"] == "running"
+
+
+def test_failed_load_is_a_failed_entry(api: FakeOperator, certify: Certify, out: Path) -> None:
+    error = {"reason": "ServerUnreachable", "message": "no connection"}
+    api.results["certify-baseline"] = {"error": error}
+    assert certify("--only", "baseline").exit_code == 1
+    sentence = state(out, "baseline")["sentence"]
+    assert sentence.startswith("Job certify-baseline-throughput-")
+    assert sentence.endswith(" failed: ServerUnreachable: no connection")
+
+
+def stopped_at(place: str, certify: Certify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run until this function of `run` is called for the entry logits, and end there."""
+    original = getattr(run, place)
+
+    def stop(*arguments: Any) -> Any:
+        if "certify-logits" in str(arguments):
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, place, stop)
+        result = certify()
+    assert result.exit_code == 130
+    assert "the same command continues" in result.stderr
+
+
+# While the resource is waited for, after its load ran, and before its result is written.
+@pytest.mark.parametrize("place", ["state", "judge", "stages"])
+def test_interrupted_run_continues_with_the_resource_that_exists(
+    place: str, api: FakeOperator, certify: Certify, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_at(place, certify, monkeypatch)
+    assert state(out, "draft-target-shared")["outcome"] == "passed"
+    assert state(out, "logits")["outcome"] == "running"
+    uid = api.store[f"{RESOURCES}/certify-logits"]["metadata"]["uid"]
+    before = state(out, "baseline")
+    api.writes.clear()
+    result = certify()
+    assert result.exit_code == 0, result.output
+    # Nothing runs twice: neither finished entries, nor the resource of the open one.
+    assert api.created() == ["certify-lookahead"]
+    loaded = {name.rpartition("-throughput-")[0] for name in api.created(JOBS)}
+    assert loaded == {"certify-logits", "certify-lookahead"}
+    assert api.created(JOBS)[0].endswith(uid[:8])
+    assert state(out, "baseline") == before
+    assert "4 of 4 passed" in result.stdout
+
+
+def test_finished_run_only_writes_its_report_again(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    assert certify().exit_code == 0
+    (out / "index.html").unlink()
+    api.writes.clear()
+    result = certify()
+    assert result.exit_code == 0
+    assert api.created() == []
+    assert (out / "index.html").is_file()
+    assert "1/4 baseline passed (earlier)" in result.stderr
+
+
+def test_resource_left_by_a_finished_entry_is_deleted(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    assert certify("--only", "baseline").exit_code == 0
+    identity = json.loads((out / "run.json").read_text())["id"]
+    left = state(out, "baseline")
+    del left["cleaned"]
+    (out / "entries/baseline/result.json").write_text(json.dumps(left))
+    body = served()
+    body["metadata"] |= {
+        "name": "certify-baseline",
+        "labels": {"certify.specdec.dev/run": identity},
+    }
+    api._save(f"{RESOURCES}/certify-baseline", body)
+    assert certify("--only", "baseline").exit_code == 0
+    assert f"{RESOURCES}/certify-baseline" not in api.store
+
+
+def test_failed_entries_run_again_only_on_request(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    api.scripts["certify-logits"] = [failing()]
+    assert certify().exit_code == 1
+    api.writes.clear()
+    assert certify().exit_code == 1
+    assert api.created() == []
+    del api.scripts["certify-logits"]
+    assert certify("--retry").exit_code == 0
+    assert api.created() == ["certify-logits"]
+    assert len([i for i in state(out, "logits")["history"] if i["type"] == "Accepted"]) == 1
+
+
+def test_entries_can_be_added_to_a_run(api: FakeOperator, certify: Certify) -> None:
+    assert "1 of 1 passed" in certify("--only", "baseline").stdout
+    assert "2 of 2 passed" in certify("--only", "lookahead").stdout
+    assert api.created() == ["certify-baseline", "certify-lookahead"]
+
+
+def test_kept_resources_are_suspended(api: FakeOperator, certify: Certify) -> None:
+    assert certify("--only", "baseline", "--keep").exit_code == 0
+    body = api.store[f"{RESOURCES}/certify-baseline"]
+    assert body["spec"]["suspend"] is True
+    assert f"{CLAIMS}/specdec-certify" in api.store
+
+
+def test_claim_of_the_user_is_used_and_kept(api: FakeOperator, certify: Certify) -> None:
+    result = certify("--only", "baseline", "--claim", "mine")
+    assert result.exit_code == 2
+    assert "claim mine is missing in namespace lab: create it" in result.stderr
+    api.objects[f"{CLAIMS}/mine"] = {"metadata": {"name": "mine"}}
+    seen: list[Json] = []
+    api.on_read = lambda name: seen.append(api.store[f"{RESOURCES}/{name}"])
+    assert certify("--only", "baseline", "--claim", "mine").exit_code == 0
+    assert seen[0]["spec"]["storage"] == {"existingClaim": "mine"}
+    assert not [path for _, path in api.writes if path.startswith(CLAIMS)]
+
+
+def test_archive_has_every_file_and_no_secret(
+    api: FakeOperator, certify: Certify, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "token-of-the-environment")
+    api.scripts["certify-logits"] = [
+        failing(message="GET https://user:pa55word@hub/x failed with token-of-the-environment")
+    ]
+    assert certify("--only", "baseline,logits").exit_code == 1
+    with tarfile.open(out / "specdec-certify.tar.gz") as archive:
+        content = {
+            member.name.partition("/")[2]: archive.extractfile(member).read().decode()  # type: ignore[union-attr]
+            for member in archive.getmembers()
+        }
+        assert {(member.uid, member.gid, member.mtime) for member in archive.getmembers()} == {
+            (0, 0, 0)
+        }
+    of_entry = ("events.json", "logs/certify-baseline-0.log", "metrics/certify-baseline-0.txt")
+    names = (*of_entry, "resource.json", "result.json", "status.json")
+    assert {"index.html", "run.json", *(f"entries/baseline/{name}" for name in names)} <= set(
+        content
+    )
+    assert "server ready" in content["entries/baseline/logs/certify-baseline-0.log"]
+    text = "".join(content.values())
+    for secret in ("hf_aaaa", "token-of-the-environment", "pa55word", "hush"):
+        assert secret not in text
+    assert "[removed]" in content["entries/logits/result.json"]
+    events = json.loads(content["entries/baseline/events.json"])["events"]
+    assert [item["object"] for item in events] == ["SpeculativeModel certify-baseline"]
+    # A Secret is never read.
+    assert not [path for path, _ in api.seen if "secrets" in path]
+
+
+def test_what_the_caller_may_not_read_is_a_note(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    api.errors["/api/v1/namespaces/specdec-system/pods"] = (403, "you may not list pods")
+    api.errors[f"{PODS}/certify-baseline-0:8002/proxy/metrics"] = (403, "no pods/proxy")
+    assert certify("--only", "baseline").exit_code == 0
+    notes = state(out, "baseline")["notes"]
+    assert len(notes) == 2
+    assert notes[0].startswith("a part of pod certify-baseline-0 is not included: ")
+    assert notes[1].startswith("log and metrics of the operator are not included: ")
+
+
+def test_list_creates_nothing(api: FakeOperator, certify: Certify, out: Path) -> None:
+    result = certify("--list")
+    assert result.exit_code == 0
+    rows = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert rows["lookahead"].split()[2] == "yes"
+    assert "it needs a checkpoint" not in rows["eagle"]
+    assert "does not serve method Eagle" in rows["eagle"]
+    assert api.writes == []
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--backend", "Triton"), "--backend is 'Triton'; write one of TensorRT, PyTorch, "),
+        (("--backend", "TensorRT"), "no node of the cluster has nvidia.com/gpu; install "),
+        (("--only", "all"), "--only is 'all'; write names of the matrix with commas: baseline, "),
+        (("--only", "eagle"), "nothing is tried: eagle: backend Reference 0.19.0 does not "),
+        (("-n", "A b"), "--namespace is 'A b'; write a name as kubectl shows it"),
+        (("--timeout", "0"), "--timeout is 0; set it to at most 10080 minutes"),
+        (("--heads", "x"), "--heads is 'x'; write METHOD=SOURCE with a method of Eagle, "),
+    ],
+)
+def test_bad_input_is_a_sentence_and_nothing_is_created(
+    api: FakeOperator, certify: Certify, arguments: tuple[str, ...], sentence: str
+) -> None:
+    result = certify(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"specdec: {sentence}")
+    assert len(result.stderr.splitlines()) == 1
+    assert api.writes == []
+
+
+def test_missing_pair_names_the_sample(api: FakeOperator, certify: Certify) -> None:
+    del api.objects[f"{CLAIMS}/reference-pair"]
+    result = certify()
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "specdec: claim reference-pair is missing in namespace lab: run kubectl apply -f "
+        "manifests/samples/reference-pair.yaml\n"
+    )
+
+
+def test_cluster_without_the_operator_is_a_sentence(api: FakeOperator, certify: Certify) -> None:
+    del api.objects[RESOURCES]
+    result = certify()
+    assert result.exit_code == 2
+    assert "install the operator first" in result.stderr
+
+
+def test_folder_of_another_run_is_not_overwritten(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    assert certify("--only", "baseline").exit_code == 0
+    result = certify("--only", "baseline", "--prompts", "5")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"specdec: --output {out} has a run with prompts 16, not 5; give the same options, or "
+        "another folder\n"
+    )
+    (out / "run.json").write_text("{}")
+    assert "is of another release" in certify().stderr
+    (out / "run.json").unlink()
+    assert f"--output {out} has files of something else" in certify().stderr
+
+
+def test_object_of_somebody_else_is_not_touched(api: FakeOperator, certify: Certify) -> None:
+    body = served()
+    body["metadata"] |= {"name": "certify-baseline", "labels": {}}
+    api._save(f"{RESOURCES}/certify-baseline", body)
+    result = certify("--only", "baseline")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        "specdec: SpeculativeModel certify-baseline in namespace lab was created by somebody "
+        "else: delete it, or select another --namespace"
+    )
+    assert f"{RESOURCES}/certify-baseline" in api.store
