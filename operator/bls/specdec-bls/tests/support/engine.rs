@@ -95,7 +95,7 @@ impl Engine {
         }
         // Statistics state the number of the call.
         for name in ["arrival_time_ns", "last_token_time_ns"] {
-            if asked(name) {
+            if requested(name) {
                 outputs.push(Tensor::scalar(name, self.calls.len() as i32));
             }
         }
