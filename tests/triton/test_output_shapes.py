@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import tritonclient.grpc as grpc
 
 from specdec.triton import contract
+from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import Arrays, ask, ask_once
 from support.triton_server import Server
 
@@ -199,15 +202,59 @@ def test_texts_of_several_prompts_are_one_dimension(older_server: Server) -> Non
     assert all(text.startswith(prompt) for text, (prompt,) in zip(texts, prompts, strict=True))
 
 
-@pytest.mark.parametrize("model_rows", [1, 2])
-@pytest.mark.parametrize("beams", [1, 3])
-def test_postprocessing_returns_rows_times_beams(
-    server: Server, model_rows: int, beams: int
+# As the published ensemble ends, with beams and rows that the Reference engine has not.
+ENSEMBLE = """
+name: "beams"
+platform: "ensemble"
+max_batch_size: 16
+input { name: "tokens" data_type: TYPE_INT32 dims: [ -1, -1 ] }
+input { name: "lengths" data_type: TYPE_INT32 dims: [ -1 ] }
+output { name: "text_output" data_type: TYPE_STRING dims: [ -1 ] }
+ensemble_scheduling {
+  step {
+    model_name: "postprocessing"
+    model_version: -1
+    input_map { key: "TOKENS_BATCH" value: "tokens" }
+    input_map { key: "SEQUENCE_LENGTH" value: "lengths" }
+    output_map { key: "OUTPUT" value: "text_output" }
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def beams_server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The postprocessing model, alone and as the step of an ensemble."""
+    repository = render(draft_target_plan).items()
+    files = {path: text for path, text in repository if path.startswith("postprocessing/")}
+    files |= {"beams/config.pbtxt": ENSEMBLE, "beams/1/.keep": ""}
+    with Server(executable, files, tmp_path_factory.mktemp("beams")) as started:
+        yield started
+
+
+@pytest.mark.parametrize("texts", [(1, 1), (1, 3), (2, 1), (2, 3)])
+@pytest.mark.parametrize("through", ["model", "ensemble"])
+def test_triton_passes_rows_times_beams_on(
+    beams_server: Server, texts: tuple[int, int], through: str
 ) -> None:
-    tokens = np.full((model_rows, beams, 2), 33, np.int32)
-    lengths = np.full((model_rows, beams), 2, np.int32)
-    given = {"TOKENS_BATCH": tokens, "SEQUENCE_LENGTH": lengths}
-    assert ask_once(server.url, "postprocessing", **given)["OUTPUT"].shape == (model_rows * beams,)
-    with grpc.InferenceServerClient(server.url) as client:
-        (output,) = client.get_model_metadata("postprocessing").outputs
-    assert list(output.shape) == [-1, -1]
+    tokens, lengths = np.full((*texts, 2), 33, np.int32), np.full(texts, 2, np.int32)
+    names = {
+        "model": ("postprocessing", "TOKENS_BATCH", "SEQUENCE_LENGTH", "OUTPUT"),
+        "ensemble": ("beams", "tokens", "lengths", "text_output"),
+    }
+    model, first, second, output = names[through]
+    arrays = ask_once(beams_server.url, model, **{first: tokens, second: lengths})
+    assert arrays[output].tolist() == [b"AA"] * (texts[0] * texts[1])
+    values = ((first, tokens), (second, lengths))
+    inputs = [
+        {"name": name, "shape": array.shape, "datatype": "INT32", "data": array.tolist()}
+        for name, array in values
+    ]
+    (returned,) = post(beams_server, model, "infer", inputs=inputs)["outputs"]
+    assert returned["shape"] == [texts[0] * texts[1]]
+    # The declared shape has a batch dimension.
+    with grpc.InferenceServerClient(beams_server.url) as client:
+        (declared,) = client.get_model_metadata(model).outputs
+    assert list(declared.shape) == [-1, -1]

@@ -13,7 +13,7 @@ use triton::Tensor;
 use super::chunk::{Chunk, Proposal};
 use super::stop_words::StopTokens;
 use crate::batching::merge::DRAFT_IDS;
-use crate::engine::{Call, Role, new_tokens, token_log_probs};
+use crate::engine::{Call, Role, find, new_tokens, token_log_probs};
 use crate::error::Error;
 use crate::request::task::Task;
 
@@ -238,14 +238,14 @@ impl Tokens {
 
     fn request_further(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
         inputs.extend(self.task.target_only_inputs.iter().cloned());
-        let names = self.task.target_only_outputs.iter();
-        outputs.extend(names.map(|name| Cow::Owned(name.clone())));
+        let names = self.task.target_only_outputs.iter().cloned();
+        outputs.extend(names.map(Cow::Owned));
     }
 
     fn further(&self, outputs: &[Tensor]) -> Vec<Tensor> {
-        let names = &self.task.target_only_outputs;
-        let requested = |tensor: &&Tensor| names.iter().any(|name| *name == tensor.name);
-        outputs.iter().filter(requested).cloned().collect()
+        let names = self.task.target_only_outputs.iter();
+        let tensors = names.filter_map(|name| find(outputs, name));
+        tensors.cloned().collect()
     }
 
     fn request_log_probs(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
