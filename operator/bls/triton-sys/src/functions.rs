@@ -175,6 +175,10 @@ macro_rules! for_each_function {
                 release_fn: TRITONSERVER_ResponseAllocatorReleaseFn_t,
                 start_fn: TRITONSERVER_ResponseAllocatorStartFn_t,
             ) -> *mut TRITONSERVER_Error;
+            fn TRITONSERVER_ResponseAllocatorSetQueryFunction(
+                allocator: *mut TRITONSERVER_ResponseAllocator,
+                query_fn: TRITONSERVER_ResponseAllocatorQueryFn_t,
+            ) -> *mut TRITONSERVER_Error;
             fn TRITONSERVER_ResponseAllocatorDelete(
                 allocator: *mut TRITONSERVER_ResponseAllocator,
             ) -> *mut TRITONSERVER_Error;

@@ -73,6 +73,16 @@ pub type TRITONSERVER_ResponseAllocatorStartFn_t = Option<
         userp: *mut c_void,
     ) -> *mut TRITONSERVER_Error,
 >;
+pub type TRITONSERVER_ResponseAllocatorQueryFn_t = Option<
+    unsafe extern "C" fn(
+        allocator: *mut TRITONSERVER_ResponseAllocator,
+        userp: *mut c_void,
+        tensor_name: *const c_char,
+        byte_size: *mut usize,
+        memory_type: *mut TRITONSERVER_MemoryType,
+        memory_type_id: *mut i64,
+    ) -> *mut TRITONSERVER_Error,
+>;
 pub type TRITONSERVER_InferenceRequestReleaseFn_t = Option<
     unsafe extern "C" fn(
         request: *mut TRITONSERVER_InferenceRequest,

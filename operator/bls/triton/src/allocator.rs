@@ -51,6 +51,26 @@ pub(crate) unsafe extern "C" fn allocate(
     })
 }
 
+/// Report to a backend, before it writes an output, where the buffer will be.
+///
+/// # Safety
+/// Triton calls it with valid pointers for all results.
+pub(crate) unsafe extern "C" fn query(
+    _: *mut sys::TRITONSERVER_ResponseAllocator,
+    _: *mut c_void,
+    _: *const c_char,
+    _: *mut usize,
+    memory_type: *mut sys::TRITONSERVER_MemoryType,
+    memory_type_id: *mut i64,
+) -> *mut sys::TRITONSERVER_Error {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        *memory_type = sys::TRITONSERVER_MEMORY_CPU;
+        *memory_type_id = 0;
+    }
+    ptr::null_mut()
+}
+
 /// Free a buffer.
 ///
 /// # Safety
@@ -72,14 +92,30 @@ pub(crate) unsafe extern "C" fn free(
     })
 }
 
-/// Move the bytes of an output out of its buffer, and leave the buffer empty.
+/// Move the bytes of an output out of its buffer, and leave the buffer empty. Bytes at another
+/// address are copied.
 ///
 /// # Safety
 /// `buffer_userp` is null or comes from [`allocate`]. It was not freed, and no other thread has it.
-pub(crate) unsafe fn take_bytes(buffer_userp: *mut c_void, byte_size: usize) -> Vec<u8> {
+/// `base` points to `byte_size` bytes in host memory.
+pub(crate) unsafe fn take_bytes(
+    buffer_userp: *mut c_void,
+    base: *const c_void,
+    byte_size: usize,
+) -> Vec<u8> {
+    if byte_size == 0 {
+        return Vec::new();
+    }
+    let base = base.cast::<u8>();
     // SAFETY: as promised by the caller.
     let buffer = unsafe { buffer_userp.cast::<Vec<u8>>().as_mut() };
-    let mut bytes = buffer.map(std::mem::take).unwrap_or_default();
-    bytes.truncate(byte_size);
-    bytes
+    match buffer {
+        Some(buffer) if buffer.as_ptr() == base && buffer.len() >= byte_size => {
+            let mut bytes = std::mem::take(buffer);
+            bytes.truncate(byte_size);
+            bytes
+        }
+        // SAFETY: as promised by the caller.
+        _ => unsafe { std::slice::from_raw_parts(base, byte_size) }.to_vec(),
+    }
 }

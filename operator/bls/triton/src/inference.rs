@@ -12,7 +12,7 @@ use triton_sys as sys;
 
 use crate::allocator::take_bytes;
 use crate::error::{Code, Error, c_string, catch_panic, check, check_or_log};
-use crate::memory::{copy_shape, copy_text};
+use crate::memory::{copy_shape, copy_text, require_readable};
 use crate::server::Server;
 use crate::tensor::{DataType, Tensor};
 
@@ -255,7 +255,8 @@ unsafe fn read_output(
     let (mut base, mut byte_size) = (ptr::null(), 0);
     let (mut memory_type, mut memory_type_id) = (sys::TRITONSERVER_MEMORY_CPU, 0);
     let mut buffer = ptr::null_mut();
-    // SAFETY: as promised by the caller; every buffer is one of `allocate`.
+    // SAFETY: as promised by the caller; every buffer is one of `allocate`, and only bytes in host
+    // memory are read.
     unsafe {
         check(sys::TRITONSERVER_InferenceResponseOutput(
             response,
@@ -276,7 +277,8 @@ unsafe fn read_output(
             return Err(Error::new(Code::Internal, message));
         };
         let shape = copy_shape(shape, dimensions as usize);
-        let data = take_bytes(buffer, byte_size);
+        require_readable(&name, memory_type)?;
+        let data = take_bytes(buffer, base, byte_size);
         Ok(Tensor::new(name, kind, &shape, data))
     }
 }

@@ -6,21 +6,45 @@ use triton_sys as sys;
 
 use crate::error::{Code, Error};
 
-/// Refuse memory that the processor cannot read, such as a client's CUDA shared memory.
+/// Whether the processor can read and write memory of this type. Pinned memory is host memory.
+///
+/// Triton's C interface has no function that copies from a GPU, and this library does not use
+/// CUDA. Any other memory is refused.
+fn is_host(memory_type: sys::TRITONSERVER_MemoryType) -> bool {
+    matches!(
+        memory_type,
+        sys::TRITONSERVER_MEMORY_CPU | sys::TRITONSERVER_MEMORY_CPU_PINNED
+    )
+}
+
+/// Refuse a client's tensor that the processor cannot access, such as CUDA shared memory.
 pub(crate) fn require_cpu(
     tensor: &str,
     memory_type: sys::TRITONSERVER_MemoryType,
 ) -> Result<(), Error> {
-    match memory_type {
-        sys::TRITONSERVER_MEMORY_CPU | sys::TRITONSERVER_MEMORY_CPU_PINNED => Ok(()),
-        _ => Err(Error::new(
-            Code::InvalidArg,
-            format!(
-                "{tensor} is in GPU memory, which this model does not read or write: \
-                 use system memory"
-            ),
-        )),
+    if is_host(memory_type) {
+        return Ok(());
     }
+    Err(Error::new(
+        Code::InvalidArg,
+        format!(
+            "{tensor} is in GPU memory, which this model does not read or write: use system memory"
+        ),
+    ))
+}
+
+/// Refuse an output of a called model that the processor cannot read.
+pub(crate) fn require_readable(
+    output: &str,
+    memory_type: sys::TRITONSERVER_MemoryType,
+) -> Result<(), Error> {
+    if is_host(memory_type) {
+        return Ok(());
+    }
+    Err(Error::internal(format!(
+        "{output} is in GPU memory, which this model cannot read: \
+         use a backend that writes outputs to the system memory that it requested"
+    )))
 }
 
 /// A copy of a shape.

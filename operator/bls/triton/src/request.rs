@@ -143,6 +143,8 @@ impl Request {
             for tensor in tensors {
                 if let Err(error) = add_output(response, tensor) {
                     check_or_log(sys::TRITONBACKEND_ResponseDelete(response));
+                    // Without any response, the client would wait forever.
+                    self.send_error(&error, is_final)?;
                     return Err(error);
                 }
             }

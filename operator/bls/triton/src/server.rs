@@ -4,7 +4,7 @@ use std::ptr;
 
 use triton_sys as sys;
 
-use crate::allocator::{allocate, free};
+use crate::allocator::{allocate, free, query};
 use crate::error::{Error, check, check_or_log};
 
 /// The server, and the allocator for the outputs of the models that are called.
@@ -34,7 +34,15 @@ impl Server {
                 None,
             ))?;
         }
-        Ok(Self { server, allocator })
+        let server = Self { server, allocator };
+        // SAFETY: as above.
+        unsafe {
+            check(sys::TRITONSERVER_ResponseAllocatorSetQueryFunction(
+                allocator,
+                Some(query),
+            ))?;
+        }
+        Ok(server)
     }
 }
 

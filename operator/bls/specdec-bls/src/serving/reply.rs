@@ -32,6 +32,8 @@ struct State {
     /// Prompts that have not ended.
     pending: usize,
     failed: bool,
+    /// A response could not be sent, and no other one would arrive.
+    broken: bool,
 }
 
 /// The reply to one request, which the sequences of its prompts share.
@@ -73,21 +75,27 @@ impl Reply {
             mode,
             pending: rows,
             failed: false,
+            broken: false,
         });
         Self { state, outputs }
     }
 
-    /// Whether the client has cancelled the request or disconnected.
+    /// Whether the client has cancelled the request or disconnected, or cannot receive responses.
     pub fn is_cancelled(&self) -> bool {
         let state = locked(&self.state);
-        state.request.as_ref().is_some_and(Request::is_cancelled)
+        state.broken || state.request.as_ref().is_some_and(Request::is_cancelled)
     }
 
     /// Send a part of the answer to the prompt at index `row`.
     pub fn send_part(&self, row: usize, task: &Task, part: Part) {
         let mut state = locked(&self.state);
-        let State { request, mode, .. } = &mut *state;
-        let Some(request) = request else {
+        let State {
+            request,
+            mode,
+            broken,
+            ..
+        } = &mut *state;
+        let Some(request) = request.as_ref().filter(|_| !*broken) else {
             return;
         };
         match mode {
@@ -101,7 +109,9 @@ impl Reply {
                     text.clone_from(&part.text);
                 }
                 let outputs = tensors(text, row, task, part, &self.outputs);
-                log_failure(request.send(&outputs, false));
+                let sent = request.send(&outputs, false);
+                *broken = sent.is_err();
+                log_failure(sent);
             }
             Mode::Whole { rows, .. } => {
                 if let Some(outputs) = rows.get_mut(row) {
@@ -125,10 +135,15 @@ impl Reply {
     pub fn row_failed(&self, error: Error) {
         let mut state = locked(&self.state);
         state.failed = true;
-        let State { request, mode, .. } = &mut *state;
+        let State {
+            request,
+            mode,
+            broken,
+            ..
+        } = &mut *state;
         match mode {
             Mode::Stream { .. } => {
-                if let Some(request) = request {
+                if let Some(request) = request.as_ref().filter(|_| !*broken) {
                     log_failure(request.send_error(&error.into(), false));
                 }
             }

@@ -9,7 +9,13 @@ use std::ptr;
 use model::Model;
 use triton::*;
 
+#[macro_use]
+mod calls;
+mod engine;
+mod memory;
 mod model;
+#[macro_use]
+mod responses;
 #[allow(dead_code)]
 #[path = "../shipped/mod.rs"]
 mod shipped;
@@ -117,7 +123,7 @@ fn large_prompts_are_refused_before_they_are_read() {
 
 /// Let the library's allocator make a buffer; its bytes and the pointer that frees it.
 fn allocate(size: usize) -> Result<(Vec<u8>, *mut c_void), (c_int, String)> {
-    let allocate = ALLOCATOR.lock().unwrap().0.unwrap();
+    let allocate = ALLOCATOR.lock().unwrap().allocate.unwrap();
     let (mut base, mut user) = (ptr::null_mut(), ptr::null_mut());
     let (mut memory, mut device) = (TRITONSERVER_MEMORY_GPU, 7);
     // SAFETY: all places for results are valid.
@@ -147,7 +153,7 @@ fn allocate(size: usize) -> Result<(Vec<u8>, *mut c_void), (c_int, String)> {
 #[test]
 fn output_buffer_contains_no_earlier_data() {
     let model = Model::load();
-    let free = ALLOCATOR.lock().unwrap().1.unwrap();
+    let free = ALLOCATOR.lock().unwrap().free.unwrap();
     for size in [1, 64, 1000, 50_000] {
         // Fill free memory with what could be another client's text.
         let others: Vec<Vec<u8>> = (0..20).map(|_| vec![b'x'; size]).collect();

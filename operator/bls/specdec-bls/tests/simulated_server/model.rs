@@ -1,16 +1,20 @@
 //! A model that the simulated server has loaded.
 
+use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use triton_specdec::serving::{
     TRITONBACKEND_ModelFinalize, TRITONBACKEND_ModelInitialize, TRITONBACKEND_ModelInstanceExecute,
 };
 
-use crate::triton::{ClientRequest, Input, RELEASED, Reply, take};
+use triton_sys::TRITONSERVER_MEMORY_CPU;
+
+use crate::engine::{ENGINE, Place};
+use crate::triton::{ClientRequest, DECOUPLED, Input, RELEASED, Reply, take};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -19,8 +23,16 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub struct Model(#[allow(dead_code)] MutexGuard<'static, ()>);
 
 impl Model {
+    /// A streaming model whose engine has no room for any call.
     pub fn load() -> Self {
+        Self::load_with(None, true)
+    }
+
+    /// A model whose engine returns its outputs in this place.
+    pub fn load_with(engine: Option<Place>, decoupled: bool) -> Self {
         let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        *ENGINE.lock().unwrap() = engine;
+        DECOUPLED.store(decoupled, Ordering::SeqCst);
         assert_eq!(Self::try_load(), None);
         Self(guard)
     }
@@ -38,35 +50,60 @@ impl Model {
 
     /// The first response to each of several requests that arrive together.
     pub fn replies(&self, requests: Vec<Vec<Input>>, cancelled: bool) -> Vec<Reply> {
-        let released = RELEASED.load(Ordering::SeqCst);
-        let (mut requests, replies): (Vec<_>, Vec<Receiver<Reply>>) = requests
-            .into_iter()
-            .map(|inputs| {
-                let (sender, receiver) = channel();
-                let request = ClientRequest {
-                    inputs,
-                    replies: sender,
-                    cancelled,
-                };
-                // It outlives the test: the library may still release it.
-                let request = ptr::from_mut(Box::leak(Box::new(request)));
-                (request.cast(), receiver)
-            })
-            .unzip();
-        let count = requests.len();
-        // SAFETY: as above; there are as many requests as stated.
-        let failed = take(unsafe {
-            TRITONBACKEND_ModelInstanceExecute(ptr::null_mut(), requests.as_mut_ptr(), count as u32)
-        });
-        assert_eq!(failed, None);
-        let replies = replies
-            .iter()
-            .map(|reply| reply.recv_timeout(TIMEOUT).unwrap());
-        let replies = replies.collect();
-        while RELEASED.load(Ordering::SeqCst) < released + count {
-            std::thread::yield_now();
-        }
-        replies
+        let requests = requests.into_iter();
+        let requests = requests.map(|inputs| request(inputs, cancelled, TRITONSERVER_MEMORY_CPU));
+        let (requests, replies): (Vec<_>, Vec<_>) = requests.unzip();
+        execute(&requests);
+        let replies = replies.iter();
+        let first = replies.map(|reply| reply.recv_timeout(TIMEOUT).unwrap());
+        first.collect()
+    }
+
+    /// All errors and all outputs of a request whose client reads outputs from this memory.
+    pub fn answer(
+        &self,
+        inputs: Vec<Input>,
+        output_memory: c_int,
+    ) -> (Vec<(c_int, String)>, Vec<Vec<u8>>) {
+        let (request, replies) = request(inputs, false, output_memory);
+        execute(&[request]);
+        let errors = replies.try_iter().flatten().collect();
+        (errors, request.outputs.lock().unwrap().clone())
+    }
+}
+
+fn request(
+    inputs: Vec<Input>,
+    cancelled: bool,
+    output_memory: c_int,
+) -> (&'static ClientRequest, Receiver<Reply>) {
+    let (replies, receiver) = channel();
+    let request = ClientRequest {
+        inputs,
+        replies,
+        cancelled,
+        output_memory,
+        outputs: Mutex::default(),
+    };
+    // It outlives the test: the library may still release it.
+    (Box::leak(Box::new(request)), receiver)
+}
+
+/// Pass requests to the library, and wait until it has released them.
+fn execute(requests: &[&'static ClientRequest]) {
+    let released = RELEASED.load(Ordering::SeqCst);
+    let pointers = requests.iter().map(|request| ptr::from_ref(*request));
+    let mut pointers: Vec<_> = pointers.map(|request| request.cast_mut().cast()).collect();
+    let count = pointers.len();
+    // SAFETY: there are as many requests as stated, which live to the end of the process.
+    let failed = take(unsafe {
+        TRITONBACKEND_ModelInstanceExecute(ptr::null_mut(), pointers.as_mut_ptr(), count as u32)
+    });
+    assert_eq!(failed, None);
+    let deadline = Instant::now() + TIMEOUT;
+    while RELEASED.load(Ordering::SeqCst) < released + count {
+        assert!(Instant::now() < deadline, "requests were not released");
+        std::thread::yield_now();
     }
 }
 

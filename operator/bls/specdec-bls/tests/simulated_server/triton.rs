@@ -1,17 +1,17 @@
 //! A simulation of the server that loads the library: the functions of Triton that it calls.
 //!
 //! [`Simulation`] has a method for each function of `triton-sys`, with the declared types. A method
-//! that is not overridden below does nothing and returns null. The engine of this server has no
-//! room for any call.
+//! that is not overridden below does nothing and returns null. Calls go to the engine of `engine`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
 pub use triton_sys::*;
 
+use crate::engine::{self, Call, ENGINE};
 use crate::shipped::pair;
 
 /// An error, which the library only sees as a pointer.
@@ -38,16 +38,30 @@ pub struct ClientRequest {
     pub inputs: Vec<Input>,
     pub replies: Sender<Reply>,
     pub cancelled: bool,
+    /// The memory that the client reads outputs from.
+    pub output_memory: c_int,
+    /// The outputs, in the order in which they were made.
+    pub outputs: Mutex<Vec<Vec<u8>>>,
 }
 
 /// The functions of the allocator that the library registered.
-pub type Allocator = (
-    TRITONSERVER_ResponseAllocatorAllocFn_t,
-    TRITONSERVER_ResponseAllocatorReleaseFn_t,
-);
+pub struct Allocator {
+    pub allocate: TRITONSERVER_ResponseAllocatorAllocFn_t,
+    pub free: TRITONSERVER_ResponseAllocatorReleaseFn_t,
+    pub query: TRITONSERVER_ResponseAllocatorQueryFn_t,
+}
+
+/// An address that the processor cannot use, as it cannot use that of a GPU.
+pub const GPU_ADDRESS: *const c_void = ptr::without_provenance(16);
 
 static STATE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-pub static ALLOCATOR: Mutex<Allocator> = Mutex::new((None, None));
+pub static ALLOCATOR: Mutex<Allocator> = Mutex::new(Allocator {
+    allocate: None,
+    free: None,
+    query: None,
+});
+/// Whether the model may stream, read when it is loaded.
+pub static DECOUPLED: AtomicBool = AtomicBool::new(true);
 pub static RELEASED: AtomicUsize = AtomicUsize::new(0);
 
 fn failure(code: c_int, message: &str) -> *mut TRITONSERVER_Error {
@@ -143,7 +157,7 @@ impl Simulation for Server {
     ) -> *mut TRITONSERVER_Error {
         let config = serde_json::json!({
             "max_batch_size": 4,
-            "model_transaction_policy": {"decoupled": true},
+            "model_transaction_policy": {"decoupled": DECOUPLED.load(Ordering::SeqCst)},
             "parameters": {
                 "tokenizer_dir": {"string_value": pair()},
                 "max_seq_len": {"string_value": "512"},
@@ -219,89 +233,18 @@ impl Simulation for Server {
         memory: *mut c_int,
         _: *mut i64,
     ) -> *mut TRITONSERVER_Error {
-        // The processor cannot read this address, as it cannot read that of a GPU.
-        let invalid = ptr::without_provenance(16);
         unsafe {
             let input = &*input.cast::<Input>();
             *base = match input.memory {
                 TRITONSERVER_MEMORY_CPU => input.data.as_ptr().cast(),
-                _ => invalid,
+                _ => GPU_ADDRESS,
             };
             (*size, *memory) = (input.data.len() as u64, input.memory);
         }
         ptr::null_mut()
     }
 
-    unsafe fn TRITONBACKEND_RequestOutputCount(
-        _: *mut TRITONBACKEND_Request,
-        count: *mut u32,
-    ) -> *mut TRITONSERVER_Error {
-        unsafe { *count = 0 };
-        ptr::null_mut()
-    }
+    response_functions!();
 
-    unsafe fn TRITONBACKEND_RequestRelease(
-        _: *mut TRITONBACKEND_Request,
-        _: u32,
-    ) -> *mut TRITONSERVER_Error {
-        RELEASED.fetch_add(1, Ordering::SeqCst);
-        ptr::null_mut()
-    }
-
-    unsafe fn TRITONBACKEND_ResponseFactoryNew(
-        factory: *mut *mut TRITONBACKEND_ResponseFactory,
-        request: *mut TRITONBACKEND_Request,
-    ) -> *mut TRITONSERVER_Error {
-        unsafe { *factory = request.cast() };
-        ptr::null_mut()
-    }
-
-    unsafe fn TRITONBACKEND_ResponseFactoryIsCancelled(
-        factory: *mut TRITONBACKEND_ResponseFactory,
-        cancelled: *mut bool,
-    ) -> *mut TRITONSERVER_Error {
-        unsafe { *cancelled = (&*factory.cast::<ClientRequest>()).cancelled };
-        ptr::null_mut()
-    }
-
-    unsafe fn TRITONBACKEND_ResponseNewFromFactory(
-        response: *mut *mut TRITONBACKEND_Response,
-        factory: *mut TRITONBACKEND_ResponseFactory,
-    ) -> *mut TRITONSERVER_Error {
-        unsafe { *response = factory.cast() };
-        ptr::null_mut()
-    }
-
-    unsafe fn TRITONBACKEND_ResponseSend(
-        response: *mut TRITONBACKEND_Response,
-        _: u32,
-        error: *mut TRITONSERVER_Error,
-    ) -> *mut TRITONSERVER_Error {
-        unsafe {
-            let reply = error.cast::<Failure>().as_ref().map(|failure| {
-                let message = failure.message.to_string_lossy().into_owned();
-                (failure.code, message)
-            });
-            let _ = (&*response.cast::<ClientRequest>()).replies.send(reply);
-        }
-        ptr::null_mut()
-    }
-
-    unsafe fn TRITONSERVER_ResponseAllocatorNew(
-        _: *mut *mut TRITONSERVER_ResponseAllocator,
-        allocate: TRITONSERVER_ResponseAllocatorAllocFn_t,
-        free: TRITONSERVER_ResponseAllocatorReleaseFn_t,
-        _: TRITONSERVER_ResponseAllocatorStartFn_t,
-    ) -> *mut TRITONSERVER_Error {
-        *ALLOCATOR.lock().unwrap() = (allocate, free);
-        ptr::null_mut()
-    }
-
-    unsafe fn TRITONSERVER_ServerInferAsync(
-        _: *mut TRITONSERVER_Server,
-        _: *mut TRITONSERVER_InferenceRequest,
-        _: *mut TRITONSERVER_InferenceTrace,
-    ) -> *mut TRITONSERVER_Error {
-        failure(TRITONSERVER_ERROR_UNAVAILABLE, "Exceeds maximum queue size")
-    }
+    call_functions!();
 }
