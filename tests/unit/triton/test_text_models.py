@@ -100,22 +100,21 @@ def texts(tokens: Any, lengths: Any) -> Response:
 @pytest.mark.parametrize(
     ("tokens", "lengths", "expected"),
     [
-        ([[[33, 34]]], [[2]], [["AB"]]),
-        ([[[33, 34]]], [[0]], [[""]]),
+        ([[[33, 34]]], [[2]], ["AB"]),
+        ([[[33, 34]]], [[0]], [""]),
         # Ids outside of the vocabulary stand for nothing.
-        ([[[33, -1, 34, 1024, 2**31 - 1, -(2**31)]]], [[6]], [["AB"]]),
-        ([[[33], [34]], [[35], [36]]], [[1, 1], [1, 0]], [["A", "B"], ["C", ""]]),
+        ([[[33, -1, 34, 1024, 2**31 - 1, -(2**31)]]], [[6]], ["AB"]),
+        ([[[33], [34]], [[35], [36]]], [[1, 1], [1, 0]], ["A", "B", "C", ""]),
         # A stream's end without a token.
-        (np.empty((1, 1, 0)), [[7]], [[""]]),
-        (np.empty((1, 0, 0)), np.empty((1, 0)), [[]]),
-        (np.empty((0, 1, 4)), np.empty((0, 1)), np.empty((0, 1)).tolist()),
+        (np.empty((1, 1, 0)), [[7]], [""]),
+        (np.empty((1, 0, 0)), np.empty((1, 0)), []),
+        (np.empty((0, 1, 4)), np.empty((0, 1)), []),
     ],
 )
 def test_tokens_become_text(tokens: Any, lengths: Any, expected: Any) -> None:
     response = texts(tokens, lengths)
     assert response.error is None
-    arrays = response.arrays["OUTPUT"]
-    assert [[text.decode() for text in row] for row in arrays.tolist()] == expected
+    assert [text.decode() for text in response.arrays["OUTPUT"].tolist()] == expected
 
 
 @pytest.mark.usefixtures("backend")
