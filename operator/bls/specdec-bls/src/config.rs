@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::batching::waits::Synchronization;
 use crate::error::Error;
 use crate::tokenizer::is_true;
 
@@ -89,8 +90,12 @@ pub struct Settings {
     pub declared: BTreeSet<String>,
     /// A request may have any number of responses.
     pub decoupled: bool,
-    /// Most prompts of one engine call, at least 1.
+    /// Most prompts that a step of an engine takes, at least 1.
     pub max_batch_size: usize,
+    /// Most prompts of one engine call, from 1 to `max_batch_size`.
+    pub rows_per_call: usize,
+    /// Whether sequences wait for each other.
+    pub synchronization: Synchronization,
 }
 
 impl Settings {
@@ -132,6 +137,8 @@ impl Settings {
             declared: config.names("output"),
             decoupled: config.decoupled(),
             max_batch_size: config.max_batch_size(),
+            rows_per_call: config.rows_per_call()?,
+            synchronization: config.synchronization()?,
             draft,
             capabilities,
         })
@@ -179,6 +186,34 @@ impl Config<'_> {
     fn max_batch_size(&self) -> usize {
         let size = self.0["max_batch_size"].as_u64().unwrap_or(0);
         usize::try_from(size).unwrap_or(1).max(1)
+    }
+
+    /// Rows of an engine call. An engine that is not decoupled sends one response a call, so it
+    /// cannot send one a row.
+    fn rows_per_call(&self) -> Result<usize, Error> {
+        let rows = self.number("rows_per_call", 1)?;
+        if rows == 0 {
+            return Err(Error::Load(
+                "rows_per_call is 0: set it to 1 or more".to_owned(),
+            ));
+        }
+        let most = if self.decoupled() {
+            self.max_batch_size()
+        } else {
+            1
+        };
+        Ok(rows.min(most))
+    }
+
+    fn synchronization(&self) -> Result<Synchronization, Error> {
+        match self.text("synchronize_rounds", "Measured").as_str() {
+            "Measured" => Ok(Synchronization::Measured),
+            "Always" => Ok(Synchronization::Always),
+            "Never" => Ok(Synchronization::Never),
+            other => Err(Error::Load(format!(
+                "synchronize_rounds is {other}: set it to Measured, Always or Never"
+            ))),
+        }
     }
 
     /// Names of the inputs or the outputs.

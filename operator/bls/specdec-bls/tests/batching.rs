@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use triton_specdec::batching::waits::Synchronization;
 use triton_specdec::batching::{Batch, Batchable, Batcher};
 use triton_specdec::engine::Role::{self, Draft, Target};
 
@@ -40,7 +41,7 @@ struct Clock {
 impl Clock {
     fn new(most: usize) -> Self {
         Self {
-            batcher: Batcher::new(most),
+            batcher: Batcher::new(most, most, Synchronization::Always),
             now: Instant::now(),
         }
     }
@@ -72,7 +73,10 @@ impl Clock {
     fn expect_sent(&mut self, role: Role, rows: &[Row]) -> u64 {
         let batches = self.take_ready();
         assert_eq!(batches.len(), 1, "{batches:?}");
-        assert_eq!((batches[0].role, batches[0].rows.as_slice()), (role, rows));
+        assert_eq!(
+            (batches[0].role, batches[0].calls.as_slice()),
+            (role, [rows.to_vec()].as_slice())
+        );
         batches[0].number
     }
 
@@ -246,7 +250,7 @@ fn draft_does_not_wait_for_a_verification_without_results() {
 }
 
 #[test]
-fn rows_are_sent_at_once_if_calls_have_one_row() {
+fn rows_are_sent_at_once_if_steps_take_one_row() {
     let mut clock = Clock::trained(1);
     clock.send_one(Draft, Row('a', 1));
     clock.send_one(Target, Row('a', 2));
@@ -263,7 +267,7 @@ fn batches_have_at_most_the_maximum_of_rows() {
     let sizes: Vec<usize> = clock
         .take_ready()
         .iter()
-        .map(|item| item.rows.len())
+        .map(|item| item.calls.concat().len())
         .collect();
     assert_eq!(sizes, [3, 3, 2]);
 }
@@ -280,39 +284,35 @@ fn full_batch_does_not_wait() {
 }
 
 #[test]
-fn stopped_batching_sends_single_rows() {
-    let mut clock = Clock::trained(3);
+fn single_rows_still_wait_for_each_other() {
+    let mut clock = Clock::trained(2);
     clock.submit(Draft, Row('a', 1));
     clock.expect_sent(Draft, &[Row('a', 1)]);
     clock.submit(Target, Row('a', 2));
     clock.expect_waiting();
-    clock.batcher.stop_batching();
+    clock.batcher.send_single_rows();
     clock.submit(Target, Row('a', 3));
-    let sizes: Vec<usize> = clock
-        .take_ready()
-        .iter()
-        .map(|item| item.rows.len())
-        .collect();
-    assert_eq!(sizes, [1, 1]);
+    let batches = clock.take_ready();
+    assert_eq!(batches.len(), 1);
+    assert_eq!(batches[0].calls, [[Row('a', 2)], [Row('a', 3)]]);
 }
 
 #[test]
-fn only_rows_that_fit_share_a_batch() {
-    let mut clock = Clock::new(8);
-    for (number, kind) in "abacab".chars().enumerate() {
-        clock.submit(Draft, Row(kind, number as u32));
+fn only_rows_that_fit_share_a_call() {
+    for role in [Draft, Target] {
+        let mut clock = Clock::new(8);
+        for (number, kind) in "abacab".chars().enumerate() {
+            clock.submit(role, Row(kind, number as u32));
+        }
+        let batches = clock.take_ready();
+        assert_eq!(batches.len(), 1);
+        let expected = [
+            vec![Row('a', 0), Row('a', 2), Row('a', 4)],
+            vec![Row('b', 1), Row('b', 5)],
+            vec![Row('c', 3)],
+        ];
+        assert_eq!(batches[0].calls, expected);
     }
-    let batches = clock.take_ready();
-    let rows: Vec<&[Row]> = batches.iter().map(|item| item.rows.as_slice()).collect();
-    let expected: [&[Row]; 3] = [
-        &[Row('a', 0), Row('a', 2), Row('a', 4)],
-        &[Row('b', 1), Row('b', 5)],
-        &[Row('c', 3)],
-    ];
-    assert_eq!(rows, expected);
-    let mut numbers: Vec<u64> = batches.iter().map(|item| item.number).collect();
-    numbers.dedup();
-    assert_eq!(numbers.len(), 3);
 }
 
 #[test]
@@ -332,8 +332,9 @@ fn every_row_is_sent_once() {
     (0..16).for_each(|number| clock.submit(Draft, Row('a', number)));
     for _ in 0..20_000 {
         for batch in clock.take_ready() {
-            waiting -= batch.rows.len();
-            for row in batch.rows {
+            let rows = batch.calls.concat();
+            waiting -= rows.len();
+            for row in rows {
                 let most = if batch.role == Draft { DRAFT } else { VERIFY };
                 let end = clock.now + Duration::from_millis(1 + below(most));
                 in_flight.push((end, batch.number, batch.role, row));

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use triton_specdec::batching::waits::Synchronization;
 use triton_specdec::batching::{Batchable, Batcher};
 use triton_specdec::engine::Role::{self, Draft, Target};
 
@@ -46,7 +47,7 @@ impl Clock {
     /// of that batch.
     fn drafting(rows: usize) -> (Self, u64) {
         let mut clock = Self {
-            batcher: Batcher::new(64),
+            batcher: Batcher::new(64, 64, Synchronization::Always),
             now: Instant::now(),
         };
         for (role, milliseconds) in [(Draft, LENGTH as u64 * TOKEN), (Target, VERIFY)] {
@@ -56,7 +57,7 @@ impl Clock {
         }
         (0..rows).for_each(|number| clock.batcher.submit(Draft, row(number)));
         let batch = clock.batcher.take_ready(clock.now).remove(0);
-        assert_eq!(batch.rows.len(), rows);
+        assert_eq!(batch.calls.concat().len(), rows);
         (clock, batch.number)
     }
 
@@ -70,7 +71,7 @@ impl Clock {
         let mut batches = self.batcher.take_ready(self.now);
         assert_eq!(batches.len(), 1);
         let batch = batches.remove(0);
-        (batch.number, batch.rows[0].draft_tokens)
+        (batch.number, batch.calls[0][0].draft_tokens)
     }
 
     /// Complete a draft batch, whose rows submit their verifications; how many rows are sent.
@@ -84,7 +85,7 @@ impl Clock {
 
     fn rows_sent(&mut self) -> usize {
         let batches = self.batcher.take_ready(self.now);
-        batches.iter().map(|item| item.rows.len()).sum()
+        batches.iter().map(|item| item.calls.concat().len()).sum()
     }
 }
 
@@ -127,7 +128,13 @@ fn many_late_drafts_are_not_shortened() {
     clock.advance(20);
     (5..20).for_each(|number| clock.batcher.submit(Draft, row(number)));
     let batch = clock.batcher.take_ready(clock.now).remove(0);
-    assert!(batch.rows.iter().all(|item| item.draft_tokens == LENGTH));
+    assert!(
+        batch
+            .calls
+            .concat()
+            .iter()
+            .all(|item| item.draft_tokens == LENGTH)
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The settings that a model's configuration becomes, and the configurations that are refused.
 
 use serde_json::{Value, json};
+use triton_specdec::batching::waits::Synchronization;
 use triton_specdec::config::{Adaptive, Settings};
 
 /// A configuration with a draft, where these parameters replace or extend the usual ones.
@@ -31,6 +32,8 @@ fn config(parameters: &[(&str, &str)]) -> Value {
             "max_seq_len": {"string_value": "512"},
             "use_draft_logits": {"string_value": "true"},
             "max_in_flight": {"string_value": "32"},
+            "rows_per_call": {"string_value": "8"},
+            "synchronize_rounds": {"string_value": "Always"},
             "tokenizer_dir": {"string_value": "/models/text"},
             "skip_special_tokens": {"string_value": "False"},
             "add_special_tokens": {"string_value": "true"},
@@ -68,7 +71,8 @@ fn every_parameter_is_read() {
         (settings.pipelined_sequences, settings.max_in_flight),
         (2, 32)
     );
-    assert_eq!(settings.max_batch_size, 16);
+    assert_eq!((settings.max_batch_size, settings.rows_per_call), (16, 8));
+    assert_eq!(settings.synchronization, Synchronization::Always);
     assert!(!settings.accumulate_tokens && settings.decoupled);
     assert_eq!((settings.adaptive, settings.declared.len()), (None, 5));
     let server = settings.capabilities;
@@ -82,6 +86,36 @@ fn every_parameter_is_read() {
     assert_eq!(
         server.target_outputs,
         ["acceptance_rate", "kv_cache_reused_blocks"]
+    );
+}
+
+#[test]
+fn call_has_one_row_unless_the_engines_take_more() {
+    assert_eq!(with(&[("rows_per_call", "")]).rows_per_call, 1);
+    assert_eq!(with(&[("rows_per_call", "17")]).rows_per_call, 16);
+    let mut unary = config(&[]);
+    unary["model_transaction_policy"]["decoupled"] = json!(false);
+    assert_eq!(read(&unary).rows_per_call, 1);
+    assert_eq!(
+        refused(&[("rows_per_call", "0")]),
+        "rows_per_call is 0: set it to 1 or more"
+    );
+}
+
+#[test]
+fn rounds_are_synchronized_as_configured() {
+    for (value, expected) in [
+        ("", Synchronization::Measured),
+        ("Measured", Synchronization::Measured),
+        ("Always", Synchronization::Always),
+        ("Never", Synchronization::Never),
+    ] {
+        let settings = with(&[("synchronize_rounds", value)]);
+        assert_eq!(settings.synchronization, expected);
+    }
+    assert_eq!(
+        refused(&[("synchronize_rounds", "yes")]),
+        "synchronize_rounds is yes: set it to Measured, Always or Never"
     );
 }
 

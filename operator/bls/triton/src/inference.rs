@@ -41,18 +41,28 @@ struct RequestPointer(*mut sys::TRITONSERVER_InferenceRequest);
 // SAFETY: the pointer is only used under the lock that holds it.
 unsafe impl Send for RequestPointer {}
 
-impl InferenceCall {
-    /// Call a model. If this fails, the listener is never run.
+/// A call with all its inputs that was not sent.
+///
+/// Sending a prepared call takes microseconds. So several calls that were prepared first arrive at
+/// a model almost together.
+pub struct PreparedCall<'a> {
+    call: Arc<InferenceCall>,
+    server: &'a Server,
+    sent: bool,
+}
+
+impl<'a> PreparedCall<'a> {
+    /// Prepare a call of a model.
     ///
     /// # Errors
-    /// Triton or the model's queue rejects the call.
-    pub fn start(
-        server: &Server,
+    /// Triton rejects the call: the model or one of its tensors does not exist.
+    pub fn new(
+        server: &'a Server,
         model: &str,
         inputs: Vec<Tensor>,
         outputs: &[Cow<'static, str>],
         listener: OnResponse,
-    ) -> Result<Arc<Self>, Error> {
+    ) -> Result<Self, Error> {
         let model = c_string(model);
         let mut request = ptr::null_mut();
         // SAFETY: Triton copies the model's name.
@@ -64,42 +74,20 @@ impl InferenceCall {
                 -1,
             ))?;
         }
-        let call = Arc::new(Self {
+        let call = Arc::new(InferenceCall {
             inputs,
             request: Mutex::new(RequestPointer(request)),
             listener,
         });
-        // One reference for each of the two callbacks, which release them.
-        let references = [(); 2].map(|()| Arc::into_raw(Arc::clone(&call)));
-        // SAFETY: the request is new; the references live until their callbacks run.
-        let sent = unsafe { call.send(server, request, outputs, references) };
-        if let Err(error) = sent {
-            call.request().0 = ptr::null_mut();
-            // SAFETY: Triton did not take the request over and runs no callback.
-            unsafe {
-                check_or_log(sys::TRITONSERVER_InferenceRequestDelete(request));
-                for reference in references {
-                    drop(Arc::from_raw(reference));
-                }
-            }
-            return Err(error);
-        }
-        Ok(call)
-    }
-
-    /// # Safety
-    /// `request` was not sent, and each of `references` is one reference to this call.
-    unsafe fn send(
-        &self,
-        server: &Server,
-        request: *mut sys::TRITONSERVER_InferenceRequest,
-        outputs: &[Cow<'static, str>],
-        [on_release, on_response]: [*const Self; 2],
-    ) -> Result<(), Error> {
-        // SAFETY: as promised by the caller. Triton copies names; the tensors and the listener
-        // live until both callbacks have run.
+        let prepared = Self {
+            call,
+            server,
+            sent: false,
+        };
+        // SAFETY: the request was not sent. Triton copies names; the tensors live as long as the
+        // call, which outlives the request.
         unsafe {
-            for tensor in &self.inputs {
+            for tensor in &prepared.call.inputs {
                 add_input(request, tensor)?;
             }
             for output in outputs {
@@ -109,6 +97,44 @@ impl InferenceCall {
                     name.as_ptr(),
                 ))?;
             }
+        }
+        Ok(prepared)
+    }
+
+    /// Send the call. If this fails, the listener is never run.
+    ///
+    /// # Errors
+    /// Triton or the model's queue rejects the call.
+    pub fn start(mut self) -> Result<Arc<InferenceCall>, Error> {
+        let call = Arc::clone(&self.call);
+        // One reference for each of the two callbacks, which release them.
+        let references = [(); 2].map(|()| Arc::into_raw(Arc::clone(&call)));
+        // SAFETY: each of the references is one of this call, and lives until its callback runs.
+        match unsafe { self.send(references) } {
+            Ok(()) => self.sent = true,
+            Err(error) => {
+                // SAFETY: Triton did not take the request over and runs no callback.
+                unsafe {
+                    for reference in references {
+                        drop(Arc::from_raw(reference));
+                    }
+                }
+                return Err(error);
+            }
+        }
+        Ok(call)
+    }
+
+    /// # Safety
+    /// Each of the references is one reference to this call.
+    unsafe fn send(
+        &self,
+        [on_release, on_response]: [*const InferenceCall; 2],
+    ) -> Result<(), Error> {
+        let request = self.call.request().0;
+        // SAFETY: as promised by the caller. Tensors and listener live until both callbacks have
+        // run.
+        unsafe {
             check(sys::TRITONSERVER_InferenceRequestSetReleaseCallback(
                 request,
                 Some(release),
@@ -116,19 +142,33 @@ impl InferenceCall {
             ))?;
             check(sys::TRITONSERVER_InferenceRequestSetResponseCallback(
                 request,
-                server.allocator,
+                self.server.allocator,
                 ptr::null_mut(),
                 Some(respond),
                 on_response.cast_mut().cast(),
             ))?;
             check(sys::TRITONSERVER_ServerInferAsync(
-                server.server,
+                self.server.server,
                 request,
                 ptr::null_mut(),
             ))
         }
     }
+}
 
+impl Drop for PreparedCall<'_> {
+    fn drop(&mut self) {
+        if self.sent {
+            return;
+        }
+        let mut request = self.call.request();
+        // SAFETY: the request was not sent, so nothing else uses or deletes it.
+        unsafe { check_or_log(sys::TRITONSERVER_InferenceRequestDelete(request.0)) };
+        request.0 = ptr::null_mut();
+    }
+}
+
+impl InferenceCall {
     /// Ask the model to end the call. A last response still arrives.
     pub fn cancel(&self) {
         let request = self.request();
@@ -173,7 +213,7 @@ unsafe fn add_input(
 /// Delete a request, when Triton no longer uses it.
 ///
 /// # Safety
-/// Triton calls it once, with the reference that `start` made for it.
+/// Triton calls it once, with the reference that `PreparedCall::start` made for it.
 unsafe extern "C" fn release(
     _: *mut sys::TRITONSERVER_InferenceRequest,
     _: u32,
@@ -193,7 +233,8 @@ unsafe extern "C" fn release(
 /// Pass a response to the listener.
 ///
 /// # Safety
-/// Triton calls it with the reference that `start` made for it; the final call is the last one.
+/// Triton calls it with the reference that `PreparedCall::start` made for it; the final call is the
+/// last one.
 unsafe extern "C" fn respond(
     response: *mut sys::TRITONSERVER_InferenceResponse,
     flags: u32,

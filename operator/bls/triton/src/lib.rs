@@ -21,7 +21,7 @@ mod tensor;
 
 pub use backend::Backend;
 pub use error::{Code, Error};
-pub use inference::{InferenceCall, OnResponse, Response};
+pub use inference::{InferenceCall, OnResponse, PreparedCall, Response};
 pub use input::InputSize;
 pub use log::{Level, log};
 pub use metrics::{Metric, MetricFamily};

@@ -3,8 +3,11 @@
 //! An engine with in-flight batching starts a step with the requests that have arrived. If the
 //! calls of sequences arrived one by one, they would form several batches that take turns at the
 //! target, and a round would cost two target steps. So a verification waits for the sequences that
-//! are about to send one, for as long as their calls usually take. All of them are then sent as one
-//! call with a row for each sequence.
+//! are about to send one, for as long as their calls usually take. All of them are then sent at the
+//! same time: in one call with a row for each sequence, or in several calls with fewer rows.
+//!
+//! Other engines run each call at its own speed, and there waiting only costs time. `waits`
+//! compares both ways by measurement, and the faster one is used.
 //!
 //! A sequence whose draft call starts later than the others' would delay their verification. Its
 //! proposal is shortened, so that it ends together with theirs. If it is still too late, the batch
@@ -13,6 +16,7 @@
 
 pub mod merge;
 mod waiting;
+pub mod waits;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,6 +24,7 @@ use std::time::Instant;
 
 use crate::draft_length::estimate::Mean;
 use crate::engine::Role;
+use waits::{Synchronization, Waits};
 
 /// A sequence's call, which can become a row of a batch.
 pub trait Batchable {
@@ -36,19 +41,22 @@ pub trait Batchable {
     fn shorten(&mut self, draft_tokens: usize);
 }
 
-/// Rows that are sent as one call.
+/// Rows that are sent at the same time.
 #[derive(Debug)]
 pub struct Batch<R> {
     /// Identifies the batch in [`Batcher::row_completed`].
     pub number: u64,
     pub role: Role,
-    pub rows: Vec<R>,
+    /// The rows of each call.
+    pub calls: Vec<Vec<R>>,
 }
 
-/// A batch in flight: its call was sent, and not all of its rows have results.
+/// A batch in flight: its calls were sent, and not all of its rows have results.
 struct SentBatch {
     role: Role,
     started: Instant,
+    /// It was sent while rounds were synchronized, so its duration is that of an undisturbed call.
+    synchronized: bool,
     /// Rows without a result.
     pending: usize,
     /// Largest number of draft tokens of a row, at least 1.
@@ -59,8 +67,11 @@ struct SentBatch {
 
 /// Collects rows, and decides when they are sent in which batches.
 pub struct Batcher<R> {
-    /// Most rows of a call; 1 if the engines take only one prompt a call.
+    /// Most rows of a batch: those that one step of an engine takes.
     max_rows: usize,
+    /// Most rows of a call; 1 if the engines take only one prompt a call.
+    rows_per_call: usize,
+    waits: Waits,
     /// Rows that wait for a draft call, and those that wait for a call of the target.
     draft: Vec<R>,
     target: Vec<R>,
@@ -73,10 +84,12 @@ pub struct Batcher<R> {
 }
 
 impl<R: Batchable> Batcher<R> {
-    /// A batcher for calls of at most `max_rows` rows. With 1, every row is sent alone and at once.
-    pub fn new(max_rows: usize) -> Self {
+    /// A batcher for engines whose steps take at most `max_rows` rows. With 1, no row waits.
+    pub fn new(max_rows: usize, rows_per_call: usize, synchronization: Synchronization) -> Self {
         Self {
             max_rows,
+            rows_per_call,
+            waits: Waits::new(synchronization),
             draft: Vec::new(),
             target: Vec::new(),
             in_flight: HashMap::new(),
@@ -86,9 +99,9 @@ impl<R: Batchable> Batcher<R> {
         }
     }
 
-    /// Send every row alone from now on: an engine takes no batches.
-    pub fn stop_batching(&mut self) {
-        self.max_rows = 1;
+    /// Send every row as a call of its own from now on: an engine takes one prompt a call.
+    pub fn send_single_rows(&mut self) {
+        self.rows_per_call = 1;
     }
 
     /// Add a row. [`Batcher::take_ready`] returns it when it is time to send it.
@@ -100,17 +113,21 @@ impl<R: Batchable> Batcher<R> {
     ///
     /// The sequence submits its next row first. Otherwise a batch could be sent without it.
     pub fn row_completed(&mut self, number: u64, now: Instant) {
+        self.waits.elapse(now);
         let Some(batch) = self.in_flight.get_mut(&number) else {
             return;
         };
         let seconds = (now - batch.started).as_secs_f64();
-        if batch.role == Role::Target && batch.first_result.is_none() {
-            self.verify_seconds.add(seconds);
+        if batch.role == Role::Target {
+            self.waits.round_completed();
+            if batch.first_result.is_none() && batch.synchronized {
+                self.verify_seconds.add(seconds);
+            }
         }
         batch.first_result.get_or_insert(now);
         batch.pending = batch.pending.saturating_sub(1);
         if batch.pending == 0 {
-            if batch.role == Role::Draft {
+            if batch.role == Role::Draft && batch.synchronized {
                 self.draft_token_seconds
                     .add(seconds / batch.draft_tokens as f64);
             }
@@ -120,6 +137,7 @@ impl<R: Batchable> Batcher<R> {
 
     /// The batches to send now.
     pub fn take_ready(&mut self, now: Instant) -> Vec<Batch<R>> {
+        self.waits.elapse(now);
         let mut batches = Vec::new();
         for role in [Role::Draft, Role::Target] {
             let count = self.waiting(role).len();
@@ -133,10 +151,13 @@ impl<R: Batchable> Batcher<R> {
             if role == Role::Draft {
                 self.shorten_late_drafts(&mut rows, now);
             }
-            for rows in self.split(rows) {
+            for rows in self.batches(role, rows) {
                 batches.push(self.launch(role, rows, now));
             }
         }
+        let in_flight = self.in_flight.values().map(|batch| batch.pending);
+        let rows = in_flight.sum::<usize>() + self.draft.len() + self.target.len();
+        self.waits.set_rows(rows);
         batches
     }
 
@@ -146,34 +167,32 @@ impl<R: Batchable> Batcher<R> {
         let sent = SentBatch {
             role,
             started: now,
+            synchronized: self.synchronizes(),
             pending: rows.len(),
             draft_tokens,
             first_result: None,
         };
         self.in_flight.insert(self.number, sent);
+        let fits = |call: &[R], row: &R| call.first().is_some_and(|first| first.fits_with(row));
         Batch {
             number: self.number,
             role,
-            rows,
+            calls: groups(rows, self.rows_per_call, fits),
         }
     }
 
-    /// Groups of rows that fit into one call each.
-    fn split(&self, rows: Vec<R>) -> Vec<Vec<R>> {
-        let mut groups: Vec<Vec<R>> = Vec::new();
-        for row in rows {
-            let fits = |group: &&mut Vec<R>| {
-                group.len() < self.max_rows
-                    && group.first().is_some_and(|first| first.fits_with(&row))
-            };
-            match groups.iter_mut().find(fits) {
-                Some(group) => group.push(row),
-                None => groups.push(vec![row]),
-            }
-        }
-        // The largest group first: the others miss the engine step that the first call starts.
-        groups.sort_by_key(|group| Reverse(group.len()));
-        groups
+    /// Rows that one step begins and that get their results together. Draft calls of different
+    /// lengths do not end together.
+    fn batches(&self, role: Role, rows: Vec<R>) -> Vec<Vec<R>> {
+        groups(rows, self.max_rows, |batch, row| {
+            let length = batch.first().map(R::draft_tokens);
+            role == Role::Target || length == Some(row.draft_tokens())
+        })
+    }
+
+    /// Rows wait for others, so that their rounds have the same steps.
+    fn synchronizes(&self) -> bool {
+        self.max_rows > 1 && self.waits.rows_wait()
     }
 
     fn waiting(&self, role: Role) -> &[R] {
@@ -189,4 +208,19 @@ impl<R: Batchable> Batcher<R> {
             Role::Target => &mut self.target,
         }
     }
+}
+
+/// Groups of at most `most` rows that belong together, the largest first: the others may miss the
+/// engine step that the first group starts.
+fn groups<R>(rows: Vec<R>, most: usize, belongs: impl Fn(&[R], &R) -> bool) -> Vec<Vec<R>> {
+    let mut groups: Vec<Vec<R>> = Vec::new();
+    for row in rows {
+        let has_room = |group: &&mut Vec<R>| group.len() < most && belongs(group, &row);
+        match groups.iter_mut().find(has_room) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups.sort_by_key(|group| Reverse(group.len()));
+    groups
 }

@@ -32,7 +32,7 @@ impl<R: Batchable> Batcher<R> {
 
     /// The time until which waiting rows wait for others; None if no others are worth waiting for.
     pub(super) fn due_for(&self, role: Role, now: Instant) -> Option<Instant> {
-        if self.max_rows == 1 {
+        if !self.synchronizes() {
             return None;
         }
         if role == Role::Draft {
@@ -112,13 +112,13 @@ impl<R: Batchable> Batcher<R> {
 
     /// Shorten new draft calls so that they end together with those in flight, if that saves more
     /// time than it costs. Each token fewer costs about its share of a round.
-    pub(super) fn shorten_late_drafts(&self, rows: &mut [R], now: Instant) {
+    pub(super) fn shorten_late_drafts(&mut self, rows: &mut [R], now: Instant) {
         let arrivals: Vec<Arrival> = self.arrivals(now).collect();
         let arriving: usize = arrivals.iter().map(|arrival| arrival.rows).sum();
         let others = self.target.len() + arriving;
         let token = self.draft_token_seconds.value;
         let verifies = self.verifications().next().is_some();
-        if self.max_rows == 1 || others == 0 || token == 0.0 || verifies {
+        if !self.synchronizes() || others == 0 || token == 0.0 || verifies {
             return;
         }
         let ends = arrivals.iter().map(|arrival| arrival.expected);
@@ -131,6 +131,9 @@ impl<R: Batchable> Batcher<R> {
             let lost = count * self.round_seconds(draft_tokens) / (draft_tokens + 1) as f64;
             if row.may_shorten() && fitting < draft_tokens && saved > lost {
                 row.shorten(fitting);
+                let missing = (draft_tokens - fitting) as f64;
+                self.waits
+                    .round_shortened(missing / (draft_tokens + 1) as f64);
             }
         }
     }

@@ -1,12 +1,15 @@
 //! Engine calls in flight, and their rows that wait for a result.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use triton::Tensor;
+
 use super::in_flight::InFlightSequence;
 use crate::batching::Batchable;
-use crate::batching::merge::{can_merge, shorten};
+use crate::batching::merge::{can_merge, merged, shorten, single};
 use crate::engine::{Call, Role};
 use crate::lock::locked;
 
@@ -36,10 +39,17 @@ impl Batchable for Row {
     }
 }
 
+/// What a call is made of: inputs, names of outputs, and the sequence that it is cancelled with.
+type Contents = (
+    Vec<Tensor>,
+    Vec<Cow<'static, str>>,
+    Option<Arc<InFlightSequence>>,
+);
+
 /// The rows of one engine call in flight.
 pub struct InFlightBatch {
     pub role: Role,
-    /// The batcher's number of the batch; None for a call that did not come from the batcher.
+    /// The batcher's number of the batch that the call belongs to; None for a call that did not come from the batcher.
     pub number: Option<u64>,
     pub started: Instant,
     /// The call has several rows.
@@ -58,6 +68,21 @@ impl InFlightBatch {
             rows: Mutex::new(rows.into_iter().map(Some).collect()),
             refused: AtomicBool::new(false),
         }
+    }
+
+    /// Inputs and outputs of the call, and the sequence whose client can cancel it.
+    ///
+    /// A call of a round is short. Any other call is cancelled when the client disconnects.
+    pub fn contents(&self) -> Contents {
+        let mut rows = locked(&self.rows);
+        if let [Some(row)] = rows.as_mut_slice() {
+            let outputs = std::mem::take(&mut row.call.outputs);
+            let cancelled_by = (!row.call.batchable).then(|| Arc::clone(&row.sequence));
+            return (single(&mut row.call), outputs, cancelled_by);
+        }
+        let calls: Vec<&Call> = rows.iter().flatten().map(|row| &row.call).collect();
+        let (inputs, outputs) = merged(&calls);
+        (inputs, outputs, None)
     }
 
     /// Take the row at this index; None if it was taken before.

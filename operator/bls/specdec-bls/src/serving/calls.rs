@@ -4,18 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use triton::{Code, InferenceCall, Level, Response, Tensor, log};
+use triton::{Code, Level, PreparedCall, Response, Tensor, log};
 
 use super::batch::{InFlightBatch, Row};
+use super::in_flight::InFlightSequence;
 use super::model::Bls;
-use crate::batching::merge::{ROW, merged, single};
+use crate::batching::merge::ROW;
 use crate::engine::{EngineResult, Role, find};
 use crate::error::Error;
 use crate::lock::locked;
 use crate::sequence::Event;
 
-/// Calls with several rows that are refused one after another before batching stops.
+/// Calls with several rows that are refused one after another before every call has one row.
 const MAX_REFUSALS: usize = 3;
+
+/// A call that is ready to be sent.
+struct Prepared<'a> {
+    call: PreparedCall<'a>,
+    /// Its number among the calls in flight.
+    key: u64,
+    batch: Arc<InFlightBatch>,
+    /// The sequence whose client can cancel the call.
+    cancelled_by: Option<Arc<InFlightSequence>>,
+}
 
 impl Bls {
     /// Submit a sequence's next row, report that its row of batch `completed` has its result, and
@@ -35,9 +46,11 @@ impl Bls {
         if let Some(due) = due {
             self.watchdog.set_alarm(due);
         }
-        for batch in batches {
-            self.send(batch.role, Some(batch.number), batch.rows);
-        }
+        let calls = batches.into_iter().flat_map(|batch| {
+            let calls = batch.calls.into_iter();
+            calls.map(move |rows| InFlightBatch::new(batch.role, Some(batch.number), rows))
+        });
+        self.send(calls.collect());
     }
 
     /// Send the batches that have waited long enough.
@@ -47,34 +60,51 @@ impl Bls {
 
     /// Send a call without the batcher: it neither waits nor shares a batch.
     pub fn send_alone(self: &Arc<Self>, row: Row) {
-        self.send(row.call.role, None, vec![row]);
+        self.send(vec![InFlightBatch::new(row.call.role, None, vec![row])]);
     }
 
-    fn send(self: &Arc<Self>, role: Role, number: Option<u64>, mut rows: Vec<Row>) {
-        let (inputs, outputs) = match rows.as_mut_slice() {
-            [row] => (single(&mut row.call), std::mem::take(&mut row.call.outputs)),
-            _ => merged(&rows.iter().map(|row| &row.call).collect::<Vec<_>>()),
-        };
-        // A call of a round is short. Any other call is cancelled when the client disconnects.
-        let cancelled_by = rows.first().filter(|row| !row.call.batchable);
-        let cancelled_by = cancelled_by.map(|row| Arc::clone(&row.sequence));
-        let batch = Arc::new(InFlightBatch::new(role, number, rows));
+    /// Send calls. All are prepared before the first one is sent, because an engine may start a
+    /// step with the calls that have arrived.
+    fn send(self: &Arc<Self>, calls: Vec<InFlightBatch>) {
+        let calls = calls.into_iter().map(Arc::new);
+        let prepared: Vec<_> = calls.filter_map(|batch| self.prepare(batch)).collect();
+        for call in prepared {
+            match call.call.start() {
+                Ok(started) => {
+                    if let Some(sequence) = call.cancelled_by {
+                        sequence.set_cancellable(Some(started));
+                    }
+                }
+                Err(error) => {
+                    locked(&self.batches).remove(&call.key);
+                    self.fail(&call.batch, engine_error(error));
+                }
+            }
+        }
+    }
+
+    /// Prepare a call; None if that failed, and its rows have the error.
+    fn prepare(self: &Arc<Self>, batch: Arc<InFlightBatch>) -> Option<Prepared<'_>> {
+        let (inputs, outputs, cancelled_by) = batch.contents();
         let key = self.next_number();
-        locked(&self.batches).insert(key, Arc::clone(&batch));
         let (bls, sent) = (Arc::clone(self), Arc::clone(&batch));
         let listener = Box::new(move |response: Response| {
             bls.on_response(&sent, key, response);
         });
-        let model = self.engine_name(role);
-        match InferenceCall::start(&self.server, model, inputs, &outputs, listener) {
+        let model = self.engine_name(batch.role);
+        match PreparedCall::new(&self.server, model, inputs, &outputs, listener) {
             Ok(call) => {
-                if let Some(sequence) = cancelled_by {
-                    sequence.set_cancellable(Some(call));
-                }
+                locked(&self.batches).insert(key, Arc::clone(&batch));
+                Some(Prepared {
+                    call,
+                    key,
+                    batch,
+                    cancelled_by,
+                })
             }
             Err(error) => {
-                locked(&self.batches).remove(&key);
                 self.fail(&batch, engine_error(error));
+                None
             }
         }
     }
@@ -112,9 +142,9 @@ impl Bls {
         if batch.was_refused() {
             self.count_refusal(batch.role);
             // Only one row may have been at fault. Sent alone, the others succeed.
-            for row in pending {
-                self.send(batch.role, batch.number, vec![row]);
-            }
+            let rows = pending.into_iter();
+            let calls = rows.map(|row| InFlightBatch::new(batch.role, batch.number, vec![row]));
+            self.send(calls.collect());
         } else if !pending.is_empty() {
             let engine = self.engine_name(batch.role);
             let message = format!("{engine} ended the call without an answer: it was cancelled");
@@ -124,12 +154,12 @@ impl Bls {
         }
     }
 
-    /// Stop batching if the engines refuse every call with several rows.
+    /// Send single rows if the engines refuse every call with several rows.
     fn count_refusal(&self, role: Role) {
         if self.refusals.fetch_add(1, Ordering::Relaxed) + 1 == MAX_REFUSALS {
-            locked(&self.batcher).stop_batching();
+            locked(&self.batcher).send_single_rows();
             let engine = self.engine_name(role);
-            let message = format!("{engine} takes one prompt a call: answers call it one by one");
+            let message = format!("{engine} takes one prompt a call: the BLS sends one row a call");
             log(Level::Warn, &message);
         }
     }

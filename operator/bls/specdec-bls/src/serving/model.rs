@@ -90,12 +90,11 @@ impl Bls {
             let clock = move || started.elapsed().as_secs_f64();
             AdaptivePolicy::new(bounds.least, bounds.most, bounds.start, Box::new(clock))
         });
-        // An engine that is not decoupled sends one response a call, so it cannot send one a row.
-        let max_rows = if settings.decoupled {
-            settings.max_batch_size
-        } else {
-            1
-        };
+        let batcher = Batcher::new(
+            settings.max_batch_size,
+            settings.rows_per_call,
+            settings.synchronization,
+        );
         let max_seq_len = settings.capabilities.max_seq_len;
         let bls = Arc::new(Self {
             server,
@@ -104,7 +103,7 @@ impl Bls {
             tokenizer,
             metrics: Arc::new(metrics),
             policy,
-            batcher: Mutex::new(Batcher::new(max_rows)),
+            batcher: Mutex::new(batcher),
             pipelined_slots: AtomicUsize::new(settings.pipelined_sequences),
             refusals: AtomicUsize::new(0),
             next_number: AtomicU64::new(0),

@@ -1,0 +1,176 @@
+//! Measures whether rows should wait for each other.
+//!
+//! Where the calls in flight of an engine share its steps, a call that starts during a step waits
+//! for the step's end, and rounds are shorter if rows wait for each other. Where each call runs at
+//! its own speed, the slowest call of a batch delays all sequences of the batch.
+//!
+//! No single duration shows which kind an engine is: on a busy machine, calls of both kinds delay
+//! each other. So this module compares what matters, the time that a sequence needs for a round.
+//! For some rounds rows wait, for some they do not; then the faster way is used. From time to time
+//! the other way is tried again.
+
+use std::time::Instant;
+
+/// Rounds of each sequence after a change, before the time of a round is measured.
+const SETTLING_ROUNDS: f64 = 2.0;
+/// Rounds of each sequence of which the time is measured.
+const MEASURED_ROUNDS: f64 = 6.0;
+/// Most measurements of the faster way between two trials of the other one.
+const MAX_INTERVAL: usize = 64;
+/// Factor on that number after a trial that confirms it.
+const INTERVAL_FACTOR: usize = 4;
+/// Comparisons that decide. The median of three is right even if one was disturbed.
+const COMPARISONS: usize = 3;
+
+/// Whether rows wait for each other, so that the rounds of many sequences have the same steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronization {
+    /// If measurements show that rounds are faster.
+    #[default]
+    Measured,
+    Always,
+    Never,
+}
+
+/// The decision whether rows wait, and the measurements for it.
+pub struct Waits {
+    synchronization: Synchronization,
+    /// The faster way, as far as is known.
+    faster: bool,
+    /// The other way is being tried.
+    trying: bool,
+    measurement: Measurement,
+    /// Seconds of a round in the last measurement of the faster way.
+    round_seconds: Option<f64>,
+    /// Share of a round that waiting saved in the last comparisons; negative if it cost time.
+    saved: Vec<f64>,
+    /// Measurements of the faster way between two trials, and how many are left.
+    interval: usize,
+    left: usize,
+    /// Rows, each of another sequence, since `updated`.
+    rows: usize,
+    updated: Option<Instant>,
+}
+
+/// Rounds, and the time that the sequences needed for them together.
+#[derive(Default)]
+struct Measurement {
+    settled: bool,
+    rounds: f64,
+    seconds: f64,
+}
+
+impl Waits {
+    pub fn new(synchronization: Synchronization) -> Self {
+        Self {
+            synchronization,
+            faster: true,
+            trying: false,
+            measurement: Measurement::default(),
+            round_seconds: None,
+            saved: Vec::new(),
+            interval: 1,
+            left: 1,
+            rows: 0,
+            updated: None,
+        }
+    }
+
+    /// Whether rows wait now.
+    pub fn rows_wait(&self) -> bool {
+        match self.synchronization {
+            Synchronization::Measured => self.faster != self.trying,
+            Synchronization::Always => true,
+            Synchronization::Never => false,
+        }
+    }
+
+    /// Set the number of rows that wait or are in flight from now on.
+    pub fn set_rows(&mut self, rows: usize) {
+        self.rows = rows;
+    }
+
+    /// Let time pass, in which the number of rows did not change.
+    pub fn elapse(&mut self, now: Instant) {
+        let seconds = self.updated.map_or(0.0, |from| (now - from).as_secs_f64());
+        self.updated = Some(now);
+        if self.rows > 1 {
+            self.measurement.seconds += seconds * self.rows as f64;
+        }
+    }
+
+    /// Count a verification that has its result. A single sequence has no row to wait for.
+    pub fn round_completed(&mut self) {
+        if self.rows < 2 {
+            return;
+        }
+        let measurement = &mut self.measurement;
+        measurement.rounds += 1.0;
+        let rows = self.rows as f64;
+        if !measurement.settled {
+            if measurement.rounds >= SETTLING_ROUNDS * rows {
+                *measurement = Measurement {
+                    settled: true,
+                    ..Measurement::default()
+                };
+            }
+        } else if measurement.rounds >= MEASURED_ROUNDS * rows {
+            let seconds = measurement.seconds / measurement.rounds;
+            self.measured(seconds);
+        }
+    }
+
+    /// Count a round less by this share, because its proposal was shortened: it yields less.
+    pub fn round_shortened(&mut self, share: f64) {
+        self.measurement.rounds -= share;
+    }
+
+    /// Use the seconds of a round in the measurement that has ended, and begin the next one.
+    fn measured(&mut self, seconds: f64) {
+        let before = self.rows_wait();
+        if self.trying {
+            self.compare(seconds);
+            self.trying = false;
+        } else {
+            self.round_seconds = Some(seconds);
+            self.left = self.left.saturating_sub(1);
+            self.trying = self.left == 0;
+        }
+        self.measurement = Measurement {
+            settled: self.rows_wait() == before,
+            ..Measurement::default()
+        };
+    }
+
+    /// Compare the trial with the measurement before it.
+    fn compare(&mut self, trial: f64) {
+        let Some(usual) = self.round_seconds else {
+            return;
+        };
+        let (waiting, not_waiting) = match self.faster {
+            true => (usual, trial),
+            false => (trial, usual),
+        };
+        let saved = (not_waiting - waiting) / not_waiting.max(waiting);
+        self.saved.push(saved);
+        if self.saved.len() > COMPARISONS {
+            self.saved.remove(0);
+        }
+        let faster = median(&self.saved) > 0.0;
+        let confirmed = faster == self.faster && (saved > 0.0) == faster;
+        self.interval = match confirmed {
+            true => (INTERVAL_FACTOR * self.interval).min(MAX_INTERVAL),
+            false => 1,
+        };
+        self.faster = faster;
+        self.left = self.interval;
+    }
+}
+
+/// The median of at least one value; of two values, their mean.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
+    (middle((sorted.len().max(1) - 1) / 2) + middle(sorted.len() / 2)) / 2.0
+}
