@@ -14,6 +14,8 @@ from tritonclient.grpc import model_config_pb2
 TABLES = Path(__file__).parents[1] / "unit" / "triton" / "contract"
 VERSIONS = tuple(sorted(path.stem for path in TABLES.glob("*.txt")))
 ENGINES = ("tensorrt_llm", "tensorrt_llm_draft")
+# Microseconds that the layout leaves open; the second one where calls of engines have few rows.
+DELAYS = (0, 500)
 STEPS = ("preprocessing", "tensorrt_llm", "postprocessing")
 # Parameters that our own models take beside those of the layout.
 OURS = {
@@ -23,6 +25,8 @@ OURS = {
         "max_draft_tokens",
         "max_seq_len",
         "draft_ahead",
+        "rows_per_call",
+        "synchronize_rounds",
         "draft_length_policy",
         "min_draft_length",
         "max_draft_length",
@@ -143,8 +147,9 @@ def _batching(config: Any) -> str:
         bound = batching.default_queue_policy.max_queue_size
         return "bounded" if bound and not batching.max_queue_delay_microseconds else "odd"
     whole = list(batching.preferred_batch_size) == [config.max_batch_size]
-    delay = batching.max_queue_delay_microseconds
-    return "queue" if whole and batching.HasField("default_queue_policy") and not delay else "odd"
+    delays = DELAYS if config.name in ENGINES else DELAYS[:1]
+    usual = whole and batching.max_queue_delay_microseconds in delays
+    return "queue" if usual and batching.HasField("default_queue_policy") else "odd"
 
 
 def _parameters(config: Any, lines: list[list[str]], ours: set[str]) -> Iterator[str]:

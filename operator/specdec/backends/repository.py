@@ -1,5 +1,7 @@
 """The model repositories of a service, in the layout of TensorRT-LLM's Triton backend."""
 
+from dataclasses import replace
+
 from specdec.api.model import SpeculativeModel
 from specdec.backends import methods
 from specdec.backends.facts import Facts
@@ -16,9 +18,14 @@ _MIB = 1024 * 1024
 
 
 def repositories(
-    model: SpeculativeModel, facts: Facts, ranks: RankPlan
+    model: SpeculativeModel, facts: Facts, ranks: RankPlan, *, full_calls: bool
 ) -> dict[str, RepositoryPlan]:
-    """The repository of each server by its folder, which is empty for a single server."""
+    """The repository of each server by its folder, which is empty for a single server.
+
+    Args:
+        full_calls: a call of an engine may have as many rows as a batch, unless the spec limits
+            them; otherwise it has one row.
+    """
     engines = {
         role: _engine(model, facts, server, role)
         for server in ranks.servers
@@ -30,6 +37,7 @@ def repositories(
     (server,) = ranks.servers
     batch = min(spec.limits.max_batch_size for spec in model.models.values())
     plan = _plan(model, facts, "target", engines["target"], batch)
+    plan = replace(plan, rows_per_call=batch if full_calls else 1)
     return {"": methods.of(model).configured(plan, model, server, engines)}
 
 

@@ -113,6 +113,8 @@ def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
         ("max_seq_len", _max_seq_len(plan)),
         ("use_draft_logits", _word(plan.use_draft_logits)),
         ("max_in_flight", str(in_flight)),
+        ("rows_per_call", str(plan.rows_per_call)),
+        ("synchronize_rounds", plan.synchronize_rounds),
         ("tokenizer_dir", plan.tokenizer_dir),
         ("skip_special_tokens", _word(plan.skip_special_tokens)),
         ("add_special_tokens", _word(plan.add_special_tokens)),

@@ -6,6 +6,7 @@ from typing import Literal
 from specdec.triton import contract, options
 
 LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
+Synchronization = Literal["Measured", "Always", "Never"]
 # Keys of a `config.pbtxt` and their values, in the order in which they are written.
 Parameters = tuple[tuple[str, str], ...]
 # Requests; the default of spec.serving.maxQueueSize as well.
@@ -70,6 +71,10 @@ class RepositoryPlan:
         parameters: further parameters of the engines' models; `options.free` lists their names.
         bls_max_in_flight: sequences that the BLS processes at the same time; others wait. None
             means 2 x max_batch_size.
+        rows_per_call: sequences whose rounds may share one call of an engine.
+        synchronize_rounds: whether the rounds of sequences wait for each other.
+        engine_queue_delay_us: microseconds that a call of an engine waits for calls that arrive
+            after it, so that one step begins all of them.
         max_queue_size: requests that may wait for the BLS; further ones are refused at once.
         library: digest of the sources of the BLS's library, from `library.source()`; empty if no
             publish Job copies the library.
@@ -94,8 +99,10 @@ class RepositoryPlan:
     bls_max_in_flight: int | None = None
     preprocessing_instances: int = 1
     postprocessing_instances: int = 1
+    rows_per_call: int = 1
+    synchronize_rounds: Synchronization = "Measured"
     max_queue_size: int = MAX_QUEUE_SIZE
-    max_queue_delay_us: int = 0
+    engine_queue_delay_us: int = 0
     skip_special_tokens: bool = True
     add_special_tokens: bool = True
     library: str = ""
@@ -117,8 +124,9 @@ class RepositoryPlan:
             ("max_draft_tokens", 0),
             ("preprocessing_instances", 1),
             ("postprocessing_instances", 1),
+            ("rows_per_call", 1),
             ("max_queue_size", 1),
-            ("max_queue_delay_us", 0),
+            ("engine_queue_delay_us", 0),
         ):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} is {getattr(self, name)}: set it to {least} or more")

@@ -81,13 +81,12 @@ def _ensemble(plan: RepositoryPlan) -> str:
 
 
 def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
-    queued = Batching(plan.max_batch_size, plan.max_queue_delay_us)
     newer = contract.at_least(plan.version, "0.19.0")
     yield _config(
         plan,
         PREPROCESSING,
         text_parameters(PREPROCESSING, plan),
-        batching=queued if newer else Batching(),
+        batching=Batching(plan.max_batch_size) if newer else Batching(),
         instances=plan.preprocessing_instances,
     )
     yield _config(
@@ -103,7 +102,7 @@ def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
             name,
             engine_parameters(engine, plan, is_target=name == TARGET),
             backend="tensorrtllm",
-            batching=queued,
+            batching=Batching(plan.max_batch_size, plan.engine_queue_delay_us),
             decoupled=plan.decoupled,
         )
     yield _config(

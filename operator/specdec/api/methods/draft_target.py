@@ -35,6 +35,8 @@ class DraftTarget(Block):
     `draftLengthCeiling` is the largest draft length (tokens) that a request may set; it defaults
     to `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
     flight up to which drafting is pipelined: the draft proposes while the target verifies.
+    `rowsPerCall` is the largest number of prompts whose rounds share a call of an engine; None
+    leaves it to the backend.
     """
 
     draft: ModelSpec
@@ -44,6 +46,7 @@ class DraftTarget(Block):
     fast_logits: bool = False
     draft_length_ceiling: int | None = None
     draft_ahead: int | None = None
+    rows_per_call: int | None = None
 
     @property
     @override

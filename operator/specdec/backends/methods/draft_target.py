@@ -16,6 +16,10 @@ from specdec.backends.rule import invalid
 from specdec.triton.layout import Layout, Server, Split
 from specdec.triton.plan import DraftLengths, ModelPlan, RepositoryPlan
 
+# Time in which the calls of a round arrive, if each has one row. The first of them would otherwise
+# begin a step without the others.
+_QUEUE_DELAY_US = 500
+
 
 def ceiling(model: SpeculativeModel) -> int:
     """The longest draft (tokens) that a request may ask for."""
@@ -67,6 +71,23 @@ def ordered(model: SpeculativeModel, _: Images) -> Cause | None:
     return None
 
 
+def rows_fit(model: SpeculativeModel, _: Images) -> Cause | None:
+    """rowsPerCall is at most a batch, and 1 where an engine sends one response a call."""
+    field, rows = "spec.speculation.draftTarget.rowsPerCall", block(model).rows_per_call or 1
+    batch = min(spec.limits.max_batch_size for spec in model.models.values())
+    if rows > batch:
+        return invalid(
+            f"{field} is {rows}, above the smaller limits.maxBatchSize of target and draft, "
+            f"{batch}: lower it, or raise maxBatchSize"
+        )
+    if rows > 1 and not model.spec.serving.streaming:
+        return invalid(
+            f"{field} is {rows}, but an engine takes one row a call unless it streams: set it to "
+            "1, or serving.streaming to true"
+        )
+    return None
+
+
 def built_length(model: SpeculativeModel) -> int:
     """The draft length (tokens) that the target's engine is built for."""
     return model.spec.speculation.max_draft_tokens or 0
@@ -75,7 +96,7 @@ def built_length(model: SpeculativeModel) -> int:
 class DraftTargetMethod(MethodDefinition):
     """The BLS or the client runs the loop; the target's engine takes draft tokens from outside."""
 
-    rules = (lengths.required, ordered)
+    rules = (lengths.required, ordered, rows_fit)
     needs_block = True
     build_mode = "draft_tokens_external"
     # Every round is a new request, whose input is the whole sequence so far.
@@ -113,6 +134,7 @@ class DraftTargetMethod(MethodDefinition):
         engines: Mapping[str, ModelPlan],
     ) -> RepositoryPlan:
         own = block(model)
+        rows = _rows_per_call(own, plan)
         return replace(
             plan,
             draft=engines["draft"],
@@ -120,9 +142,18 @@ class DraftTargetMethod(MethodDefinition):
             max_draft_tokens=ceiling(model),
             adaptive=adaptive(model),
             draft_ahead=_draft_ahead(own, server),
+            rows_per_call=rows,
+            engine_queue_delay_us=0 if rows == plan.max_batch_size else _QUEUE_DELAY_US,
             use_draft_logits=own.compares_logits,
             fast_logits=own.fast_logits,
         )
+
+
+def _rows_per_call(own: DraftTarget, plan: RepositoryPlan) -> int:
+    """The spec's, else the backend's; 1 where an engine sends one response a call."""
+    if not plan.decoupled:
+        return 1
+    return own.rows_per_call or plan.rows_per_call
 
 
 def _draft_ahead(own: DraftTarget, server: Server) -> int:

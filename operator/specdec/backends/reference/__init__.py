@@ -65,7 +65,7 @@ class Reference:
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
         """The layout of the version over the engines."""
-        return repositories(model, facts, self.ranks(model))
+        return repositories(model, facts, self.ranks(model), full_calls=True)
 
     def _plan(
         self, model: SpeculativeModel, checkpoint: Checkpoint, version: str

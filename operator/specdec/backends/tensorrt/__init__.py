@@ -74,8 +74,12 @@ class TensorRT:
         return programs.payload("build")
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
-        """The layout of the version over the engines."""
-        return repositories(model, facts, self.ranks(model))
+        """The layout of the version over the engines.
+
+        A call has one row, as in NVIDIA's own BLS: calls of several rows are untried with
+        draft tokens on this backend.
+        """
+        return repositories(model, facts, self.ranks(model), full_calls=False)
 
     def _plan(
         self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts
