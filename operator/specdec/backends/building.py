@@ -6,7 +6,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.backends import methods
-from specdec.backends.facts import Engine
+from specdec.backends.facts import Checkpoint, Engine
 
 DTYPES = {
     "Auto": "auto",
@@ -29,11 +29,25 @@ def speculation(model: SpeculativeModel, role: str) -> dict[str, Any]:
 
 
 def limits(model: SpeculativeModel, role: str) -> dict[str, int]:
-    """The engine's limits by name, in requests and tokens."""
+    """The engine's limits by name, in requests and tokens.
+
+    `maxSeqLen` is the user's limit and the draft length: the executor keeps so many tokens free at
+    the end of a sequence.
+    """
     values: dict[str, int] = model.models[role].limits.model_dump(by_alias=True)
     if methods.of(model).resends_sequence:
         values["maxInputLen"] = values["maxSeqLen"]
+    values["maxSeqLen"] += draft_length(model, role)
     return values
+
+
+def draft_length(model: SpeculativeModel, role: str, prebuilt: Checkpoint | None = None) -> int:
+    """Draft tokens of a step, which the executor keeps free at the end of a sequence.
+
+    `prebuilt` is the engine of the role, which may be built for more.
+    """
+    built = methods.of(model).max_draft_len(model) if role == "target" else 0
+    return max(built, (prebuilt.facts.get("maxDraftLen") if prebuilt else 0) or 0)
 
 
 def keyed(role: str, plan: Mapping[str, Any], inputs: Mapping[str, Any]) -> Engine:

@@ -58,6 +58,7 @@ class Engine:
         body_bytes: bytes of a parameter between embedding and output; 0.5 for four bits.
         dtype_bytes: bytes of a value that is never quantized, such as an activation.
         kv_bytes: bytes of an element of the key/value cache.
+        max_seq_len: tokens of a sequence that users see; the engine is built for `draft_len` more.
         draft_len: draft tokens of each sequence that one step verifies.
         head_bytes: bytes of the draft heads in this engine.
         head_layers: layers of draft heads that keep keys and values.

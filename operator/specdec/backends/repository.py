@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends import methods
+from specdec.backends.building import draft_length
 from specdec.backends.facts import Facts
 from specdec.triton import library
 from specdec.triton.layout import RankPlan, Server
@@ -72,7 +73,9 @@ def _engine(model: SpeculativeModel, facts: Facts, server: Server, role: str) ->
     elif tokens is None:
         # An explicit budget, so that two models in one server do not compete for free memory: that
         # of the memory plan, or without a plan a full batch of sequences of full length.
-        full = spec.limits.max_batch_size * spec.limits.max_seq_len
+        prebuilt = facts.checkpoints.get(f"{role}-engine")
+        longest = spec.limits.max_seq_len + draft_length(model, role, prebuilt)
+        full = spec.limits.max_batch_size * longest
         tokens = facts.kv_tokens.get(role, full)
     host = budget.host_memory_mi_b
     own = methods.of(model).parameters(model) if role == "target" else ()

@@ -84,6 +84,9 @@ def _rebuild(before: Plan, after: Plan) -> Iterator[Json]:
 
 def _inputs(plan: Plan, build: Json) -> Json:
     inputs = {k: v for k, v in build.items() if k not in ("key", "output")}
+    # As in the spec: the engine's room for draft tokens behind it is no change of its own.
+    longest = build["limits"]["maxSeqLen"] - build["maxDraftTokens"]
+    inputs["limits"] = {**build["limits"], "maxSeqLen": longest}
     return {**inputs, "image": plan.status["plan"]["image"], "claim": plan.volume}
 
 

@@ -90,10 +90,27 @@ def engine(folder: Path) -> dict[str, Any]:
         "maxInputLen": optional_number(build, "max_input_len"),
         "maxSeqLen": optional_number(build, "max_seq_len"),
         "maxNumTokens": optional_number(build, "max_num_tokens"),
-        "maxDraftLen": optional_number(build, "max_draft_len"),
+        "maxDraftLen": draft_length(model, build),
         "speculativeDecodingMode": str(build.get("speculative_decoding_mode"))[:40],
         "pagedContextFmha": plugins.get("use_paged_context_fmha") is True,
     }
+
+
+def draft_length(model: Config, build: Config) -> int:
+    """Draft tokens of a step that an engine is built for, by the sections of its config.json.
+
+    `trtllm-build` writes them as they are given, to the model of the heads, or as beams.
+    """
+    beams, per_beam, own, built = (
+        optional_number(part, name) or 0
+        for part, name in (
+            (model, "redrafter_num_beams"),
+            (model, "redrafter_draft_len_per_beam"),
+            (model, "max_draft_len"),
+            (build, "max_draft_len"),
+        )
+    )
+    return max(beams * per_beam, own, built)
 
 
 def _tensors(folder: Path) -> tuple[Shapes, frozenset[str]]:

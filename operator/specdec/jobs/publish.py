@@ -18,6 +18,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.reasons import RepositoryReason
 from specdec.jobs import integrity, manifests, result, volume
+from specdec.jobs.artifact_inspection import draft_length
 from specdec.jobs.result import JobError, progress
 from specdec.payload.serving.check_volume import foreign
 from specdec.triton import library
@@ -167,11 +168,10 @@ def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     build, model = config["build_config"], config["pretrained_config"]
-    # Heads fix the draft length; trtllm-build writes it to one of the two sections.
-    longest = max(_number(build, "max_draft_len"), _number(model, "max_draft_len"))
-    if longest < engine["minDraftLen"]:
+    drafts = draft_length(model, build)
+    if drafts < engine["minDraftLen"]:
         raise _mismatch(
-            engine, f"its max_draft_len is {longest}, below maxDraftTokens {engine['minDraftLen']}"
+            engine, f"its max_draft_len is {drafts}, below maxDraftTokens {engine['minDraftLen']}"
         )
     if config.get("version") != engine["version"]:
         raise _mismatch(
@@ -188,6 +188,23 @@ def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     ):
         if _number(build, name) < minimum:
             raise _mismatch(engine, f"its {name} is {build.get(name)}, below {field} {minimum}")
+    _check_room(engine, _number(build, "max_seq_len"), drafts)
+
+
+def _check_room(engine: Mapping[str, Any], longest: int, drafts: int) -> None:
+    """Check that sequences reach the user's limit.
+
+    The executor keeps the draft length free at the end of a sequence, and only logs that an answer
+    is shorter for it.
+    """
+    limit = engine["minSeqLen"]
+    if longest - drafts < limit:
+        raise _mismatch(
+            engine,
+            f"its max_seq_len is {longest} and its max_draft_len {drafts}, so sequences end at "
+            f"{longest - drafts} tokens, below limits.maxSeqLen {limit} (for that much it needs "
+            f"max_seq_len {limit + drafts})",
+        )
 
 
 def _check_ranks(engine: Mapping[str, Any], config: Mapping[str, Any], root: Path) -> None:

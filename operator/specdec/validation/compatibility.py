@@ -136,18 +136,33 @@ def _vocabulary(
 
 
 def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    """Findings about `limits.maxSeqLen`: a model loses quality beyond its trained positions."""
+    """Findings about `limits.maxSeqLen`: a model loses quality beyond its trained positions.
+
+    An engine's position table ends with them as well. Drafts behind the longest sequence need
+    positions of their own, although no answer keeps these drafts.
+    """
     for role, spec in model.models.items():
-        positions = facts.get(role, {}).get("maxPosition")
-        if isinstance(positions, int) and spec.limits.max_seq_len > positions:
-            yield Finding(
-                CompatibilityReason.CONTEXT_TOO_SHORT,
+        positions, longest = facts.get(role, {}).get("maxPosition"), spec.limits.max_seq_len
+        if not isinstance(positions, int):
+            continue
+        beyond = backends.method(model).positions_beyond(model) if role == "target" else 0
+        if longest > positions:
+            message = (
                 f"the {role} was trained on {positions} positions and limits.maxSeqLen allows "
-                f"{spec.limits.max_seq_len}: longer sequences may lose quality and acceptance; "
-                f"lower limits.maxSeqLen of the {role}, or choose a model made for more",
-                "context_length",
-                role,
+                f"{longest}: longer sequences may lose quality and acceptance; "
+                f"lower limits.maxSeqLen of the {role}, or choose a model made for more"
             )
+        elif longest + beyond > positions:
+            message = (
+                f"the {role} was trained on {positions} positions, and limits.maxSeqLen {longest} "
+                f"with the {beyond} draft tokens of a step needs {longest + beyond}: drafts at "
+                "the end of a sequence may be computed from undefined positions; lower "
+                f"limits.maxSeqLen of the {role} to {positions - beyond}, or choose a model made "
+                "for more"
+            )
+        else:
+            continue
+        yield Finding(CompatibilityReason.CONTEXT_TOO_SHORT, message, "context_length", role)
 
 
 def _differ(target: Facts, draft: Facts, key: str) -> bool:

@@ -136,7 +136,7 @@ def test_run_time_fields_become_parameters() -> None:
 def test_the_memory_plan_s_budget_comes_before_a_full_batch() -> None:
     cr = tensorrt()
     full, planned = plans(cr)[""], plans(cr, kv_tokens={"target": 3000, "draft": 3072})[""]
-    assert full.target.max_tokens_in_paged_kv_cache == 16 * 512
+    assert full.target.max_tokens_in_paged_kv_cache == 16 * (512 + 8)
     assert planned.target.max_tokens_in_paged_kv_cache == 3000
     assert planned.draft is not None
     assert planned.draft.max_tokens_in_paged_kv_cache == 3072

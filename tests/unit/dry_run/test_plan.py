@@ -171,6 +171,12 @@ def test_longer_sequence_rebuilds_only_the_target(write: Write) -> None:
     assert changed in rebuilt["changed"]
 
 
+def test_another_draft_length_is_no_change_of_the_limit(write: Write) -> None:
+    before, after = write("a"), write("b", speculation__maxDraftTokens=6)
+    (rebuilt,) = plan_json("-f", after, "--diff", before)["diff"]["rebuild"]
+    assert rebuilt["changed"] == [{"field": "maxDraftTokens", "from": 8, "to": 6}]
+
+
 def test_changed_replicas_only_scale(write: Write) -> None:
     before, after = write("a"), write("b", serving__replicas=3)
     diff = plan_json("-f", after, "--diff", before)["diff"]

@@ -40,7 +40,7 @@ def engine(volume: Path, role: str, **changed: Any) -> Path:
         "max_draft_len": 8 if target else 0,
         "speculative_decoding_mode": 2 if target else 1,
         "max_batch_size": 16,
-        "max_seq_len": 512,
+        "max_seq_len": 520 if target else 512,
         **changed,
     }
     config = {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from specdec.jobs import result
+from specdec.jobs import artifact_inspection, result
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import inspect
 from specdec.jobs.result import JobError
@@ -138,6 +138,22 @@ def engine(ranks: int = 2, **build: Any) -> dict[str, Any]:
         },
         "build_config": {"max_seq_len": 128, "max_draft_len": 8, **build},
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "build", "drafts"),
+    [
+        ({}, {}, 0),
+        ({}, {"max_draft_len": 8}, 8),
+        ({"max_draft_len": 63}, {"max_draft_len": 0}, 63),
+        ({"redrafter_num_beams": 5, "redrafter_draft_len_per_beam": 4}, {}, 20),
+        ({"max_draft_len": "many"}, {"max_draft_len": -3}, 0),
+    ],
+)
+def test_draft_length_of_an_engine(
+    model: dict[str, Any], build: dict[str, Any], drafts: int
+) -> None:
+    assert artifact_inspection.draft_length(model, build) == drafts
 
 
 def test_prebuilt_engine_needs_no_weights(

@@ -189,6 +189,54 @@ def test_smaller_engine_is_refused(
     assert f"its {name} is 4, below limits.{field}" in read_result()["error"]["message"]
 
 
+BEAMS = {"redrafter_num_beams": 5, "redrafter_draft_len_per_beam": 5}
+
+
+@pytest.mark.parametrize(
+    ("build", "model", "drafts"),
+    [
+        ({}, {}, 8),
+        ({"max_draft_len": 20}, {}, 20),
+        ({}, {"max_draft_len": 63}, 63),
+        ({}, BEAMS, 25),
+    ],
+)
+@pytest.mark.parametrize("built_elsewhere", [True, False], ids=["prebuilt", "built"])
+def test_engine_without_room_for_its_drafts_is_refused(
+    build: dict[str, Any],
+    model: dict[str, Any],
+    drafts: int,
+    built_elsewhere: bool,
+    mounts: Mounts,
+    read_result: ReadResult,
+) -> None:
+    """The executor keeps the draft length of the engine free, whatever the spec asks for."""
+    mounts.engines = [expectation("target", prebuilt=built_elsewhere)]
+    folder = engine(mounts.volume, "target", **build)
+    if built_elsewhere:
+        mounts.engines[0]["path"] = f"/models/checkpoints/{'c' * 64}"
+        place = mounts.volume / "checkpoints" / ("c" * 64)
+        place.parent.mkdir(exist_ok=True)
+        folder = folder.rename(place)
+    config = json.loads((folder / "config.json").read_text())
+    config["pretrained_config"] |= model
+
+    def publish_with(longest: int) -> int:
+        config["build_config"]["max_seq_len"] = longest
+        (folder / "config.json").write_text(json.dumps(config))
+        return mounts.run()
+
+    assert publish_with(512 + drafts - 1) == result.PERMANENT
+    error = read_result()["error"]
+    assert error["reason"] == "EngineMismatch"
+    assert (
+        f"its max_seq_len is {512 + drafts - 1} and its max_draft_len {drafts}, so sequences end "
+        f"at 511 tokens, below limits.maxSeqLen 512 (for that much it needs max_seq_len "
+        f"{512 + drafts})"
+    ) in error["message"]
+    assert publish_with(512 + drafts) == 0
+
+
 def test_prebuilt_engine_is_a_checkpoint_without_a_manifest(
     mounts: Mounts, read_result: ReadResult
 ) -> None:

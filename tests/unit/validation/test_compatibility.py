@@ -13,6 +13,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.validation import compatibility
 from support.simulated_cluster import resource
+from unit.pipeline.tensorrt import tensorrt
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = {
@@ -125,6 +126,28 @@ def test_severities(check: str, draft: dict[str, Any]) -> None:
     assert pair(draft, {check: "Disabled"}) == []
     assert [c.split()[1] for c in pair(draft, {check: "Warn"})] == ["Warn"]
     assert [c.split()[1] for c in pair(draft, {check: "Enforce"})] == ["Enforce"]
+
+
+@pytest.mark.parametrize(
+    ("method", "positions", "message"),
+    [
+        ("None", 512, ""),
+        ("None", 511, "trained on 511 positions and limits.maxSeqLen allows 512"),
+        # The BLS drafts no token behind the last one of an answer.
+        ("DraftTarget", 512, ""),
+        ("Eagle", 575, ""),
+        ("Eagle", 574, "with the 63 draft tokens of a step needs 575"),
+        ("Medusa", 512, "lower limits.maxSeqLen of the target to 449"),
+        ("ReDrafter", 530, "with the 25 draft tokens of a step needs 537"),
+        ("Lookahead", 594, "with the 83 draft tokens of a step needs 595"),
+        ("Lookahead", 500, "trained on 500 positions and limits.maxSeqLen allows 512"),
+    ],
+)
+def test_drafts_need_positions_too(method: str, positions: int, message: str) -> None:
+    facts = {"target": TARGET | {"maxPosition": positions}}
+    verdict = compatibility.judge(SpeculativeModel.parse(tensorrt(method)), facts)
+    assert [f.code for f in verdict.warnings] == ["ContextTooShort"] * bool(message)
+    assert all(message in f.message for f in verdict.warnings)
 
 
 def test_tokenizers_in_two_forms() -> None:

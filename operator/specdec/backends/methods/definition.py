@@ -39,6 +39,13 @@ class MethodDefinition:
         del model
         return 0
 
+    def positions_beyond(self, model: SpeculativeModel) -> int:
+        """How many positions behind the longest sequence a step may compute, in tokens.
+
+        The engine drafts to the end of an answer, and beyond it.
+        """
+        return self.max_draft_len(model)
+
     def draft_tokens(self, model: SpeculativeModel) -> int:
         """The server's default draft length (tokens); 0 where no request can set it."""
         del model

@@ -111,6 +111,12 @@ class DraftTargetMethod(MethodDefinition):
         return built_length(model)
 
     @override
+    def positions_beyond(self, model: SpeculativeModel) -> int:
+        """None: the loop drafts up to the last token but one of an answer."""
+        del model
+        return 0
+
+    @override
     def draft_tokens(self, model: SpeculativeModel) -> int:
         return default(model)
 

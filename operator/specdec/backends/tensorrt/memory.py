@@ -7,6 +7,7 @@ from typing import Any
 
 from specdec.api.model import ModelSpec, SpeculativeModel
 from specdec.backends import methods
+from specdec.backends.building import draft_length
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
 from specdec.backends.ranks import ranks
@@ -104,7 +105,7 @@ def _engine(
         max_batch_size=spec.limits.max_batch_size,
         max_seq_len=spec.limits.max_seq_len,
         max_num_tokens=spec.limits.max_num_tokens,
-        draft_len=method.max_draft_len(model) if is_target else 0,
+        draft_len=draft_length(model, role, prebuilt),
         head_bytes=heads.bytes if heads else 0,
         head_layers=method.head_cache_layers if is_target else 0,
         gathers_logits=model.spec.speculation.block.compares_logits,
