@@ -26,7 +26,7 @@ _BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"text_input": ""}, "text_input is empty"),
     ({"beam_width": 4}, "beam_width is 4"),
     ({"num_return_sequences": 3}, "num_return_sequences is 3"),
-    ({"text_input": "x y " * 600}, "Prompt length"),
+    ({"text_input": "x y " * 600}, "more than the limit of 511 for a prompt"),
 )
 MIX = {"stream": 40, "unary": 30, "long": 10, "cancel": 10, "bad": 10}
 COUNTED = {

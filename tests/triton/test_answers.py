@@ -155,7 +155,7 @@ def test_cancelling_frees_the_slot(server: Server) -> None:
         ({"image_url_input": "x"}, "image_url_input is given"),
         ({"return_context_logits": True, "num_draft_tokens": 2}, "return_context_logits cannot"),
         ({"embedding_bias_words": ["a"]}, "1 words and embedding_bias_weights 0 weights"),
-        ({"text_input": "x y " * 600}, "tensorrt_llm: Prompt length"),
+        ({"text_input": "x y " * 600}, "text_input has 1201 tokens, more than the limit of 511"),
         ({"lora_task_id": 1}, "lora_task_id"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

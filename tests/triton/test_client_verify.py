@@ -124,7 +124,7 @@ def test_a_refused_prompt_does_not_affect_the_others(server: Server) -> None:
     assert (result.matched, result.different, result.exit_status) == (1, 0, 2)
     [failure] = result.failures
     assert (failure.prompt_index, failure.kind) == (0, "refused")
-    assert "exceeds maximum input length (511)" in failure.sentence
+    assert "more than the limit of 511 for a prompt" in failure.sentence
 
 
 def command(*arguments: str) -> tuple[int, str, str]:

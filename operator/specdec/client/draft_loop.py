@@ -84,7 +84,8 @@ class DraftLoop:
             if self._ends():
                 self.finished = True
                 break
-        # The target adds its own token after the accepted ones, unless the answer ends there.
+        # The target adds its own token after the accepted ones, unless the answer ends there. Its
+        # engine cuts no answer within the server's limit, which bounds `max_tokens`.
         self.finished = self.finished or len(new) <= accepted or len(self.ids) >= self._end
         return Round(len(proposal), min(accepted, added), tuple(new[:added]))
 

@@ -181,7 +181,7 @@ class _Generation:
                 _require_same_tokens(prepared, by_draft, self._target.url, self._draft.url)
             self.loop = loop = DraftLoop(
                 prepared.ids,
-                self._options.max_tokens,
+                await tokenization.max_tokens(self._target, prepared, self._options.max_tokens),
                 self._options.draft_tokens,
                 prepared.end_id,
                 prepared.stop_words,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec.client.errors import BadRequestError, RefusedError
-from specdec.client.grpc_calls import Calls, Tensors
+from specdec.client.grpc_calls import Calls, Server, Tensors
 from specdec.client.model_names import POSTPROCESSING, PREPROCESSING
 from specdec.client.sampling import Sampling, input_name, strings
 
@@ -68,6 +68,26 @@ async def prepare(calls: Calls, prompt: str, sampling: Sampling) -> Prepared:
         stop_words=word_list(answer["STOP_WORDS_IDS"]),
         lists={name: array for name, array in lists.items() if array.size},
     )
+
+
+async def max_tokens(server: Server, prepared: Prepared, requested: int) -> int:
+    """How many of the requested new tokens fit behind a prompt.
+
+    The engine of a speculating target is longer than the limit that the server states, and a loop
+    must not use this room: a verification near its end would return fewer tokens.
+
+    Raises:
+        BadRequestError: the prompt leaves no token.
+    """
+    parameter = (await server.config(PREPROCESSING)).parameters["max_seq_len"].string_value
+    if not parameter.isdecimal() or not (limit := int(parameter)):
+        return requested
+    if len(prepared.ids) >= limit:
+        raise BadRequestError(
+            f"the prompt has {len(prepared.ids)} tokens, more than the limit of {limit - 1} at "
+            f"{server.url}; give a shorter prompt"
+        )
+    return min(requested, limit - len(prepared.ids))
 
 
 def _inputs(prompt: str, sampling: Sampling) -> dict[str, NDArray[Any]]:

@@ -42,7 +42,13 @@ def careless(ids: Sequence[int]) -> int:
 
 @dataclass
 class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """Models `tensorrt_llm` (decoupled) and `tensorrt_llm_draft`, with text models around them."""
+    """Models `tensorrt_llm` (decoupled) and `tensorrt_llm_draft`, with text models around them.
+
+    Attributes:
+        max_seq_len: the limit that the server states.
+        room: max_seq_len and max_draft_len of the target's engine, which cuts answers as the
+            executor does; None cuts none.
+    """
 
     target: Next = counting
     draft: Next = careless
@@ -50,11 +56,15 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
     refuse: str = ""
     hide_input: bool = False
     logits: bool = True
+    max_seq_len: str = ""
+    room: tuple[int, int] | None = None
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         config = model_config_pb2.ModelConfig(name=request.name)
         config.input.extend(model_config_pb2.ModelInput(name=n) for n in INPUTS)
+        if request.name == "preprocessing" and self.max_seq_len:
+            config.parameters["max_seq_len"].string_value = self.max_seq_len
         config.model_transaction_policy.decoupled = request.name == "tensorrt_llm"
         return service_pb2.ModelConfigResponse(config=config)
 
@@ -89,14 +99,22 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
             text = bytes(int(token) for token in given["TOKENS_BATCH"].reshape(-1) if token)
             return response(OUTPUT=np.array([text], object))
         return self._engine(
-            given, self.target if request.model_name == "tensorrt_llm" else self.draft
+            given,
+            *(
+                (self.target, self.room)
+                if request.model_name == "tensorrt_llm"
+                else (self.draft, None)
+            ),
         )
 
-    def _engine(self, given: dict[str, Any], following: Next) -> Any:
+    def _engine(self, given: dict[str, Any], following: Next, room: tuple[int, int] | None) -> Any:
         prompt = [int(token) for token in given["input_ids"].reshape(-1)]
         proposal = [int(token) for token in given.get("draft_input_ids", np.array([])).reshape(-1)]
         new: list[int] = []
-        for position in range(int(given["request_output_len"].item())):
+        count = int(given["request_output_len"].item())
+        if room is not None:
+            count = min(count, room[0] - len(prompt) - (len(proposal) or room[1]))
+        for position in range(count):
             new.append(following([*prompt, *new]))
             if new[-1] == END or (position < len(proposal) and proposal[position] != new[-1]):
                 break

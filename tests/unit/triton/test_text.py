@@ -119,6 +119,16 @@ def test_prompts_have_a_limit_of_bytes(max_seq_len: int, bytes_per_token: int, m
     )
 
 
+def test_a_prompt_leaves_at_least_one_token() -> None:
+    shared.Limits(512, 37).tokens(511, "text_input")
+    shared.Limits(0, 37).tokens(10_000, "text_input")
+    with pytest.raises(shared.TextError) as refused:
+        shared.Limits(512, 37).tokens(512, "text_input")
+    assert str(refused.value) == (
+        "text_input has 512 tokens, more than the limit of 511 for a prompt: send a shorter prompt"
+    )
+
+
 def test_lists_have_limits_of_items_and_bytes() -> None:
     shared.Limits.items([b"a" * 64] * 1024, "stop_words")
     with pytest.raises(

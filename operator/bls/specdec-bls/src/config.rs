@@ -29,7 +29,8 @@ pub struct Capabilities {
     pub draft_tokens: usize,
     /// Most draft tokens that the target's engine accepts.
     pub max_draft_tokens: usize,
-    /// Most tokens of prompt and answer together, 0 if unknown.
+    /// Most tokens of prompt and answer together, 0 if unknown. The target's engine has room for
+    /// its draft tokens behind them.
     pub max_seq_len: usize,
     /// The server has a draft model.
     pub has_draft: bool,

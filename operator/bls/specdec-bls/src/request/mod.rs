@@ -172,14 +172,20 @@ impl Prompt<'_> {
 
     fn max_tokens(&self, prompt: usize) -> Result<usize, Error> {
         let requested = token_count(self.values.at_least("max_tokens", 1, 0)?);
-        // The engines refuse a round that exceeds the sequence length, so the answer ends there. A
-        // prompt that leaves no room is passed on: the engines refuse it with their own message.
-        let room = self.server.max_seq_len.saturating_sub(prompt);
-        Ok(if room > 0 {
-            requested.min(room)
-        } else {
-            requested
-        })
+        // The target's engine has room for draft tokens behind this limit. It shortens no output
+        // within the limit, so an output shorter than requested has reached the end of the text.
+        let limit = self.server.max_seq_len;
+        if limit == 0 {
+            return Ok(requested);
+        }
+        match limit.saturating_sub(prompt) {
+            0 => Err(Error::InvalidRequest(format!(
+                "text_input has {prompt} tokens, more than the limit of {} for a prompt: \
+                 send a shorter prompt",
+                limit - 1
+            ))),
+            room => Ok(requested.min(room)),
+        }
     }
 
     fn min_tokens(&self) -> Result<usize, Error> {

@@ -180,7 +180,8 @@ impl Tokens {
             drafted: proposal.len(),
             accepted: agreed.min(kept.len()),
             rounds: 1,
-            // If the target adds no token to the accepted ones, the next token is the end.
+            // If the target adds no token to the accepted ones, the next token is the end: its
+            // engine shortens no output within `max_seq_len`.
             finished: ended || returned <= agreed || self.remaining() == 0,
             outputs: self.further(outputs),
             tokens: kept,
@@ -255,8 +256,8 @@ impl Tokens {
         }
     }
 
-    /// The number of draft tokens to which a verification of `count` may be padded. The engine
-    /// refuses more tokens than its sequence length.
+    /// The number of draft tokens to which a verification of `count` may be padded. With more than
+    /// fit into the sequence, the engine would shorten the output.
     fn padded_length(&self, count: usize, draft_length: usize) -> usize {
         let fits = self.ids.len() + draft_length < self.task.max_seq_len;
         if fits && !self.task.is_sampled() {

@@ -64,6 +64,21 @@ fn value_out_of_bounds_is_refused() {
 }
 
 #[test]
+fn prompt_that_leaves_no_token_is_refused() {
+    for (max_seq_len, most) in [(2, 1), (1, 0)] {
+        let server = Capabilities {
+            max_seq_len,
+            ..server()
+        };
+        let sentence = format!(
+            "text_input has 2 tokens, more than the limit of {most} for a prompt: send a shorter \
+             prompt"
+        );
+        assert_eq!(refused(vec![], &server), sentence);
+    }
+}
+
+#[test]
 fn prompt_without_text_is_refused() {
     let empty = "text_input is empty: send at least one character";
     for prompt in [

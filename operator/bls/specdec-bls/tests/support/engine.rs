@@ -19,7 +19,27 @@ pub struct Engine {
     pub refuses_after: Option<(usize, Error)>,
     /// It returns logits if a call requests them.
     pub gives_logits: bool,
+    pub room: Option<Room>,
     pub calls: Vec<Call>,
+}
+
+/// The limits of an engine. Its executor cuts answers: a step's draft tokens stay free behind them.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub max_seq_len: usize,
+    pub max_draft_len: usize,
+}
+
+impl Room {
+    /// New tokens that a call gets after so many, with so many draft tokens of its own.
+    fn most(self, prefix: usize, drafts: usize) -> usize {
+        let reserved = if drafts > 0 {
+            drafts
+        } else {
+            self.max_draft_len
+        };
+        self.max_seq_len.saturating_sub(prefix + reserved)
+    }
 }
 
 /// The next token after `ids` in the language `seed`; never the end if `no_end`.
@@ -44,6 +64,7 @@ impl Engine {
             end,
             refuses_after: None,
             gives_logits: true,
+            room: None,
             calls: Vec::new(),
         }
     }
@@ -107,7 +128,11 @@ impl Engine {
         let minimum = MIN_NAMES.iter().find_map(|name| integer(call, name));
         let mut ids = prefix.to_vec();
         let mut new: Vec<i32> = Vec::new();
-        for position in 0..integer(call, "request_output_len").unwrap_or(0) as usize {
+        let asked = integer(call, "request_output_len").unwrap_or(0) as usize;
+        let most = self
+            .room
+            .map_or(asked, |room| room.most(prefix.len(), drafts.len()));
+        for position in 0..asked.min(most) {
             let token = (self.language)(&ids, (new.len() as i64) < minimum.unwrap_or(0));
             if token == self.end {
                 break;

@@ -154,6 +154,7 @@ class Limits:
 
     def __init__(self, max_seq_len: int, bytes_per_token: int) -> None:
         most = max_seq_len * bytes_per_token
+        self._max_seq_len = max_seq_len
         self._prompt = max(most, _LEAST_BYTES) if most else _UNKNOWN_BYTES
 
     def prompts(self, texts: Iterable[bytes | str], field: str) -> None:
@@ -167,6 +168,20 @@ class Limits:
             raise TextError(
                 f"{field} has {size} bytes, more than the limit of {self._prompt} for a prompt: "
                 "send a shorter prompt"
+            )
+
+    def tokens(self, count: int, field: str) -> None:
+        """Refuse a prompt that leaves no token for an answer.
+
+        The engine may have room for draft tokens beyond the longest sequence, and takes it then.
+
+        Raises:
+            TextError: the prompt has too many tokens.
+        """
+        if self._max_seq_len and count >= self._max_seq_len:
+            raise TextError(
+                f"{field} has {count} tokens, more than the limit of {self._max_seq_len - 1} for "
+                "a prompt: send a shorter prompt"
             )
 
     @staticmethod

@@ -104,6 +104,7 @@ class TritonPythonModel:
         ids = self._tokenizer.encode(text) if text else []
         if not ids:
             raise TextError(_EMPTY)
+        self._limits.tokens(len(ids), "text_input")
         return ids
 
     def _decoder_prompts(
