@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
 
 LONGEST = 32
+# Share of the prompts that end shortly before the end of the sequence.
+_NEAR = 0.4
 _THREADS = 16
 _LETTERS = "abcdefghij ()=.,_\n\"'#é世界🙂🎉日本"
 
@@ -67,7 +70,8 @@ class Maker:
     def case(self, number: int) -> Case:
         """The case of a number, always the same one, with the target's answer."""
         numbers = random.Random(number)
-        prompt = self._served.spelt(self._prompt(numbers))
+        near = numbers.random() < _NEAR
+        prompt = self._long_prompt(numbers) if near else self._served.spelt(self._prompt(numbers))
         ids = self._served.tokenizer.encode(prompt)
         values: dict[str, Any] = {"text_input": prompt, "exclude_input_in_output": True}
         rules: dict[str, Any] = {}
@@ -76,20 +80,23 @@ class Maker:
             penalty = numbers.random() + (name == "repetition")
             # As the tensor carries it.
             rules[f"{name}_penalty"] = values[f"{name}_penalty"] = float(np.float32(penalty))
-        free = self._plain(ids, LONGEST, Sampling(**rules))
+        room = self._served.max_seq_len - len(ids)
+        free = self._plain(ids, min(LONGEST, room), Sampling(**rules))
         end = numbers.choice(free) if numbers.random() < 0.4 else self._served.tokenizer.end_id
         values["end_id"] = rules["end_id"] = end
         if numbers.random() < 0.3:
             rules["min_length"] = numbers.randint(1, LONGEST // 2)
             values[self._served.minimum] = rules["min_length"]
         limit = numbers.randint(1, LONGEST)
-        tokens = self._plain(ids, limit, Sampling(**rules))
+        tokens = self._plain(ids, min(limit, room), Sampling(**rules))
         stops = self._stops(numbers, self._served.tokenizer.decode(tokens))
         expected, stopped = self._cut(ids, tokens, stops)
         if stops:
             values["stop_words"] = stops
         values |= self._way(numbers, limit)
-        ended = "end token" if len(tokens) < limit else "length limit"
+        ended = "end token" if len(tokens) < min(limit, room) else "length limit"
+        if len(tokens) == room < limit:
+            ended = "sequence limit"
         return Case(number, values, expected, "stop word" if stopped else ended)
 
     def _way(self, numbers: random.Random, limit: int) -> dict[str, Any]:
@@ -107,6 +114,21 @@ class Maker:
             start = numbers.randrange(max(1, len(text) - 8))
             return text[start : start + numbers.randint(4, 120)]
         return "".join(numbers.choices(_LETTERS, k=numbers.randint(1, 60)))
+
+    def _long_prompt(self, numbers: random.Random) -> str:
+        """A prompt that ends at most twice the draft tokens before the end of the sequence."""
+        desired = self._served.max_seq_len - numbers.randint(1, 2 * MAX_DRAFT_TOKENS)
+        text = ""
+        while self._count(text) <= desired:
+            text += self._served.spelt(self._prompt(numbers))
+        # More characters seldom are fewer tokens, but they may be.
+        end = bisect.bisect_right(range(len(text)), desired, key=lambda e: self._count(text[:e]))
+        while self._count(text[:end]) > desired:
+            end -= 1
+        return text[:end]
+
+    def _count(self, text: str) -> int:
+        return len(self._served.tokenizer.encode(text))
 
     def _stops(self, numbers: random.Random, text: str) -> list[str]:
         """Stop words: pieces of the answer, of any length from anywhere, and others."""

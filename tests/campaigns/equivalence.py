@@ -3,7 +3,8 @@
 `make campaign NAME=equivalence` has 10 000 random prompts answered twice: by the target's engine
 alone, in process, and by the BLS of a tritonserver that speculates with the same engine. Options
 are drawn so that they bite: stop words and end tokens come from the expected answer itself. They
-also cross token borders and cut characters, and limits fall inside rounds. A request
+also cross token borders and cut characters, and limits fall inside rounds. Many prompts end within
+twice the draft tokens of the longest sequence, where the executor keeps room for drafts. A request
 has one to four prompts, each with options of its own. Drafting is pipelined; half of the requests
 come from sixteen clients at once, whose rounds share their calls. Engines are the shipped pair,
 and random ones of which every choice is a near tie.

@@ -17,7 +17,7 @@ from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.oracle import Tiny
 from support.payload import load
-from support.reference_engines import build, open_engine
+from support.reference_engines import build, engine_values, open_engine
 from support.triton_server import PAYLOAD, Server, installed_server
 
 PAIR = PAYLOAD / "pair"
@@ -35,7 +35,10 @@ _TWINS = {
 class ServedPair:
     """A target in process, a server that speculates with the same one, and their tokenizer.
 
+    The one in process is built without speculation, so that no draft length is kept free.
+
     Attributes:
+        max_seq_len: tokens of a prompt and its answer.
         minimum: how this release spells the minimum length.
     """
 
@@ -44,6 +47,7 @@ class ServedPair:
     server: Server
     tokenizer: Any
     minimum: str
+    max_seq_len: int = _LIMITS["maxSeqLen"]
 
     def spelt(self, text: str) -> str:
         """A text in letters that the tokenizer knows."""
@@ -88,9 +92,10 @@ def _serve(
     name: str, checkpoints: dict[str, Path], tokenizer: Path, version: str, folder: Path
 ) -> Iterator[ServedPair]:
     engines = {
-        role: build(checkpoint, folder / role, role=role, limits=_LIMITS)
+        role: build(checkpoint, folder / role, **engine_values(role, _LIMITS))
         for role, checkpoint in checkpoints.items()
     }
+    plain = build(checkpoints["target"], folder / "plain", **engine_values("draft", _LIMITS))
     target, draft = (
         ModelPlan(str(engines[role]), (0,), max_tokens_in_paged_kv_cache=_KV_TOKENS)
         for role in ("target", "draft")
@@ -111,7 +116,7 @@ def _serve(
     reader = load("specdec_text").Tokenizer(str(tokenizer))
     minimum = "min_tokens" if version == "1.2.1" else "min_length"
     with threadpool_limits(1):
-        alone = InProcess(open_engine(engines["target"]))
+        alone = InProcess(open_engine(plain))
         try:
             with Server(installed_server(), speculating(plan), folder / "server") as server:
                 yield ServedPair(name, alone, server, reader, minimum)

@@ -30,7 +30,7 @@ from campaigns.traffic import (
 )
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.bench_report import Report
-from support.reference_engines import build
+from support.reference_engines import build, engine_values
 from support.server_memory import memory_of
 from support.triton_server import PAYLOAD, Server, installed_server
 
@@ -53,8 +53,7 @@ def prompts(count: int = 16) -> list[str]:
 
 
 def _engine(folder: Path, role: str) -> ModelPlan:
-    """Both can verify, which costs an engine that only proposes nothing."""
-    directory = build(PAIR / role, folder / role, role=role, limits=_LIMITS)
+    directory = build(PAIR / role, folder / role, **engine_values(role, _LIMITS))
     return ModelPlan(str(directory), (0,), max_tokens_in_paged_kv_cache=_KV_TOKENS)
 
 

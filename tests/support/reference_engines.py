@@ -22,6 +22,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
 PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "payload"
 BUILD = PAYLOAD / "build" / "build_engine.py"
 DEADLINE = 120.0
+_DRAFTS = 16
 
 
 def plan(checkpoint: Path, output: Path, **changes: Any) -> dict[str, Any]:
@@ -39,12 +40,28 @@ def plan(checkpoint: Path, output: Path, **changes: Any) -> dict[str, Any]:
             "maxSeqLen": 384,
             "maxNumTokens": 1024,
         },
-        "maxDraftTokens": 16,
+        "maxDraftTokens": _DRAFTS,
         "speculativeDecodingMode": "draft_tokens_external",
         "tensorParallel": 1,
         "pipelineParallel": 1,
         "version": "0.19.0",
         **changes,
+    }
+
+
+def engine_values(role: str, limits: dict[str, int]) -> dict[str, Any]:
+    """Values of a plan as the operator has them, for a target with room for its draft tokens.
+
+    Args:
+        role: target or draft; a draft decodes without speculation.
+        limits: of the spec, by name.
+    """
+    drafts = _DRAFTS if role == "target" else 0
+    return {
+        "role": role,
+        "limits": {**limits, "maxSeqLen": limits["maxSeqLen"] + drafts},
+        "maxDraftTokens": drafts,
+        "speculativeDecodingMode": "draft_tokens_external" if drafts else "none",
     }
 
 

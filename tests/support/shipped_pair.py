@@ -21,7 +21,10 @@ def build(
     sizes: tuple[int, int, int] = (4, 3, 4),
     max_seq_len: int = LIMITS["maxSeqLen"],
 ) -> Path:
-    """Build a Reference engine of the shipped pair below `folder`; `sizes` are lookahead's."""
+    """Build a Reference engine of the shipped pair below `folder`; `sizes` are lookahead's.
+
+    As the operator builds it, with room for draft tokens behind `max_seq_len`.
+    """
     window, ngram, verification = sizes
     lookahead = {
         "windowSize": window,
@@ -31,6 +34,7 @@ def build(
     drafts = max(
         MAX_DRAFT_TOKENS * 2, max(ngram - 2, 0) + (window - 1 + verification) * (ngram - 1)
     )
+    drafts = 0 if mode == "none" else drafts
     plan = {
         "backend": "Reference",
         "role": role,
@@ -38,8 +42,8 @@ def build(
         "output": str(folder / name),
         "key": name,
         "dtype": "auto",
-        "limits": {**LIMITS, "maxSeqLen": max_seq_len},
-        "maxDraftTokens": 0 if mode == "none" else drafts,
+        "limits": {**LIMITS, "maxSeqLen": max_seq_len + drafts},
+        "maxDraftTokens": drafts,
         "speculativeDecodingMode": mode,
         "lookahead": lookahead if mode == "lookahead_decoding" else None,
         "tensorParallel": 1,

@@ -36,7 +36,8 @@ def test_greedy_answers_equal_the_target() -> None:
     assert [case.complaint() for case in cases if not case.equal] == []
     # An option that never bites proves nothing.
     ends = Counter(case.end for case in cases)
-    assert min(ends[end] for end in ("end token", "length limit", "stop word")) > CASES // 20
+    kinds = ("end token", "length limit", "sequence limit", "stop word")
+    assert min(ends[end] for end in kinds) > CASES // 20
     assert len({bool(case.values["stream"]) for case in cases}) == 2
     assert {case.beside for case in cases} == {0, 1, 2, 3}
     totals: Counter[str] = Counter()

@@ -55,15 +55,21 @@ def build(folder: Path, acceptance: float, max_batch: int, max_draft_tokens: int
         draft[token] = target[target[token]]
     for role, steps in (("target", target), ("draft", draft)):
         _checkpoint(folder / role, steps)
-        limits = {"maxBatchSize": max_batch, "maxInputLen": _CONTEXT, "maxSeqLen": _CONTEXT}
+        drafts = max_draft_tokens if role == "target" else 0
+        limits = {"maxBatchSize": max_batch, "maxInputLen": _CONTEXT}
         plan = {
             "backend": "Reference",
             "role": role,
             "checkpoint": str(folder / role),
             "output": str(folder / "engines" / role),
             "key": role,
-            "limits": {**limits, "maxNumTokens": 8 * _CONTEXT},
-            "maxDraftTokens": max_draft_tokens if role == "target" else 0,
+            "limits": {
+                **limits,
+                # The executor keeps the draft length free.
+                "maxSeqLen": _CONTEXT + drafts,
+                "maxNumTokens": 8 * _CONTEXT,
+            },
+            "maxDraftTokens": drafts,
             "speculativeDecodingMode": "draft_tokens_external" if role == "target" else "none",
         }
         command = [sys.executable, str(PAYLOAD / "build" / "build_engine.py"), "--plan", "-"]

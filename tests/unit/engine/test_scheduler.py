@@ -127,7 +127,8 @@ def test_requested_log_probabilities_and_logits_are_reported(engine: Engine, sta
     [
         ({"prompt": [1] * 384}, ("384", "maximum input length (383)")),
         ({"draft": [1] * 17}, ("draft tokens (17)", "maximum number of draft tokens (16)")),
-        ({"prompt": [1] * 380, "draft": [1] * 8}, ("exceed max_seq_len (384)",)),
+        ({"prompt": [1] * 380, "draft": [1] * 4}, ("exceed max_seq_len (384)",)),
+        ({"prompt": [1] * 368}, ("prompt (368)", "step (16) leave no token of max_seq_len (384)")),
     ],
 )
 def test_requests_that_can_never_run_are_refused(
@@ -138,11 +139,6 @@ def test_requests_that_can_never_run_are_refused(
     with pytest.raises(RequestError) as refusal:
         ask(scheduler, prompt, 20, **fields)
     assert all(word in str(refusal.value) for word in named)
-
-
-def test_an_answer_is_cut_at_the_engines_longest_sequence(engine: Engine, start: Start) -> None:
-    call = ask(start(engine(Tiny())), [1] * 380, 50)
-    assert len(call.tokens()) == 4
 
 
 def test_a_small_cache_queues_and_a_request_too_large_for_it_is_refused(

@@ -81,8 +81,10 @@ class KVPool:
         self.held = 0
 
     def capacity_for(self, tokens: int) -> int:
-        """Round a sequence's length up to what its buffer would hold."""
-        return -(-tokens // BLOCK) * BLOCK
+        """Round a sequence's length up to what its buffer would hold, at most the budget."""
+        rounded = -(-tokens // BLOCK) * BLOCK
+        # A budget of one longest sequence need not consist of whole blocks.
+        return rounded if tokens > self.budget else min(rounded, self.budget)
 
     def reserve(self, prompt: Tokens, needed: int, reusable: int) -> Reservation | None:
         """Find or make a buffer with room for `needed` tokens.

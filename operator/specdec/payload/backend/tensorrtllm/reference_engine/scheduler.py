@@ -14,6 +14,7 @@ from .kv import KVPool
 from .llama import Llama, Rows
 from .lookahead import Proposer
 from .request import Listener, Request, Ticket, Update
+from .room import fitted
 from .sequence import Sequence
 
 log = logging.getLogger(__name__)
@@ -132,27 +133,7 @@ class Scheduler:
 
     def _admissible(self, request: Request) -> Request:
         """Check a request against the engine, and shorten its answer to what fits."""
-        config, size = self._config, request.prompt.size
-        drafts = 0 if request.draft is None else request.draft.size
-        if size > config.max_seq_len - 1:
-            raise RequestError(
-                f"Prompt length ({size}) exceeds maximum input length ({config.max_seq_len - 1}). "
-                "Shorten the prompt or build the engine with a larger maxSeqLen."
-            )
-        if drafts > config.max_draft_len:
-            raise RequestError(
-                f"Number of draft tokens ({drafts}) is larger than maximum number of draft tokens "
-                f"({config.max_draft_len})"
-            )
-        fits = config.max_seq_len - size
-        if drafts > fits:
-            raise RequestError(
-                f"prompt ({size}) and draft tokens ({drafts}) exceed max_seq_len "
-                f"({config.max_seq_len}); send fewer draft tokens"
-            )
-        if request.max_new > fits:
-            fields = {**vars(request), "max_new": fits}
-            request = Request(**fields)
+        request = fitted(request, self._config)
         held = self._pool.capacity_for(self._needed(request))
         if held > self._pool.budget:
             raise RequestError(
@@ -164,7 +145,7 @@ class Scheduler:
     def _needed(self, request: Request) -> int:
         """Tokens a request's buffer must have room for: its own, and rows that may be refused."""
         shape = self._shape(request)
-        extra = 0 if shape is None else shape.draft_len + 1
+        extra = 0 if shape is None else shape.draft_len
         if request.draft is not None:
             extra = request.draft.size
         return request.prompt.size + request.max_new + extra
