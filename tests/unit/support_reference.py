@@ -84,10 +84,27 @@ def _backend(row: Support) -> Iterator[str]:
             f"support {', '.join(row.removed.formats)}, for weights or for caches."
         )
     yield ""
-    yield "| Version | Default image |"
-    yield "|---|---|"
+    yield from _images(row)
+
+
+def _images(row: Support) -> Iterator[str]:
+    yield "| Version | Default image | Source |"
+    yield "|---|---|---|"
     for version, image in row.images.items():
-        yield f"| {version} | `{image}` |"
+        yield f"| {version} | `{image}` | {row.image_sources[version]} |"
+    yield ""
+    yield (
+        "A build searches for conversion scripts in "
+        + " and ".join(f"`{folders.examples}`" for folders in row.folders)
+        + ", its image check for templates in "
+        + " and ".join(f"`{folders.templates}`" for folders in row.folders)
+        + "."
+    )
+    yield ""
+    yield "Not served, although images exist:"
+    yield ""
+    for entry in row.unserved:
+        yield f"- {entry.versions}: {entry.reason}."
 
 
 if __name__ == "__main__":

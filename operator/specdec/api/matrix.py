@@ -54,6 +54,22 @@ class Advisory:
 
 
 @dataclass(frozen=True)
+class ImageFolders:
+    """Where an image holds conversion scripts, and templates of Triton's models."""
+
+    examples: str
+    templates: str
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """Releases that this one has no tables of, and why."""
+
+    versions: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Support:
     """What a backend supports in this release.
 
@@ -68,7 +84,9 @@ class Support:
         quantization, kv_cache_quantization: the lowest compute capability by number format.
         removed: number formats that newer GPUs do not support.
         images: the server image by version.
-        examples: the folder of the conversion scripts in that image, by version.
+        image_sources: the source that names the version in that image, by version.
+        folders: folders of scripts and templates in an image; the first that exists is used.
+        unserved: releases that it does not serve although their images exist.
         front: the name of the front end that its servers run.
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
@@ -88,7 +106,9 @@ class Support:
     kv_cache_quantization: Mapping[str, str]
     removed: RemovedFormats | None
     images: Mapping[str, str]
-    examples: Mapping[str, str]
+    image_sources: Mapping[str, str]
+    folders: tuple[ImageFolders, ...]
+    unserved: tuple[Unserved, ...]
     front: str
     triton: str
     deprecation: str
@@ -121,8 +141,10 @@ def matrix() -> dict[Backend, Support]:
             quantization=row.get("quantization", {}),
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
             removed=_removed(row.get("removedFormats")),
-            images=row.get("images", {}),
-            examples=row.get("examples", {}),
+            images={v: entry["image"] for v, entry in row.get("images", {}).items()},
+            image_sources={v: entry["source"] for v, entry in row.get("images", {}).items()},
+            folders=tuple(ImageFolders(**folders) for folders in row.get("folders", ())),
+            unserved=tuple(Unserved(**entry) for entry in row.get("unserved", ())),
             front=row.get("front", "Triton"),
             triton=row.get("triton", ""),
             deprecation=row.get("deprecation", ""),

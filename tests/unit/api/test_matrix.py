@@ -1,5 +1,7 @@
 """The support matrix is complete, and its document repeats it."""
 
+import re
+
 import pytest
 
 from specdec.api.matrix import advisories, at_least, exposed, matrix, support
@@ -30,9 +32,20 @@ def test_a_served_backend_has_all_it_needs(backend: Backend) -> None:
     assert bool(row.deprecation) == (set(row.replacements) == set(row.methods))
 
 
-def test_every_version_of_tensorrt_has_image_and_examples() -> None:
+def test_every_version_of_tensorrt_has_an_image_with_a_source() -> None:
     row = support("TensorRT")
-    assert tuple(row.images) == tuple(row.examples) == row.versions
+    assert tuple(row.images) == tuple(row.image_sources) == row.versions
+    for version, image in row.images.items():
+        release = image.rpartition(":")[2][:5]
+        assert f"tensorrtllm_backend, branch r{release}" in row.image_sources[version]
+
+
+def test_a_release_without_tables_is_listed_with_a_reason() -> None:
+    row = support("TensorRT")
+    named = {v for entry in row.unserved for v in re.findall(r"\d+\.\d+\.\d+", entry.versions)}
+    assert named == {"0.20.0", "0.21.0", "1.0.0", "1.1.0", "1.2.0"}
+    assert named.isdisjoint(row.versions)
+    assert all(entry.reason for entry in row.unserved)
 
 
 def test_the_default_server_of_tensorrt_has_no_publicly_known_fault() -> None:

@@ -14,6 +14,8 @@ BUILD = (
     Path(__file__).resolve().parents[3] / "operator/specdec/payload/build/build_engine.py"
 ).resolve()
 RECORDER = Path(__file__).with_name("recorder.py")
+# Folders of scripts: in a Triton image, and in one built as NVIDIA's release image.
+FOLDERS = ("examples", "tensorrt_llm/examples")
 # Where a release keeps its scripts, and whose flags each of them has.
 COMMON = {
     "eagle/convert_checkpoint.py": "convert-eagle",
@@ -49,6 +51,7 @@ class Image:
     root: Path
     version: str = "0.18.0"
     scene: dict[str, Any] = field(default_factory=dict)
+    folder: str = FOLDERS[0]
 
     def __post_init__(self) -> None:
         (self.root / "bin").mkdir(parents=True, exist_ok=True)
@@ -57,7 +60,7 @@ class Image:
             python.symlink_to(sys.executable)
         self._install(self.root / "bin" / "trtllm-build", "trtllm-build")
         for place, program in SCRIPTS[self.version].items():
-            self._install(self.root / "examples" / place, program)
+            self._install(self.root / self.folder / place, program)
         for name in ("base", "heads"):
             (self.root / name).mkdir(exist_ok=True)
         self.checkpoint("LlamaForCausalLM")
@@ -121,7 +124,7 @@ class Image:
             "medusa": None,
             "reDrafter": None,
             "lookahead": None,
-            "examples": str(self.root / "examples"),
+            "examples": [str(self.root / folder) for folder in FOLDERS],
             **changes,
             "engine": engine | changes.get("engine", {}),
         }

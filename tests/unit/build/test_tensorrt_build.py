@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from unit.build.image import Image
+from unit.build.image import FOLDERS, Image
 
 EAGLE = {
     "speculativeDecodingMode": "eagle",
@@ -64,6 +64,13 @@ def test_every_method_builds(version: str, method: str, dtype: str, tmp_path: Pa
     for name, facts in manifest["files"].items():
         assert facts["sha256"] == hashlib.sha256((image.output / name).read_bytes()).hexdigest()
     assert text.splitlines()[-1].startswith("progress phase=done percent=100")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("method", METHODS)
+def test_scripts_may_lie_in_either_folder(folder: str, method: str, tmp_path: Path) -> None:
+    image = Image(tmp_path, "1.2.1", folder=folder)
+    assert "engine" in image.build(planned(image, method))[0]
 
 
 @pytest.mark.parametrize(("tensor", "pipeline"), [(1, 1), (2, 1), (4, 2), (8, 1), (1, 2)])

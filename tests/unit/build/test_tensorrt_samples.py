@@ -12,7 +12,7 @@ from specdec import backends
 from specdec.api.matrix import at_least, support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
-from unit.build.image import Image
+from unit.build.image import FOLDERS, Image
 
 SAMPLES = sorted((Path(__file__).parents[3] / "manifests/samples").glob("tensorrt-*.yaml"))
 TENSORRT = support("TensorRT")
@@ -43,7 +43,7 @@ def inside(image: Image, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
         "checkpoint": str(image.root / "base"),
         "heads": plan["heads"] and str(image.root / "heads"),
         "output": str(image.output),
-        "examples": str(image.root / "examples"),
+        "examples": [str(image.root / folder) for folder in FOLDERS],
     }
 
 
@@ -64,7 +64,10 @@ def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path
         assert engine["key"] == plan["key"]
         ranks = [name for name in image.made() if name.endswith(".engine")]
         assert len(ranks) == spec.parallelism.tensor * spec.parallelism.pipeline
+        given = image.arguments("trtllm-build")
         # As in every guide of TensorRT-LLM: the format of the model.
-        assert image.arguments("trtllm-build")["gemm_plugin"] == "auto"
+        assert given["gemm_plugin"] == "auto"
+        compared = model.spec.speculation.block.compares_logits
+        assert ("gather_generation_logits" in given) == compared
         if role == "target" and length:
             assert engine["maxDraftLen"] == length

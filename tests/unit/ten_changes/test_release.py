@@ -16,14 +16,17 @@ assert validation.first_problem(SpeculativeModel.parse(cr), IMAGES) is None
 (plan,) = plans(cr).values()
 names = [tensor.name for tensor in contract.inputs("tensorrt_llm_bls", plan.version)]
 assert "stop_soon" in names, names
-print(plan.version, engines(cr)["target"].plan["examples"])
+print(plan.version, engines(cr)["target"].plan["examples"][0])
 """
+FOLDERS = "      - {examples: /opt/examples, templates: /opt/models}\n"
 TENSOR = '    - {type: BOOL, dims: [1], optional: true, since: "1.3.0", names: [stop_soon]}\n'
 
 
 def test_new_release_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    image = '      "1.2.1": nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3\n'
+    image = "        image: nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3\n"
+    head, source = '      "1.2.1":\n', "        source: branch r26.10\n"
+    newer = head.replace("1.2.1", "1.3.0") + image.replace("26.07", "26.10") + source
     scratch.edit(
         "api/support.yaml",
         ('  TensorRT: "1.2.1"\n', '  TensorRT: "1.3.0"\n'),
@@ -32,11 +35,8 @@ def test_new_release_touches_two_production_files(tmp_path: Path) -> None:
             "  TensorRT:\n    served: true\n"
             '    versions: ["0.18.0", "0.19.0", "1.2.1", "1.3.0"]\n',
         ),
-        (image, image + image.replace("1.2.1", "1.3.0").replace("26.07", "26.10")),
-        (
-            '      "1.2.1": /app/examples\n',
-            '      "1.2.1": /app/examples\n      "1.3.0": /opt/examples\n',
-        ),
+        (head + image, newer + head + image),
+        ("    folders:\n", "    folders:\n" + FOLDERS),
     )
     scratch.edit(
         "triton/contract.yaml",

@@ -104,7 +104,7 @@ class TensorRT:
             **_NO_SIZES,
             **speculation(model, role),
             "engine": _options(model, spec),
-            "examples": support(_NAME).examples[facts.version],
+            "examples": [folders.examples for folders in support(_NAME).folders],
         }
 
 

@@ -65,12 +65,13 @@ class Plan:
     """One engine. Limits are in tokens, except `max_batch_size` in sequences.
 
     `max_draft_len` is in tokens (0 without speculation); `block` holds the numbers of the method.
+    `examples` are the folders that may hold the image's scripts.
     """
 
     checkpoint: Path
     heads: Path | None
     output: Path
-    examples: Path
+    examples: tuple[Path, ...]
     key: str
     role: str
     version: str
@@ -118,7 +119,7 @@ def _read(data: Mapping[str, Any]) -> Plan:
         checkpoint=Path(data["checkpoint"]),
         heads=Path(heads) if heads else None,
         output=Path(data["output"]),
-        examples=Path(data["examples"]),
+        examples=tuple(Path(folder) for folder in _list(data, "examples")),
         key=str(data["key"]),
         role=str(data.get("role", "target")),
         version=str(data["version"]),
@@ -247,6 +248,12 @@ def _positive(data: Mapping[str, Any], key: str, default: int | None = None) -> 
     if value < 1:
         raise _invalid(f"{key}: {value} must be at least 1")
     return value
+
+
+def _list(data: Mapping[str, Any], key: str) -> list[Any]:
+    if not isinstance(data[key], list) or not data[key]:
+        raise _invalid(f"{key}: {data[key]!r:.80} must be a list with at least one item")
+    return list(data[key])
 
 
 def _invalid(message: str) -> BuildError:

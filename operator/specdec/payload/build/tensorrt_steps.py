@@ -157,12 +157,13 @@ def _old_redrafter(plan: Plan, config: Mapping[str, Any], script: str) -> Iterat
 
 def _script(plan: Plan, places: tuple[str, ...], present: Callable[[Path], bool]) -> str:
     """The first of the places where the image has it: 0.19 moved the model families."""
-    for place in places:
-        if present(plan.examples / place):
-            return str(plan.examples / place)
+    candidates = [folder / place for folder in plan.examples for place in places]
+    for candidate in candidates:
+        if present(candidate):
+            return str(candidate)
     raise BuildError(
         "BuildFailed",
-        f"the image has no {' or '.join(str(plan.examples / p) for p in places)}; set "
+        f"the image has no {' or '.join(map(str, candidates))}; set "
         f"spec.runtime.image to a TensorRT-LLM image of version {plan.version}",
     )
 
