@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec.desired.pod import Volume
+from specdec.triton.contract import RequestFields
 
 NO_VOLUME = Volume(claim="", identity="", single_node=False)
 
@@ -63,6 +64,7 @@ class Facts:
 
     `checkpoints` is by role of `SpeculativeModel.sources`, `engines` and `kv_tokens` (the memory
     plan's KV budget in tokens, empty without a plan) by role of `SpeculativeModel.models`.
+    `request_fields`: names of request fields in the server's image; None where no build read it.
     `available`: the desired revision serves. `verified`: its verification ended or is not needed.
     """
 
@@ -73,6 +75,7 @@ class Facts:
     engines_on_volume: frozenset[str] = frozenset()
     kv_tokens: Mapping[str, int] = field(default_factory=dict)
     engines: Mapping[str, Engine] = field(default_factory=dict)
+    request_fields: RequestFields | None = None
     repository: str = ""
     available: bool = False
     verified: bool = False

@@ -61,6 +61,7 @@ def _plan(
         parameters=tuple(sorted(runtime.parameters.items())),
         max_queue_size=model.spec.serving.max_queue_size,
         library=library.source(),
+        request_fields=facts.request_fields,
     )
 
 

@@ -40,6 +40,18 @@ class Step:
     outputs: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class RequestFields:
+    """The names of the request fields that images spell in one of two ways."""
+
+    min_tokens: str
+    seed: str
+
+    def named(self, name: str) -> str:
+        """The name of a tensor whose row has the name of a field."""
+        return {"MIN_TOKENS": self.min_tokens, "SEED": self.seed}.get(name, name)
+
+
 @cache
 def _tables() -> Mapping[str, Any]:
     text = resources.files(__package__).joinpath("contract.yaml").read_text("utf-8")
@@ -57,28 +69,52 @@ def at_least(version: str, floor: str) -> bool:
     return _number(version) >= _number(floor)
 
 
-def inputs(model: str, version: str, logits_type: str = "TYPE_FP32") -> tuple[Tensor, ...]:
-    """Inputs that `model` declares in release `version`."""
-    return tuple(_tensors(_tables()["models"][model]["inputs"], version, logits_type))
+def spellings() -> tuple[RequestFields, RequestFields]:
+    """The older and the newer names of request fields."""
+    names = _tables()["renamed"]["names"]
+    older, newer = (
+        RequestFields(minimum, seed)
+        for minimum, seed in zip(names["MIN_TOKENS"], names["SEED"], strict=True)
+    )
+    return older, newer
+
+
+def request_fields(version: str) -> RequestFields:
+    """The names in a release, where no image reports its own."""
+    older, newer = spellings()
+    return newer if at_least(version, _tables()["renamed"]["since"]) else older
+
+
+def inputs(
+    model: str,
+    version: str,
+    logits_type: str = "TYPE_FP32",
+    fields: RequestFields | None = None,
+) -> tuple[Tensor, ...]:
+    """Inputs that `model` declares in release `version`; `fields` None are the release's."""
+    named = fields or request_fields(version)
+    return tuple(_tensors(_tables()["models"][model]["inputs"], version, logits_type, named))
 
 
 def outputs(model: str, version: str, logits_type: str = "TYPE_FP32") -> tuple[Tensor, ...]:
     """Outputs that `model` declares in release `version`."""
-    return tuple(_tensors(_tables()["models"][model]["outputs"], version, logits_type))
+    named = request_fields(version)
+    return tuple(_tensors(_tables()["models"][model]["outputs"], version, logits_type, named))
 
 
-def steps(version: str) -> tuple[Step, ...]:
+def steps(version: str, fields: RequestFields | None = None) -> tuple[Step, ...]:
     """The ensemble's steps, without the mappings of tensors that the release does not have."""
     all_steps = []
+    named = fields or request_fields(version)
     for step in _tables()["ensemble"]:
         model = step["model"]
-        takes = {tensor.name for tensor in inputs(model, version)}
+        takes = {tensor.name for tensor in inputs(model, version, fields=named)}
         gives = {tensor.name for tensor in outputs(model, version)}
         all_steps.append(
             Step(
                 model,
-                tuple(pair for pair in _pairs(step, "inputs") if pair[0] in takes),
-                tuple(pair for pair in _pairs(step, "outputs") if pair[0] in gives),
+                tuple(pair for pair in _pairs(step, "inputs", named) if pair[0] in takes),
+                tuple(pair for pair in _pairs(step, "outputs", named) if pair[0] in gives),
             )
         )
     return tuple(all_steps)
@@ -88,11 +124,14 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _pairs(step: Mapping[str, Any], side: str) -> list[tuple[str, str]]:
-    return [*step[side].items(), *((name, name) for name in step.get(f"same_{side}", ()))]
+def _pairs(step: Mapping[str, Any], side: str, fields: RequestFields) -> list[tuple[str, str]]:
+    same = [fields.named(name) for name in step.get(f"same_{side}", ())]
+    return [*step[side].items(), *zip(same, same, strict=True)]
 
 
-def _tensors(groups: list[str], version: str, logits_type: str) -> Iterator[Tensor]:
+def _tensors(
+    groups: list[str], version: str, logits_type: str, fields: RequestFields
+) -> Iterator[Tensor]:
     for group in groups:
         for row in _tables()["rows"][group]:
             if not _holds(row, version):
@@ -100,7 +139,7 @@ def _tensors(groups: list[str], version: str, logits_type: str) -> Iterator[Tens
             kind = logits_type if row["type"] == _LOGITS else f"TYPE_{row['type']}"
             flags = {flag: bool(row.get(flag)) for flag in ("optional", "scalar", "ragged")}
             for name in row["names"]:
-                yield Tensor(name, kind, tuple(row["dims"]), **flags)
+                yield Tensor(fields.named(name), kind, tuple(row["dims"]), **flags)
 
 
 def _holds(row: Mapping[str, Any], version: str) -> bool:

@@ -78,6 +78,7 @@ class RepositoryPlan:
         max_queue_size: requests that may wait for the BLS; further ones are refused at once.
         library: digest of the sources of the BLS's library, from `library.source()`; empty if no
             publish Job copies the library.
+        request_fields: names of request fields in the server's image; None for those of the release.
     """
 
     version: str
@@ -106,6 +107,7 @@ class RepositoryPlan:
     skip_special_tokens: bool = True
     add_special_tokens: bool = True
     library: str = ""
+    request_fields: contract.RequestFields | None = None
 
     def __post_init__(self) -> None:
         """Check the values of the plan, and their combinations.

@@ -74,9 +74,9 @@ def _ensemble(plan: RepositoryPlan) -> str:
     return pbtxt.ensemble(
         ENSEMBLE,
         plan.max_batch_size,
-        contract.inputs(ENSEMBLE, plan.version, plan.logits_datatype),
+        contract.inputs(ENSEMBLE, plan.version, plan.logits_datatype, plan.request_fields),
         contract.outputs(ENSEMBLE, plan.version, plan.logits_datatype),
-        contract.steps(plan.version),
+        contract.steps(plan.version, plan.request_fields),
     )
 
 
@@ -130,7 +130,7 @@ def _config(
         name=name,
         backend=backend,
         max_batch_size=plan.max_batch_size,
-        inputs=contract.inputs(name, plan.version, plan.logits_datatype),
+        inputs=contract.inputs(name, plan.version, plan.logits_datatype, plan.request_fields),
         outputs=contract.outputs(name, plan.version, plan.logits_datatype),
         parameters=parameters,
         decoupled=decoupled,
