@@ -21,6 +21,7 @@ import yaml
 from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
+from specdec.backends.tensorrt import image
 from specdec.dry_run.plan import repository as repository_files
 from specdec.pipeline import repository
 from specdec.triton import launch, library, start
@@ -110,6 +111,8 @@ def generate(case: str) -> Generated:
         patch.object(
             backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
         ),
+        # What a release expects of an image has tests of its own.
+        patch.object(image, "expectations", lambda version: {"version": version}),
         # Every step of a case renders the same files.
         patch.object(repository, "_render", cache(_render)),
         # The programs have tests of their own, and every server would show them.

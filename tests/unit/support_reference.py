@@ -98,7 +98,8 @@ def _images(row: Support) -> Iterator[str]:
         + " and ".join(f"`{folders.examples}`" for folders in row.folders)
         + ", its image check for templates in "
         + " and ".join(f"`{folders.templates}`" for folders in row.folders)
-        + "."
+        + ". The build Job compares the image with its release before it converts a checkpoint; "
+        "[`specdec image check`](cli.md#image) makes the same comparison."
     )
     yield ""
     yield "Not served, although images exist:"

@@ -69,8 +69,8 @@ def test_files_given_to_kubectl_exist(document: Path, command: list[str]) -> Non
 
 @pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "specdec"])
 def test_specdec_options_exist(document: Path, command: list[str]) -> None:
-    # `dataset` has commands of its own.
-    names = command[1:3] if command[1] == "dataset" else command[1:2]
+    # These have commands of their own.
+    names = command[1:3] if command[1] in ("dataset", "image") else command[1:2]
     result = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, document
     for word in command[2:]:

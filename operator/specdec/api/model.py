@@ -95,6 +95,7 @@ class Checks(Value):
     chat_template: Severity = "Warn"
     context_length: Severity = "Warn"
     memory: Severity = "Enforce"
+    image: Severity = "Enforce"
 
 
 class Build(Value):

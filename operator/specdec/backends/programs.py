@@ -4,9 +4,22 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
+from specdec.api import names
+
+# Modules that only compare the image with its release.
+_CHECKS = "image_"
+
 
 @cache
 def payload(folder: str) -> Mapping[str, str]:
     """The Python files of a folder under `payload/`: text by file name."""
     files = resources.files("specdec").joinpath("payload", folder).iterdir()
     return {f.name: f.read_text("utf-8") for f in files if f.name.endswith(".py")}
+
+
+def builder(scripts: Mapping[str, str]) -> str:
+    """The digest of a build program for the keys of its engines.
+
+    The image check is left out: it changes no byte of an engine.
+    """
+    return names.digest({n: t for n, t in scripts.items() if not n.startswith(_CHECKS)})

@@ -5,7 +5,7 @@ The package has the name of the backend's row in `api/support.yaml`, in lower ca
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
@@ -54,6 +54,12 @@ class Backend(Protocol):
 
     def scripts(self) -> Mapping[str, str]:
         """The program that builds engines: source text by file name."""
+
+    def image(self, version: str) -> Mapping[str, Any] | None:
+        """What a server image of a version holds, for the check in a build Job.
+
+        None where the image is one of this release's own.
+        """
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
         """The model repositories over the engines in `facts`, by folder.

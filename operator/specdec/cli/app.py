@@ -76,6 +76,9 @@ COMMANDS = {
         "specdec bench --prompts-file prompts.jsonl --draft-tokens 2,4,6,8 --html report.html; "
         "specdec bench --requests 100 --metrics localhost:8002 --json",
     ),
+    "image": Command(
+        "specdec.cli.image:app", "Compare a server image with its release of TensorRT-LLM."
+    ),
     "status": Command(
         "specdec.cli.status:status",
         "Show the stages of a resource, its Jobs and pods, and its measurements.",

@@ -23,6 +23,7 @@ from specdec.desired.pod import Container, Placement, Volume
 MOUNT = "/specdec/build"
 SCRIPT = "build_engine.py"
 PLAN = "plan.json"
+IMAGE = "image.json"
 _GIB = 1 << 30
 # /tmp of the pod: caches of the hub and of kernels, calibration data. Weights stay on the volume.
 _SCRATCH = "8Gi"
@@ -49,21 +50,35 @@ def job_name(key: str, volume: Volume) -> str:
 
 
 def config_map(
-    model: SpeculativeModel, plan: Mapping[str, Any], volume: Volume, scripts: Mapping[str, str]
+    model: SpeculativeModel,
+    plan: Mapping[str, Any],
+    volume: Volume,
+    scripts: Mapping[str, str],
+    image: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The build program (text by file name) and its plan, mounted read-only by the Job."""
+    """The build program (text by file name) and its plan, mounted read-only by the Job.
+
+    `image` is what the server's image has to hold, None where the Job need not check it.
+    """
+    expected = {} if image is None else {IMAGE: names.canonical(image)}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(model, plan["key"], volume),
-        "data": {**scripts, PLAN: names.canonical(plan)},
+        "data": {**scripts, **expected, PLAN: names.canonical(plan)},
     }
 
 
 def job(
-    model: SpeculativeModel, plan: Mapping[str, Any], volume: Volume, image: str, needs: Needs
+    model: SpeculativeModel,
+    plan: Mapping[str, Any],
+    volume: Volume,
+    image: str,
+    needs: Needs,
+    *,
+    checked: bool = False,
 ) -> dict[str, Any]:
-    """The build Job; `image` is the server's."""
+    """The build Job; `image` is the server's, `checked` whether the Job checks it first."""
     build = model.spec.build
     key = plan["key"]
     shared = _shared_memory(build.shared_memory, needs)
@@ -71,7 +86,10 @@ def job(
         name="build",
         image=image,
         pull_policy=model.spec.runtime.pull_policy,
-        command=["python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"],
+        command=[
+            *("python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"),
+            *(("--image", f"{MOUNT}/{IMAGE}") if checked else ()),
+        ],
         env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
         mounts=[
             {"name": "build", "mountPath": MOUNT, "readOnly": True},

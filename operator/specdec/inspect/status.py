@@ -19,7 +19,8 @@ FORMAT = "specdec.dev/status/v1"
 # Fields that are copied from the status; docs/api.md explains them.
 _STATUS_FIELDS = (
     *("observedGeneration", "phase", "url", "replicas", "readyReplicas", "conditions", "models"),
-    *("engines", "repository", "plan", "speculation", "benchmark", "serving", "endpoints"),
+    *("engines", "imageContract", "repository", "plan", "speculation", "benchmark", "serving"),
+    "endpoints",
 )
 
 

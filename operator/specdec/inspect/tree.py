@@ -77,12 +77,11 @@ def _parts(resource: Json, now: datetime) -> Iterator[tuple[str, RenderableType]
         yield "jobs", _jobs(resource["jobs"], now)
     if resource.get("engines"):
         yield "engines", _engines(resource)
+    if resource.get("imageContract"):
+        yield "image", _image(resource["imageContract"])
     if resource.get("plan"):
         yield "plan", _plan(resource["plan"])
-    if resource.get("speculation"):
-        yield "speculation", _speculation(resource["speculation"], now)
-    if resource.get("benchmark"):
-        yield "benchmark", _benchmark(resource["benchmark"], now)
+    yield from _measurements(resource, now)
     if resource["pods"]:
         yield "pods", _pods(resource["pods"], now)
     servers = resource.get("endpoints", [])
@@ -90,6 +89,13 @@ def _parts(resource: Json, now: datetime) -> Iterator[tuple[str, RenderableType]
         yield "addresses", _addresses(servers)
     elif resource.get("url"):
         yield "address", Text(plain(resource["url"]))
+
+
+def _measurements(resource: Json, now: datetime) -> Iterator[tuple[str, RenderableType]]:
+    if resource.get("speculation"):
+        yield "speculation", _speculation(resource["speculation"], now)
+    if resource.get("benchmark"):
+        yield "benchmark", _benchmark(resource["benchmark"], now)
 
 
 def _addresses(servers: Sequence[Json]) -> Table:
@@ -134,6 +140,17 @@ def _engines(resource: Json) -> Table:
             state = f"{state} {latest['percent']} %"
         took = f"{engine['seconds']} s" if "seconds" in engine else ""
         row(table, engine["role"], state, engine.get("key", "")[:16], took, job)
+    return table
+
+
+def _image(contract: Json) -> Table:
+    """What the builds compared of the server's image."""
+    table = _grid("", "")
+    row(table, "TensorRT-LLM", contract.get("version", ""))
+    row(table, "compared", f"{contract.get('templates')} templates, {contract.get('flags')} flags")
+    row(table, "request fields", ", ".join(contract.get("requestFields", {}).values()))
+    if contract.get("warning"):
+        row(table, "differs", Text(plain(contract["warning"]), "yellow"))
     return table
 
 

@@ -43,7 +43,7 @@ CHAIN: tuple[Stage, ...] = (
     benchmark,
 )
 # Status fields that keep their last value if the chain stops before the stages that write them.
-_KEPT = ("models", "engines", "repository", "serving", "url", "endpoints")
+_KEPT = ("models", "engines", "imageContract", "repository", "serving", "url", "endpoints")
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,9 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
         fields = dict(outcome.status)
         plan = status.get("plan", {}) | fields.pop("plan", {})
         status |= fields | ({"plan": plan} if plan else {})
+    if not status.get("imageContract"):
+        # Of another image than before, or of a backend whose images are not checked.
+        status.pop("imageContract", None)
     status |= _served(context, outcomes)
     return status
 

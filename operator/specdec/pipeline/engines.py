@@ -13,10 +13,10 @@ from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
 from specdec.api.reasons import CommonReason, EngineReason, ReadyReason
 from specdec.backends.facts import Engine
 from specdec.desired import engine as desired
-from specdec.pipeline import diagnosis, job, volume_recovery
+from specdec.pipeline import diagnosis, image_contract, job, volume_recovery
 from specdec.pipeline.diagnosis import Progress
 from specdec.pipeline.job import Done, LiveJob, Pending, Task
-from specdec.pipeline.job_results import Built, parsed
+from specdec.pipeline.job_results import Built, ImageContract, parsed
 from specdec.pipeline.stage import POLL, Context, Outcome
 
 
@@ -32,6 +32,7 @@ class _Build:
     pending: Pending | None = None
     progress: Progress | None = None
     seconds: int | None = None
+    image: ImageContract | None = None
 
 
 def engines(context: Context) -> Outcome:
@@ -52,9 +53,14 @@ def engines(context: Context) -> Outcome:
         if name not in current
     ]
     pending = [b.pending for b in builds if b.pending]
-    facts = replace(context.facts, engines={e.role: e for e in desired_engines})
+    contract = image_contract.known(context, (build.image for build in builds))
+    facts = replace(
+        context.facts,
+        engines={e.role: e for e in desired_engines},
+        request_fields=image_contract.request_fields(contract),
+    )
     return Outcome(
-        (_condition(builds),),
+        (_condition(builds, image_contract.warning(contract)),),
         facts,
         proceed=not pending,
         apply=tuple(obj for step in pending for obj in step.apply),
@@ -67,6 +73,7 @@ def engines(context: Context) -> Outcome:
             **(_without_lost(context, desired_engines, loss) if loss else {}),
             "engines": [dict(_entry(b)) for b in builds],
             "plan": {"engineKeys": {e.role: e.key for e in desired_engines}},
+            "imageContract": image_contract.shown(context, contract),
         },
         # A failed Job stays until a person deletes it, and the deletion is a watch event.
         requeue_after=POLL if any(not step.failed for step in pending) else None,
@@ -92,7 +99,8 @@ def _build(context: Context, engine: Engine) -> _Build:
     step = job.advance(context, task)
     if isinstance(step, Done):
         seconds = step.result.seconds
-        return _Build(engine, name, seconds=None if seconds is None else round(seconds))
+        rounded = None if seconds is None else round(seconds)
+        return _Build(engine, name, seconds=rounded, image=step.result.image)
     cause = step.cause
     progress = diagnosis.last_progress(step.log) if cause.reason == EngineReason.BUILDING else None
     cause = Cause(cause.reason, f"{engine.role}: {cause.message}")
@@ -103,8 +111,16 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
     model, volume, role = context.model, context.facts.volume, engine.role
     backend = backends.of(model)
     needs = backend.needs(model, engine, context.facts)
+    image = backend.image(context.facts.version)
     manifest = job.with_spec_hash(
-        desired.job(model, engine.plan, volume, context.facts.image, needs)
+        desired.job(
+            model,
+            engine.plan,
+            volume,
+            context.facts.image,
+            needs,
+            checked=image is not None,
+        )
     )
     remembered = _remembered(context, engine, manifest["metadata"]["name"])
     return Task(
@@ -117,7 +133,7 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
         purpose=f"to build the engine of the {role}",
         suspended="the engine is not built while spec.suspend is true",
         remembered=remembered,
-        inputs=(desired.config_map(model, engine.plan, volume, backend.scripts()),),
+        inputs=(desired.config_map(model, engine.plan, volume, backend.scripts(), image),),
         membership=desired.joined(model, engine.key, volume),
     )
 
@@ -150,7 +166,7 @@ def _without_lost(
     return {"models": [e for e in entries if e.get("role") not in lost]} if lost else {}
 
 
-def _condition(builds: list[_Build]) -> Condition:
+def _condition(builds: list[_Build], warning: str) -> Condition:
     if not builds:
         message = "the backend serves checkpoints as they are: it needs no engine"
         return Condition(Type.ENGINES_READY, "True", EngineReason.BUILT, message)
@@ -160,9 +176,8 @@ def _condition(builds: list[_Build]) -> Condition:
             f"{b.engine.role} {b.engine.key[:16]}" + (" (prebuilt)" if b.job is None else "")
             for b in builds
         )
-        return Condition(
-            Type.ENGINES_READY, "True", EngineReason.BUILT, f"engines on the volume: {keys}"
-        )
+        message = f"engines on the volume: {keys}{warning}"
+        return Condition(Type.ENGINES_READY, "True", EngineReason.BUILT, message)
     texts = "; ".join(cause.message for cause in causes)
     message = f"{len(builds) - len(causes)} of {len(builds)} engines built; {texts}"
     return Condition(Type.ENGINES_READY, "False", causes[0].reason, message)

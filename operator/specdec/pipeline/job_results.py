@@ -132,10 +132,28 @@ class Roles(RootModel[list[Short]]):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
+class RequestFields(SectionModel):
+    """The names of request fields in an image."""
+
+    min_tokens: Literal["min_length", "min_tokens"]
+    seed: Literal["random_seed", "seed"]
+
+
+class ImageContract(SectionModel):
+    """What a build read of its image: version, and how much of it was compared."""
+
+    version: Short
+    templates: Count
+    flags: Count
+    request_fields: RequestFields
+    warning: Text | None = None
+
+
 class Built(SectionModel):
     """A built engine; `seconds` is the duration of the build."""
 
     seconds: Annotated[float, Field(ge=0, lt=2**31)] | None = None
+    image: ImageContract | None = None
 
 
 class Measured(SectionModel):

@@ -55,6 +55,7 @@ BUILD: dict[str, Any] = {
     "runtime.version": "1.2.1",
     "runtime.image": "example.com/own:1",
     "gpu.product": "NVIDIA-L40S",
+    "checks.image": "Warn",
     "speculation.maxDraftTokens": 32,
     "speculation.draftTarget.acceptance": "Logits",
     "speculation.eagle.numLayers": 5,

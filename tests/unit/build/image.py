@@ -10,48 +10,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from specdec.backends.tensorrt.image import expectations
+from support.image_tree import MODELS, SCRIPTS, package, script, template
+
 BUILD = (
     Path(__file__).resolve().parents[3] / "operator/specdec/payload/build/build_engine.py"
 ).resolve()
 RECORDER = Path(__file__).with_name("recorder.py")
 # Folders of scripts: in a Triton image, and in one built as NVIDIA's release image.
 FOLDERS = ("examples", "tensorrt_llm/examples")
-# Where a release keeps its scripts, and whose flags each of them has.
-COMMON = {
-    "eagle/convert_checkpoint.py": "convert-eagle",
-    "medusa/convert_checkpoint.py": "convert-medusa",
-    "quantization/quantize.py": "quantize",
-}
-SCRIPTS = {
-    "0.18.0": COMMON
-    | {
-        "llama/convert_checkpoint.py": "convert",
-        "qwen/convert_checkpoint.py": "convert",
-        "redrafter/convert_checkpoint.py": "convert-redrafter",
-    },
-    "0.19.0": COMMON
-    | {
-        "models/core/llama/convert_checkpoint.py": "convert",
-        "models/core/qwen/convert_checkpoint.py": "convert",
-        "redrafter/convert_checkpoint.py": "convert-redrafter",
-    },
-    "1.2.1": COMMON
-    | {
-        "models/core/llama/convert_checkpoint.py": "convert",
-        "models/core/qwen/convert_checkpoint.py": "convert",
-        "redrafter/convert_checkpoint.py": "convert-redrafter-1",
-    },
-}
+TEMPLATES = "all_models/inflight_batcher_llm"
 
 
 @dataclass
 class Image:
-    """One image with a volume: checkpoints under `root`, engines under `root/engines`."""
+    """One image with a volume: checkpoints under `root`, engines under `root/engines`.
+
+    Its builds check it first where `checked` is set; `renamed` selects the newer request fields.
+    """
 
     root: Path
     version: str = "0.18.0"
     scene: dict[str, Any] = field(default_factory=dict)
     folder: str = FOLDERS[0]
+    checked: bool = False
+    renamed: bool = False
 
     def __post_init__(self) -> None:
         (self.root / "bin").mkdir(parents=True, exist_ok=True)
@@ -61,9 +44,21 @@ class Image:
         self._install(self.root / "bin" / "trtllm-build", "trtllm-build")
         for place, program in SCRIPTS[self.version].items():
             self._install(self.root / self.folder / place, program)
+        if self.checked:
+            self._describe()
         for name in ("base", "heads"):
             (self.root / name).mkdir(exist_ok=True)
         self.checkpoint("LlamaForCausalLM")
+
+    def _describe(self) -> None:
+        """Add what a check reads beside the scripts, and what it expects."""
+        for model in MODELS:
+            path = self.root / TEMPLATES / model / "config.pbtxt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(template(model, self.version, renamed=self.renamed), "utf-8")
+        package(self.root / "site", self.version)
+        expected = {**expectations(self.version), "templates": [str(self.root / TEMPLATES)]}
+        (self.root / "image.json").write_text(json.dumps(expected), encoding="utf-8")
 
     def _install(self, path: Path, program: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +67,9 @@ class Image:
             "import runpy, sys",
             f"sys.argv[:1] = [{str(RECORDER)!r}, {program!r}]",
             f"runpy.run_path({str(RECORDER)!r}, run_name='__main__')",
+            "sys.exit()",
+            # For the check alone: the recorder reads its arguments itself.
+            *(script(program).splitlines() if self.checked else ()),
         )
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         path.chmod(0o755)
@@ -132,6 +130,7 @@ class Image:
     def environment(self) -> dict[str, str]:
         return {
             "PATH": str(self.root / "bin"),
+            "PYTHONPATH": str(self.root / "site"),
             "RECORD": str(self.root / "record"),
             "SCENE": json.dumps(self.scene),
             "SPECDEC_TERMINATION_LOG": str(self.root / "termination.json"),
@@ -142,7 +141,10 @@ class Image:
         path.write_text(json.dumps(plan), encoding="utf-8")
         return subprocess.Popen(
             # -S: an image for TensorRT needs no package of ours, NumPy least of all.
-            [sys.executable, "-S", str(BUILD), "--plan", str(path)],
+            [
+                *(sys.executable, "-S", str(BUILD), "--plan", str(path)),
+                *(("--image", str(self.root / "image.json")) if self.checked else ()),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -46,9 +46,11 @@ def planned(image: Image, method: str, **changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("version", ["0.18.0", "0.19.0", "1.2.1"])
 @pytest.mark.parametrize(("method", "dtype"), [*itertools.product(METHODS, ("auto", "float16"))])
 def test_every_method_builds(version: str, method: str, dtype: str, tmp_path: Path) -> None:
-    image = Image(tmp_path, version)
+    image = Image(tmp_path, version, checked=True)
     message, text = image.build(planned(image, method, dtype=dtype))
     engine = message["engine"]
+    assert (engine["image"]["version"], engine["image"]["templates"]) == (version, 5)
+    assert engine["image"]["flags"] > 15
     assert engine["maxDraftLen"] == METHODS[method][1]
     assert engine["config"]["speculativeDecodingMode"] == method
     built = image.arguments("trtllm-build")

@@ -127,8 +127,9 @@ def test_an_image_without_the_programs_is_reported(image: Image) -> None:
     assert reason == "BuildFailed"
     assert "has no trtllm-build; set spec.runtime.image" in message
     (image.root / "examples/llama/convert_checkpoint.py").unlink()
-    _, message = image.refused(image.plan())
-    assert "llama/convert_checkpoint.py; set spec.runtime.image" in message
+    reason, message = image.refused(image.plan())
+    assert reason == "ImageMismatch"
+    assert "/llama/convert_checkpoint.py; set spec.runtime.image to one of version" in message
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]"])

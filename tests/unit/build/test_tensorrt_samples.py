@@ -57,7 +57,7 @@ def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path
     engines = {engine.role: engine for engine in backends.of(model).artifacts(model, facts)}
     length = backends.method(model).max_draft_len(model)
     for role, spec in model.models.items():
-        image = Image(tmp_path / role, version)
+        image = Image(tmp_path / role, version, checked=True)
         plan = dict(engines[role].plan)
         message, _ = image.build(inside(image, plan, facts))
         engine = message["engine"]

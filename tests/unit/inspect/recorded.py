@@ -56,6 +56,14 @@ STATUS: Json = {
         {"role": "target", "key": KEY, "state": "Building", "job": "engine-3f3f-1", "percent": 10},
         {"role": "draft", "key": "4e" * 32, "state": "Built", "seconds": 31},
     ],
+    "imageContract": {
+        "image": "registry.example/tritonserver:25.05",
+        "version": "0.19.0",
+        "templates": 5,
+        "flags": 31,
+        "requestFields": {"minTokens": "min_tokens", "seed": "seed"},
+        "warning": "the image differs from TensorRT-LLM 0.19.0",
+    },
     "plan": {
         "backend": "TensorRTLLM",
         "version": "0.19.0",

@@ -51,8 +51,12 @@ def test_tree_shows_stages_jobs_engines_and_measurements() -> None:
     shown = lines(status("pair"))
     text = "\n".join(shown)
     assert shown[0] == "lab/pair  Building  DraftTarget on TensorRTLLM, 1 of 1 pods ready"
-    parts = ("stages", "jobs", "engines", "plan", "speculation", "benchmark", "pods", "address")
+    parts = ("stages", "jobs", "engines", "image", "plan", "speculation", "benchmark", "pods")
     assert [line for line in shown if line in parts] == list(parts)
+    assert "address" in shown
+    assert re.search(r"^compared +5 templates, 31 flags$", text, re.MULTILINE)
+    assert re.search(r"^request fields +min_tokens, seed$", text, re.MULTILINE)
+    assert re.search(r"^differs +the image differs from TensorRT-LLM 0.19.0$", text, re.MULTILINE)
     stage = next(line.split() for line in shown if line.startswith("EnginesReady"))
     assert stage[1:3] == ["False", "Building"]
     assert re.fullmatch(r"\d+d", stage[3])

@@ -27,7 +27,22 @@ JUNK: list[Any] = [
     *("2026-13-45T99:99:99Z", "2026-01-01", "Serving", [], {}, [[]], {"a": {"b": []}}, [None]),
 ]
 TEXTS = ["", "null", "[]", "0", "{", '{"models":', "[" * 4096, '{"a":' * 700, "\0", '"\\ud800"']
-BUILT = {"engine": {"key": "0" * 64, "bytes": 1000, "seconds": 1.5, "maxDraftLen": 8}}
+IMAGE = {
+    "version": "1.2.1",
+    "templates": 5,
+    "flags": 20,
+    "warning": "the image differs",
+    "requestFields": {"minTokens": "min_tokens", "seed": "seed"},
+}
+BUILT = {
+    "engine": {
+        "key": "0" * 64,
+        "bytes": 1000,
+        "seconds": 1.5,
+        "maxDraftLen": 8,
+        "image": IMAGE,
+    }
+}
 ERROR = {"error": {"reason": "EngineMissing", "message": "the draft engine is not complete"}}
 
 

@@ -55,6 +55,13 @@ class EngineReason(Reason):
         "the backend cannot convert this checkpoint",
         "choose another checkpoint",
     )
+    IMAGE_MISMATCH = _SECTION.failed(
+        "ImageMismatch",
+        "the server's image is not what this release of specdec knows of `runtime.version`: "
+        "another version, other templates of Triton's models, or programs with other flags",
+        "set `spec.runtime.image` or `spec.runtime.version` as the message names; `specdec image "
+        "check` lists all differences",
+    )
     PLAN_INVALID = _SECTION.failed(
         "PlanInvalid",
         "the build program rejects a value of its build plan",

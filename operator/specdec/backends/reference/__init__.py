@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.backends import programs
 from specdec.backends.building import DTYPES, keyed, limits, speculation
@@ -49,7 +48,7 @@ class Reference:
         inputs = {
             "plan": plan,
             "image": facts.image,
-            "scripts": names.digest(dict(self.scripts())),
+            "scripts": programs.builder(self.scripts()),
             "gpuProduct": None,
         }
         return keyed(checkpoint.role, plan, inputs)
@@ -62,6 +61,10 @@ class Reference:
     def scripts(self) -> Mapping[str, str]:
         """The Python files of `payload/build`."""
         return programs.payload("build")
+
+    def image(self, version: str) -> None:
+        """Nothing: the image is built from this tree."""
+        del version
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
         """The layout of the version over the engines."""

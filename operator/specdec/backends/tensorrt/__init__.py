@@ -13,7 +13,7 @@ from specdec.backends.footprint import Footprint
 from specdec.backends.protocol import Backend
 from specdec.backends.ranks import ranks
 from specdec.backends.repository import repositories
-from specdec.backends.tensorrt import memory, rules
+from specdec.backends.tensorrt import image, memory, rules
 from specdec.backends.tensorrt.needs import needs
 from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan
@@ -57,7 +57,7 @@ class TensorRT:
         role = checkpoint.role
         plan = self._plan(model, checkpoint, facts)
         if model.models[role].engine.prebuilt is None:
-            scripts = names.digest(dict(self.scripts()))
+            scripts = programs.builder(self.scripts())
             return keyed(role, plan, {"plan": plan, "image": facts.image, "scripts": scripts})
         digest = facts.checkpoints[f"{role}-engine"].digest
         key = names.digest({"prebuilt": digest})
@@ -72,6 +72,10 @@ class TensorRT:
     def scripts(self) -> Mapping[str, str]:
         """The Python files of `payload/build`."""
         return programs.payload("build")
+
+    def image(self, version: str) -> Mapping[str, Any]:
+        """Templates and programs of the version's images."""
+        return image.expectations(version)
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
         """The layout of the version over the engines.
@@ -104,8 +108,15 @@ class TensorRT:
             **_NO_SIZES,
             **speculation(model, role),
             "engine": _options(model, spec),
+            **_image_check(model),
             "examples": [folders.examples for folders in support(_NAME).folders],
         }
+
+
+def _image_check(model: SpeculativeModel) -> dict[str, str]:
+    """The severity where it is not the default, so that other keys do not depend on it."""
+    severity = model.spec.checks.image
+    return {} if severity == "Enforce" else {"imageCheck": severity}
 
 
 def _options(model: SpeculativeModel, spec: ModelSpec) -> dict[str, Any]:

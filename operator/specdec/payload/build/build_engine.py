@@ -5,6 +5,8 @@ writes the engine itself and needs NumPy. TensorRT (`tensorrt_build`) runs the c
 `trtllm-build` of the server's image, and needs only Python. Both give the output directory its
 final name when it is complete, with `manifest.json` in it.
 
+With `--image EXPECTED.json` the TensorRT builder first compares the image with its release.
+
 Progress goes to stdout (`progress phase=convert percent=40`), the result as one JSON object into
 the termination message: `{"engine": {...}}` or `{"error": {"reason", "message"}}`.
 """
@@ -31,24 +33,25 @@ _BUILDERS = {"Reference": "reference_build", "TensorRT": "tensorrt_build"}
 _stopped = threading.Event()
 
 
-def _read_plan(source: str) -> dict[str, Any]:
+def _read_object(source: str) -> dict[str, Any]:
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
         data = json.loads(text)
     except (OSError, ValueError) as error:
-        raise BuildError("PlanInvalid", f"the build plan cannot be read: {error}") from error
+        raise BuildError("PlanInvalid", f"{source} cannot be read: {error}") from error
     if not isinstance(data, dict):
-        raise BuildError("PlanInvalid", "the build plan is not a JSON object")
+        raise BuildError("PlanInvalid", f"{source} is not a JSON object")
     return data
 
 
-def _build(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _build(plan: Mapping[str, Any], image: str | None) -> dict[str, Any]:
     backend = plan.get("backend")
     if not isinstance(backend, str) or backend not in _BUILDERS:
         raise BuildError(
             "PlanInvalid", f"backend: {backend!r} must be one of {', '.join(_BUILDERS)}"
         )
-    engine: dict[str, Any] = importlib.import_module(_BUILDERS[backend]).build(plan)
+    expected = () if image is None else (_read_object(image),)
+    engine: dict[str, Any] = importlib.import_module(_BUILDERS[backend]).build(plan, *expected)
     return engine
 
 
@@ -74,10 +77,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 when the engine is in place, 1 with one sentence when not."""
     parser = argparse.ArgumentParser(description="Build one engine directory")
     parser.add_argument("--plan", required=True, help="the plan's JSON file, or - for stdin")
+    parser.add_argument("--image", help="JSON file with what the image has to hold")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _cancel)
     try:
-        _report({"engine": _build(_read_plan(options.plan))})
+        _report({"engine": _build(_read_object(options.plan), options.image)})
     except (Exception, Cancelled) as error:  # noqa: BLE001 - each becomes a reason and a sentence
         cause = explain(error, stopped=_stopped.is_set())
         _report({"error": {"reason": cause.reason, "message": str(cause)}})

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import image_build
 import rotary
 import tensorrt_plan
 from failure import BuildError
@@ -35,17 +36,23 @@ _KEPT = 24 * 3600.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
-def build(data: Mapping[str, Any]) -> dict[str, Any]:
+def build(data: Mapping[str, Any], expected: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Build the engine of a plan, or find it complete.
+
+    Args:
+        data: the plan.
+        expected: what the image has to hold; None builds without a check of the image.
 
     Returns:
         the termination message's `engine` object.
 
     Raises:
-        BuildError: the plan or the checkpoint is unusable, or a step failed.
+        BuildError: the image differs from its release, the plan or the checkpoint is unusable, or
+            a step failed.
         OSError: the volume is full or not writable.
     """
     plan = tensorrt_plan.read(data)
+    image = {} if expected is None else image_build.checked(plan, expected)
     if complete(plan.output) is None:
         plan.output.parent.mkdir(parents=True, exist_ok=True)
         with _workplace(plan) as work:
@@ -59,15 +66,18 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
         )
     report_progress("done", 100, f"engine {plan.key} is complete")
     config = _json(plan.output / "config.json")
-    return summary(
-        manifest,
-        plan.max_draft_len,
-        {
-            "maxBatchSize": plan.limits["maxBatchSize"],
-            "maxSeqLen": plan.limits["maxSeqLen"],
-            "dtype": str(config["pretrained_config"].get("dtype", plan.dtype)),
-            "speculativeDecodingMode": plan.mode,
-        },
+    return (
+        summary(
+            manifest,
+            plan.max_draft_len,
+            {
+                "maxBatchSize": plan.limits["maxBatchSize"],
+                "maxSeqLen": plan.limits["maxSeqLen"],
+                "dtype": str(config["pretrained_config"].get("dtype", plan.dtype)),
+                "speculativeDecodingMode": plan.mode,
+            },
+        )
+        | image
     )
 
 

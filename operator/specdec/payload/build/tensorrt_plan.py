@@ -31,6 +31,7 @@ _QUANTIZATIONS = ("None", "FP8", "INT8SQ", "INT4AWQ", "W4A8AWQ", "NVFP4")
 _CACHES = ("Auto", "FP8", "INT8")
 # Weight formats whose attention can compute in FP8.
 _FP8_ATTENTION = ("FP8", "W4A8AWQ", "NVFP4")
+_SEVERITIES = ("Enforce", "Warn", "Disabled")
 _FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
 # Nodes of the default tree (mc_sim_7b_63), which the converters assume as well.
 _TREE = 63
@@ -65,7 +66,8 @@ class Plan:
     """One engine. Limits are in tokens, except `max_batch_size` in sequences.
 
     `max_draft_len` is in tokens (0 without speculation); `block` holds the numbers of the method.
-    `examples` are the folders that may hold the image's scripts.
+    `examples` are the folders that may hold the image's scripts; `image_check` is the severity of
+    differences between the image and its release.
     """
 
     checkpoint: Path
@@ -84,6 +86,7 @@ class Plan:
     block: Mapping[str, Any]
     quantization: Quantization
     options: Options
+    image_check: str = "Enforce"
 
     @property
     def world(self) -> int:
@@ -132,6 +135,7 @@ def _read(data: Mapping[str, Any]) -> Plan:
         block=block,
         quantization=quantization,
         options=_options(data.get("engine") or {}, quantization, tensor * pipeline),
+        image_check=_one_of(data, "imageCheck", _SEVERITIES, "Enforce"),
     )
 
 

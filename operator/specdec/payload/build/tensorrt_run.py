@@ -72,7 +72,7 @@ def run(step: Step, output: Path, world: int, meter: Meter) -> None:
     tail: deque[str] = deque(maxlen=_TAIL)
     try:
         process = subprocess.Popen(
-            [*step.argv, f"--output_dir={output}"],
+            step.command(output),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

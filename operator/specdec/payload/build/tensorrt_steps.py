@@ -39,7 +39,7 @@ class Step:
 
     Attributes:
         name: the phase, and the name of the step's folder.
-        argv: the vector but for `--output_dir`, which the runner adds last.
+        argv: the vector but for `--output_dir`, which `command` adds last.
         expects: files that a finished step leaves in its folder.
         weight: its share of a whole build's time, in no unit.
         adds_heads: whether it converts draft heads, whose rotary embedding is then compared.
@@ -50,6 +50,26 @@ class Step:
     expects: tuple[str, ...]
     weight: int
     adds_heads: bool = False
+
+    def command(self, output: Path) -> tuple[str, ...]:
+        """The whole vector of a run that writes into a folder."""
+        return (*self.argv, f"--output_dir={output}")
+
+
+class MissingScriptError(BuildError):
+    """The image lacks a script in all folders.
+
+    Attributes:
+        clause: what is missing, without the fix.
+    """
+
+    def __init__(self, clause: str, version: str) -> None:
+        super().__init__(
+            "ImageMismatch",
+            f"the image is no TensorRT-LLM image: {clause}; set spec.runtime.image to one "
+            f"of version {version}",
+        )
+        self.clause = clause
 
 
 def steps(
@@ -161,11 +181,7 @@ def _script(plan: Plan, places: tuple[str, ...], present: Callable[[Path], bool]
     for candidate in candidates:
         if present(candidate):
             return str(candidate)
-    raise BuildError(
-        "BuildFailed",
-        f"the image has no {' or '.join(map(str, candidates))}; set "
-        f"spec.runtime.image to a TensorRT-LLM image of version {plan.version}",
-    )
+    raise MissingScriptError(f"it has no {' or '.join(map(str, candidates))}", plan.version)
 
 
 def _architecture(config: Mapping[str, Any]) -> str:

@@ -1,0 +1,101 @@
+"""What a release expects of a server image, as data for the image check in a build Job.
+
+The check itself runs inside the image (`payload/build/image_check.py`). What it gets depends on
+the release alone: resources that share an engine share the ConfigMap of its build.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from specdec.api.matrix import support
+from specdec.triton import contract, options
+from specdec.triton.contract import Tensor
+from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
+from specdec.triton.plan import ModelPlan, Parameters, RepositoryPlan
+from specdec.triton.repository import BLS, DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
+
+_NAME = "TensorRT"
+# Keys that a method sets for its target's engine, by the mode that `trtllm-build` has for it.
+MODES = {
+    "eagle": ("decoding_mode", "eagle_choices"),
+    "medusa": ("decoding_mode", "medusa_choices"),
+    "explicit_draft_tokens": ("decoding_mode",),
+    "lookahead_decoding": (
+        "decoding_mode",
+        "lookahead_window_size",
+        "lookahead_ngram_size",
+        "lookahead_verification_set_size",
+    ),
+}
+
+
+def releases() -> tuple[str, ...]:
+    """Releases that an image can be compared with; the last one is the default."""
+    row = support(_NAME)
+    return (*(v for v in row.versions if v != row.default_version), row.default_version)
+
+
+@cache
+def expectations(version: str) -> dict[str, Any]:
+    """Version, folders, and for each published model its tensors and parameters, as JSON.
+
+    A tensor has several names where images spell it differently. `known` are the keys of
+    parameters that this release can write, `needed` those that always have a value, and `modes`
+    those that a method sets.
+    """
+    row = support(_NAME)
+    older, newer = contract.spellings()
+    return {
+        "version": version,
+        "image": row.images[version],
+        "served": list(row.versions),
+        "examples": [folders.examples for folders in row.folders],
+        "templates": [folders.templates for folders in row.folders],
+        "requestFields": {
+            "minTokens": [older.min_tokens, newer.min_tokens],
+            "seed": [older.seed, newer.seed],
+        },
+        "models": {
+            model: {
+                "inputs": _tensors(
+                    contract.inputs(model, version, fields=older),
+                    contract.inputs(model, version, fields=newer),
+                ),
+                "outputs": _tensors(contract.outputs(model, version)),
+                **_parameters(model, version),
+            }
+            for model in (ENSEMBLE, PREPROCESSING, TARGET, POSTPROCESSING, BLS)
+        },
+    }
+
+
+def _tensors(*spellings: Sequence[Tensor]) -> list[dict[str, Any]]:
+    return [
+        {"names": list(dict.fromkeys(t.name for t in same)), "type": same[0].data_type}
+        for same in zip(*spellings, strict=True)
+    ]
+
+
+def _parameters(model: str, version: str) -> dict[str, Any]:
+    """Keys of a model's parameters. Ours run in place of the image's models but for the engine."""
+    written = dict(_written(model, version))
+    if model != TARGET:
+        return {"known": list(written), "needed": [], "modes": {}}
+    known = dict.fromkeys((*written, *options.free(version)))
+    return {
+        "known": list(known),
+        "needed": [key for key, value in written.items() if value],
+        "modes": {mode: list(keys) for mode, keys in MODES.items() if set(keys) <= set(known)},
+    }
+
+
+def _written(model: str, version: str) -> Parameters:
+    """The parameters of a model; those that every engine has carry a value."""
+    engine = ModelPlan("engine", (0,), (), max_tokens_in_paged_kv_cache=1, kv_cache_fraction="0.9")
+    plan = RepositoryPlan(version, "tokenizer", engine)
+    if model == TARGET:
+        return engine_parameters(engine, plan, is_target=True)
+    if model == BLS:
+        return bls_parameters(plan, TARGET, DRAFT)
+    return text_parameters(model, plan) if model != ENSEMBLE else ()

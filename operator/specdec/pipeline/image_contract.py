@@ -1,0 +1,45 @@
+"""What builds read of the server's image: the status remembers it, the repository uses it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from specdec.pipeline.job_results import ImageContract, parsed
+from specdec.pipeline.stage import Context
+from specdec.triton.contract import RequestFields
+
+
+def known(context: Context, read: Iterable[ImageContract | None]) -> ImageContract | None:
+    """The contract of the image: read by a build now, else remembered of this same image.
+
+    `flags` is the largest number of flags that a build compared.
+    """
+    now = [contract for contract in read if contract is not None]
+    remembered = _remembered(context)
+    if not now:
+        return remembered
+    most = max(contract.flags for contract in (*now, *([remembered] if remembered else [])))
+    warnings = (contract.warning for contract in now if contract.warning)
+    return now[0].model_copy(update={"flags": most, "warning": next(warnings, None)})
+
+
+def request_fields(contract: ImageContract | None) -> RequestFields | None:
+    """The names of request fields for the repository; None where no build read them."""
+    if contract is None:
+        return None
+    return RequestFields(contract.request_fields.min_tokens, contract.request_fields.seed)
+
+
+def warning(contract: ImageContract | None) -> str:
+    """The end of a message about differences that the spec lets pass."""
+    return f"; warning: {contract.warning}" if contract and contract.warning else ""
+
+
+def shown(context: Context, contract: ImageContract | None) -> dict[str, Any]:
+    """The contract as the status has it, with the image; empty where it is not known."""
+    return {} if contract is None else {"image": context.facts.image, **contract.shown()}
+
+
+def _remembered(context: Context) -> ImageContract | None:
+    entry = context.model.status.get("imageContract", {})
+    same = entry.get("image") == context.facts.image
+    return parsed(ImageContract, entry) if same else None

@@ -1,0 +1,217 @@
+"""Fake trees of TensorRT-LLM images: templates, build programs and metadata, written from tables.
+
+Templates come from the published layouts (`published_layouts`), flags from
+`tests/unit/build/flag_tables.json`. The programs define their flags as upstream does: literally,
+and `trtllm-build` some of them in a helper of another module, from a list of names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from support.published_layouts import table
+
+FLAG_TABLES = Path(__file__).parents[1] / "unit" / "build" / "flag_tables.json"
+MODELS = ("ensemble", "preprocessing", "postprocessing", "tensorrt_llm", "tensorrt_llm_bls")
+# Where a release keeps its scripts, and whose flags each of them has.
+_COMMON = {
+    "eagle/convert_checkpoint.py": "convert-eagle",
+    "medusa/convert_checkpoint.py": "convert-medusa",
+    "quantization/quantize.py": "quantize",
+}
+_MOVED = {
+    "models/core/llama/convert_checkpoint.py": "convert",
+    "models/core/qwen/convert_checkpoint.py": "convert",
+}
+SCRIPTS = {
+    "0.18.0": {
+        **_COMMON,
+        "llama/convert_checkpoint.py": "convert",
+        "qwen/convert_checkpoint.py": "convert",
+        "redrafter/convert_checkpoint.py": "convert-redrafter",
+    },
+    "0.19.0": {**_COMMON, **_MOVED, "redrafter/convert_checkpoint.py": "convert-redrafter"},
+    "1.2.1": {**_COMMON, **_MOVED, "redrafter/convert_checkpoint.py": "convert-redrafter-1"},
+}
+# Placeholders of data types, by the table's name for the type of logits and by tensor.
+_PLACEHOLDERS = {
+    "encoder_input_features": "${encoder_input_features_data_type}",
+    "prompt_embedding_table": "${prompt_embedding_table_data_type}",
+}
+RENAMES = {"min_length": "min_tokens", "random_seed": "seed"}
+
+
+@dataclass(frozen=True)
+class Release:
+    """An image: tag of the server, installed TensorRT-LLM, place of its folders and packages."""
+
+    tag: str
+    version: str
+    packages: str
+    app: str = "app"
+    templates: str = "app/all_models/inflight_batcher_llm"
+    renamed: bool = False
+
+
+# 25.05 has a newer layout of request fields than the tag of its TensorRT-LLM.
+RELEASES = (
+    Release("25.03", "0.18.0", "usr/local/lib/python3.12/dist-packages"),
+    Release("0.19.0", "0.19.0", "usr/local/lib/python3.12/dist-packages"),
+    Release("25.05", "0.19.0", "usr/local/lib/python3.12/dist-packages", renamed=True),
+    Release("26.07", "1.2.1", "opt/venv-tritonserver/lib/python3.12/site-packages"),
+    Release(
+        "release-image",
+        "1.2.1",
+        "usr/local/lib/python3.12/dist-packages",
+        "app/tensorrt_llm",
+        "app/tensorrt_llm/triton_backend/all_models/inflight_batcher_llm",
+    ),
+)
+
+
+def write(root: Path, release: Release) -> Path:
+    """Write an image's tree; returns its root."""
+    for model in MODELS:
+        text = template(model, release.version, renamed=release.renamed)
+        _file(root / release.templates / model / "config.pbtxt", text)
+    for place, program in SCRIPTS[release.version].items():
+        _file(root / release.app / "examples" / place, script(program))
+    package(root / release.packages, release.version)
+    return root
+
+
+def template(model: str, version: str, *, renamed: bool = False) -> str:
+    """A `config.pbtxt` with placeholders, in the loose protobuf text of the published ones."""
+    published = table(version)
+    lines = [
+        '# A comment, and a name in it: "tensorrt"',
+        f'name: "{model}"',
+        "max_batch_size: ${triton_max_batch_size}",
+        "dynamic_batching {",
+        "  preferred_batch_size: [ ${triton_max_batch_size} ]",
+        "  default_queue_policy: { max_queue_size: ${max_queue_size} }",
+        "}",
+    ]
+    for side, field in (("in", "input"), ("out", "output")):
+        rows = published[f"{model} {side}"]
+        tensors = [_tensor(name, row, renamed) for row in rows for name in row[3:]]
+        lines += [f"{field} [", ",\n".join(tensors), "]"]
+    keys = [
+        key for kind, *names in published.get(f"{model} key", []) if kind == "key" for key in names
+    ]
+    lines += [
+        f'parameters{"" if number % 2 else ":"} {{\n  key: "{key}"\n'
+        f'  value: {{\n    string_value: "${{{key}}}"\n  }}\n}}'
+        for number, key in enumerate(keys)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tensor(name: str, row: list[str], renamed: bool) -> str:
+    kind, dims, flags = row[:3]
+    data_type = "${logits_datatype}" if kind == "LOGITS" else f"TYPE_{kind}"
+    data_type = _PLACEHOLDERS.get(name, data_type)
+    fields = [
+        f'name: "{RENAMES.get(name, name) if renamed else name}",',
+        f"data_type: {data_type},",
+        f"dims: {dims}",
+        *(["reshape: { shape: [ ] }"] if "r" in flags else []),
+        *(["optional: true"] if "o" in flags else []),
+        *(["allow_ragged_batch: true"] if "g" in flags else []),
+    ]
+    return "  {\n\t" + "\n\t".join(fields) + "\n  }"
+
+
+def script(program: str) -> str:
+    """The source of a script, which defines its flags and does nothing."""
+    return "\n".join(
+        [
+            "import argparse",
+            "import tensorrt_llm",
+            "",
+            "",
+            "def parse_arguments():",
+            "    parser = argparse.ArgumentParser()",
+            *(f"    {line}" for line in _definitions("parser", flags(program))),
+            "    return parser.parse_args()",
+            "",
+        ]
+    )
+
+
+def package(folder: Path, version: str) -> None:
+    """Install TensorRT-LLM: metadata, and the modules that define the flags of `trtllm-build`."""
+    info = folder / f"tensorrt_llm-{version}.dist-info"
+    _file(info / "METADATA", f"Metadata-Version: 2.1\nName: tensorrt_llm\nVersion: {version}\n")
+    entry = "trtllm-build = tensorrt_llm.commands.build:main"
+    _file(info / "entry_points.txt", f"[console_scripts]\n{entry}\n")
+    table_ = flags("trtllm-build")
+    helped = {name for name in table_ if name.endswith(("_plugin", "fmha", "padding", "profiles"))}
+    literal = {name: kind for name, kind in table_.items() if name not in helped}
+    _file(
+        folder / "tensorrt_llm/commands/build.py",
+        "\n".join(
+            [
+                "import argparse",
+                "from tensorrt_llm.plugin import PluginConfig, add_plugin_argument",
+                "",
+                "",
+                "def parse_arguments():",
+                "    parser = argparse.ArgumentParser()",
+                '    group = parser.add_argument_group("Options")',
+                *(f"    {line}" for line in _definitions("group", literal)),
+                "    plugins = parser.add_argument_group('Plugins')",
+                "    add_plugin_argument(plugins)",
+                "    return parser",
+                "",
+            ]
+        ),
+    )
+    _file(folder / "tensorrt_llm/__init__.py", "raise ImportError('the check imports nothing')\n")
+    _file(
+        folder / "tensorrt_llm/plugin/__init__.py",
+        "from .plugin import PluginConfig, add_plugin_argument\n",
+    )
+    _file(
+        folder / "tensorrt_llm/plugin/plugin.py",
+        f"exposed = {sorted(helped)!r}\n\n\n"
+        "def add_plugin_argument(parser):\n"
+        "    for name, field in PluginConfig.model_fields.items():\n"
+        "        if name in exposed:\n"
+        '            parser.add_argument("--" + name, type=str, choices=list(field.values))\n',
+    )
+
+
+@cache
+def _flag_tables() -> dict[str, Any]:
+    tables: dict[str, Any] = json.loads(FLAG_TABLES.read_text("utf-8"))
+    return tables
+
+
+def flags(program: str) -> dict[str, Any]:
+    """The flags of a program by name."""
+    return dict(_flag_tables()[program])
+
+
+def _definitions(parser: str, table_: dict[str, Any]) -> Iterator[str]:
+    for name, kind in table_.items():
+        options = []
+        if kind.get("type") == "switch":
+            options.append('action="store_true"')
+        elif kind.get("type") == "int":
+            options.append("type=int")
+        if "choices" in kind:
+            options.append(f"choices={kind['choices']!r}")
+        if kind.get("required"):
+            options.append("required=True")
+        yield f"{parser}.add_argument({', '.join([repr('--' + name), *options])})"
+
+
+def _file(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
