@@ -78,7 +78,7 @@ class RepositoryPlan:
         max_queue_size: requests that may wait for the BLS; further ones are refused at once.
         library: digest of the sources of the BLS's library, from `library.source()`; empty if no
             publish Job copies the library.
-        request_fields: names of request fields in the server's image; None for those of the release.
+        request_fields: names of request fields in the server's image; None means the release's.
     """
 
     version: str
