@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from specdec.client.connection import Connection
 from specdec.client.speculate import Options, speculate
@@ -25,6 +26,8 @@ LENGTH = 4
 # Enough that what an answer costs besides its rounds is little of each.
 ROUNDS = 300
 _SERVER = [sys.executable, "-m", "bench.baseline.instant"]
+# The folder from which `-m` imports the package `bench`.
+_TESTS = Path(__file__).parents[1]
 
 
 def rounds(report: Report, runs: int) -> None:
@@ -50,7 +53,7 @@ def rounds(report: Report, runs: int) -> None:
 def serving() -> Iterator[str]:
     """The address of a server of both engines."""
     with subprocess.Popen(
-        _SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        _SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_TESTS
     ) as process:
         if process.stdout is None or process.stdin is None:
             raise RuntimeError("the server has no pipes")
