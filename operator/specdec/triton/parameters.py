@@ -93,6 +93,11 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
     if engine.step_latency_ms is not None:
         key = "step_latency_ms" if is_target else "draft_step_latency_ms"
         parameters += ((key, f"{engine.step_latency_ms:g}"),)
+    if engine.simulated_load_seconds is not None:
+        parameters += (
+            ("simulated_load_seconds", f"{engine.simulated_load_seconds:g}"),
+            ("simulated_ready_early", _word(engine.simulated_ready_early)),
+        )
     return parameters
 
 

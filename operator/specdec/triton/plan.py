@@ -30,6 +30,10 @@ class ModelPlan:
         kv_cache_host_memory_bytes: host memory for blocks that are moved there, or None.
         parameters: keys that the method and fields of the spec set; the release must read them.
         step_latency_ms: for simulations: added time of a step on the Reference backend, in ms.
+        simulated_load_seconds: for simulations: how long a rank of the Reference backend, which is
+            a process of its own, loads its engine.
+        simulated_ready_early: for simulations: the model is ready before that rank has loaded, as
+            with a pre-spawned orchestrator.
     """
 
     engine_dir: str
@@ -40,6 +44,8 @@ class ModelPlan:
     kv_cache_host_memory_bytes: int | None = None
     parameters: Parameters = ()
     step_latency_ms: float | None = None
+    simulated_load_seconds: float | None = None
+    simulated_ready_early: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,14 @@ def test_simulated_latency() -> None:
     assert settings(step_latency_ms="20", draft_step_latency_ms="2").step_latency == 0.002
 
 
+def test_simulated_rank() -> None:
+    assert settings().simulated_load is None
+    waiting = settings(simulated_load_seconds="0")
+    assert (waiting.simulated_load, waiting.simulated_ready_early) == (0.0, False)
+    early = settings(simulated_load_seconds="30", simulated_ready_early="true")
+    assert (early.simulated_load, early.simulated_ready_early) == (30.0, True)
+
+
 @pytest.mark.parametrize(
     ("parameters", "named"),
     [

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specdec.payload.backend.tensorrtllm.reference_engine import pace as pacing
 from specdec.payload.backend.tensorrtllm.reference_engine import sampling, sequence
-from specdec.payload.backend.tensorrtllm.reference_engine import scheduler as scheduling
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
@@ -220,8 +220,8 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(scheduling, "time", clock)
-    pace = scheduling._Pace(2.0)
+    monkeypatch.setattr(pacing, "time", clock)
+    pace = pacing.Pace(2.0)
     # It took half a second to read the request, and more to compute its first step.
     pace.join(99.5)
     clock.now = 101.0

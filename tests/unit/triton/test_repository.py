@@ -187,8 +187,13 @@ def test_keys_read_without_a_fallback_exist_from_0_19(key: str) -> None:
 
 def test_simulation_is_only_there_when_asked_for() -> None:
     assert not any("latency" in text for text in render(PLAN).values())
+    assert not any("simulated" in text for text in render(PLAN).values())
     slow = replace(PLAN, draft=replace(PLAN.draft or PLAN.target, step_latency_ms=2.5))
     assert parameters(render(slow), "tensorrt_llm_draft")["draft_step_latency_ms"] == "2.5"
+    early = replace(PLAN.target, simulated_load_seconds=30.0, simulated_ready_early=True)
+    loading = parameters(render(replace(PLAN, target=early)), "tensorrt_llm")
+    assert loading["simulated_load_seconds"] == "30"
+    assert loading["simulated_ready_early"] == "true"
 
 
 # 200 examples of 50 strings: 10 000 hostile ones, in seconds.

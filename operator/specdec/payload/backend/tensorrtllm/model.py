@@ -28,6 +28,7 @@ from reference_engine.llama import Llama
 from reference_engine.outbox import Answer, Exchange, Outbox
 from reference_engine.request import Listener, Request, Ticket, Update
 from reference_engine.scheduler import Limits, Scheduler
+from reference_engine.simulated_rank import SimulatedRank
 from reference_engine.weights import load
 
 _BATCH = (
@@ -54,25 +55,38 @@ def _write_termination_message(sentence: str) -> None:
         pb_utils.Logger.log_warn(f"{path} cannot be written: {error}")
 
 
-class _Gauge:
-    """The metric `specdec_engine_requests`; the preStop hook waits until it is 0."""
+class _Metrics:
+    """The engine's metrics, by which hooks and probes see whether it has work and runs steps."""
 
     def __init__(self, model: str, version: str) -> None:
-        # Triton removes the metric when the last reference to its family is dropped.
-        self._family = pb_utils.MetricFamily(
-            name="specdec_engine_requests",
-            description="Requests that wait for an engine of the Reference backend or are in it",
-            kind=pb_utils.MetricFamily.GAUGE,
-        )
-        self._metric = self._family.Metric(labels={"model": model, "version": version})
+        # Triton removes a metric when the last reference to its family is dropped.
+        self._families = [
+            pb_utils.MetricFamily(
+                name="specdec_engine_requests",
+                description="Requests that wait for an engine of the Reference backend or run",
+                kind=pb_utils.MetricFamily.GAUGE,
+            ),
+            pb_utils.MetricFamily(
+                name="specdec_engine_steps_total",
+                description="Steps of an engine of the Reference backend",
+                kind=pb_utils.MetricFamily.COUNTER,
+            ),
+        ]
+        labels = {"model": model, "version": version}
+        self._requests, self._steps = (family.Metric(labels=labels) for family in self._families)
+        self._published = (0, 0)
 
-    def set(self, count: int) -> None:
-        """Publish the current number of requests."""
-        self._metric.set(count)
+    def publish(self, requests: int, steps: int) -> None:
+        """Publish what changed: the number of requests now, and the steps since the start."""
+        before, self._published = self._published, (requests, steps)
+        if requests != before[0]:
+            self._requests.set(requests)
+        if steps != before[1]:
+            self._steps.increment(steps - before[1])
 
     def close(self) -> None:
-        """Remove the metric while the server runs: at the end of the process that would crash."""
-        del self._metric, self._family
+        """Remove them while the server runs: at the end of the process that would crash."""
+        del self._requests, self._steps, self._families
 
 
 class TritonPythonModel:
@@ -98,13 +112,18 @@ class TritonPythonModel:
             _write_termination_message(f"{self._name}: {error}")
             raise pb_utils.TritonModelException(f"{self._name}: {error}") from None
         settings = self._settings
+        self._rank = self._simulated_rank()
         limits = Limits(
-            settings.kv_tokens, settings.kv_reuse, settings.max_queue, settings.step_latency
+            settings.kv_tokens,
+            settings.kv_reuse,
+            settings.max_queue,
+            settings.step_latency,
+            None if self._rank is None else self._rank.serving,
         )
         self._scheduler = Scheduler(model, limits, lookahead)
-        self._requests = _Gauge(self._name, args["model_version"])
+        self._metrics = _Metrics(self._name, args["model_version"])
         self._outbox = Outbox(
-            settings.cancel_period, _FINAL, pb_utils.Logger.log_warn, self._requests.set
+            settings.cancel_period, _FINAL, pb_utils.Logger.log_warn, self._publish
         )
         # All objects so far stay for the life of the process: keep the collector from scanning
         # them again and again.
@@ -141,7 +160,25 @@ class TritonPythonModel:
         """Stop; requests in flight end with an error."""
         self._scheduler.close()
         self._outbox.close()
-        self._requests.close()
+        self._metrics.close()
+        if self._rank is not None:
+            self._rank.close()
+
+    def _simulated_rank(self) -> SimulatedRank | None:
+        """SIMULATION: the rank that the settings ask for."""
+        settings = self._settings
+        if settings.simulated_load is None:
+            return None
+        rank = SimulatedRank(self._name, settings.simulated_load)
+        pb_utils.Logger.log_warn(
+            f"{self._name}: SIMULATION: its rank loads for {settings.simulated_load:g} s"
+        )
+        if not settings.simulated_ready_early and not rank.await_load():
+            raise pb_utils.TritonModelException(f"{self._name}: its simulated rank ended")
+        return rank
+
+    def _publish(self, requests: int) -> None:
+        self._metrics.publish(requests, self._scheduler.steps)
 
     def _open(self, request: Any) -> Exchange:
         requested = set(request.requested_output_names())

@@ -142,6 +142,9 @@ class ModelSettings:
         lookahead: the decoding shape, or None for one token a step.
         step_latency: SIMULATION: seconds that every step lasts at least; 0 is the honest value.
         cancel_period: seconds between checks for clients that disconnected.
+        simulated_load: SIMULATION: seconds that the rank of the engine loads, a process of its
+            own; None without such a rank.
+        simulated_ready_early: SIMULATION: the model is ready before its rank has loaded.
     """
 
     engine_dir: Path
@@ -152,6 +155,8 @@ class ModelSettings:
     step_latency: float
     cancel_period: float
     max_queue: int
+    simulated_load: float | None = None
+    simulated_ready_early: bool = False
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> ModelSettings:
@@ -171,6 +176,7 @@ class ModelSettings:
         if values.integer("max_beam_width", 1) > 1:
             raise EngineError("max_beam_width must be 1: the Reference backend has no beam search")
         policy = (config.get("dynamic_batching") or {}).get("default_queue_policy") or {}
+        load = values.number("simulated_load_seconds", -1.0)
         latency = values.number("draft_step_latency_ms", values.number("step_latency_ms", 0.0))
         return cls(
             engine_dir=Path(values.text("gpt_model_path")),
@@ -181,6 +187,8 @@ class ModelSettings:
             step_latency=max(latency, 0.0) / 1e3,
             cancel_period=values.integer("cancellation_check_period_ms", 100) / 1e3,
             max_queue=int(policy.get("max_queue_size", 0)) or 1024,
+            simulated_load=None if load < 0.0 else load,
+            simulated_ready_early=values.flag("simulated_ready_early", False),
         )
 
 

@@ -139,7 +139,7 @@ class Outbox:
         period: seconds between two checks for disconnected clients.
         final: the flag of a request's last response.
         warn: logs a sentence.
-        count: gets the number of open requests, once a period if it has changed.
+        count: gets the number of open requests, once a period.
     """
 
     def __init__(
@@ -237,13 +237,10 @@ class Outbox:
             answer.exchange.cancel()
 
     def _watch(self) -> None:
-        counted = 0
         while not self._closing.wait(self._period):
             with self._lock:
                 opened = list(self._open.values())
-            if len(opened) != counted:
-                counted = len(opened)
-                self._count(counted)
+            self._count(len(opened))
             for state in opened:
                 self._cancel_if_disconnected(state)
 

@@ -13,6 +13,7 @@ from .errors import Kind, RequestError
 from .kv import KVPool
 from .llama import Llama, Rows
 from .lookahead import Proposer
+from .pace import Pace
 from .request import Listener, Request, Ticket, Update
 from .room import fitted
 from .sequence import Sequence
@@ -33,45 +34,21 @@ class Limits:
         kv_reuse: whether finished sequences are kept for their prefix.
         max_queue: requests that may wait.
         step_latency: SIMULATION: seconds a step lasts at least; see `ModelSettings`.
+        gate: SIMULATION: no step begins while it is not set; `close` sets it.
     """
 
     kv_tokens: int = 0
     kv_reuse: bool = True
     max_queue: int = 1024
     step_latency: float = 0.0
-
-
-class _Pace:
-    """SIMULATION: steps of one fixed length, back to back while there is work.
-
-    A simulated step begins when the device is free and its requests have arrived. Neither the
-    computing on the CPU nor a late wake-up adds to its time. If the CPU needs longer than a step,
-    that step ends late, and later steps make up for at most one step of it.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._end = 0.0
-
-    def join(self, arrived: float) -> None:
-        """Add a request that arrived at this time; parsing it counts towards the next step."""
-        self._end = max(arrived, self._end)
-
-    def end(self) -> float:
-        """When to send the running step's responses: at its end, or now if that has passed."""
-        now = time.monotonic()
-        self._end = max(self._end + self._seconds, now - self._seconds)
-        return max(self._end, now)
-
-    def wait(self) -> None:
-        """Sleep to the end of the running step."""
-        # A sleep of zero seconds would take a twentieth of a millisecond.
-        if (early := self._end - time.monotonic()) > 0:
-            time.sleep(early)
+    gate: threading.Event | None = None
 
 
 class Scheduler:
-    """Runs requests on one model. `submit` from any thread; listeners are called from its own."""
+    """Runs requests on one model. `submit` from any thread; listeners are called from its own.
+
+    `steps` is the number of forward passes so far.
+    """
 
     def __init__(self, model: Llama, limits: Limits, lookahead: Lookahead | None = None) -> None:
         config: EngineConfig = model.config
@@ -85,7 +62,8 @@ class Scheduler:
         self._active: list[Sequence] = []
         self._changed = threading.Condition()
         self._stopping = False
-        self._pace = _Pace(limits.step_latency)
+        self.steps = 0
+        self._pace = Pace(limits.step_latency)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -129,6 +107,8 @@ class Scheduler:
         with self._changed:
             self._stopping = True
             self._changed.notify()
+        if self._limits.gate is not None:
+            self._limits.gate.set()
         self._thread.join()
 
     def _admissible(self, request: Request) -> Request:
@@ -178,7 +158,11 @@ class Scheduler:
                     break
             # Wait for the end of the simulated step only when the next step has work.
             self._pace.wait()
+            if self._limits.gate is not None:
+                self._limits.gate.wait()
             with self._changed:
+                if self._stopping:
+                    break
                 self._drop_cancelled()
                 self._admit()
             if self._active:
@@ -229,6 +213,7 @@ class Scheduler:
             for sequence, _ in batch:
                 self._end(sequence, FAILED)
             return
+        self.steps += 1
         failed = {
             id(sequence)
             for (sequence, rows), logits in zip(batch, results, strict=True)
