@@ -54,6 +54,8 @@ class Server:
         tls: of its gRPC endpoint.
         connection_age: seconds after which a gRPC client is asked to connect anew.
         health_only: its HTTP endpoint reports health alone.
+        probe_key: opens inference over such an endpoint.
+        env: further variables of its environment.
 
     Raises:
         ServerError: it is not ready in time, or ends before; with the log's tail.
@@ -69,8 +71,11 @@ class Server:
         connection_age: int = CONNECTION_AGE,
         *,
         health_only: bool = False,
+        probe_key: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self._age, self._health_only = connection_age, health_only
+        self._probe_key, self._env = probe_key, env or {}
         self._command = [*within, str(executable)]
         self._tls = tls
         self._prefix = f"triton_python_backend_shm_region_specdec_test_{uuid.uuid4().hex[:8]}_"
@@ -103,6 +108,7 @@ class Server:
             shm_region_prefix=self._prefix,
             tls=self._tls,
             health_only=self._health_only,
+            probe_key=self._probe_key,
         )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -110,7 +116,12 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # One thread: the models are tiny, and tests share few cores.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+                env={
+                    **os.environ,
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "TOKENIZERS_PARALLELISM": "false",
+                    **self._env,
+                },
             )
         try:
             until(self._ready_or_dead, _READY_SECONDS, lambda: "the server is not ready")

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.processes import until
-from specdec.triton import launch
+from specdec.triton.layout import PLAIN
+from specdec.triton.probes import programs
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import RefusedError, ask, stream, text
 from support.triton_server import Server
@@ -85,7 +86,9 @@ def test_answers_go_on_when_the_draft_is_killed(
 
 def probe(server: Server) -> str:
     """The message of the liveness probe; empty for a healthy server."""
-    program = launch.alive(server.http_port)
+    program = programs(
+        PLAIN, [TARGET], attempt_seconds=1, patience_seconds=60, http_port=server.http_port
+    ).liveness
     done = subprocess.run(
         [sys.executable, *program[1:]], capture_output=True, text=True, timeout=60, check=False
     )

@@ -4,18 +4,24 @@ Builders take all of these from one `Front`. To support another front end, add a
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
-from specdec.triton import launch
+from specdec.triton import launch, probes
 from specdec.triton.layout import Launch
+from specdec.triton.probes import Programs
 
 _PERIOD = 5
-# Seconds, as above. A starting server is probed more often: a small model loads in seconds.
-_STARTUP_PERIOD = 2
+# One run of the startup probe polls the server for most of this time, so that a small model is
+# ready soon; each run leaves at most one request for a token behind.
+_ATTEMPT = 10
+# Seconds that a busy node needs to start a program.
+_START = 2
+# The shortest time for which an engine may have work and show no progress.
+_LEAST_PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -25,16 +31,14 @@ class Front:
     Attributes:
         ports: numbers by name, in the order of the container's and the Service's lists.
         http, grpc, metrics: which of the ports serve the two protocols and the metrics.
-        ready: HTTP path of the startup and readiness probes.
-        alive: arguments of the liveness probe, from the number of the HTTP port.
+        programs: arguments of the probes, as `probes.programs` takes and returns them.
         command: arguments of the server's container.
         environment: variables of every container that runs MPI ranks of the server.
         pre_stop: arguments of the hook that drains the server before it gets SIGTERM.
     """
 
     ports: Mapping[str, int]
-    ready: str
-    alive: Callable[[int], list[str]]
+    programs: Callable[..., Programs]
     command: Callable[..., list[str]]
     environment: Callable[[Launch], dict[str, str]]
     pre_stop: Callable[..., list[str]]
@@ -63,40 +67,46 @@ class Front:
         clients = (self.ports[self.http], self.ports[self.grpc])
         return {"metrics_port": self.ports[self.metrics], "client_ports": clients}
 
-    def probes(self, startup_budget_seconds: int) -> dict[str, Any]:
-        """The probes of the server's container."""
-        failures = math.ceil(startup_budget_seconds / _STARTUP_PERIOD)
+    def probes(
+        self, launch: Launch, engines: Sequence[str], *, budget_seconds: int, drain_seconds: int
+    ) -> dict[str, Any]:
+        """The probes of the server's container.
+
+        Args:
+            launch: how the server is started.
+            engines: models that must give tokens.
+            budget_seconds: how long the server may load.
+            drain_seconds: how long a request may take; an engine may show no progress as long.
+        """
+        programs = self.programs(
+            launch,
+            engines,
+            attempt_seconds=_ATTEMPT - _START,
+            patience_seconds=max(_LEAST_PATIENCE, drain_seconds),
+            http_port=self.ports[self.http],
+            metrics_port=self.ports[self.metrics],
+        )
+        attempts = math.ceil(budget_seconds / _ATTEMPT)
         return {
-            "startupProbe": self._get(failures, _STARTUP_PERIOD),
-            "readinessProbe": self._get(3, _PERIOD),
-            "livenessProbe": self._alive(),
+            "startupProbe": _probe(programs.startup, attempts, _ATTEMPT, _ATTEMPT),
+            "readinessProbe": _probe(programs.readiness, 3, _PERIOD, 10),
+            "livenessProbe": _probe(programs.liveness, 6, _PERIOD, 9),
         }
 
-    def _get(self, failures: int, period: int) -> dict[str, Any]:
-        return {
-            "httpGet": {"path": self.ready, "port": self.http, "scheme": "HTTP"},
-            "periodSeconds": period,
-            "timeoutSeconds": 4,
-            "failureThreshold": failures,
-            "successThreshold": 1,
-        }
 
-    def _alive(self) -> dict[str, Any]:
-        """The liveness probe: a program that also checks the processes of the server's models."""
-        return {
-            "exec": {"command": self.alive(self.ports[self.http])},
-            "periodSeconds": _PERIOD,
-            # On a busy node it takes seconds to start a program.
-            "timeoutSeconds": 9,
-            "failureThreshold": 6,
-            "successThreshold": 1,
-        }
+def _probe(program: list[str], failures: int, period: int, timeout: int) -> dict[str, Any]:
+    return {
+        "exec": {"command": program},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+        "successThreshold": 1,
+    }
 
 
 TRITON = Front(
     ports=launch.PORTS,
-    ready="/v2/health/ready",
-    alive=launch.alive,
+    programs=probes.programs,
     command=launch.command,
     environment=launch.environment,
     pre_stop=launch.pre_stop,

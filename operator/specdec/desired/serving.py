@@ -14,6 +14,7 @@ from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
 from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN, Launch
+from specdec.triton.repository import DRAFT, TARGET
 
 CONTAINER = "server"
 # Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
@@ -218,10 +219,24 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         models_read_only=True,
         extra={
             "ports": server.container_ports(),
-            **server.probes(budget),
+            **server.probes(
+                revision.launch,
+                _engines(model, revision),
+                budget_seconds=budget,
+                drain_seconds=drain,
+            ),
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
+
+
+def _engines(model: SpeculativeModel, revision: Revision) -> list[str]:
+    """The engines of a server by the names of their models, in the order of the roles.
+
+    Each of two servers serves its model as the target of its own repository.
+    """
+    alone = bool(revision.folder) or "draft" not in model.models
+    return [TARGET] if alone else [TARGET, DRAFT]
 
 
 def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:

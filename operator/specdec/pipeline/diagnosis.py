@@ -156,7 +156,7 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
         )
         if end.get("reason") == "OOMKilled":
             return Cause(EngineReason.OUT_OF_MEMORY, f"pod {name}: {_memory(pod)}")
-        if _seconds(end) >= startup_budget and not _was_ready(pod, end):
+        if _seconds(end) >= startup_budget and not was_ready(pod, end):
             return Cause(
                 AvailableReason.STARTUP_TIMEOUT,
                 f"pod {name} was not ready within {startup_budget} seconds "
@@ -197,11 +197,19 @@ def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
         end = next((s["terminated"] for s in states if "terminated" in s), None)
         if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
             continue
-        if _seconds(end) >= startup_budget or _was_ready(pod, end):
+        if _seconds(end) >= startup_budget or was_ready(pod, end):
             continue
         if end.get("finishedAt"):
             return datetime.fromisoformat(end["finishedAt"])
     return None
+
+
+def was_ready(pod: Object, run: dict[str, Any]) -> bool:
+    """Whether a pod that is not ready was ready during a run of its container."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    changed = [c.get("lastTransitionTime") for c in conditions if c["type"] == "Ready"]
+    # Both are RFC 3339 in UTC with whole seconds: text order is time order.
+    return bool(changed and changed[0]) and str(changed[0]) > str(run.get("startedAt") or "")
 
 
 def _failure(pods: list[Object], reason: Reason) -> Cause:
@@ -265,14 +273,6 @@ def _seconds(end: dict[str, Any]) -> float:
         return (datetime.fromisoformat(end["finishedAt"]) - start).total_seconds()
     except (KeyError, TypeError, ValueError):  # the kubelet leaves nulls where it missed the end
         return 0.0
-
-
-def _was_ready(pod: Object, end: dict[str, Any]) -> bool:
-    """Whether the pod was ready during the run that ended; if so, its start was not too slow."""
-    conditions = pod.get("status", {}).get("conditions", [])
-    changed = [c.get("lastTransitionTime") for c in conditions if c["type"] == "Ready"]
-    # Both are RFC 3339 in UTC with whole seconds: text order is time order.
-    return bool(changed and changed[0]) and str(changed[0]) > str(end.get("startedAt") or "")
 
 
 def _tail(text: str) -> str:

@@ -142,7 +142,7 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     for pod in pods:
         log = context.observed.crashes.get(pod["metadata"]["name"], "")
         cause = damage.reported(context, pod) or diagnosis.blocked(pod)
-        cause = cause or diagnosis.crashed(pod, budget, log)
+        cause = cause or diagnosis.crashed(pod, budget, log) or _silent(pod)
         if cause:
             return cause
     if server.problem:
@@ -152,6 +152,20 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
         verb = "loads its" if len(loading) == 1 else "load their"
         return Cause(AvailableReason.STARTING, f"{', '.join(loading)} {verb} models")
     return Cause(AvailableReason.STARTING, f"{server.title} starts its pods")
+
+
+def _silent(pod: Object) -> Cause | None:
+    """Why a pod that runs and was ready is not ready any more; None if this is not so."""
+    name = pod["metadata"]["name"]
+    for status in pod.get("status", {}).get("containerStatuses", []):
+        run = status.get("state", {}).get("running", {})
+        if status.get("started") and not status.get("ready") and diagnosis.was_ready(pod, run):
+            return Cause(
+                AvailableReason.NOT_ANSWERING,
+                f"pod {name} was ready and fails its readiness probe now: kubectl describe pod "
+                f"{name} shows why",
+            )
+    return None
 
 
 def _severity(condition: Condition) -> int:

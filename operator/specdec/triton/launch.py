@@ -1,4 +1,4 @@
-"""The command lines of tritonserver, its probes and hooks: argument lists, never a shell line.
+"""The command lines of tritonserver and its hooks: argument lists, never a shell line.
 
 A server with one rank is the container's first process. A server with several ranks is started by
 mpirun, with one application context per rank, separated by ":". Users control only numbers here.
@@ -17,7 +17,7 @@ from specdec.triton.layout import Launch, Mode
 # From 25.07 on Triton refuses clients that register a shared-memory region with this prefix, the
 # default of its Python backend. A prefix that does not start with it would bypass that check.
 _REGIONS = "triton_python_backend_shm_region_"
-_PREFIX = f"{_REGIONS}specdec_rank"
+SHM_PREFIX = f"{_REGIONS}specdec_rank"
 _TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 # mpirun treats this name as its own machine and starts no remote shell for it.
 _LEADER, _WORKER = "localhost", "worker"
@@ -38,8 +38,12 @@ _CLOSED = "Closed: to all=no\nvalue"
 # These endpoints change the server, attach memory of the host, or write files. Endpoints that only
 # read stay open (health, metadata, configuration, statistics).
 _RESTRICTED = "shared-memory,model-repository,trace,logging"
-# All other endpoints, except health.
-_FOR_CLIENTS = "inference,metadata,model-config,statistics"
+# All other endpoints, except health and inference.
+_READ = "metadata,model-config,statistics"
+# Where HTTP is closed, the startup and readiness probes still ask for tokens over it, with a key
+# that `payload/serving/check_volume.py` puts in place of this text when the container starts.
+PROBE_KEY = "{probe-key}"
+_PROBE_HEADER = "specdec-probe"
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,11 @@ def server_argv(
     address: str | None = None,
     exit_timeout_seconds: int = 120,
     connection_age_seconds: int = CONNECTION_AGE,
-    shm_region_prefix: str = f"{_PREFIX}0_",
+    shm_region_prefix: str = f"{SHM_PREFIX}0_",
     log_verbose: int = 0,
     tls: Tls | None = None,
     health_only: bool = False,
+    probe_key: str | None = None,
 ) -> list[str]:
     """Arguments of a single-rank server; the first is the executable's name.
 
@@ -83,8 +88,8 @@ def server_argv(
         tls: files of the gRPC endpoint. HTTP stays unencrypted, and then only reports health.
         health_only: without TLS too, HTTP only reports health. The body of any other request is
             refused before it is parsed.
+        probe_key: opens inference over such an HTTP endpoint to requests that carry it.
     """
-    closed = f"{_RESTRICTED},{_FOR_CLIENTS}" if tls or health_only else _RESTRICTED
     argv = [
         "tritonserver",
         f"--model-repository={repository_dir}",
@@ -97,17 +102,28 @@ def server_argv(
         f"--http-port={http_port}",
         f"--grpc-port={grpc_port}",
         f"--metrics-port={metrics_port}",
-        f"--http-restricted-api={closed}:{_CLOSED}",
+        *_closed_http(tls is not None or health_only, probe_key),
         f"--grpc-restricted-protocol={_RESTRICTED}:{_CLOSED}",
         f"--exit-timeout-secs={exit_timeout_seconds}",
         f"--grpc-max-connection-age={connection_age_seconds * 1000}",
-        _identity(shm_region_prefix),
+        mark(shm_region_prefix),
     ]
     if address is not None:
         argv += [f"--{listener}-address={address}" for listener in PORTS]
     if log_verbose:
         argv.append(f"--log-verbose={log_verbose}")
     return [*argv, *_encrypted(tls)] if tls else argv
+
+
+def _closed_http(health_only: bool, probe_key: str | None) -> Iterator[str]:
+    option = "--http-restricted-api="
+    if not health_only:
+        yield f"{option}{_RESTRICTED}:{_CLOSED}"
+    elif probe_key is None:
+        yield f"{option}{_RESTRICTED},inference,{_READ}:{_CLOSED}"
+    else:
+        yield f"{option}{_RESTRICTED},{_READ}:{_CLOSED}"
+        yield f"{option}inference:{_PROBE_HEADER}={probe_key}"
 
 
 def _encrypted(tls: Tls) -> Iterator[str]:
@@ -125,7 +141,7 @@ def command(
     *,
     exit_timeout_seconds: int = 120,
     connection_age_seconds: int = CONNECTION_AGE,
-    shm_region_prefix: str = _PREFIX,
+    shm_region_prefix: str = SHM_PREFIX,
     tls: Tls | None = None,
     health_only: bool = False,
 ) -> list[str]:
@@ -147,6 +163,7 @@ def command(
             shm_region_prefix=f"{shm_region_prefix}{rank}_",
             tls=tls if rank == 0 else None,
             health_only=health_only and rank == 0,
+            probe_key=PROBE_KEY,
         )
         for rank in range(launch.world_size)
     ]
@@ -207,7 +224,7 @@ def pre_stop(
     moving_seconds: int = 0,
     metrics_port: int = PORTS["metrics"],
     client_ports: Sequence[int] = (PORTS["http"], PORTS["grpc"]),
-    shm_region_prefix: str = _PREFIX,
+    shm_region_prefix: str = SHM_PREFIX,
 ) -> list[str]:
     """Arguments of the hook that runs before the container's first process gets SIGTERM.
 
@@ -223,17 +240,7 @@ def pre_stop(
     numbers = (linger_seconds, moving_seconds, exit_timeout_seconds, metrics_port)
     ports = ",".join(str(port) for port in client_ports)
     hook = ["python3", "-c", program("drain.py"), *(str(number) for number in numbers), ports]
-    return hook if launch.mode is Mode.PLAIN else [*hook, _identity(f"{shm_region_prefix}0_")]
-
-
-def alive(http_port: int = PORTS["http"]) -> list[str]:
-    """Arguments of the liveness probe, which runs in the server's container.
-
-    Args:
-        http_port: of the server.
-    """
-    # Without site-packages it starts fastest: the probe starts it every few seconds.
-    return ["python3", "-I", "-S", "-c", program("alive.py"), str(http_port)]
+    return hook if launch.mode is Mode.PLAIN else [*hook, mark(f"{shm_region_prefix}0_")]
 
 
 def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
@@ -254,7 +261,7 @@ def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
     yield from (f"--allow-{listener}=false" for listener in PORTS)
 
 
-def _identity(shm_region_prefix: str) -> str:
+def mark(shm_region_prefix: str) -> str:
     """The argument that differs between the ranks of a server, and so identifies a rank."""
     return f"--backend-config=python,shm-region-prefix-name={shm_region_prefix}"
 

@@ -8,13 +8,15 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import front, measurement, network, policy, routes, serving
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
+from specdec.triton.probes import Programs
 from support.simulated_cluster import resource
 
 OTHER = replace(
     front.TRITON,
     ports={"http": 9000, "grpc": 9001, "metrics": 9002},
-    ready="/health",
-    alive=lambda port: ["alive", str(port)],
+    programs=lambda *_, http_port, **__: Programs(
+        ["started"], ["ready", str(http_port)], ["alive"]
+    ),
     command=lambda *_, **__: ["other-server"],
 )
 
@@ -41,8 +43,9 @@ def test_another_front_end_gives_the_container_its_ports_arguments_and_probes() 
         server = container(model())
     assert [port["containerPort"] for port in server["ports"]] == [9000, 9001, 9002]
     assert server["command"][-1] == "other-server"
-    assert server["readinessProbe"]["httpGet"]["path"] == "/health"
-    assert server["livenessProbe"]["exec"]["command"] == ["alive", "9000"]
+    assert server["startupProbe"]["exec"]["command"] == ["started"]
+    assert server["readinessProbe"]["exec"]["command"] == ["ready", "9000"]
+    assert server["livenessProbe"]["exec"]["command"] == ["alive"]
     hook = server["lifecycle"]["preStop"]["exec"]["command"]
     assert hook[-2:] == ["9002", "9000,9001"]
 

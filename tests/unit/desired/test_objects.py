@@ -151,6 +151,62 @@ def test_the_startup_budget_is_covered_by_the_probe() -> None:
     assert probe["failureThreshold"] * probe["periodSeconds"] >= 61
 
 
+def probes(revision: serving.Revision, **spec: Any) -> dict[str, Any]:
+    """The probes of a server by name, each by the plan of its program."""
+    made = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    return {
+        name: json.loads(server[f"{name}Probe"]["exec"]["command"][-1])
+        for name in ("startup", "readiness")
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "engines"),
+    [("", ["tensorrt_llm", "tensorrt_llm_draft"]), ("draft", ["tensorrt_llm"])],
+)
+def test_every_engine_of_a_server_is_probed(folder: str, engines: list[str]) -> None:
+    for plan in probes(serving.Revision("f" * 64, "image", folder=folder)).values():
+        assert plan["engines"] == engines
+        assert (plan["http"], plan["metrics"]) == (8000, 8002)
+
+
+@pytest.mark.parametrize(
+    ("launch", "ranks"),
+    [
+        (Launch(), None),
+        (Launch(Mode.LEADER, 4), 4),
+        (Launch(Mode.ORCHESTRATOR, 3), 3),
+        (Launch(Mode.ORCHESTRATOR, 18, (10, 8)), 10),
+    ],
+)
+def test_every_rank_of_the_container_is_probed(launch: Launch, ranks: int | None) -> None:
+    revision = serving.Revision("f" * 64, "image", launch=launch)
+    made = serving.deployment(model(), revision, SHARED, 1)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    plan = probes(revision)["readiness"]
+    assert plan.get("ranks") == ranks
+    if ranks:
+        own = [a for a in server["command"] if a.startswith(plan["mark"])]
+        assert len(own) == launch.world_size
+
+
+@pytest.mark.parametrize(("drain", "patience"), [(0, 60), (300, 300)])
+def test_engine_may_work_without_progress_for_as_long_as_a_request(
+    drain: int, patience: int
+) -> None:
+    plan = probes(serving.Revision("f" * 64, "image"), drain={"timeoutSeconds": drain})
+    assert plan["readiness"]["patience"] == patience
+
+
+def test_startup_attempt_ends_before_the_next_one() -> None:
+    made = serving.deployment(model(), serving.Revision("f" * 64, "image"), SHARED, 1)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    probe = server["startupProbe"]
+    plan = json.loads(probe["exec"]["command"][-1])
+    assert plan["seconds"] < probe["timeoutSeconds"] <= probe["periodSeconds"]
+
+
 def test_pods_live_longer_than_they_drain() -> None:
     revision = serving.Revision("f" * 64, "image")
     spec = {"drain": {"timeoutSeconds": 77}}

@@ -82,6 +82,21 @@ def test_available_reports_why_a_pod_is_not_ready(
     assert decision.requeue_after == 5
 
 
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [("2026-01-02T02:59:59Z", "Starting"), ("2026-01-02T03:31:40Z", "NotAnswering")],
+)
+def test_running_pod_that_was_ready_is_not_loading(changed: str, reason: str) -> None:
+    """A pod is not ready for a moment between its startup probe and its readiness probe."""
+    world = deployed()
+    run = {"running": {"startedAt": "2026-01-02T03:00:00Z"}}
+    container = {"state": run, "started": True, "ready": False, "restartCount": 0}
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": changed}
+    pod(world, {"phase": "Running", "containerStatuses": [container], "conditions": [ready]})
+    world.step()
+    assert world.condition("Available")["reason"] == reason
+
+
 def test_crash_after_long_service_is_no_startup_timeout() -> None:
     world = deployed()
     mark_checked(world)

@@ -12,7 +12,7 @@ world.settle()
 (server,) = [obj for (kind, _), obj in world.ever_applied.items() if kind == "Deployment"]
 (container,) = server["spec"]["template"]["spec"]["containers"]
 probe = container["readinessProbe"]
-print(probe["timeoutSeconds"], probe["httpGet"]["path"])
+print(probe["timeoutSeconds"], probe["periodSeconds"])
 """
 
 
@@ -20,9 +20,8 @@ def test_changed_probe_touches_one_production_file(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.edit(
         "desired/front.py",
-        ('"timeoutSeconds": 4', '"timeoutSeconds": 7'),
-        ('ready="/v2/health/ready"', 'ready="/ready"'),
+        ("_probe(programs.readiness, 3, _PERIOD, 10)", "_probe(programs.readiness, 3, 7, 20)"),
     )
 
-    assert scratch.run(PROGRAM).split() == ["7", "/ready"]
+    assert scratch.run(PROGRAM).split() == ["20", "7"]
     assert scratch.touched() == ["operator/specdec/desired/front.py"]

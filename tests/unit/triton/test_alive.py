@@ -61,13 +61,15 @@ def test_a_model_s_process_counts_as_dead_before_its_parent_waits_for_it(tmp_pat
     port = int(listener.server_address[1])
     try:
         with server(tmp_path, port) as child:
-            assert alive.check(port) is None
+            assert alive.check(port, 60.0) is None
             os.kill(child, signal.SIGKILL)
-            until(lambda: alive.check(port) is not None, 30, lambda: "the process is not dead")
-            assert "has died" in str(alive.check(port))
+            until(
+                lambda: alive.check(port, 60.0) is not None, 30, lambda: "the process is not dead"
+            )
+            assert "has died" in str(alive.check(port, 60.0))
             # A dead process of another server does not count.
             assert list(alive.dead(port + 1)) == []
     finally:
         listener.shutdown()
         listener.server_close()
-    assert "does not answer" in str(alive.check(port))
+    assert "does not answer" in str(alive.check(port, 60.0))

@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from specdec.api.methods.draft_target import Placement, Topology
+from specdec.payload.serving import check_volume, engines
 from specdec.triton import launch, start
 from specdec.triton.launch import server_argv
 from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan
+from specdec.triton.probes import programs
 
 REPOSITORY = "/models/repositories/abc"
 LAUNCHES = st.one_of(
@@ -97,8 +99,10 @@ def test_tls_is_of_the_rank_with_ports_and_leaves_health_in_the_clear() -> None:
         "--grpc-use-ssl=true",
         "--grpc-server-cert=/tls/tls.crt",
         "--grpc-server-key=/tls/tls.key",
-        "--http-restricted-api=shared-memory,model-repository,trace,logging,inference,metadata,"
+        "--http-restricted-api=shared-memory,model-repository,trace,logging,metadata,"
         "model-config,statistics:Closed: to all=no\nvalue",
+        # The key is put in when the container starts.
+        f"--http-restricted-api=inference:{engines.HEADER}={check_volume.PLACEHOLDER}",
     }
     assert any(a.startswith("--grpc-restricted-protocol=") for a in set(first) & set(plain))
 
@@ -107,8 +111,14 @@ def test_health_alone_on_http_closes_what_tls_closes() -> None:
     (server,) = plan(Layout(Split(2, 2))).servers
     first, *followers = contexts(launch.command(server.launch, REPOSITORY, health_only=True))
     assert followers == contexts(launch.command(server.launch, REPOSITORY))[1:]
-    tls = server_argv(REPOSITORY, tls=launch.Tls("/tls/tls.crt", "/tls/tls.key"))
-    assert set(first) == {a for a in tls if "ssl" not in a and "server-" not in a}
+    with_tls = launch.command(PLAIN, REPOSITORY, tls=launch.Tls("/tls/tls.crt", "/tls/tls.key"))
+    assert set(first) == {a for a in with_tls if "ssl" not in a and "server-" not in a}
+
+
+def test_http_without_a_key_of_the_probes_is_closed_to_all() -> None:
+    (closed,) = (a for a in server_argv(REPOSITORY, health_only=True) if "http-restricted" in a)
+    assert "inference" in closed
+    assert closed.endswith(":Closed: to all=no\nvalue")
 
 
 def test_clients_of_an_authority_are_asked_for_their_certificate() -> None:
@@ -277,7 +287,9 @@ def test_the_pods_programs_are_those_of_the_payload() -> None:
     payload = Path(launch.__file__).parents[1] / "payload" / "serving"
     hook = launch.pre_stop(PLAIN, **NOWHERE, exit_timeout_seconds=1)
     assert hook[2] == (payload / "drain.py").read_text("utf-8")
-    assert launch.alive()[4] == (payload / "alive.py").read_text("utf-8")
+    probes = programs(PLAIN, ["tensorrt_llm"], attempt_seconds=8, patience_seconds=60)
+    assert probes.startup[4] == probes.readiness[4] == (payload / "engines.py").read_text("utf-8")
+    assert probes.liveness[4] == (payload / "alive.py").read_text("utf-8")
     checked = start.checked(["tritonserver"], "/models/manifest.json", 5)
     assert checked[4] == (payload / "check_volume.py").read_text("utf-8")
     for name in ("agent.py", "renewal.py"):

@@ -28,6 +28,13 @@ class AvailableReason(Reason):
         "read the message, which has the end of the server's log; raise the field if the server "
         "only needs more time",
     )
+    NOT_ANSWERING = _SECTION.blocked(
+        "NotAnswering",
+        "a pod was ready, and now fails its readiness probe: an engine gives no token, or a rank "
+        "has died",
+        "run `kubectl describe pod POD`, which has the message of the probe; the kubelet restarts "
+        "the server if this lasts",
+    )
     LEADER_WORKER_SET_MISSING = _SECTION.blocked(
         "LeaderWorkerSetMissing",
         "`spec.serving.nodesPerReplica` is above 1, and the cluster does not have the kind "

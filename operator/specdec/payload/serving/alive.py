@@ -1,17 +1,26 @@
-"""The liveness probe of a server: the server answers, and no process of its models has died.
+"""The liveness probe of a server: it answers, and neither a process nor an engine has failed.
 
 When the process of a Python model has died, Triton still reports itself and every model as live
 and ready. It refuses requests to that model until the server restarts. The dead process stays in
 the process table as a zombie, because Triton does not wait for it.
 
-Arguments: the port of HTTP. Exits 1 with a message, which becomes an event of the pod.
+An engine that stops answering does not start again by itself either. The readiness probe
+(`engines.py`) records when each one last gave proof that it works. This probe fails when an engine
+has failed, and that proof is older than the given time.
+
+Arguments: the port of HTTP, and that time in seconds. Exits 1 with a message, which becomes an
+event of the pod.
 """
 
 import http.client
+import json
+import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+STATE = Path(os.environ.get("SPECDEC_ENGINES", "/tmp/specdec-engines"))  # noqa: S108
 # The name of a model's process, as the kernel shortens it.
 _STUB = "(triton_python_b)"
 _SECONDS = 3.0
@@ -42,12 +51,26 @@ def live(port: int) -> bool:
         connection.close()
 
 
-def check(port: int, proc: Path = Path("/proc")) -> str | None:
+def failed(patience: float, state: Path = STATE) -> Iterator[str]:
+    """What has failed by the records of the readiness probe, and gave no proof for that long."""
+    try:
+        records = json.loads(state.read_bytes())
+        for name, record in records.items():
+            if record["failed"] and time.monotonic() - record["at"] > patience:
+                yield name
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # The server has not started, or another release of the probe wrote the file.
+        return
+
+
+def check(port: int, patience: float, proc: Path = Path("/proc")) -> str | None:
     """The problem of the server in one sentence; None if it is healthy."""
     if not live(port):
         return f"the server does not answer on port {port}"
     if any(dead(port, proc)):
         return "the process of a model has died: the server refuses what needs it"
+    if names := list(failed(patience)):
+        return f"{', '.join(names)}: no sign of life for more than {patience:g} s"
     return None
 
 
@@ -60,6 +83,6 @@ def _read(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    wrong = check(int(sys.argv[1]))
+    wrong = check(int(sys.argv[1]), float(sys.argv[2]))
     if wrong:
         sys.exit(wrong)

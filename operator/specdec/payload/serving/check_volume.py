@@ -7,6 +7,9 @@ size, modification time and SHA-256 of every file. Sizes and times are compared;
 time differs is read. Damage is printed as one line of JSON, `{"volume": {"damaged": [SENTENCE]}}`,
 which the operator reads to repair the volume. Until then the program waits: the server then starts
 as soon as its files are complete, without the kubelet's back-off. After SECONDS it exits 1.
+
+Where an argument of COMMAND contains `{probe-key}`, a random key takes its place, and a file hands
+the key to the probes of this container.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+PLACEHOLDER = "{probe-key}"
+KEY = Path(os.environ.get("SPECDEC_PROBE_KEY", "/tmp/specdec-probe-key"))  # noqa: S108
 _PERIOD = 2.0
 _BLOCK = 1 << 20
 _LISTED = 5
@@ -119,6 +124,20 @@ def wait(manifest: Path, seconds: float) -> list[str]:
     return differing
 
 
+def with_key(command: Sequence[str], file: Path) -> list[str]:
+    """The command with a new key in place of the placeholder; the file holds the same key.
+
+    A key of an earlier start is removed where the command asks for none.
+    """
+    file.unlink(missing_ok=True)
+    if not any(PLACEHOLDER in argument for argument in command):
+        return list(command)
+    key = os.urandom(32).hex()
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as text:
+        text.write(key)
+    return [argument.replace(PLACEHOLDER, key) for argument in command]
+
+
 def become(command: Sequence[str]) -> None:
     """Replace this process by the server, with the default handling of signals."""
     # Python ignores these signals, and a new program inherits that.
@@ -140,4 +159,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if left := wait(Path(sys.argv[1]), float(sys.argv[2])):
         sys.exit(f"{'; '.join(left[:_LISTED])}: not repaired within {sys.argv[2]} seconds")
-    become(sys.argv[3:])
+    become(with_key(sys.argv[3:], KEY))

@@ -1,0 +1,283 @@
+"""The startup and the readiness probe of a server: its engines give tokens.
+
+Triton reports the state of its models, and not whether they generate. Behind a pre-spawned
+orchestrator they are ready before any engine is loaded, and stay ready if a rank fails.
+
+    engines.py startup PLAN      asks each engine for a token, until an attempt's time is over
+    engines.py readiness PLAN    asks only engines that have not shown progress lately
+
+A busy engine shows progress in its metrics, so it gets no request of a probe. An idle one gets a
+request for one token every `_QUIET` seconds. An engine that has work and shows no progress may
+still be in a long step, or hold only long answers: it fails after the plan's `patience`. One that
+reports no work, and gives no token all the same, fails at once, and stays failed until it shows
+progress.
+
+PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
+attempt), `patience` (seconds), and for a server with several ranks `ranks` (of this container) and
+`mark` (how the argument starts that each of their processes has). Exits 1 with a message, which
+becomes an event of the pod.
+"""
+
+import http.client
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+STATE = Path(os.environ.get("SPECDEC_ENGINES", "/tmp/specdec-engines"))  # noqa: S108
+KEY = Path(os.environ.get("SPECDEC_PROBE_KEY", "/tmp/specdec-probe-key"))  # noqa: S108
+HEADER = "specdec-probe"
+# Above the ten seconds for which a drain waits for an engine that may be between two steps.
+_QUIET = 15.0
+# Of a request for a token, of a readiness check, and of a request to the server itself.
+_ANSWER, _CHECK, _REPLY = 5.0, 8.0, 4.0
+# No request for a token is sent with less time left than this.
+_LEAST = 1.0
+_POLL = 0.25
+# One token of prompt: every vocabulary has this id.
+_REQUEST = {"input_ids": [1], "input_lengths": 1, "request_output_len": 1}
+# Counters that grow only while an engine of TensorRT-LLM works.
+_COUNTERS = (
+    ("nv_trt_llm_general_metrics", 'general_type="iteration_counter"'),
+    ("nv_llm_output_token_len_count", ""),
+    ("nv_inference_request_success", ""),
+)
+_STEPS = "specdec_engine_steps_total"
+# Requests of an engine, which the Reference backend and TensorRT-LLM report.
+_WORK = (
+    ("specdec_engine_requests", ""),
+    ("nv_trt_llm_request_metrics", 'request_type="active"'),
+    ("nv_trt_llm_request_metrics", 'request_type="waiting"'),
+)
+_QUEUED = "nv_inference_pending_request_count"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The server that is probed; see the module."""
+
+    http: int
+    metrics: int
+    engines: tuple[str, ...]
+    seconds: float
+    patience: float
+    ranks: int = 0
+    mark: str = ""
+
+
+@dataclass
+class Record:
+    """What is known of an engine, or of the ranks.
+
+    Attributes:
+        at: when it last gave proof that it works, on the monotonic clock.
+        progress: its counters then.
+        unanswered: requests of this probe since then that it has not answered.
+        failed: whether it has failed since then.
+    """
+
+    at: float
+    progress: dict[str, float] = field(default_factory=dict)
+    unanswered: int = 0
+    failed: bool = False
+
+
+def startup(plan: Plan) -> str:
+    """Prove once that every engine gives a token; returns why not, or the empty string."""
+    deadline = time.monotonic() + plan.seconds
+    pending, problem = list(plan.engines), "the server is not ready"
+    while pending:
+        left = deadline - time.monotonic()
+        if left < min(_LEAST, plan.seconds / 2):
+            return problem
+        if ready(plan.http):
+            # An engine slower than an attempt has given the token of an earlier one if it has run
+            # a step.
+            stepped = value(_page(plan.metrics), _STEPS, pending[0])
+            problem = "" if stepped else token(plan.http, pending[0], left)[0]
+            if not problem:
+                pending.pop(0)
+                continue
+        time.sleep(_POLL)
+    page, now = _page(plan.metrics), time.monotonic()
+    save({engine: Record(now, progress(page, engine)) for engine in plan.engines})
+    return ""
+
+
+def readiness(plan: Plan) -> str:
+    """Check a server that has started; returns its problem, or the empty string."""
+    deadline = time.monotonic() + _CHECK
+    if not ready(plan.http):
+        return "the server is not ready"
+    records = load()
+    problems = [_ranks(plan, records)] if plan.ranks else []
+    page = _page(plan.metrics)
+    for engine in plan.engines:
+        record = records.setdefault(engine, Record(time.monotonic(), progress(page, engine)))
+        problems.append(_engine(plan, engine, record, page, deadline))
+    save(records)
+    return "; ".join(problem for problem in problems if problem)
+
+
+def _ranks(plan: Plan, records: dict[str, Record]) -> str:
+    record = records.setdefault("ranks", Record(time.monotonic()))
+    running = ranks(plan.mark)
+    record.failed = running < plan.ranks
+    if not record.failed:
+        record.at = time.monotonic()
+        return ""
+    return f"{plan.ranks - running} of {plan.ranks} ranks have died"
+
+
+def _engine(plan: Plan, engine: str, record: Record, page: str, deadline: float) -> str:
+    now, counters = time.monotonic(), progress(page, engine)
+    if any(count > record.progress.get(name, 0.0) for name, count in counters.items()):
+        _prove(record, counters)
+        return ""
+    asked = record.failed or record.unanswered > 0
+    if not asked and now - record.at < _QUIET:
+        return ""
+    working, left = busy(page, engine, record.unanswered), min(deadline - now, _ANSWER)
+    if left < _LEAST or (working and asked and not record.failed):
+        # Its work includes a request of this probe, whose answer will show as progress.
+        return _judge(record, plan, f"{engine} makes no progress")
+    problem, waits = token(plan.http, engine, left)
+    if not problem:
+        _prove(record, counters)
+        return ""
+    record.unanswered += waits
+    working = working or busy(_page(plan.metrics), engine, record.unanswered)
+    record.failed |= not working
+    return _judge(record, plan, problem)
+
+
+def _judge(record: Record, plan: Plan, problem: str) -> str:
+    record.failed |= time.monotonic() - record.at > plan.patience
+    return problem if record.failed else ""
+
+
+def _prove(record: Record, counters: Mapping[str, float]) -> None:
+    record.at, record.progress = time.monotonic(), {**record.progress, **counters}
+    record.unanswered, record.failed = 0, False
+
+
+def ready(port: int) -> bool:
+    """Whether the server reports itself and its models as ready."""
+    try:
+        return _get(port, "/v2/health/ready")[0] == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def token(port: int, engine: str, seconds: float) -> tuple[str, bool]:
+    """Ask an engine for one token.
+
+    Returns:
+        why it gave none, or the empty string, and whether the request still waits there.
+    """
+    # Where HTTP is closed to clients, the key of this container opens it.
+    key = {HEADER: KEY.read_text("ascii")} if KEY.exists() else {}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    try:
+        connection.request("POST", f"/v2/models/{engine}/generate", json.dumps(_REQUEST), key)
+        answer = json.loads(connection.getresponse().read())
+    except TimeoutError:
+        return f"{engine} gave no token within {seconds:.0f} s", True
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return f"{engine} gave no token ({type(error).__name__})", False
+    finally:
+        connection.close()
+    if isinstance(answer, Mapping) and answer.get("output_ids"):
+        return "", False
+    why = answer.get("error", "") if isinstance(answer, Mapping) else ""
+    return f"{engine} gave no token: {str(why)[:200]}", False
+
+
+def progress(page: str, engine: str) -> dict[str, float]:
+    """The counters of an engine that grow only while it works, by name."""
+    # Triton counts a request of a Python model as a success before it is answered.
+    counters = _COUNTERS if value(page, _STEPS, engine) is None else ((_STEPS, ""),)
+    counts = {name: value(page, name, engine, label) for name, label in counters}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def busy(page: str, engine: str, own: int) -> bool:
+    """Whether an engine may have requests beside `own`: it has, or no metric counts them."""
+    counts = [value(page, name, engine, label) for name, label in _WORK]
+    known = [count for count in counts if count is not None]
+    return not known or sum(known) + (value(page, _QUEUED, engine) or 0) > own
+
+
+def value(page: str, name: str, engine: str, label: str = "") -> float | None:
+    """A metric of an engine; None if the page lacks it."""
+    own = f'model="{engine}"'
+    lines = [line for line in page.splitlines() if line.startswith(name + "{") and own in line]
+    values = [float(line.rsplit(" ", 1)[1]) for line in lines if label in line]
+    return sum(values) if values else None
+
+
+def ranks(mark: str, proc: Path = Path("/proc")) -> int:
+    """The number of running tritonservers with an argument that starts with `mark`."""
+    return sum(_rank(folder / "cmdline", mark.encode()) for folder in proc.glob("[0-9]*"))
+
+
+def _rank(cmdline: Path, mark: bytes) -> bool:
+    try:
+        # A dead process whose parent has not waited for it has no arguments.
+        argv = cmdline.read_bytes().split(b"\0")
+    except OSError:
+        return False
+    # mpirun's own command line contains the same arguments: the program's name differs.
+    return argv[0].endswith(b"tritonserver") and any(word.startswith(mark) for word in argv)
+
+
+def load() -> dict[str, Record]:
+    """What the last probe left."""
+    try:
+        return {name: Record(**entry) for name, entry in json.loads(STATE.read_bytes()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def save(records: Mapping[str, Record]) -> None:
+    """Leave it to the next probe, and to the liveness probe."""
+    part = STATE.with_name(f"{STATE.name}.part")
+    part.write_text(json.dumps({name: asdict(record) for name, record in records.items()}))
+    part.replace(STATE)
+
+
+def _page(port: int) -> str:
+    try:
+        return _get(port, "/metrics")[1]
+    except (OSError, http.client.HTTPException):
+        # Without metrics there is no progress to see: every check asks for a token.
+        return ""
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    # Not urllib: it would send the request to a proxy of the environment.
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_REPLY)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode("utf-8", "replace")
+    finally:
+        connection.close()
+
+
+_PROBES: Mapping[str, Callable[[Plan], str]] = {"startup": startup, "readiness": readiness}
+
+
+def main(probe: str, text: str) -> str:
+    """Run a probe on a plan in JSON."""
+    plan: dict[str, Any] = json.loads(text)
+    return _PROBES[probe](Plan(**plan))
+
+
+if __name__ == "__main__":
+    if wrong := main(*sys.argv[1:]):
+        sys.exit(wrong)

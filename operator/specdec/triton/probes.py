@@ -1,0 +1,59 @@
+"""The probes of a server: programs of `payload/serving` that run in its container."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specdec.triton.launch import PORTS, SHM_PREFIX, mark, program
+from specdec.triton.layout import Launch, Mode
+
+# Without site-packages Python takes the least time, and the probes run all the time.
+_PYTHON = ("python3", "-I", "-S", "-c")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Arguments of the three probes."""
+
+    startup: list[str]
+    readiness: list[str]
+    liveness: list[str]
+
+
+def programs(
+    launch: Launch,
+    engines: Sequence[str],
+    *,
+    attempt_seconds: float,
+    patience_seconds: float,
+    http_port: int = PORTS["http"],
+    metrics_port: int = PORTS["metrics"],
+    shm_region_prefix: str = SHM_PREFIX,
+) -> Programs:
+    """The probes of a server.
+
+    Args:
+        launch: from `layout.plan`; with several ranks, those of the container must all run.
+        engines: Triton models that must give tokens.
+        attempt_seconds: how long one run of the startup probe tries.
+        patience_seconds: how long an engine may show no progress while it has work; after as long
+            a failure the liveness probe fails too.
+        http_port, metrics_port: of the server.
+        shm_region_prefix: that of `launch.command`.
+    """
+    plan = {
+        "http": http_port,
+        "metrics": metrics_port,
+        "engines": list(engines),
+        "seconds": attempt_seconds,
+        "patience": patience_seconds,
+    }
+    if launch.mode is not Mode.PLAIN:
+        local = launch.slots[0] if launch.slots else launch.world_size
+        plan |= {"ranks": local, "mark": mark(shm_region_prefix)}
+    source, text = program("engines.py"), json.dumps(plan)
+    return Programs(
+        startup=[*_PYTHON, source, "startup", text],
+        readiness=[*_PYTHON, source, "readiness", text],
+        liveness=[*_PYTHON, program("alive.py"), str(http_port), f"{patience_seconds:g}"],
+    )

@@ -1,0 +1,349 @@
+"""A pod is ready when both engines give tokens, and not because its server reports itself ready.
+
+The engines of these servers run behind simulated ranks. With pre-spawned ranks of an orchestrator,
+Triton is ready before the engines are loaded and stays ready when a rank dies. Leaders, and
+orchestrators that spawn their ranks, are ready after the load.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.processes import until
+from specdec.triton import launch, start
+from specdec.triton.layout import PLAIN
+from specdec.triton.probes import Programs, programs
+from specdec.triton.repository import RepositoryPlan, render
+from support.triton_client import ask, text
+from support.triton_server import Server
+
+TARGET, DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
+ENGINES = (TARGET, DRAFT)
+PATIENCE = 3.0
+SECONDS = 60.0
+# The failure thresholds of the pod's probes.
+FAILURES = 3
+# Longer than a test: a rank loads until the test ends its load.
+LOAD_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The probes of a server's pod, run as the kubelet runs them."""
+
+    server: Server
+    probes: Programs
+    folder: Path
+
+    def probe(self, name: str) -> str:
+        """The message of a probe; empty where it succeeds."""
+        program: list[str] = getattr(self.probes, name)
+        files = {"SPECDEC_ENGINES": "engines", "SPECDEC_PROBE_KEY": "key"}
+        paths = {variable: str(self.folder / file) for variable, file in files.items()}
+        done = subprocess.run(
+            [sys.executable, *program[1:]],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, **paths},
+        )
+        assert bool(done.returncode) == bool(done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stderr.strip()
+
+    def fails(self, name: str, message: str) -> bool:
+        """Whether a probe reports this as often as the kubelet needs to believe it."""
+        return all(message in self.probe(name) for _ in range(FAILURES))
+
+    def reports_itself_ready(self) -> bool:
+        """Whether Triton reports itself and its models as ready."""
+        try:
+            url = f"http://127.0.0.1:{self.server.http_port}/v2/health/ready"
+            with urllib.request.urlopen(url, timeout=5) as reply:
+                return bool(reply.status == 200)
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def rank(self, engine: str) -> int:
+        """The process of an engine's rank, which takes signals from the end of its start on."""
+        until(lambda: self.loads(engine), SECONDS, lambda: f"{engine} starts no rank")
+        (rank,) = (
+            process
+            for process in self.server.processes()
+            if is_rank(Path(f"/proc/{process}/cmdline").read_bytes(), engine)
+        )
+        return rank
+
+    def in_order_of_load(self) -> Iterator[str]:
+        """The engines one by one, as the server begins to load them."""
+        waiting = list(ENGINES)
+        while waiting:
+            until(
+                lambda: any(self.loads(engine) for engine in waiting),
+                SECONDS,
+                lambda: f"none of {waiting} starts to load",
+            )
+            (engine,) = (engine for engine in waiting if self.loads(engine))
+            waiting.remove(engine)
+            yield engine
+
+    def loads(self, engine: str) -> bool:
+        """Whether the rank of an engine has been started."""
+        return f"{engine}: SIMULATION: its rank loads" in self.server.log()
+
+    def age(self) -> None:
+        """Move the last proof of every engine into the past, so that the next probe asks it."""
+        file = self.folder / "engines"
+        records = json.loads(file.read_bytes())
+        aged = {name: {**record, "at": record["at"] - 20} for name, record in records.items()}
+        file.write_text(json.dumps(aged), "utf-8")
+
+    def load(self, *engines: str) -> None:
+        """End the load of these engines."""
+        for engine in engines:
+            os.kill(self.rank(engine), signal.SIGUSR1)
+
+
+def is_rank(cmdline: bytes, engine: str) -> bool:
+    return b"simulated_rank.py" in cmdline and engine.encode() in cmdline.split(b"\0")
+
+
+def pod(server: Server, folder: Path, **changes: Any) -> Pod:
+    fields: dict[str, Any] = {"attempt_seconds": 3.0, "patience_seconds": PATIENCE} | changes
+    fields |= {"http_port": server.http_port, "metrics_port": server.metrics_port}
+    return Pod(server, programs(PLAIN, ENGINES, **fields), folder)
+
+
+def simulated(plan: RepositoryPlan, *, ready_early: bool, **changes: Any) -> RepositoryPlan:
+    """A plan whose engines run behind ranks that load until the test ends their load."""
+    assert plan.draft is not None
+    changes |= {"simulated_load_seconds": LOAD_SECONDS, "simulated_ready_early": ready_early}
+    target, draft = (replace(engine, **changes) for engine in (plan.target, plan.draft))
+    return replace(plan, target=target, draft=draft)
+
+
+@pytest.fixture
+def prespawned(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> Iterator[Pod]:
+    """A server whose ranks load."""
+    plan = simulated(draft_target_plan, ready_early=True)
+    with Server(executable, render(plan), tmp_path) as server:
+        yield pod(server, tmp_path)
+        kill(server)
+
+
+def kill(server: Server) -> None:
+    """End a server at once: it would wait its whole exit timeout for requests that hang."""
+    for process in reversed(server.processes()):
+        os.kill(process, signal.SIGKILL)
+
+
+@contextmanager
+def ended(server: Server) -> Iterator[None]:
+    """Kill a server at the end, whatever its state."""
+    try:
+        yield
+    finally:
+        kill(server)
+        server.stop()
+
+
+def test_startup_needs_a_token_of_both_engines(prespawned: Pod) -> None:
+    assert prespawned.reports_itself_ready()
+    assert prespawned.probe("startup").startswith(f"{TARGET} gave no token within")
+    prespawned.load(TARGET)
+    until(
+        lambda: prespawned.probe("startup").startswith(f"{DRAFT} gave no token within"),
+        SECONDS,
+        lambda: "the target gives no token",
+    )
+    prespawned.load(DRAFT)
+    assert prespawned.probe("startup") == ""
+    assert prespawned.probe("readiness") == ""
+    assert prespawned.probe("liveness") == ""
+    assert text(ask(prespawned.server.url, "tensorrt_llm_bls", text_input="def f(", max_tokens=8))
+
+
+@pytest.mark.parametrize("failed", ENGINES)
+def test_rank_that_fails_while_it_loads_never_lets_a_pod_start(
+    prespawned: Pod, failed: str
+) -> None:
+    os.kill(prespawned.rank(failed), signal.SIGKILL)
+    prespawned.load(*(engine for engine in ENGINES if engine != failed))
+    assert prespawned.fails("startup", f"{failed} gave no token within")
+    assert prespawned.reports_itself_ready()
+
+
+def is_left_unready(made: Pod, failed: str) -> None:
+    """Whether a pod whose probes succeed is out, and stays out, from the death of a rank on."""
+    assert made.probe("startup") == made.probe("readiness") == made.probe("liveness") == ""
+    os.kill(made.rank(failed), signal.SIGKILL)
+    made.age()
+    until(lambda: bool(made.probe("readiness")), SECONDS, lambda: "the pod stays ready")
+    assert made.fails("readiness", f"{failed} gave no token within")
+    assert made.reports_itself_ready()
+    assert f"{failed}: no sign of life" in made.probe("liveness")
+
+
+@pytest.mark.parametrize("failed", ENGINES)
+def test_pod_is_not_ready_after_a_rank_of_an_orchestrator_has_died(
+    prespawned: Pod, failed: str
+) -> None:
+    prespawned.load(*ENGINES)
+    is_left_unready(prespawned, failed)
+
+
+def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """Leaders, and orchestrators that spawn their ranks."""
+    plan = simulated(draft_target_plan, ready_early=False)
+    server = Server(executable, render(plan), tmp_path)
+    (tmp_path / "server.log").touch()
+    made = pod(server, tmp_path)
+    with ThreadPoolExecutor(1) as pool, ended(server):
+        ready = pool.submit(server.__enter__)
+        for engine in made.in_order_of_load():
+            assert made.probe("startup") == "the server is not ready"
+            assert not made.reports_itself_ready()
+            made.load(engine)
+        ready.result(SECONDS)
+        is_left_unready(made, TARGET)
+
+
+def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """Every slot is taken by a long answer, so a probe's request would wait behind the others."""
+    slow = replace(draft_target_plan.target, step_latency_ms=100.0)
+    with (
+        Server(executable, render(replace(draft_target_plan, target=slow)), tmp_path) as server,
+        ThreadPoolExecutor(40) as pool,
+    ):
+        made = pod(server, tmp_path)
+        assert made.probe("startup") == ""
+        values = {"text_input": "def f(", "max_tokens": 200, "end_id": -1}
+        for _ in range(40):
+            pool.submit(ask, server.url, "ensemble", **values)
+        until(lambda: requests(server) == 40, SECONDS, lambda: "the engine is not full")
+        accepted = server.metric("nv_inference_request_success")
+        # Twice the patience of the probe.
+        ends = time.monotonic() + 2 * PATIENCE
+        while time.monotonic() < ends:
+            assert made.probe("readiness") == ""
+            assert made.probe("liveness") == ""
+        assert requests(server) >= 16
+        draft = 1
+        assert server.metric("nv_inference_request_success") <= accepted + draft
+        kill(server)
+
+
+def requests(server: Server) -> int:
+    """Requests in the target's engine."""
+    lines = server.get_metrics().splitlines()
+    prefix = f'specdec_engine_requests{{model="{TARGET}",'
+    (line,) = (line for line in lines if line.startswith(prefix))
+    return int(float(line.rsplit(" ", 1)[1]))
+
+
+def test_step_longer_than_the_probe_waits_takes_no_pod_out(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """The engine has work, and its next sign of life is a minute away."""
+    slow = replace(draft_target_plan.target, step_latency_ms=60_000.0)
+    with (
+        Server(executable, render(replace(draft_target_plan, target=slow)), tmp_path) as server,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        made = pod(server, tmp_path, patience_seconds=600.0)
+        assert made.probe("startup") == ""
+        made.age()
+        pool.submit(ask, server.url, "ensemble", text_input="def f(", max_tokens=4)
+        until(lambda: requests(server) == 1, SECONDS, lambda: "the engine has no work")
+        for _ in range(FAILURES):
+            assert made.probe("readiness") == ""
+        kill(server)
+
+
+def test_probes_reach_a_server_whose_http_is_closed(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """By a key of the container, which no client has."""
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text('{"folders": []}', "utf-8")
+    within = [sys.executable, *start.checked([], str(manifest), 1)[1:]]
+    with Server(
+        executable,
+        render(draft_target_plan),
+        tmp_path,
+        within,
+        health_only=True,
+        probe_key=launch.PROBE_KEY,
+        env={"SPECDEC_PROBE_KEY": str(tmp_path / "key")},
+    ) as server:
+        made = pod(server, tmp_path)
+        assert made.probe("startup") == ""
+        key = (tmp_path / "key").read_text("ascii")
+        assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+        assert key not in server.log()
+        assert made.probe("readiness") == ""
+        (tmp_path / "key").write_text(launch.PROBE_KEY)
+        made.age()
+        assert "gave no token" in made.probe("readiness")
+        for path in ("/v2/models/ensemble/config", "/v2/models/stats", "/v2"):
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(
+                    urllib.request.Request(
+                        f"http://127.0.0.1:{server.http_port}{path}",
+                        headers={"specdec-probe": key},
+                    )
+                )
+
+
+def test_probes_leave_the_metrics_of_speculation_alone(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    with Server(executable, render(draft_target_plan), tmp_path) as server:
+        made = pod(server, tmp_path)
+        # Triton opens the port of its metrics last.
+        until(lambda: listens(server.metrics_port), SECONDS, lambda: "no metrics")
+        before = served(server)
+        assert made.probe("startup") == ""
+        made.age()
+        assert made.probe("readiness") == ""
+        assert server.metric("nv_inference_request_success") >= 2
+        assert served(server) == before
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def served(server: Server) -> list[str]:
+    """Metrics of the models that clients call, by which status, top and autoscalers judge."""
+    names = ("specdec_", "nv_inference_request", "nv_inference_pending_request_count")
+    others = ("specdec_engine_", f'model="{TARGET}"', f'model="{DRAFT}"')
+    return [
+        line
+        for line in server.get_metrics().splitlines()
+        if line.startswith(names) and not any(other in line for other in others)
+    ]

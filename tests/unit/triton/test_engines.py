@@ -1,0 +1,330 @@
+"""The startup and readiness probes: a token or progress of every engine, and all ranks."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from cluster.processes import until
+from specdec.payload.serving import alive, engines
+from specdec.payload.serving.engines import Plan, Record
+
+TARGET, DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
+PATIENCE = 1000.0
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """A server of Triton's HTTP endpoints; tests set what its engines do.
+
+    Attributes:
+        ready: whether it reports itself as ready.
+        answers: the answer of each engine; None holds a request until the test ends.
+        page: the lines of its metrics.
+        asked: engines in the order of the requests to them, with the key of each request.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.ready = True
+        token = {"output_ids": [1, 7]}
+        self.answers: dict[str, Any] = {TARGET: token, DRAFT: token}
+        self.page: list[str] = []
+        self.asked: list[tuple[str, str | None]] = []
+        self.closing = threading.Event()
+
+    def plan(self, **changes: Any) -> Plan:
+        """The plan of a probe of this server."""
+        fields: dict[str, Any] = {
+            "engines": (TARGET, DRAFT),
+            "seconds": 2.0,
+            "patience": PATIENCE,
+        } | changes
+        return Plan(http=self.server_port, metrics=self.server_port, **fields)
+
+    def engines_asked(self) -> list[str]:
+        """The engines that were asked for a token since the last call."""
+        names, self.asked = [name for name, _ in self.asked], []
+        return names
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        if self.path == "/metrics":
+            self._reply(200, "\n".join(self.server.page))
+        else:
+            self._reply(200 if self.server.ready else 400, "")
+
+    def do_POST(self) -> None:
+        assert json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input_ids"]
+        engine = self.path.split("/")[3]
+        self.server.asked.append((engine, self.headers[engines.HEADER]))
+        answer = self.server.answers[engine]
+        if answer is None:
+            self.server.closing.wait()
+        else:
+            self._reply(200 if "output_ids" in answer else 400, json.dumps(answer))
+
+    def _reply(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
+        thread.start()
+        yield made
+        made.closing.set()
+        made.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of the probes are those of the test; a token may take a second."""
+    monkeypatch.setattr(engines, "STATE", tmp_path / "engines")
+    monkeypatch.setattr(engines, "KEY", tmp_path / "key")
+    monkeypatch.setattr(engines, "_ANSWER", 1.2)
+    return tmp_path
+
+
+def age(seconds: float, **changes: Any) -> None:
+    """Move the last proof of every engine into the past."""
+    records = engines.load()
+    for record in records.values():
+        record.at -= seconds
+        for name, value in changes.items():
+            setattr(record, name, value)
+    engines.save(records)
+
+
+def gauge(engine: str, count: float, name: str = "specdec_engine_requests") -> str:
+    return f'{name}{{model="{engine}",version="1"}} {count}'
+
+
+def steps(engine: str, count: float) -> str:
+    return gauge(engine, count, "specdec_engine_steps_total")
+
+
+def test_startup_needs_a_token_of_every_engine(server: Server) -> None:
+    assert engines.startup(server.plan()) == ""
+    assert server.engines_asked() == [TARGET, DRAFT]
+
+
+def test_startup_fails_while_the_server_is_not_ready(server: Server) -> None:
+    server.ready = False
+    assert engines.startup(server.plan(seconds=0.6)) == "the server is not ready"
+    assert server.engines_asked() == []
+
+
+@pytest.mark.parametrize("silent", [TARGET, DRAFT])
+def test_startup_names_the_engine_that_gives_no_token(server: Server, silent: str) -> None:
+    server.answers[silent] = None
+    assert engines.startup(server.plan()).startswith(f"{silent} gave no token within")
+    assert not engines.STATE.exists()
+
+
+def test_startup_reports_the_error_of_an_engine(server: Server) -> None:
+    server.answers[DRAFT] = {"error": "the worker has ended"}
+    problem = engines.startup(server.plan())
+    assert problem == f"{DRAFT} gave no token: the worker has ended"
+
+
+def test_startup_leaves_one_request_in_an_attempt(server: Server) -> None:
+    """A load takes hundreds of attempts, and the engine gets all of their requests at its end."""
+    server.answers[TARGET] = None
+    engines.startup(server.plan())
+    assert server.engines_asked() == [TARGET]
+
+
+def test_a_step_proves_an_engine_that_is_slower_than_an_attempt(server: Server) -> None:
+    server.answers[TARGET] = None
+    server.page = [steps(TARGET, 0)]
+    assert engines.startup(server.plan()) != ""
+    server.page = [steps(TARGET, 1)]
+    assert engines.startup(server.plan(seconds=2.0)) == ""
+
+
+def test_request_carries_the_key_of_the_container(server: Server) -> None:
+    assert engines.token(server.server_port, TARGET, 5.0) == ("", False)
+    engines.KEY.write_text("a key")
+    assert engines.token(server.server_port, TARGET, 5.0) == ("", False)
+    assert [key for _, key in server.asked] == [None, "a key"]
+
+
+def test_readiness_asks_only_idle_engines_and_seldom(server: Server) -> None:
+    engines.startup(server.plan())
+    server.engines_asked()
+    assert engines.readiness(server.plan()) == ""
+    assert server.engines_asked() == []
+    age(20.0)
+    assert engines.readiness(server.plan()) == ""
+    assert server.engines_asked() == [TARGET, DRAFT]
+    # Progress of the target: only the draft is asked.
+    age(20.0)
+    server.page = [steps(TARGET, 5)]
+    assert engines.readiness(server.plan()) == ""
+    assert server.engines_asked() == [DRAFT]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'nv_trt_llm_general_metrics{general_type="iteration_counter",model="%s"} 9',
+        'nv_llm_output_token_len_count{model="%s"} 9',
+        'nv_inference_request_success{model="%s"} 9',
+    ],
+)
+def test_counters_of_tensorrt_llm_show_progress(server: Server, line: str) -> None:
+    server.answers |= {TARGET: None, DRAFT: None}
+    engines.save({TARGET: Record(time.monotonic() - 20), DRAFT: Record(time.monotonic())})
+    server.page = [line % TARGET, 'nv_trt_llm_general_metrics{general_type="timestamp"} 5']
+    assert engines.readiness(server.plan()) == ""
+    assert server.engines_asked() == []
+
+
+def test_accepted_request_of_a_python_model_is_no_progress(server: Server) -> None:
+    """Triton counts it as a success before it is answered."""
+    page = "\n".join([steps(TARGET, 3), gauge(TARGET, 9, "nv_inference_request_success")])
+    assert engines.progress(page, TARGET) == {"specdec_engine_steps_total": 3}
+
+
+def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Server) -> None:
+    server.page = [steps(TARGET, 1), gauge(TARGET, 0), steps(DRAFT, 1), gauge(DRAFT, 0)]
+    engines.startup(server.plan())
+    age(20.0)
+    server.answers[DRAFT] = None
+    assert engines.readiness(server.plan()).startswith(f"{DRAFT} gave no token")
+    # Its request is in the engine, and more of clients: nothing shows that the engine works.
+    server.page[3] = gauge(DRAFT, 7)
+    assert engines.readiness(server.plan()).startswith(f"{DRAFT} gave no token")
+    server.page[2] = steps(DRAFT, 2)
+    assert engines.readiness(server.plan()) == ""
+    assert not engines.load()[DRAFT].failed
+
+
+def test_request_of_the_probe_itself_is_not_work(server: Server) -> None:
+    """A failed engine is not busy because of the probe's own unanswered request."""
+    server.page = [gauge(TARGET, 1), gauge(DRAFT, 0)]
+    engines.save({TARGET: Record(time.monotonic() - 20, unanswered=1)})
+    server.answers[TARGET] = None
+    assert engines.readiness(server.plan()).startswith(f"{TARGET} gave no token")
+
+
+def test_full_queue_does_not_take_a_pod_out(server: Server) -> None:
+    """Requests wait longer than the probe, or are refused: the engine has work."""
+    server.page = [steps(TARGET, 1), gauge(TARGET, 900), steps(DRAFT, 1), gauge(DRAFT, 900)]
+    engines.startup(server.plan())
+    server.engines_asked()
+    server.answers |= {TARGET: None, DRAFT: {"error": "900 requests are waiting; retry later"}}
+    for _ in range(3):
+        age(20.0)
+        assert engines.readiness(server.plan()) == ""
+    # One request waits in the target. It is not followed by others.
+    assert server.engines_asked().count(TARGET) == 1
+
+
+def test_engine_with_work_fails_after_the_time_of_a_long_request(server: Server) -> None:
+    server.page = [gauge(TARGET, 5), gauge(DRAFT, 0)]
+    engines.save({name: Record(time.monotonic()) for name in (TARGET, DRAFT)})
+    server.answers[TARGET] = None
+    age(PATIENCE - 100)
+    assert engines.readiness(server.plan()) == ""
+    age(200)
+    assert engines.readiness(server.plan()) == f"{TARGET} makes no progress"
+
+
+def test_engine_without_metrics_fails_after_the_time_of_a_long_request(server: Server) -> None:
+    """Nothing shows whether it has work."""
+    engines.save({name: Record(time.monotonic() - 20) for name in (TARGET, DRAFT)})
+    server.answers[TARGET] = None
+    assert engines.readiness(server.plan()) == ""
+    age(PATIENCE)
+    assert engines.readiness(server.plan()).startswith(f"{TARGET} makes no progress")
+
+
+def test_missing_metrics_are_no_progress(server: Server) -> None:
+    server.page = [steps(TARGET, 1), gauge(TARGET, 0)]
+    engines.startup(server.plan(engines=(TARGET,)))
+    age(20.0)
+    server.page = []
+    server.engines_asked()
+    assert engines.readiness(server.plan(engines=(TARGET,))) == ""
+    assert server.engines_asked() == [TARGET]
+
+
+def test_server_that_is_not_ready_is_reported_first(server: Server) -> None:
+    server.ready = False
+    assert engines.readiness(server.plan()) == "the server is not ready"
+
+
+def rank(mark: str, number: int) -> subprocess.Popen[bytes]:
+    """A process that poses as the server of a rank."""
+    arguments = ["tritonserver", "-c", "sleep 600; :", f"{mark}{number}_"]
+    return subprocess.Popen(arguments, executable="/bin/sh", start_new_session=True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+def test_dead_rank_is_reported_before_anybody_has_waited_for_it(server: Server) -> None:
+    mark = f"--backend-config=python,shm-region-prefix-name=test_{uuid.uuid4().hex}_rank"
+    plan = server.plan(ranks=2, mark=mark)
+    ranks = [rank(mark, number) for number in range(2)]
+    try:
+        until(lambda: engines.ranks(mark) == 2, 30, lambda: "the ranks do not run")
+        engines.startup(plan)
+        assert engines.readiness(plan) == ""
+        os.killpg(ranks[1].pid, signal.SIGKILL)
+        until(lambda: engines.ranks(mark) == 1, 30, lambda: "the rank runs")
+        assert engines.readiness(plan) == "1 of 2 ranks have died"
+    finally:
+        for process in ranks:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_liveness_fails_when_a_failure_lasts(files: Path) -> None:
+    now = time.monotonic()
+    state = files / "engines"
+    assert list(alive.failed(60.0, state)) == []
+    engines.save(
+        {
+            TARGET: Record(now - 100),
+            DRAFT: Record(now - 100, failed=True),
+            "ranks": Record(now - 50, failed=True),
+        }
+    )
+    assert list(alive.failed(60.0, state)) == [DRAFT]
+    state.write_text("no JSON")
+    assert list(alive.failed(60.0, state)) == []
+
+
+def test_main_runs_a_probe_on_a_plan_in_json(server: Server) -> None:
+    plan = {"http": server.server_port, "metrics": server.server_port}
+    rest = {"engines": [TARGET], "seconds": 2, "patience": 60}
+    assert engines.main("startup", json.dumps(plan | rest)) == ""
+    server.ready = False
+    assert engines.main("readiness", json.dumps(plan | rest)) == "the server is not ready"
