@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from specdec.api import names
+from specdec.api.matrix import matrix
 from specdec.certify.request import Request
 from specdec.client.errors import BadRequestError
 from specdec.desired.pod import GPU
@@ -82,7 +83,7 @@ def select(request: Request, known: Facts | None) -> Gpus | None:
     if not known.gpus:
         raise BadRequestError(
             f"no node of the cluster has {GPU}; install NVIDIA's device plugin, or add --backend "
-            "Reference to certify without GPUs"
+            f"{_without_gpus()} to certify without GPUs"
         )
     if [gpus.product for gpus in known.gpus] == [""]:
         raise BadRequestError(
@@ -100,6 +101,12 @@ def select(request: Request, known: Facts | None) -> Gpus | None:
             f"--gpu-product is {product}, which no node has; the cluster has {', '.join(products)}"
         )
     return products[product]
+
+
+def _without_gpus() -> str:
+    """The backends that serve on CPUs."""
+    rows = matrix().items()
+    return " or ".join(str(name) for name, row in rows if row.served and not row.on_gpus)
 
 
 def _given(request: Request) -> Gpus:

@@ -23,6 +23,8 @@ _PUBLIC = {"target": "Qwen/Qwen2.5-1.5B-Instruct", "draft": "Qwen/Qwen2.5-0.5B-I
 _SHIPPED = {"target": "pvc:reference-pair/target", "draft": "pvc:reference-pair/draft"}
 # What the published heads of EAGLE and Medusa were trained for. Its licence is non-commercial.
 HEADS_TARGET = "lmsys/vicuna-7b-v1.3"
+# How the checkpoints of the defaults are stored; other sources get the default of the API, Auto.
+DTYPES = {**dict.fromkeys(_PUBLIC.values(), "BFloat16"), HEADS_TARGET: "Float16"}
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 _CLAIM = re.compile(r"pvc:([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([^\s/][^\s]*)")
 _QUANTITY = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)")

@@ -12,11 +12,11 @@ from specdec import backends
 from specdec.api import names
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.certify.facts import Gpus
-from specdec.certify.request import Request, source
+from specdec.certify.request import DTYPES, Request, source
 from specdec.desired.fetch import own_job
 from specdec.desired.front import front
 from specdec.desired.network import address
-from specdec.desired.pod import Container
+from specdec.desired.pod import GPU, Container
 
 Json = dict[str, Any]
 MANAGER = "specdec-certify"
@@ -31,6 +31,8 @@ _VERIFIED_TOKENS = 32
 # The default tree of the releases has 63 nodes.
 _TREE = 63
 _DEADLINE_SECONDS = 3600
+# Nodes with GPUs often keep other pods away with this taint.
+_TOLERATIONS = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
 _LOAD_RESOURCES = {
     "requests": {"cpu": "250m", "memory": "192Mi"},
     "limits": {"memory": "512Mi"},
@@ -67,6 +69,7 @@ def base_spec(request: Request, gpus: Gpus | None, target: str) -> Json:
     if request.image is not None:
         spec["runtime"]["image"] = request.image
     if gpus is not None:
+        spec["build"] = {"tolerations": _TOLERATIONS}
         spec["gpu"] = {"product": gpus.product}
         if gpus.memory_mib is not None and gpus.memory_mib >= 1024:
             spec["gpu"]["memoryMiB"] = gpus.memory_mib
@@ -201,9 +204,8 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
 
 def _model(request: Request, option: str) -> Json:
     model: Json = {"source": source(option, request.sources[option], request.token_secret)}
-    if request.support.on_gpus:
-        # As the checkpoints of the defaults are stored.
-        model["dtype"] = "Float16" if option == "--heads-target" else "BFloat16"
+    if (dtype := DTYPES.get(request.sources[option])) is not None:
+        model["dtype"] = dtype
     return model
 
 
@@ -218,4 +220,8 @@ def _serving(request: Request, *, heads: bool) -> Json:
         small = {"requests": {"cpu": "100m", "memory": "512Mi"}}
         return {"sharedMemory": "256Mi", "resources": small, "drain": {"timeoutSeconds": 10}}
     requests = {"cpu": 4, "memory": "32Gi"} if heads else {"cpu": 2, "memory": "12Gi"}
-    return {"resources": {"requests": requests}, "drain": {"timeoutSeconds": 30}}
+    return {
+        "resources": {"requests": requests},
+        "tolerations": _TOLERATIONS,
+        "drain": {"timeoutSeconds": 30},
+    }

@@ -28,7 +28,11 @@ class Progress:
         self._count = count
         self._done = 0
         self._entry_start = time.monotonic()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
         self._bar = Bar(
             *columns,
             console=self._console,
@@ -75,10 +79,9 @@ class Progress:
         self._console.print(head, soft_wrap=True)
 
     def _text(self, entry: Entry, message: str) -> str:
-        # Square brackets would be markup.
         text = plain(f"{self._done + 1}/{self._count} {entry.name}  {message}")
         width = max(20, self._console.width - 16)
-        return text.replace("[", r"\[")[:width]
+        return text[:width]
 
     def _line(self, entry: Entry, message: str) -> None:
         self._console.print(

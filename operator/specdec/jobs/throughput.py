@@ -148,7 +148,7 @@ async def _load(
     """One level: each client sends its next prompt after its previous answer."""
     level = _Level()
     # Every client has at least two requests, so that most of the time all of them are busy.
-    count = max(len(prompts), 2 * clients)
+    count = 2 * max(len(prompts), clients)
     pending = iter(range(count))
     started = time.perf_counter()
     async with asyncio.TaskGroup() as group:

@@ -20,6 +20,11 @@ BLOCKS = {method.key for method in Method}
 OWN = ("api/methods/", "backends/", "payload/")
 REVIEWED = {
     "api/speculation.py": "the enum of methods, and the union of their blocks",
+    "certify/matrix.py": "a list of methods to try, as the samples are",
+    "certify/request.py": "the methods whose checkpoints a user names, and an example of one",
+    "certify/resources.py": "a resource for each method to try",
+    "cli/app.py": "examples of commands",
+    "cli/certify.py": "the default of an option, and its help",
     "controller/settings.py": "the operator's own setting of one backend's default image",
     "jobs/registry.py": "Reference is an OCI reference there",
     "jobs/artifact_inspection.py": "reads from the files of heads which method they are made for",

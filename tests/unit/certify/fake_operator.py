@@ -48,6 +48,7 @@ class FakeOperator(Api):
         results: result of the load by the name of the resource.
         writes: method and path of every write.
         rejected: HTTP status and message of writes, by path.
+        flaky: so many reads of existing resources fail first.
         on_read: called with the name of a resource before each read of it.
     """
 
@@ -55,6 +56,7 @@ class FakeOperator(Api):
     results: dict[str, Json] = field(default_factory=dict)
     writes: list[tuple[str, str]] = field(default_factory=list)
     rejected: dict[str, tuple[int, str]] = field(default_factory=dict)
+    flaky: int = 0
     on_read: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
@@ -180,6 +182,9 @@ class FakeOperator(Api):
         parts = urlsplit(address)
         if parts.path.endswith("/log"):
             assert "tailLines" in parse_qs(parts.query)
+        if self.flaky and parts.path.startswith(f"{RESOURCES}/") and parts.path in self.store:
+            self.flaky -= 1
+            return 503, json.dumps({"kind": "Status", "message": "overloaded"}).encode()
         return super().respond(address)
 
 

@@ -159,6 +159,20 @@ def test_every_entry_uses_one_claim_and_the_number_of_prompts() -> None:
             assert entry.spec.get("benchmark", {}).get("requests", 5) == 5
 
 
+def test_pods_with_gpus_tolerate_the_usual_taint_and_dtypes_fit_the_checkpoints() -> None:
+    taint = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    given = gpu(heads=ALL_HEADS, draft="pvc:mine/draft")
+    entries = {e.name: e.spec for e in matrix(given, Gpus(H100, 1, 1))}
+    shared = entries["draft-target-shared"]
+    assert shared["serving"]["tolerations"] == shared["build"]["tolerations"] == taint
+    assert shared["target"]["dtype"] == "BFloat16"
+    assert "dtype" not in shared["speculation"]["draftTarget"]["draft"]
+    assert entries["eagle"]["target"]["dtype"] == "Float16"
+    (baseline, *_) = matrix(cpu(), None)
+    assert "tolerations" not in baseline.spec["serving"]
+    assert "build" not in baseline.spec
+
+
 def test_token_of_the_hub_is_a_reference_to_a_secret() -> None:
     assert source("--target", "meta-llama/Llama-3.2-1B@abc", "hub") == {
         "huggingFace": {

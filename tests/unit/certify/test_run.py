@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 from specdec.certify import run
-from unit.certify.bodies import condition, served
+from unit.certify.bodies import alone, condition, served
 from unit.certify.fake_operator import CLAIMS, JOBS, PODS, RESOURCES, FakeOperator
 
 Json = dict[str, Any]
@@ -127,6 +128,39 @@ def test_missing_right_ends_the_run_with_a_sentence(
     assert result.exit_code == 1
     assert result.stderr.strip().endswith("you may not patch speculativemodels")
     assert state(out, "baseline")["outcome"] == "running"
+
+
+def test_overloaded_api_server_is_asked_again(
+    api: FakeOperator, certify: Certify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.flaky = 3
+    assert certify("--only", "baseline").exit_code == 0
+    api.flaky = 1000
+    monkeypatch.setattr(run, "_PATIENCE_SECONDS", -1.0)
+    result = certify("--only", "lookahead")
+    assert result.exit_code == 3
+    assert "answers 503 about SpeculativeModel certify-lookahead: overloaded" in result.stderr
+    api.flaky = 0
+    assert certify("--only", "lookahead").exit_code == 0
+    assert api.created() == ["certify-baseline", "certify-lookahead"]
+
+
+def test_terminal_gets_a_line_for_each_result(
+    api: FakeOperator, certify: Certify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    building = waiting("EnginesReady", "Building")
+    building["status"]["conditions"][5]["message"] = "a [bold]bracket[/bold]"
+    api.scripts["certify-baseline"] = [building, alone()]
+    result = certify("--only", "baseline")
+    assert result.exit_code == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", result.stderr)
+    assert "1/1 baseline passed (" in plain
+    # A terminal has a line that changes, in place of one for each step.
+    assert "baseline: starts" not in plain
+    monkeypatch.delenv("FORCE_COLOR")
+    assert "1/1 logits: starts" in certify("--only", "logits").stderr
 
 
 def test_failed_load_is_a_failed_entry(api: FakeOperator, certify: Certify, out: Path) -> None:
