@@ -46,6 +46,8 @@ TURNS = 4
 TOKENS = 32
 PROMPT = "1:1 "
 _CLOCK = [sys.executable, "-m", "bench.baseline.clock"]
+# The folder from which `-m` imports the package `bench`.
+_TESTS = Path(__file__).parents[1]
 
 
 def clock(report: Report, runs: int, only: Sequence[Protocol] = ("http", "grpc")) -> None:
@@ -75,7 +77,7 @@ def stamping() -> Iterator[dict[Protocol, int]]:
     """The ports of a server that stamps its chunks."""
     command = [*_CLOCK, str(CHUNKS), str(CHUNK_SECONDS)]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_TESTS
     ) as process:
         if process.stdout is None or process.stdin is None:
             raise RuntimeError("the stamping server has no pipes")
