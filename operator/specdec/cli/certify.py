@@ -151,6 +151,7 @@ async def _certify(params: Mapping[str, Any]) -> bool:
     from specdec.certify.live import Live
     from specdec.certify.matrix import matrix, require_any, selected
     from specdec.certify.run import run
+    from specdec.cli.certify_progress import Progress, show
     from specdec.inspect.session import logged_in
 
     request, only = _request(params), selected(params["only"])
@@ -162,14 +163,14 @@ async def _certify(params: Mapping[str, Any]) -> bool:
         gpus = facts.select(request, known)
         entries = matrix(request, gpus, only)
         if params["show_list"]:
-            _show(entries)
+            show(entries)
             return False
         require_any(entries)
         await live.require_claims(request.claims)
         with _folder(params["output"]) as folder:
             document = _document(folder, request, live.namespace, known, gpus, entries)
             plan = _plan(params, document["id"], request, entries)
-            with _reporter(len([e for e in entries if not e.not_tried])) as reporter:
+            with Progress(sum(not entry.not_tried for entry in entries)) as reporter:
                 await run(live, folder, plan, reporter)
             folder.write_run({**document, "finishedAt": plan.now()})
             return _finish(folder)
@@ -290,21 +291,3 @@ def _finish(folder: "Folder") -> bool:
     typer.echo(f"page     {plain(str(folder.path / PAGE))}")
     typer.echo(f"archive  {plain(str(packed))}")
     return bool(document["counts"]["failed"])
-
-
-def _show(entries: "tuple[Entry, ...]") -> None:
-    from specdec.terminal import grid, row, screen
-
-    table = grid("ENTRY", "METHOD", "TRIED", "", whole={"ENTRY", "METHOD", "TRIED"})
-    for entry in entries:
-        state = "no" if entry.not_tried else "yes"
-        row(table, entry.name, entry.method, state, entry.not_tried or entry.title)
-    screen().print(table)
-
-
-@contextmanager
-def _reporter(count: int) -> Iterator[Any]:
-    from specdec.cli.certify_progress import Progress
-
-    with Progress(count) as progress:
-        yield progress

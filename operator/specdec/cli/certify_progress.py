@@ -1,6 +1,7 @@
-"""What `specdec certify` shows while it runs: a line per result, and what it waits for now."""
+"""What `specdec certify` shows: the matrix, a line per result, and what it waits for now."""
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from specdec.certify.matrix import Entry
 from specdec.certify.page import duration
-from specdec.terminal import plain
+from specdec.terminal import grid, plain, row, screen
 
 _STYLES = {"passed": "green", "failed": "red"}
 
@@ -87,3 +88,12 @@ class Progress:
         self._console.print(
             Text(plain(f"{self._done + 1}/{self._count} {entry.name}: {message}")), soft_wrap=True
         )
+
+
+def show(entries: Sequence[Entry]) -> None:
+    """Print the matrix: what is tried, and why the others are not."""
+    table = grid("ENTRY", "METHOD", "TRIED", "", whole={"ENTRY", "METHOD", "TRIED"})
+    for entry in entries:
+        state = "no" if entry.not_tried else "yes"
+        row(table, entry.name, entry.method, state, entry.not_tried or entry.title)
+    screen().print(table)

@@ -1,13 +1,28 @@
-"""Resources as the API server has them at several moments of an entry."""
+"""Requests, and resources as the API server has them at several moments of an entry."""
 
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
+from specdec.api.matrix import Backend
+from specdec.certify.request import Request
+
 Json = dict[str, Any]
+H100 = "NVIDIA-H100-80GB-HBM3"
+TENSORRT, REFERENCE = Backend("TensorRT"), Backend("Reference")
 CREATED = "2026-01-02T03:00:00Z"
 DIGESTS = ["aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc", "dddddddddd"]
+
+
+def gpu(**changes: Any) -> Request:
+    return Request(**{"backend": TENSORRT, "gpu_product": H100, **changes})
+
+
+def cpu(**changes: Any) -> Request:
+    return Request(**{"backend": REFERENCE, **changes})
 
 
 def condition(
@@ -144,3 +159,25 @@ def load(one: float = 100.0, eight: float = 400.0, **changes: Any) -> Json:
         ],
     }
     return copy.deepcopy(result) | changes
+
+
+def state(out: Path, name: str) -> Json:
+    """The state of an entry in an output folder."""
+    document: Json = json.loads((out / "entries" / name / "result.json").read_text())
+    return document
+
+
+def failing(reason: str = "InvalidSpec", message: str = "spec.x is 1: set it to 2") -> Json:
+    """A resource that the operator does not accept."""
+    first = condition("Accepted", "False", reason, message)
+    return served(Accepted=first, Ready=condition("Ready", "False", reason, message))
+
+
+def waiting(kind: str, reason: str) -> Json:
+    """A resource that one of its stages holds back."""
+    return served(
+        **{
+            kind: condition(kind, "False", reason, "wait"),
+            "Ready": condition("Ready", "False", reason, "wait"),
+        }
+    )
