@@ -63,6 +63,7 @@ def draft_target_plan(engines: Engines) -> RepositoryPlan:
         draft_tokens=4,
         max_draft_tokens=MAX_DRAFT_TOKENS,
         draft_ahead=2,
+        rows_per_call=16,
         max_seq_len=LIMITS["maxSeqLen"],
     )
 

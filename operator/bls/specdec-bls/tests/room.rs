@@ -3,7 +3,7 @@
 
 use support::engine::{Room, integer, integers};
 use support::numbers::Numbers;
-use support::{Letters, Pipelined, Run, VOCABULARY, plain};
+use support::{Letters, Pipelined, Run, VOCABULARY, target_only_text};
 use triton::Tensor;
 use triton_specdec::request::task::Task;
 use triton_specdec::request::{Capabilities, parse};
@@ -22,7 +22,7 @@ fn request(numbers: &mut Numbers) -> Task {
     let token = |_| numbers.between(1, VOCABULARY as usize - 1) as i32;
     let prompt: Vec<i32> = (0..length).map(token).collect();
     let mut given = vec![
-        Tensor::text("text_input", &Letters.decode(&prompt)),
+        Tensor::text("text_input", &[1, 1], &Letters.decode(&prompt)),
         Tensor::scalar("max_tokens", numbers.between(1, 3 * DRAFTS) as i32),
         Tensor::scalar("num_draft_tokens", numbers.between(0, DRAFTS) as i32),
     ];
@@ -35,7 +35,7 @@ fn request(numbers: &mut Numbers) -> Task {
         max_seq_len: LIMIT,
         has_draft: true,
         streams: true,
-        min_name: "min_length",
+        min_tokens_name: "min_length",
         ..Capabilities::default()
     };
     let mut parsed = parse(&given, &server, &Letters).expect("a request that can be served");
@@ -65,7 +65,7 @@ fn compare(max_seq_len: usize) -> (usize, usize) {
         });
         run.pipelined = [Pipelined::Off, Pipelined::Early, Pipelined::Late][numbers.between(0, 2)];
         let outcome = run.finish(task.clone());
-        let expected = plain(&task, seed.into());
+        let expected = target_only_text(&task, seed.into());
         differing += usize::from(outcome.text() != expected);
         reached += usize::from(task.prompt.len() + expected.len() == LIMIT);
     }
