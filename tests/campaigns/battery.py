@@ -87,6 +87,7 @@ def served(layout: str) -> Iterator[Server]:
             draft = ModelPlan(str(build(folder, "draft", "draft", mode="none")), (0,))
             draft = replace(draft, max_tokens_in_paged_kv_cache=16384)
             plan = replace(plan, draft=draft, draft_tokens=4, max_draft_tokens=8)
+            plan = replace(plan, rows_per_call=16 if decoupled else 1)
         if method == "Lookahead":
             own = lookahead.parameters(4, 3, 4)
             plan = replace(plan, target=replace(plan.target, parameters=own))

@@ -111,6 +111,8 @@ def _serve(
         # A request that names no length gets one that changes, or none at all for a while.
         adaptive=DraftLengths(0, MAX_DRAFT_TOKENS),
         draft_ahead=4,
+        # Calls of both kinds, each with its own pair.
+        rows_per_call=1 if version == "1.2.1" else _LIMITS["maxBatchSize"],
         max_seq_len=_LIMITS["maxSeqLen"],
     )
     reader = load("specdec_text").Tokenizer(str(tokenizer))

@@ -71,6 +71,7 @@ def served() -> Iterator[Server]:
             draft_tokens=4,
             max_draft_tokens=8,
             draft_ahead=4,
+            rows_per_call=_LIMITS["maxBatchSize"],
             max_seq_len=_LIMITS["maxSeqLen"],
         )
         with Server(installed_server(), render(plan), folder / "server") as server:

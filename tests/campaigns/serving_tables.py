@@ -61,6 +61,7 @@ def serving(target: Floats, draft: Floats) -> Iterator[Server]:
             draft_tokens=4,
             max_draft_tokens=8,
             draft_ahead=1,
+            rows_per_call=ROWS,
             max_seq_len=LONGEST,
             bls_max_in_flight=4 * ROWS,
         )

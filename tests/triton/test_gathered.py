@@ -33,7 +33,7 @@ def _together(server: Server) -> list[str]:
 
 
 def test_many_answers_share_calls(executable: Path, pair: cycle.Pair) -> None:
-    files = load.repository(pair, streaming=True, target_ms=10, draft_ms=1)
+    files = load.repository(pair, streaming=True, target_ms=10, draft_ms=1, synchronize="Always")
     with load.serving(files) as server:
         together = _together(server)
         calls = server.metric("nv_inference_request_success")
@@ -57,4 +57,4 @@ def test_an_engine_that_takes_one_prompt_a_call_gets_no_more(
         alone = [_answer(server, client) for client in range(CLIENTS)]
         log = server.log()
     assert together == alone
-    assert "takes one prompt a call: answers call it one by one" in log
+    assert "takes one prompt a call: the BLS sends one row a call" in log

@@ -18,6 +18,7 @@ from bench.baseline.clients import Client, prompt
 from bench.baseline.cycle import Pair
 from cluster.processes import until
 from specdec.triton import library
+from specdec.triton.plan import Synchronization
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.triton_server import Server, installed_server
 
@@ -66,8 +67,13 @@ def repository(
     loops: Sequence[int] = (),
     target_ms: float = TARGET_MS,
     draft_ms: float = DRAFT_MS,
+    synchronize: Synchronization = "Measured",
 ) -> dict[str, str]:
-    """Files of the repository; sequential loops of so many processes stand beside the BLS."""
+    """Files of the repository; sequential loops of so many processes stand beside the BLS.
+
+    Args:
+        synchronize: whether rounds of the clients wait for each other.
+    """
     files = render(
         RepositoryPlan(
             version="0.19.0",
@@ -80,6 +86,8 @@ def repository(
             max_draft_tokens=2 * LENGTH,
             # The simulated engines are devices of their own.
             draft_ahead=1,
+            rows_per_call=CLIENTS,
+            synchronize_rounds=synchronize,
             max_seq_len=4096,
         )
     )
