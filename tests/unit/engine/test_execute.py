@@ -129,6 +129,13 @@ def test_requests_of_one_execute_are_submitted_together(model: Any) -> None:
     assert len({id(answer.exchange) for answer in answers}) == 2
 
 
+def test_requests_of_one_execute_arrive_together(model: Any) -> None:
+    # Parsing a request takes time, in which the others have arrived already.
+    model.execute([Asked(1), Asked(2), Asked(1)])
+    [calls] = model._scheduler.submitted
+    assert len({ticket.arrived for call in calls for ticket in call}) == 1
+
+
 def test_last_row_to_finish_ends_the_request(model: Any) -> None:
     model.execute([Asked(2)])
     [[rows]] = model._scheduler.submitted

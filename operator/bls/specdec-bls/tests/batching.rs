@@ -316,6 +316,20 @@ fn only_rows_that_fit_share_a_call() {
 }
 
 #[test]
+fn single_rows_of_the_largest_kind_are_sent_first() {
+    let mut clock = Clock::new(8);
+    clock.batcher.send_single_rows();
+    for (number, kind) in "abacab".chars().enumerate() {
+        clock.submit(Target, Row(kind, number as u32));
+    }
+    let batches = clock.take_ready();
+    assert_eq!(batches.len(), 1);
+    let expected = [('a', 0), ('a', 2), ('a', 4), ('b', 1), ('b', 5), ('c', 3)];
+    let expected = expected.map(|(kind, number)| vec![Row(kind, number)]);
+    assert_eq!(batches[0].calls, expected);
+}
+
+#[test]
 fn every_row_is_sent_once() {
     // Sixteen sequences at random speeds: every row is sent once, and soon.
     let mut clock = Clock::new(4);

@@ -18,7 +18,7 @@ from specdec.triton.plan import DraftLengths, ModelPlan, RepositoryPlan
 
 # Time in which the calls of a round arrive, if each has one row. The first of them would otherwise
 # begin a step without the others.
-_QUEUE_DELAY_US = 500
+QUEUE_DELAY_US = 500
 
 
 def ceiling(model: SpeculativeModel) -> int:
@@ -149,7 +149,7 @@ class DraftTargetMethod(MethodDefinition):
             adaptive=adaptive(model),
             draft_ahead=_draft_ahead(own, server),
             rows_per_call=rows,
-            engine_queue_delay_us=0 if rows == plan.max_batch_size else _QUEUE_DELAY_US,
+            engine_queue_delay_us=0 if rows == plan.max_batch_size else QUEUE_DELAY_US,
             use_draft_logits=own.compares_logits,
             fast_logits=own.fast_logits,
         )

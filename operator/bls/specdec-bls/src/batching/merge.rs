@@ -62,6 +62,19 @@ pub fn merged(calls: &[&Call]) -> (Vec<Tensor>, Vec<Cow<'static, str>>) {
     (inputs, outputs)
 }
 
+/// Pad a proposal without tokens to one token, if it may be padded, so that the call has the same
+/// inputs as the calls of other proposals.
+pub fn pad_empty_proposal(call: &mut Call) {
+    let padded = |input: &&mut Tensor| input.name == DRAFT_IDS && input.data.is_empty();
+    if call.draft_tokens == 0 {
+        return;
+    }
+    if let Some(proposal) = call.inputs.iter_mut().find(padded) {
+        *proposal = Tensor::int32(DRAFT_IDS, &[1, 1], &[0]);
+        set_all_rows(&mut call.inputs, &[NEW_TOKENS], 2);
+    }
+}
+
 /// Let the draft propose only this many tokens.
 pub fn shorten(call: &mut Call, draft_tokens: usize) {
     call.draft_tokens = draft_tokens;

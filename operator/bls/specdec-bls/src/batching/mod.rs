@@ -173,12 +173,25 @@ impl<R: Batchable> Batcher<R> {
             first_result: None,
         };
         self.in_flight.insert(self.number, sent);
-        let fits = |call: &[R], row: &R| call.first().is_some_and(|first| first.fits_with(row));
         Batch {
             number: self.number,
             role,
-            calls: groups(rows, self.rows_per_call, fits),
+            calls: self.calls(rows),
         }
+    }
+
+    /// The rows of each call. Triton, too, batches only calls that fit together, so those of one
+    /// kind follow each other.
+    fn calls(&self, rows: Vec<R>) -> Vec<Vec<R>> {
+        let fits = |kind: &[R], row: &R| kind.first().is_some_and(|first| first.fits_with(row));
+        let mut calls = Vec::new();
+        for kind in groups(rows, usize::MAX, fits) {
+            let mut rows = kind.into_iter().peekable();
+            while rows.peek().is_some() {
+                calls.push(rows.by_ref().take(self.rows_per_call).collect());
+            }
+        }
+        calls
     }
 
     /// Rows that one step begins and that get their results together. Draft calls of different

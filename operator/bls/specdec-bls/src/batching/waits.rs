@@ -15,10 +15,15 @@ use std::time::Instant;
 const SETTLING_ROUNDS: f64 = 2.0;
 /// Rounds of each sequence of which the time is measured.
 const MEASURED_ROUNDS: f64 = 6.0;
+/// A trial ends after fewer rounds if its rounds take longer than usual by this factor.
+const CLEARLY_SLOWER: f64 = 1.15;
+/// Rounds of each sequence, and of all of them, after which a trial may end.
+const TRIAL_ROUNDS: f64 = 2.0;
+const TRIAL_ROUNDS_OF_ALL: f64 = 12.0;
 /// Most measurements of the faster way between two trials of the other one.
 const MAX_INTERVAL: usize = 64;
-/// Factor on that number after a trial that confirms it.
-const INTERVAL_FACTOR: usize = 4;
+/// Factor on that number after a trial that confirms it, and its divisor after one that does not.
+const INTERVAL_FACTOR: usize = 8;
 /// Comparisons that decide. The median of three is right even if one was disturbed.
 const COMPARISONS: usize = 3;
 
@@ -114,15 +119,27 @@ impl Waits {
                     ..Measurement::default()
                 };
             }
-        } else if measurement.rounds >= MEASURED_ROUNDS * rows {
-            let seconds = measurement.seconds / measurement.rounds;
-            self.measured(seconds);
+            return;
+        }
+        let (rounds, seconds) = (measurement.rounds, measurement.seconds);
+        if rounds >= MEASURED_ROUNDS * rows || self.trial_is_slower() {
+            self.measured(seconds / rounds);
         }
     }
 
     /// Count a round less by this share, because its proposal was shortened: it yields less.
     pub fn round_shortened(&mut self, share: f64) {
         self.measurement.rounds -= share;
+    }
+
+    /// Whether a trial has shown that its way is clearly the slower one.
+    fn trial_is_slower(&self) -> bool {
+        let Measurement {
+            rounds, seconds, ..
+        } = self.measurement;
+        let enough = (TRIAL_ROUNDS * self.rows as f64).max(TRIAL_ROUNDS_OF_ALL);
+        let usual = self.round_seconds.unwrap_or(f64::INFINITY);
+        self.trying && rounds >= enough && seconds > CLEARLY_SLOWER * usual * rounds
     }
 
     /// Use the seconds of a round in the measurement that has ended, and begin the next one.
@@ -157,10 +174,11 @@ impl Waits {
             self.saved.remove(0);
         }
         let faster = median(&self.saved) > 0.0;
-        let confirmed = faster == self.faster && (saved > 0.0) == faster;
-        self.interval = match confirmed {
-            true => (INTERVAL_FACTOR * self.interval).min(MAX_INTERVAL),
-            false => 1,
+        self.interval = match ((saved > 0.0) == faster, faster == self.faster) {
+            (true, true) => (INTERVAL_FACTOR * self.interval).min(MAX_INTERVAL),
+            // This one comparison may be the disturbed one.
+            (false, true) => (self.interval / INTERVAL_FACTOR).max(1),
+            (_, false) => 1,
         };
         self.faster = faster;
         self.left = self.interval;

@@ -9,7 +9,7 @@ use triton::{Code, Level, PreparedCall, Response, Tensor, log};
 use super::batch::{InFlightBatch, Row};
 use super::in_flight::InFlightSequence;
 use super::model::Bls;
-use crate::batching::merge::ROW;
+use crate::batching::merge::{ROW, pad_empty_proposal};
 use crate::engine::{EngineResult, Role, find};
 use crate::error::Error;
 use crate::lock::locked;
@@ -46,7 +46,12 @@ impl Bls {
         if let Some(due) = due {
             self.watchdog.set_alarm(due);
         }
-        let calls = batches.into_iter().flat_map(|batch| {
+        let calls = batches.into_iter().flat_map(|mut batch| {
+            if batch.calls.len() > 1 {
+                // Triton batches calls only if they have the same inputs.
+                let rows = batch.calls.iter_mut().flatten();
+                rows.for_each(|row| pad_empty_proposal(&mut row.call));
+            }
             let calls = batch.calls.into_iter();
             calls.map(move |rows| InFlightBatch::new(batch.role, Some(batch.number), rows))
         });

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,11 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> None:
         """Queue requests. Never raises and never waits; other threads send the responses."""
+        # All of them have arrived, although the last one is read milliseconds later.
+        arrived = time.monotonic()
         started = []
         for request in requests:
-            exchange = self._open(request)
+            exchange = self._open(request, arrived)
             try:
                 tickets = self._read(exchange, request)
             except RequestError as error:
@@ -180,14 +183,18 @@ class TritonPythonModel:
     def _publish(self, requests: int) -> None:
         self._metrics.publish(requests, self._scheduler.steps)
 
-    def _open(self, request: Any) -> Exchange:
+    def _open(self, request: Any, arrived: float) -> Exchange:
         requested = set(request.requested_output_names())
         outputs = tuple(name for name in self._outputs if name in requested)
         # An ensemble asks for every output that it maps, and pairs them by their order. The BLS
         # asks for what it uses, each response with its row, and gains from parallel sending.
         ordered = _ENSEMBLE_OUTPUT in requested
         exchange = Exchange(
-            request.get_response_sender(), request.request_id(), outputs, ordered=ordered
+            request.get_response_sender(),
+            request.request_id(),
+            outputs,
+            arrived=arrived,
+            ordered=ordered,
         )
         self._outbox.open(exchange)
         return exchange
