@@ -1,10 +1,11 @@
 """How close the BLS comes to what its engines allow, beside a loop shaped like the guides'.
 
-`make bench NAME=bls` prints one JSON line a figure and exits 1 when a goal is missed. The engines
-are the Reference backend's with its simulated step times, see `baseline/cycle.py`, and for the
-cost of the loops themselves engines that answer at once. Every goal is a ratio of two measurements
-of one run. Beside them stand the share of the processors that was in use and what the machine's
-host took away.
+`make bench NAME=bls` prints one JSON line a figure and exits 1 when a goal is missed. First it
+measures calls of many rows and of one row, with simulated engines that compute nothing
+(`baseline/waiting.py`). The engines of the other figures are the Reference backend's with its
+simulated step times, see `baseline/cycle.py`, and for the cost of the loops themselves engines
+that answer at once. Every goal is a ratio of two measurements of one run. Beside them stand the
+share of the processors that was in use and what the machine's host took away.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.baseline import modes
+from bench.baseline import modes, waiting
 from bench.baseline.cycle import Pair, build
 from bench.baseline.load import (
     BLS,
@@ -177,11 +178,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Benchmark the BLS")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument(
+        "--only-rows", action="store_true", help="stop after calls of many rows and of one row"
+    )
     options = parser.parse_args()
     report = Report()
-    adaptive(report)
     with tempfile.TemporaryDirectory() as folder:
         pair = build(Path(folder), ACCEPTANCE, 64, 2 * LENGTH)
+        for rows in (CLIENTS, 1):
+            waiting.shared_steps(report, pair, rows, options.runs, options.tokens, SECONDS)
+            waiting.own_speed(report, pair, rows, options.runs, options.tokens, SECONDS)
+        if options.only_rows:
+            return report.exit_status()
+        adaptive(report)
         with (
             serving(repository(pair, streaming=True)) as ours,
             serving(repository(pair, streaming=False, loops=(1, CLIENTS))) as theirs,

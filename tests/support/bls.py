@@ -141,6 +141,19 @@ def adaptive(workspace: Path = WORKSPACE) -> dict[str, list[float]]:
     return figures
 
 
+def simulated_engine(workspace: Path = WORKSPACE) -> Path:
+    """The library of the backend that simulates engines; cargo compiles it if it is old.
+
+    Raises:
+        BuildError: the example cannot be compiled here.
+    """
+    example = ["--package", "specdec-bls", "--example", "simulated_engine"]
+    done = _cargo_run(workspace, ["build", "--release", "--locked", *example])
+    if done.returncode != 0:
+        raise BuildError(f"cargo could not compile it: {_first_error(done.stdout)}")
+    return _target() / "release" / "examples" / "libsimulated_engine.so"
+
+
 def check(workspace: Path = WORKSPACE) -> str:
     """Check the sources' form and rules; cargo's report, empty when all is well.
 

@@ -1,4 +1,7 @@
-"""An engine that answers at once: it agrees with every draft token and adds the next number."""
+"""An engine that answers at once: it accepts draft tokens and adds the next number.
+
+It rejects token 0, with which the BLS pads proposals.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,7 @@ def answer(request: Any, logits: Any = None) -> Any:
     given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
     ids, asked = given["input_ids"].reshape(-1), int(given["request_output_len"].item())
     drafted = given.get("draft_input_ids", np.empty(0, np.int32)).reshape(-1)
+    drafted = drafted[: np.argmin(drafted)] if 0 in drafted else drafted
     first = ids.size + drafted.size
     # Tokens 1 to 1000: 0 would end the answer.
     rest = np.arange(first, ids.size + asked, dtype=np.int32) % _VOCABULARY + 1

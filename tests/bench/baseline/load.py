@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import tempfile
 import threading
 import time
@@ -12,14 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bench.baseline.clients import Client, prompt
 from bench.baseline.cycle import Pair
 from cluster.processes import until
+from specdec.backends.methods.draft_target import QUEUE_DELAY_US
 from specdec.triton import library
 from specdec.triton.plan import Synchronization
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from support import bls
 from support.triton_server import Server, installed_server
 
 TARGET_MS, DRAFT_MS = 20.0, 2.0
@@ -28,6 +31,7 @@ CLIENTS = 16
 # Of a step, from engines that answer at once: as many as Llama 3 has tokens.
 LOGITS = 128_256
 BLS = "tensorrt_llm_bls"
+_SIMULATED = "simulated_engine"
 _COUNTS = ("draft_tokens", "rounds")
 
 
@@ -67,11 +71,13 @@ def repository(
     loops: Sequence[int] = (),
     target_ms: float = TARGET_MS,
     draft_ms: float = DRAFT_MS,
+    rows: int = CLIENTS,
     synchronize: Synchronization = "Measured",
 ) -> dict[str, str]:
     """Files of the repository; sequential loops of so many processes stand beside the BLS.
 
     Args:
+        rows: rows of a call of an engine.
         synchronize: whether rounds of the clients wait for each other.
     """
     files = render(
@@ -86,7 +92,8 @@ def repository(
             max_draft_tokens=2 * LENGTH,
             # The simulated engines are devices of their own.
             draft_ahead=1,
-            rows_per_call=CLIENTS,
+            rows_per_call=rows,
+            engine_queue_delay_us=0 if rows == CLIENTS else QUEUE_DELAY_US,
             synchronize_rounds=synchronize,
             max_seq_len=4096,
         )
@@ -109,6 +116,19 @@ def at_once(files: dict[str, str]) -> dict[str, str]:
     return files
 
 
+def simulated(files: dict[str, str], steps: Literal["Shared", "Own"]) -> dict[str, str]:
+    """The same repository with engines that take time and compute nothing.
+
+    Args:
+        steps: whether the calls in flight share steps, or each runs at a speed of its own.
+    """
+    for name in ("tensorrt_llm", "tensorrt_llm_draft"):
+        config = files[f"{name}/config.pbtxt"].replace('"tensorrtllm"', f'"{_SIMULATED}"')
+        config += f'parameters {{ key: "simulated_steps" value {{ string_value: "{steps}" }} }}\n'
+        files |= {f"{name}/config.pbtxt": config}
+    return files
+
+
 def _text(name: str) -> str:
     return Path(__file__).with_name(f"{name}.py").read_text("utf-8")
 
@@ -116,13 +136,16 @@ def _text(name: str) -> str:
 @contextmanager
 def serving(files: dict[str, str]) -> Iterator[Server]:
     """A server of these files."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Server(installed_server(), files, Path(folder)) as server,
-    ):
-        # The metrics' port opens last.
-        until(lambda: reads(server), 10, lambda: "the metrics do not answer")
-        yield server
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(installed_server(), files, Path(folder))
+        for path, text in files.items():
+            if f'"{_SIMULATED}"' in text:
+                model = (server.repository / path).parent
+                shutil.copyfile(bls.simulated_engine(), model / f"libtriton_{_SIMULATED}.so")
+        with server:
+            # The metrics' port opens last.
+            until(lambda: reads(server), 10, lambda: "the metrics do not answer")
+            yield server
 
 
 def reads(server: Server) -> bool:

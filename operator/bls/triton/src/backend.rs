@@ -28,6 +28,13 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// that was not released sends its client an error.
     fn accept(self: &Arc<Self>, request: Request);
 
+    /// Take over requests that Triton has batched. A panic drops its request, and others continue.
+    fn accept_batch(self: &Arc<Self>, requests: Vec<Request>) {
+        for request in requests {
+            catch_panic(|| (), || self.accept(request));
+        }
+    }
+
     /// Unload the model. All of its requests have been answered.
     fn unload(&self);
 }
@@ -174,14 +181,14 @@ pub unsafe fn execute<B: Backend>(
             let requests = std::slice::from_raw_parts(requests, count as usize);
             (Arc::from_raw(state), requests)
         };
-        for request in requests {
+        let requests = requests.iter().filter_map(|request| {
             // SAFETY: as promised by the caller; Triton hands each request over once.
-            match unsafe { Request::new(B::NAME, instance, *request) } {
-                // A panic drops this request, which sends its client an error. Others continue.
-                Ok(request) => catch_panic(|| (), || backend.accept(request)),
-                Err(error) => log(Level::Error, &error.message),
-            }
-        }
+            let request = unsafe { Request::new(B::NAME, instance, *request) };
+            request
+                .inspect_err(|error| log(Level::Error, &error.message))
+                .ok()
+        });
+        backend.accept_batch(requests.collect());
         ptr::null_mut()
     })
 }
