@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 # File -> the extras of the project whose packages an image gets.
 LOCKS = {
-    "requirements-operator.txt": ("client", "jobs"),
+    "requirements-operator.txt": ("client", "jobs", "openai"),
     "requirements-reference.txt": ("reference",),
 }
 # The operator's image has the project itself too, and what builds it.

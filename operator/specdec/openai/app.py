@@ -1,0 +1,196 @@
+"""The routes of the endpoint, as an ASGI application."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from specdec.openai.chat import variables, without_first_token
+from specdec.openai.errors import ApiError, overloaded, too_large, unavailable, unknown_model
+from specdec.openai.exchange import Exchange
+from specdec.openai.metrics import Metrics
+from specdec.openai.models import Chat, Completion
+from specdec.openai.request import Served, Task, parse, prompt_of, task
+from specdec.openai.settings import Settings
+from specdec.openai.template import Templates
+from specdec.openai.triton import Backend
+
+_Handler = Callable[[Request], Awaitable[Response]]
+_GENERATING = ("/v1/completions", "/v1/chat/completions")
+
+
+class Endpoint:
+    """The state of one process: its server, its templates, and its requests in flight."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        backend: Backend,
+        templates: Templates,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.settings, self.backend, self.templates = settings, backend, templates
+        self.metrics = metrics or Metrics()
+        self.draining = False
+        self._created = int(time.time())
+        self._in_flight = 0
+        self._served: Served | None = None
+
+    def application(self) -> Starlette:
+        """The ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/v1/completions", self.completions, methods=["POST"]),
+                Route("/v1/chat/completions", self.chat, methods=["POST"]),
+                Route("/v1/models", self.models, methods=["GET"]),
+                Route("/v1/models/{name:path}", self.model, methods=["GET"]),
+                Route("/health/live", self.live, methods=["GET"]),
+                Route("/health/ready", self.ready, methods=["GET"]),
+                Route("/metrics", self.exposition, methods=["GET"]),
+            ],
+            exception_handlers={
+                ApiError: _api_error,
+                HTTPException: _http_error,
+                Exception: _unexpected,
+            },
+        )
+
+    async def live(self, request: Request) -> Response:
+        """The process answers."""
+        return PlainTextResponse("live")
+
+    async def ready(self, request: Request) -> Response:
+        """The server accepts requests, and the process is not about to end."""
+        if self.draining or not await self.backend.ready():
+            return PlainTextResponse("not ready", 503)
+        return PlainTextResponse("ready")
+
+    async def exposition(self, request: Request) -> Response:
+        """The metrics."""
+        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def models(self, request: Request) -> Response:
+        """The list of models."""
+        return JSONResponse({"object": "list", "data": [self._model()]})
+
+    async def model(self, request: Request) -> Response:
+        """One model by its name."""
+        name = request.path_params["name"]
+        if name != self.settings.served_name:
+            raise unknown_model(name, self.settings.served_name)
+        return JSONResponse(self._model())
+
+    async def completions(self, request: Request) -> Response:
+        """Answer a completion."""
+
+        async def prepare(body: bytes, served: Served) -> Task:
+            parsed = parse(body, Completion)
+            return task(parsed, prompt_of(parsed), served, self.settings)
+
+        return await self._generate(request, prepare)
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a chat completion."""
+
+        async def prepare(body: bytes, served: Served) -> Task:
+            parsed = parse(body, Chat)
+            # Refuse what cannot be served before a template is rendered.
+            task(parsed, "-", served, self.settings)
+            form = self.templates.form
+            rendered = await self.templates.render(variables(parsed, form))
+            prompt = without_first_token(
+                rendered, form, adds_special_tokens=served.add_special_tokens
+            )
+            return task(parsed, prompt, served, self.settings)
+
+        return await self._generate(request, prepare)
+
+    async def _generate(
+        self, request: Request, prepare: Callable[[bytes, Served], Awaitable[Task]]
+    ) -> Response:
+        """Admit a request, and hand it to an exchange, which releases its place."""
+        limits, path = self.settings.limits, request.url.path
+        if self._in_flight >= limits.in_flight:
+            self.metrics.requests.labels(path, 429).inc()
+            raise overloaded(
+                f"{limits.in_flight} requests are being answered, the limit of this server; "
+                "try again later"
+            )
+        self._enter()
+        try:
+            body = await self._body(request)
+            prepared = await prepare(body, await self._declaration())
+        except BaseException as error:
+            status = error.status if isinstance(error, ApiError) else 499
+            self._leave(path, status)
+            raise
+        return Exchange(self, prepared, await self._declaration(), path, self._leave)
+
+    async def _declaration(self) -> Served:
+        """The declaration of the model, which changes only when the pod is replaced."""
+        if self._served is None:
+            self._served = await self.backend.served()
+        return self._served
+
+    async def _body(self, request: Request) -> bytes:
+        limits = self.settings.limits
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > limits.body_bytes:
+            raise too_large(limits.body_bytes)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > limits.body_bytes:
+                        raise too_large(limits.body_bytes)
+        except TimeoutError:
+            raise ApiError(
+                f"the body did not arrive within {limits.body_seconds:g} s; send it faster",
+                status=408,
+                code="request_timeout",
+            ) from None
+        return bytes(body)
+
+    def _enter(self) -> None:
+        self._in_flight += 1
+        self.metrics.in_flight.inc()
+
+    def _leave(self, path: str, status: int) -> None:
+        self._in_flight -= 1
+        self.metrics.in_flight.dec()
+        self.metrics.requests.labels(path, status).inc()
+
+    def _model(self) -> dict[str, Any]:
+        return {
+            "id": self.settings.served_name,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "specdec",
+        }
+
+
+async def _api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)  # noqa: S101 -- registered for this class
+    headers = {"retry-after": "1"} if error.status in (429, 503) else None
+    return JSONResponse(error.body(), error.status, headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 -- registered for this class
+    paths = f"{' and '.join(_GENERATING)} with POST, and /v1/models with GET"
+    message = f"{request.method} {request.url.path} is no operation of this server; use {paths}"
+    return await _api_error(request, ApiError(message, status=error.status_code))
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return await _api_error(
+        request, unavailable("the endpoint failed; its log has the cause, and a retry may succeed")
+    )

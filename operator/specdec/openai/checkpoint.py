@@ -1,0 +1,131 @@
+"""Read the chat template and the special tokens of a checkpoint's tokenizer."""
+
+import json
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_CONFIG = "tokenizer_config.json"
+_TEMPLATE = "chat_template.jinja"
+_TOKENIZER = "tokenizer.json"
+_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
+# The post-processor stands before the vocabulary, and is small.
+_PROCESSOR_BYTES = 256 << 10
+_LIMIT_BYTES = 4 << 20
+
+
+class CheckpointError(Exception):
+    """A file of the checkpoint cannot be used; the message names it."""
+
+
+@dataclass(frozen=True)
+class ChatFormat:
+    """How a checkpoint writes conversations.
+
+    Attributes:
+        template: Jinja's source; None if the checkpoint has none.
+        tool_template: used instead if a request has tools; None if there is only one.
+        tokens: texts of special tokens by their names, as templates read them.
+        first_token: text of the token with which the tokenizer begins every prompt, or empty.
+    """
+
+    template: str | None = None
+    tool_template: str | None = None
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    first_token: str = ""
+
+
+def read(folder: Path, template_file: Path | None = None) -> ChatFormat:
+    """Read the format from a tokenizer's directory.
+
+    Args:
+        folder: the directory.
+        template_file: a template that replaces the checkpoint's.
+
+    Raises:
+        CheckpointError: a file that exists but cannot be read.
+    """
+    path = folder / _CONFIG
+    try:
+        config = json.loads(_text(path)) if path.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is no JSON ({error}); replace the checkpoint") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path} is no JSON object; replace the checkpoint")
+    tokens = {name: text for name in _TOKENS if (text := _token(config.get(name)))}
+    templates = _templates(folder, config, template_file)
+    default = templates.get("default")
+    return ChatFormat(
+        template=default,
+        tool_template=templates.get("tool_use"),
+        tokens=tokens,
+        first_token=_first_token(folder / _TOKENIZER),
+    )
+
+
+def _templates(folder: Path, config: Mapping[str, Any], file: Path | None) -> dict[str, str]:
+    if file is not None:
+        return {"default": _text(file)}
+    if (folder / _TEMPLATE).is_file():
+        return {"default": _text(folder / _TEMPLATE)}
+    value = config.get("chat_template")
+    if isinstance(value, str):
+        return {"default": value}
+    items = value if isinstance(value, list) else []
+    return {
+        str(item.get("name")): item["template"]
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("template"), str)
+    }
+
+
+def _token(value: Any) -> str:
+    """A token is a text, or an object with its text."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else ""
+
+
+def _first_token(path: Path) -> str:
+    """The special token that the post-processor of tokenizer.json puts before a prompt.
+
+    The file can have tens of megabytes, so only the post-processor is parsed.
+    """
+    key = b'"post_processor"'
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = data.find(key)
+            text = data[at + len(key) : at + len(key) + _PROCESSOR_BYTES] if at >= 0 else b""
+    except (OSError, ValueError):
+        return ""
+    source = text.decode(errors="replace").lstrip().removeprefix(":").lstrip()
+    try:
+        processor, _ = json.JSONDecoder().raw_decode(source)
+    except (ValueError, RecursionError):
+        return ""
+    return _template_start(processor)
+
+
+def _template_start(processor: Any) -> str:
+    if not isinstance(processor, dict):
+        return ""
+    for part in processor.get("processors") or ():
+        if start := _template_start(part):
+            return start
+    single = processor.get("single")
+    first = single[0] if isinstance(single, list) and single else None
+    special = first.get("SpecialToken") if isinstance(first, dict) else None
+    return _token({"content": special.get("id")}) if isinstance(special, dict) else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LIMIT_BYTES:
+            raise CheckpointError(
+                f"{path} has more than {_LIMIT_BYTES} bytes; name a file with a chat template"
+            )
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}); name a readable file") from error

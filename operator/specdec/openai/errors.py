@@ -1,0 +1,74 @@
+"""Errors of the endpoint in OpenAI's shape: one sentence, with a type, a code and a parameter."""
+
+import json
+from typing import Any
+
+from specdec.api.text import cut, line
+
+INVALID = "invalid_request_error"
+
+
+class ApiError(Exception):
+    """A request that is not answered as requested.
+
+    Attributes:
+        status: of HTTP.
+        kind: the field `type` of the body.
+        code, param: further fields of the body, for programs; None if there is none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = INVALID,
+        code: str | None = None,
+        param: str | None = None,
+    ) -> None:
+        # The message may quote a client, a template or the server, with any characters.
+        super().__init__(cut(line(message)))
+        self.status, self.kind, self.code, self.param = status, kind, code, param
+
+    def body(self) -> dict[str, Any]:
+        """The JSON body."""
+        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": error}
+
+    def encoded(self) -> bytes:
+        """The JSON body as bytes."""
+        return json.dumps(self.body()).encode()
+
+
+def too_large(limit: int) -> ApiError:
+    """The error for a body above the limit in bytes."""
+    return ApiError(
+        f"the body has more than {limit} bytes; send a shorter request",
+        status=413,
+        code="request_too_large",
+    )
+
+
+def overloaded(message: str) -> ApiError:
+    """The error for a request that may succeed later."""
+    return ApiError(message, status=429, kind="rate_limit_error", code="rate_limit_exceeded")
+
+
+def unavailable(message: str) -> ApiError:
+    """The error for a server that is not reachable."""
+    return ApiError(message, status=503, kind="server_error", code="server_unavailable")
+
+
+def unknown_model(name: str, served: str) -> ApiError:
+    """The error for the name of a model that is not served here."""
+    return ApiError(
+        f"model is {name}, which is not served here; set it to {served}",
+        status=404,
+        code="model_not_found",
+        param="model",
+    )
+
+
+def context_length(message: str, param: str | None = None) -> ApiError:
+    """The error for a request that exceeds the longest sequence."""
+    return ApiError(message, code="context_length_exceeded", param=param)

@@ -1,0 +1,248 @@
+"""Answer one admitted request: read the server's pieces and send the response."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
+
+from specdec.client.model_names import BLS
+from specdec.openai.answer import DONE, Head, LogProbs, Pieces, whole
+from specdec.openai.assembly import Assembly, Piece
+from specdec.openai.errors import ApiError
+from specdec.openai.metrics import Metrics
+from specdec.openai.parsers.split import Event
+from specdec.openai.request import Served, Task
+from specdec.openai.settings import Settings
+from specdec.openai.triton import Backend
+
+_DISCONNECTED = 499
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    # A proxy that buffers would hold the pieces back.
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Owner(Protocol):
+    """What an exchange needs of the endpoint."""
+
+    settings: Settings
+    backend: Backend
+    metrics: Metrics
+
+
+class Exchange(Response):
+    """The response to one request. It ends when the client disconnects, or at the time limit."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        task: Task,
+        served: Served,
+        path: str,
+        leave: Callable[[str, int], None],
+    ) -> None:
+        self.background = None
+        self._owner, self._task, self._served = owner, task, served
+        self._path, self._leave = path, leave
+        self._head = Head(owner.settings.served_name, task.chat)
+        self._assembly = Assembly(task, owner.settings, served.max_seq_len)
+        self._log_probs = LogProbs(chat=task.chat) if task.log_probs else None
+        self._started = False
+        self._began = time.perf_counter()
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 200
+        try:
+            status = await self._run(receive, send)
+        except ApiError as error:
+            status = error.status
+            raise
+        except BaseException:
+            status = 500
+            raise
+        finally:
+            self._leave(self._path, status)
+            self._owner.metrics.duration.observe(time.perf_counter() - self._began)
+
+    async def _run(self, receive: Receive, send: Send) -> int:
+        """Answer until the client disconnects; the HTTP status for the metrics."""
+        seconds = self._owner.settings.limits.seconds
+        work = asyncio.ensure_future(self._answer(send))
+        disconnect = asyncio.ensure_future(_disconnected(receive))
+        try:
+            done, _ = await asyncio.wait(
+                {work, disconnect}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if work in done:
+                await work
+                return 200
+        finally:
+            await _cancelled(work, disconnect)
+        if done:
+            return _DISCONNECTED
+        error = ApiError(
+            f"no complete answer within {seconds:g} s; request fewer tokens",
+            status=504,
+            kind="server_error",
+            code="timeout",
+        )
+        await self._failed(error, send)
+        return error.status
+
+    async def _answer(self, send: Send) -> None:
+        task, backend = self._task, self._owner.backend
+        needs_count = not self._served.counts and (task.include_usage or not task.stream)
+        count = asyncio.ensure_future(
+            backend.prompt_tokens(task.request.prompt) if needs_count else _nothing()
+        )
+        try:
+            async with aclosing(backend.pieces(task.request, self._served)) as pieces:
+                if task.stream:
+                    await self._stream(pieces, count, send)
+                else:
+                    await self._whole(pieces, count, send)
+        except ApiError as error:
+            await self._failed(error, send)
+        finally:
+            await _cancelled(count)
+
+    async def _whole(
+        self,
+        pieces: AsyncGenerator[Piece, None],
+        count: "asyncio.Future[int | None]",
+        send: Send,
+    ) -> None:
+        """Send one body when the answer is complete."""
+        assembly, log_probs = self._assembly, self._log_probs
+        events: list[Event] = []
+        async for piece in pieces:
+            if log_probs is not None and not assembly.stopped:
+                log_probs.add(piece.text, piece.log_probs)
+            events += self._added(piece)
+            if self._is_over():
+                break
+        events += assembly.end()
+        await self._count(count)
+        body = whole(
+            self._head,
+            events,
+            assembly.reason(),
+            assembly.totals,
+            log_probs.all() if log_probs else None,
+            with_metrics=self._task.include_metrics,
+        )
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        self._started = True
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _stream(
+        self,
+        pieces: AsyncGenerator[Piece, None],
+        count: "asyncio.Future[int | None]",
+        send: Send,
+    ) -> None:
+        """Send each piece when it arrives. An error before the first one has a status of HTTP."""
+        task, assembly = self._task, self._assembly
+        encoder = Pieces(self._head, null_usage=task.include_usage)
+        is_plain = assembly.plain and self._log_probs is None
+        async for piece in pieces:
+            if is_plain:
+                assembly.count(piece)
+                text = encoder.text(piece.text) if piece.text else ""
+            else:
+                text = self._encoded(encoder, piece)
+            if not self._started:
+                await self._start(send)
+                text = encoder.first() + text
+            if text:
+                await send(_part(text))
+            if self._is_over():
+                break
+        await self._count(count)
+        text = "" if self._started else encoder.first()
+        if not self._started:
+            await self._start(send)
+        text += "".join(encoder.event(event) for event in assembly.end())
+        metrics = assembly.totals.metrics() if task.include_metrics else None
+        text += encoder.last(assembly.reason(), None if task.include_usage else metrics)
+        if task.include_usage:
+            text += encoder.usage(assembly.totals.usage(), metrics)
+        body = text.encode() + DONE
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _start(self, send: Send) -> None:
+        self._started = True
+        self._owner.metrics.first_piece.observe(time.perf_counter() - self._began)
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+
+    async def _failed(self, error: ApiError, send: Send) -> None:
+        """Raise an error as a response, or end the stream with it."""
+        if not self._started:
+            raise error
+        if self._task.stream:
+            body = b"data: " + error.encoded() + b"\n\n"
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _count(self, count: "asyncio.Future[int | None]") -> None:
+        """Add the number of prompt tokens, if the server reports it separately."""
+        tokens = await count
+        if tokens is not None:
+            self._assembly.totals.prompt_tokens = tokens
+
+    def _is_over(self) -> bool:
+        """A stop string has ended the answer, and the model does not end it itself.
+
+        The BLS ends it in the same step. An ensemble compares token ids and may continue.
+        """
+        return self._assembly.stopped and self._owner.settings.model != BLS
+
+    def _added(self, piece: Piece) -> list[Event]:
+        self._assembly.count(piece)
+        return self._assembly.add(piece.text)
+
+    def _encoded(self, encoder: Pieces, piece: Piece) -> str:
+        """The events of a piece; the first has its log probabilities."""
+        values = None
+        if self._log_probs is not None and not self._assembly.stopped:
+            values = self._log_probs.add(piece.text, piece.log_probs)
+        events: list[Event | None] = [*self._added(piece)]
+        if values and not events:
+            events = [None]
+        text = ""
+        for event in events:
+            text += encoder.event(event, values)
+            values = None
+        return text
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": text.encode(), "more_body": True}
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:
+    """Cancel what still runs, and wait for its end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,109 @@
+"""uvicorn's HTTP protocol with limits that an application cannot have.
+
+An application sees a body without its chunks, and a request only after its head. These limits
+therefore belong to the connection.
+"""
+
+import asyncio
+from typing import Any
+
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from specdec.openai.errors import ApiError
+
+HEAD_BYTES = 64 << 10
+HEAD_SECONDS = 30.0
+# A body may have this many chunks of any size, and more if they are not small on average.
+FREE_CHUNKS = 1024
+CHUNK_BYTES = 64
+# What a client may send of a body that was refused already; then its connection ends.
+DRAINED_BYTES = 256 << 20
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection; a request beyond a limit gets an OpenAI error, and the connection ends."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._head_bytes = self._chunks = self._body_bytes = 0
+        self._in_head = True
+        self._message = ""
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._head_timed_out)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_deadline()
+        super().connection_lost(exc)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES + len(data):
+                self._message = f"the head has more than {HEAD_BYTES} bytes; send fewer headers"
+                self.send_400_response(self._message)
+                return
+        super().data_received(data)
+
+    @override
+    def on_message_begin(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        self._chunks = self._body_bytes = 0
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._head_timed_out)
+        super().on_message_begin()
+
+    @override
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._stop_deadline()
+        super().on_headers_complete()
+
+    def on_chunk_header(self) -> None:
+        """Count the chunks of a body; called by the parser."""
+        self._chunks += 1
+        if self._chunks > FREE_CHUNKS + self._body_bytes // CHUNK_BYTES:
+            self._message = (
+                f"the body has {self._chunks} chunks of less than {CHUNK_BYTES} bytes on average; "
+                "send larger chunks, or a content-length"
+            )
+            raise ValueError(self._message)
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if self._body_bytes > DRAINED_BYTES:
+            self._message = f"the body has more than {DRAINED_BYTES} bytes; send a shorter request"
+            raise ValueError(self._message)
+        super().on_body(body)
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        error = ApiError(self._message or f"{msg.rstrip('.')}; send HTTP/1.1")
+        body = error.encoded()
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        # A response that has started cannot be replaced.
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or not cycle.response_started or cycle.response_complete:
+            self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def _head_timed_out(self) -> None:
+        self._deadline = None
+        self.transport.close()
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

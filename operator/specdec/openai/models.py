@@ -1,0 +1,139 @@
+"""The bodies of requests as pydantic models, with the limits of each value.
+
+Keys that have no effect on an answer are accepted; unknown keys are an error.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_INT32 = 2**31 - 1
+_INT64 = 2**63
+# A JSON number without a fraction is a valid float; a number as text is not.
+Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class StreamOptions(_Body):
+    """Options of a stream; without obfuscation every piece has its own length."""
+
+    include_usage: bool = False
+    include_obfuscation: bool | None = None
+
+
+class Common(_Body):
+    """The fields of both kinds of completion.
+
+    `top_k`, `min_tokens`, `repetition_penalty`, `num_draft_tokens` and `include_metrics` are not
+    OpenAI's.
+    """
+
+    model: Text
+    max_tokens: int | None = Field(None, ge=1, le=_INT32)
+    temperature: Number | None = Field(None, ge=0, le=2)
+    top_p: Number | None = Field(None, ge=0, le=1)
+    top_k: int | None = Field(None, ge=0, le=_INT32)
+    min_tokens: int | None = Field(None, ge=0, le=_INT32)
+    seed: int | None = Field(None, ge=-_INT64, lt=_INT64)
+    stop: Text | list[Text] | None = None
+    presence_penalty: Number | None = Field(None, ge=-2, le=2)
+    frequency_penalty: Number | None = Field(None, ge=-2, le=2)
+    repetition_penalty: Number | None = Field(None, gt=0, le=100)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    logit_bias: dict[str, float] | None = None
+    num_draft_tokens: int | None = Field(None, ge=0, le=_INT32)
+    include_metrics: bool = False
+    # Without effect on the answer.
+    user: Any = None
+    metadata: Any = None
+    store: Any = None
+    service_tier: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+
+
+class Completion(Common):
+    """The body of /v1/completions."""
+
+    prompt: str | list[Any]
+    logprobs: int | None = None
+    echo: bool | None = None
+    best_of: int | None = None
+    suffix: str | None = None
+
+
+class Part(BaseModel):
+    """A part of a message's content."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    type: str
+    text: str | None = None
+
+
+class CalledFunction(BaseModel):
+    """The function of a tool call; `arguments` is JSON in a string."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    name: Text
+    arguments: str
+
+
+class ToolCall(BaseModel):
+    """A tool call in an assistant's message."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class Message(BaseModel):
+    """A message; clients send back what answers contain, so further keys are ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class Function(_Body):
+    """A function that the model may call; `parameters` is a JSON Schema."""
+
+    name: Text
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(_Body):
+    """A tool that the model may call."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class Chat(Common):
+    """The body of /v1/chat/completions; `chat_template_kwargs` are variables of the template."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1, le=_INT32)
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+    reasoning_effort: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    verbosity: Any = None

@@ -1,0 +1,181 @@
+"""The client of the Triton server: one gRPC stream for each request."""
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2
+
+from specdec.client.answer import Counts
+from specdec.client.connection import CONNECT_SECONDS, Connection
+from specdec.client.errors import ClientError
+from specdec.client.grpc_calls import Server, infer_request
+from specdec.client.model_names import PREPROCESSING
+from specdec.client.request import Request
+from specdec.openai.assembly import Piece
+from specdec.openai.errors import ApiError, context_length, overloaded, unavailable
+from specdec.openai.request import Served
+
+_TEXT, _TOKENS, _PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
+_DRAFTED, _ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
+_LOG_PROBS = "output_log_probs"
+_OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED)
+_FINAL = "triton_final_response"
+# With it, Triton ends a stream with a status code, which separates a full queue from bad input.
+_STATUS_CODES = (("triton_grpc_error", "true"),)
+_NUMBER = struct.Struct("<i").unpack_from
+# How the BLS and the models report a prompt that is too long.
+_LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "max_seq_len")
+
+
+class Backend(Protocol):
+    """What the endpoint needs of a server.
+
+    Methods raise `ApiError` with the status for the client.
+    """
+
+    async def served(self) -> Served:
+        """The declaration of the model."""
+
+    async def ready(self) -> bool:
+        """Whether the model accepts requests."""
+
+    def pieces(self, request: Request, served: Served) -> AsyncGenerator[Piece, None]:
+        """Send a request and yield its pieces; closing the generator cancels the request."""
+
+    async def prompt_tokens(self, prompt: str) -> int | None:
+        """The number of tokens of a prompt, None if the server does not count them."""
+
+
+class Triton:
+    """A Triton server; an asynchronous context manager. See `Backend`."""
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._server = Server(connection)
+        self._model = model
+
+    async def __aenter__(self) -> "Triton":
+        await self._server.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._server.__aexit__(None, None, None)
+
+    async def served(self) -> Served:
+        """The declaration of the model, requested once."""
+        try:
+            config = await self._server.config(self._model)
+            text = await self._server.config(PREPROCESSING)
+        except ClientError as error:
+            raise unavailable(str(error)) from error
+        longest = config.parameters["max_seq_len"].string_value
+        return Served(
+            frozenset(tensor.name for tensor in config.input),
+            frozenset(tensor.name for tensor in config.output),
+            config.model_transaction_policy.decoupled or config.HasField("ensemble_scheduling"),
+            int(longest) if longest.isdigit() else 0,
+            text.parameters["add_special_tokens"].string_value.lower() not in ("false", "0", "no"),
+        )
+
+    async def ready(self) -> bool:
+        """Whether the model accepts requests."""
+        request = service_pb2.ModelReadyRequest(name=self._model)
+        try:
+            reply = await self._server.stub.ModelReady(request, timeout=CONNECT_SECONDS)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(reply.ready)
+
+    async def prompt_tokens(self, prompt: str) -> int | None:
+        """The number of tokens of a prompt, from the model `preprocessing`."""
+        text = np.array([[prompt.encode()]], dtype=np.object_)
+        tensors = {"QUERY": text, "REQUEST_OUTPUT_LEN": np.ones((1, 1), np.int32)}
+        request = infer_request(PREPROCESSING, tensors, ("REQUEST_INPUT_LEN",))
+        try:
+            reply = await self._server.stub.ModelInfer(request, timeout=self._server.timeout)
+        except grpc.aio.AioRpcError:
+            return None
+        return int(_NUMBER(reply.raw_output_contents[0])[0])
+
+    async def pieces(self, request: Request, served: Served) -> AsyncGenerator[Piece, None]:
+        """Send a request and yield its pieces; closing the generator cancels the request."""
+        names = [name for name in _OUTPUTS if name in served.outputs]
+        names += [_LOG_PROBS] if request.log_probs else []
+        message = infer_request(self._model, request.tensors(served.inputs), names)
+        message.parameters["triton_enable_empty_final_response"].bool_param = True
+        stream = self._server.stub.ModelStreamInfer(metadata=_STATUS_CODES)
+        ended = False
+        try:
+            await stream.write(message)
+            while not ended:
+                reply = await stream.read()
+                if reply is grpc.aio.EOF:
+                    ended = True
+                    await _raise_status(stream)
+                    raise unavailable("the server ended the answer early; try again")
+                if reply.error_message:
+                    ended = True
+                    raise refused(grpc.StatusCode.INVALID_ARGUMENT, reply.error_message)
+                response = reply.infer_response
+                ended = response.parameters[_FINAL].bool_param
+                if response.outputs:
+                    yield piece(response)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            ended = True
+            await _raise_status(stream)
+            raise unavailable("the connection to the server ended; try again") from error
+        finally:
+            # Triton 2.51 sometimes keeps a request that is cancelled after its end.
+            if ended:
+                with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    await stream.done_writing()
+            else:
+                stream.cancel()
+
+
+async def _raise_status(stream: Any) -> None:
+    """Raise the error of a stream that has ended with a status."""
+    code = await stream.code()
+    if code is not grpc.StatusCode.OK:
+        raise refused(code, await stream.details() or code.name)
+
+
+def refused(code: grpc.StatusCode, message: str) -> ApiError:
+    """The error for the client, from Triton's status and message."""
+    if code is grpc.StatusCode.UNAVAILABLE:
+        if "failed to connect" in message or "Connection re" in message:
+            return unavailable("the server is not reachable; try again later")
+        return overloaded(message)
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        if any(text in message for text in _LONG_PROMPT):
+            return context_length(message)
+        return ApiError(message)
+    if code is grpc.StatusCode.NOT_FOUND:
+        return unavailable(message)
+    return ApiError(message, status=500, kind="server_error", code=code.name.lower())
+
+
+def piece(response: Any) -> Piece:
+    """The piece of a response."""
+    contents = response.raw_output_contents
+    raw: Mapping[str, bytes] = {
+        output.name: contents[index] for index, output in enumerate(response.outputs)
+    }
+    text = raw.get(_TEXT, b"")
+    drafted, accepted = raw.get(_DRAFTED), raw.get(_ACCEPTED)
+    tokens, prompt = raw.get(_TOKENS), raw.get(_PROMPT_TOKENS)
+    values = raw.get(_LOG_PROBS)
+    log_probs = struct.unpack(f"<{len(values) // 4}f", values) if values else ()
+    return Piece(
+        text[4:].decode(errors="replace"),
+        int(_NUMBER(tokens)[0]) if tokens else len(log_probs),
+        int(_NUMBER(prompt)[0]) if prompt else None,
+        Counts(int(_NUMBER(drafted)[0]), int(_NUMBER(accepted)[0]))
+        if drafted and accepted
+        else None,
+        log_probs,
+    )

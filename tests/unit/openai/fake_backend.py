@@ -1,0 +1,84 @@
+"""A scripted server behind the endpoint's interface."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+from specdec.client.answer import Counts
+from specdec.client.model_names import BLS
+from specdec.client.request import Request
+from specdec.openai.app import Endpoint
+from specdec.openai.assembly import Piece
+from specdec.openai.checkpoint import ChatFormat
+from specdec.openai.errors import ApiError
+from specdec.openai.request import Served
+from specdec.openai.settings import Settings
+from specdec.openai.template import Templates
+from specdec.triton import contract
+
+
+def declared(version: str) -> Served:
+    """The declaration of the BLS in the layout of a release."""
+    inputs = {tensor.name for tensor in contract.inputs(BLS, version)}
+    outputs = {tensor.name for tensor in contract.outputs(BLS, version)}
+    return Served(frozenset(inputs), frozenset(outputs), streams=True, max_seq_len=512)
+
+
+SERVED = declared("1.2.1")
+# It reports no counts of tokens.
+OLDER = declared("0.19.0")
+TEMPLATE = (
+    "{% if messages[0].role == 'assistant' %}{{ raise_exception('roles must alternate') }}"
+    "{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if tools %}[{{ tools | length }} tools]{% endif %}<assistant>"
+)
+
+
+def pieces(*texts: str) -> list[Piece | ApiError]:
+    return [
+        Piece(text, 1, 7, Counts(2 * number, number), (-0.5,))
+        for number, text in enumerate(texts, 1)
+    ]
+
+
+@dataclass
+class FakeBackend:
+    """Answers every request with the script; `held` stops it before the piece of that number."""
+
+    script: Sequence[Piece | ApiError] = ()
+    declaration: Served = SERVED
+    is_ready: bool = True
+    held: int | None = None
+    requests: list[Request] = field(default_factory=list)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def served(self) -> Served:
+        return self.declaration
+
+    async def ready(self) -> bool:
+        return self.is_ready
+
+    async def prompt_tokens(self, prompt: str) -> int | None:
+        return len(prompt)
+
+    async def pieces(self, request: Request, served: Served) -> AsyncGenerator[Piece, None]:
+        self.requests.append(request)
+        try:
+            for number, item in enumerate(self.script):
+                if number == self.held:
+                    self.waiting.set()
+                    await asyncio.Event().wait()
+                if isinstance(item, ApiError):
+                    raise item
+                yield item
+        except (asyncio.CancelledError, GeneratorExit):
+            self.cancelled.set()
+            raise
+
+
+def endpoint(backend: FakeBackend, settings: Settings | None = None) -> Endpoint:
+    form = ChatFormat(TEMPLATE)
+    return Endpoint(settings or Settings("llama"), backend, Templates(form))
