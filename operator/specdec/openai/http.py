@@ -47,19 +47,22 @@ class Protocol(HttpToolsProtocol):
             return
         if self._in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES + len(data):
-                self._message = f"the head has more than {HEAD_BYTES} bytes; send fewer headers"
-                self.send_400_response(self._message)
-                return
         super().data_received(data)
+        if self._in_head and self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
+            self._message = f"the head has more than {HEAD_BYTES} bytes; send fewer headers"
+            self.send_400_response(self._message)
 
     @override
     def on_message_begin(self) -> None:
-        self._in_head, self._head_bytes = True, 0
         self._chunks = self._body_bytes = 0
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self._head_timed_out)
         super().on_message_begin()
+
+    @override
+    def on_message_complete(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_complete()
 
     @override
     def on_headers_complete(self) -> None:

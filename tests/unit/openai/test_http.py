@@ -1,0 +1,151 @@
+"""Hostile connections to a real server: each gets an OpenAI error, or its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from typing_extensions import override
+
+from specdec.openai import http
+from specdec.openai.settings import Limits, Settings
+from unit.openai.fake_backend import FakeBackend, endpoint, pieces
+
+HEAD = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
+BODY = json.dumps({"model": "llama", "prompt": "x"}).encode()
+_DEADLINE = 60
+
+
+class Listening(uvicorn.Server):
+    """A server with an event for its start, and without signal handlers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+@asynccontextmanager
+async def serving(**limits: Any) -> AsyncIterator[int]:
+    """The port of a server with the program's protocol."""
+    served = endpoint(FakeBackend(pieces("ok")), Settings("llama", limits=Limits(**limits)))
+    config = uvicorn.Config(
+        served.application(),
+        http=http.Protocol,
+        ws="none",
+        lifespan="off",
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+    )
+    server = Listening(config)
+    running = asyncio.ensure_future(server._serve())
+    async with asyncio.timeout(_DEADLINE):
+        await server.listening.wait()
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await running
+
+
+async def exchange(port: int, *parts: bytes) -> tuple[int, dict[str, Any]]:
+    """Write raw bytes and read one response; its status and its JSON."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    sending = asyncio.ensure_future(_write(writer, parts))
+    try:
+        async with asyncio.timeout(_DEADLINE):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            length = int(head.split("content-length: ")[1].split("\r\n")[0])
+            body = json.loads(await reader.readexactly(length))
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        writer.close()
+    return int(head.split()[1]), body
+
+
+async def _write(writer: asyncio.StreamWriter, parts: tuple[bytes, ...]) -> None:
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
+
+
+def chunked(size: int, count: int) -> bytes:
+    return (b"%x\r\n" % size + b" " * size + b"\r\n") * count
+
+
+def with_length(length: int) -> bytes:
+    return f"{HEAD}content-length: {length}\r\n\r\n".encode()
+
+
+CHUNKED = f"{HEAD}transfer-encoding: chunked\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("parts", "status", "sentence"),
+    [
+        ((CHUNKED, chunked(1, 600_000)), 400, "chunks of less than 64 bytes on average"),
+        ((with_length(200_000), b"[" * 200_000), 400, "no JSON that can be read"),
+        ((with_length(50 << 20), b" " * (50 << 20)), 413, "the body has more than 4194304 bytes"),
+        ((CHUNKED, chunked(1 << 20, 50)), 413, "the body has more than 4194304 bytes"),
+        ((b"GET / HTTP/1.1\r\n", b"a: b\r\n" * 50_000), 400, "the head has more than 65536 bytes"),
+        ((b"\x16\x03\x01 TLS, not HTTP\r\n\r\n",), 400, "Invalid HTTP request received"),
+        ((CHUNKED, b"zz\r\n"), 400, "Invalid HTTP request received"),
+    ],
+    ids=["chunks", "nested", "length", "large", "head", "tls", "broken"],
+)
+async def test_hostile_request_is_an_openai_error(
+    parts: tuple[bytes, ...], status: int, sentence: str
+) -> None:
+    async with serving() as port:
+        answer, body = await exchange(port, *parts)
+        assert (answer, sentence in body["error"]["message"]) == (status, True), body
+        # Another client is served.
+        assert (await exchange(port, with_length(len(BODY)), BODY))[0] == 200
+
+
+async def test_ordinary_chunks_are_accepted() -> None:
+    body = BODY[:-1] + b" " * 2000 + b"}"
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body[:900])
+    rest = b"%x\r\n" % len(body[900:]) + body[900:] + b"\r\n0\r\n\r\n"
+    async with serving() as port:
+        assert (await exchange(port, CHUNKED, chunks, rest))[0] == 200
+
+
+async def test_slow_body_is_refused() -> None:
+    async with serving(body_seconds=0.1) as port:
+        status, body = await exchange(port, with_length(100), b"{")
+    assert (status, body["error"]["code"]) == (408, "request_timeout")
+
+
+async def test_slow_head_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HEAD_SECONDS", 0.1)
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        async with asyncio.timeout(_DEADLINE):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_connection_is_kept_for_further_requests() -> None:
+    async with (
+        serving() as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+        for _ in range(3):
+            response = await client.post("/v1/completions", content=BODY)
+            assert response.json()["choices"][0]["text"] == "ok"
+            assert response.extensions["http_version"] == b"HTTP/1.1"

@@ -1,0 +1,133 @@
+"""Bodies of requests: what is refused with which sentence, and what reaches the server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specdec.openai.errors import ApiError
+from specdec.openai.models import Chat, Common, Completion
+from specdec.openai.request import Task, parse, prompt_of, task
+from specdec.openai.settings import Settings
+from unit.openai.fake_backend import SERVED
+
+SETTINGS = Settings("llama")
+MESSAGES = [{"role": "user", "content": "hi"}]
+Json = dict[str, Any]
+
+
+def completion(**fields: Any) -> Task:
+    body = parse(json.dumps({"model": "llama", "prompt": "x", **fields}).encode(), Completion)
+    return task(body, prompt_of(body), SERVED, SETTINGS)
+
+
+def chat(settings: Settings = SETTINGS, **fields: Any) -> Task:
+    body = parse(json.dumps({"model": "llama", "messages": MESSAGES, **fields}).encode(), Chat)
+    return task(body, "prompt", SERVED, settings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "sentence"),
+    [
+        ({"model": "other"}, "model", "model is other, which is not served here; set it to llama"),
+        ({"n": 2}, "n", "n is 2, but this server gives one answer; set it to 1"),
+        ({"prompt": ["a", "b"]}, "prompt", "prompt has 2 items; send one request for each prompt"),
+        ({"prompt": [[1, 2]]}, "prompt", "prompt has token ids; send text"),
+        ({"prompt": ""}, "prompt", "prompt is empty; send at least one character"),
+        ({"prompt": None}, "prompt", "prompt"),
+        ({"temperature": "hot"}, "temperature", "temperature is hot, but it should be a valid"),
+        ({"temperature": 3}, "temperature", "it should be less than or equal to 2"),
+        ({"top_p": -1}, "top_p", "top_p is -1"),
+        ({"max_tokens": 1.5}, "max_tokens", "max_tokens is 1.5"),
+        ({"max_tokens": 512}, "max_tokens", "at most 512 tokens; set it below 512"),
+        ({"stop": ["a"] * 65}, "stop", "stop has 65 strings, more than the limit of 64"),
+        ({"stop": ""}, "stop", "stop"),
+        ({"logit_bias": {"5": 1}}, "logit_bias", "this server has no biases by token id"),
+        ({"logprobs": 5}, "logprobs", "the probabilities of the chosen tokens only"),
+        ({"echo": True}, "echo", "answers here are new text alone"),
+        ({"best_of": 2}, "best_of", "this server gives one answer"),
+        ({"suffix": "x"}, "suffix", "this model continues text"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "it needs stream"),
+        ({"num_draft_tokens": -1}, "num_draft_tokens", "num_draft_tokens is -1"),
+        (
+            {"frequency": 1},
+            "frequency",
+            "frequency is no parameter of this endpoint; leave it out",
+        ),
+    ],
+)
+def test_bad_value_of_a_completion_is_one_sentence(
+    fields: Json, param: str, sentence: str
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        completion(**fields)
+    assert sentence in str(caught.value)
+    assert caught.value.param == param
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role is robot"),
+        ({"response_format": {"type": "json_object"}}, "does not restrict the form of answers"),
+        ({"tool_choice": "required"}, "the model itself decides about tool calls"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "no parser of tool calls"),
+        ({"top_logprobs": 2}, "top_logprobs needs logprobs"),
+        ({"logprobs": True, "top_logprobs": 2}, "the probabilities of the chosen tokens only"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "send one of them"),
+        ({"modalities": ["audio"]}, "answers are text"),
+    ],
+)
+def test_bad_value_of_a_chat_is_one_sentence(fields: Json, sentence: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        chat(**fields)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"nul", b'"text"', b"\xff{}", b"[" * 200_000, b'{"a":' * 5000, b"1" * 100_000],
+)
+@pytest.mark.parametrize("model", [Completion, Chat])
+def test_body_that_is_no_object_is_one_sentence(body: bytes, model: type[Common]) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse(body, model)
+    assert caught.value.status == 400
+    assert len(str(caught.value)) < 300
+
+
+def test_fields_reach_the_inputs_of_the_model() -> None:
+    made = completion(
+        temperature=0.5, seed=-1, stop=["a", "b"], num_draft_tokens=3, max_tokens=4, user="me"
+    )
+    tensors = made.request.tensors(SERVED.inputs)
+    assert tensors["seed"].item() == 2**64 - 1
+    assert tensors["stop_words"].tolist() == [[b"a", b"b"]]
+    assert tensors["num_draft_tokens"].item() == 3
+    assert tensors["max_tokens"].item() == 4
+    assert tensors["temperature"].item() == np.float32(0.5)
+    # With a temperature alone, engines would decode greedily.
+    assert tensors["top_p"].item() == 1.0
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, 1e-60])
+def test_temperature_zero_is_greedy(temperature: float) -> None:
+    tensors = completion(temperature=temperature, top_p=0.9, seed=1).request.tensors(SERVED.inputs)
+    assert not {"temperature", "top_p", "top_k", "seed"} & set(tensors)
+
+
+def test_defaults_of_both_limits() -> None:
+    assert completion().max_tokens == 16
+    assert chat().max_tokens == 511
+    assert chat(max_completion_tokens=3).max_tokens == 3
+
+
+def test_tools_are_ignored_without_choice() -> None:
+    tool = {"type": "function", "function": {"name": "f"}}
+    assert not chat(tools=[tool], tool_choice="none").tools
+    assert chat(Settings("llama", tool_parser="hermes"), tools=[tool]).tools
