@@ -25,11 +25,13 @@ _DRAFTED, _ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
 _LOG_PROBS = "output_log_probs"
 _OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED)
 _FINAL = "triton_final_response"
-# With it, Triton ends a stream with a status code, which separates a full queue from bad input.
-_STATUS_CODES = (("triton_grpc_error", "true"),)
 _NUMBER = struct.Struct("<i").unpack_from
-# How the BLS and the models report a prompt that is too long.
-_LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "max_seq_len")
+# A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
+# How the BLS and the models report a prompt that is too long,
+_LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "exceeds max sequence length")
+# and how the BLS, Triton and the engines report that they are busy.
+_BUSY = ("again later", "Exceeds maximum queue size", "Maximum queue size of ")
+_FAILED = ("its process ended during the call", "is not ready", "is unavailable", "unload")
 
 
 class Backend(Protocol):
@@ -107,7 +109,7 @@ class Triton:
         names += [_LOG_PROBS] if request.log_probs else []
         message = infer_request(self._model, request.tensors(served.inputs), names)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
-        stream = self._server.stub.ModelStreamInfer(metadata=_STATUS_CODES)
+        stream = self._server.stub.ModelStreamInfer()
         ended = False
         try:
             await stream.write(message)
@@ -119,7 +121,7 @@ class Triton:
                     raise unavailable("the server ended the answer early; try again")
                 if reply.error_message:
                     ended = True
-                    raise refused(grpc.StatusCode.INVALID_ARGUMENT, reply.error_message)
+                    raise refused(reply.error_message)
                 response = reply.infer_response
                 ended = response.parameters[_FINAL].bool_param
                 if response.outputs:
@@ -138,25 +140,21 @@ class Triton:
 
 
 async def _raise_status(stream: Any) -> None:
-    """Raise the error of a stream that has ended with a status."""
+    """Raise the error of a stream that has ended with a status: the connection failed."""
     code = await stream.code()
     if code is not grpc.StatusCode.OK:
-        raise refused(code, await stream.details() or code.name)
+        raise unavailable(f"the server is not reachable ({code.name}); try again later")
 
 
-def refused(code: grpc.StatusCode, message: str) -> ApiError:
-    """The error for the client, from Triton's status and message."""
-    if code is grpc.StatusCode.UNAVAILABLE:
-        if "failed to connect" in message or "Connection re" in message:
-            return unavailable("the server is not reachable; try again later")
+def refused(message: str) -> ApiError:
+    """The error for the client, from the server's message."""
+    if any(text in message for text in _LONG_PROMPT):
+        return context_length(message)
+    if any(text in message for text in _BUSY):
         return overloaded(message)
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        if any(text in message for text in _LONG_PROMPT):
-            return context_length(message)
-        return ApiError(message)
-    if code is grpc.StatusCode.NOT_FOUND:
+    if any(text in message for text in _FAILED):
         return unavailable(message)
-    return ApiError(message, status=500, kind="server_error", code=code.name.lower())
+    return ApiError(message)
 
 
 def piece(response: Any) -> Piece:

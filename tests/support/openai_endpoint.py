@@ -1,0 +1,97 @@
+"""The OpenAI endpoint as a process on a free loopback port, as its container starts it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cluster.processes import until
+
+MODEL = "tiny"
+_READY_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+
+
+class OpenAIEndpoint:
+    """One running endpoint; a context manager.
+
+    Args:
+        grpc_url: `host:port` of the Triton server.
+        tokenizer: directory with the tokenizer of the checkpoint.
+        options: further arguments of the program.
+    """
+
+    def __init__(self, grpc_url: str, tokenizer: Path, options: Sequence[str] = ()) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._command = [
+            *(sys.executable, "-m", "specdec.openai", "--served-model-name", MODEL),
+            *("--url", grpc_url, "--host", "127.0.0.1", "--port", str(self.port)),
+            *("--tokenizer", str(tokenizer), *options),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL of clients."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process."""
+        if self._process is None:
+            raise RuntimeError("the endpoint is not started")
+        return self._process
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(self._command)
+        until(self._ready_or_dead, _READY_SECONDS, lambda: "the OpenAI endpoint is not ready")
+        if (status := self._process.poll()) is not None:
+            raise RuntimeError(f"the OpenAI endpoint ended with {status}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def get(self, path: str) -> str:
+        """The text of a page."""
+        address = f"http://127.0.0.1:{self.port}{path}"
+        with urllib.request.urlopen(address, timeout=5) as reply:
+            text: str = reply.read().decode()
+            return text
+
+    def memory_bytes(self) -> int:
+        """The resident memory of the process and of those that it started."""
+        total, processes = 0, [self.process.pid]
+        for pid in processes:
+            status = Path(f"/proc/{pid}/status").read_text("ascii")
+            total += int(status.split("VmRSS:")[1].split()[0]) * 1024
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                processes += [int(child) for child in task.read_text("ascii").split()]
+        return total
+
+    def _ready_or_dead(self) -> bool:
+        if self.process.poll() is not None:
+            return True
+        try:
+            return bool(self.get("/health/ready"))
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False

@@ -1,0 +1,79 @@
+"""The client of the server against a scripted gRPC endpoint: pieces, errors and lost servers."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from specdec.client.answer import Counts
+from specdec.client.connection import Connection
+from specdec.client.request import Request
+from specdec.openai.assembly import Piece
+from specdec.openai.errors import ApiError
+from specdec.openai.triton import Triton, refused
+from unit.client import fake_server
+from unit.client.fake_server import Script
+
+BLS = "tensorrt_llm_bls"
+
+
+async def pieces(script: Script, request: Request) -> list[Piece]:
+    server, url = fake_server.serve(script)
+    try:
+        async with Triton(Connection(url), BLS) as triton:
+            served = await triton.served()
+            return [piece async for piece in triton.pieces(request, served)]
+    finally:
+        server.stop(None)
+
+
+async def test_pieces_have_text_and_counts() -> None:
+    script = Script(chunks=("ä", ""), counts=((4, 3), (8, 5)))
+    first, second = await pieces(script, Request("p", draft_tokens=2))
+    assert (first.text, first.counts) == ("ä", Counts(4, 3))
+    assert (second.text, second.counts) == ("", Counts(8, 5))
+    (message,) = script.seen
+    assert message.model_name == BLS
+    assert {tensor.name for tensor in message.inputs} >= {"text_input", "num_draft_tokens"}
+
+
+async def test_refusal_of_the_server_is_an_error() -> None:
+    with pytest.raises(ApiError, match=r"^max_tokens is 0: set it to 1 or more$") as caught:
+        await pieces(Script(error="max_tokens is 0: set it to 1 or more"), Request("p"))
+    assert caught.value.status == 400
+
+
+async def test_lost_server_is_unavailable_and_not_ready() -> None:
+    server, url = fake_server.serve(Script())
+    async with AsyncExitStack() as stack:
+        triton = await stack.enter_async_context(Triton(Connection(url), BLS))
+        served = await triton.served()
+        server.stop(None).wait()
+        with pytest.raises(ApiError) as caught:
+            _ = [piece async for piece in triton.pieces(Request("p"), served)]
+        assert caught.value.status == 503
+        assert not await triton.ready()
+    async with Triton(Connection(url), BLS) as other:
+        with pytest.raises(ApiError) as caught:
+            await other.served()
+        assert caught.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "code"),
+    [
+        ("text_input has 600 tokens, more than the limit of 511 for a prompt: send", 400,
+         "context_length_exceeded"),
+        ("temperature is -1: set it to 0 or more", 400, None),
+        ("Exceeds maximum queue size", 429, "rate_limit_exceeded"),
+        ("tensorrt_llm: Maximum queue size of 16 has been reached", 429, "rate_limit_exceeded"),
+        ("as many long prompts waiting as it has room for: send this one again later", 429,
+         "rate_limit_exceeded"),
+        ("tensorrt_llm: its process ended during the call: ask again", 503, "server_unavailable"),
+        ("Request for unknown model: 'tensorrt_llm_bls' is not ready", 503, "server_unavailable"),
+    ],
+)  # fmt: skip
+def test_message_of_the_server_has_a_status(message: str, status: int, code: str | None) -> None:
+    error = refused(message)
+    assert (error.status, error.code, str(error)) == (status, code, message)
