@@ -1,9 +1,7 @@
 """The client of the Triton server: one gRPC stream for each request."""
 
-import asyncio
 import struct
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
 from typing import Any, Protocol
 
 import grpc
@@ -18,6 +16,7 @@ from specdec.client.model_names import PREPROCESSING
 from specdec.client.request import Request
 from specdec.openai.assembly import Piece
 from specdec.openai.errors import ApiError, context_length, overloaded, unavailable
+from specdec.openai.h2_channel import Channel, StreamError
 from specdec.openai.request import Served
 
 _TEXT, _TOKENS, _PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
@@ -25,6 +24,7 @@ _DRAFTED, _ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
 _LOG_PROBS = "output_log_probs"
 _OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED)
 _FINAL = "triton_final_response"
+_STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _NUMBER = struct.Struct("<i").unpack_from
 # A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
 # How the BLS and the models report a prompt that is too long,
@@ -58,6 +58,7 @@ class Triton:
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._server = Server(connection)
+        self._channel = Channel(connection.url)
         self._model = model
 
     async def __aenter__(self) -> "Triton":
@@ -65,6 +66,7 @@ class Triton:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
+        self._channel.close()
         await self._server.__aexit__(None, None, None)
 
     async def served(self) -> Served:
@@ -109,16 +111,18 @@ class Triton:
         names += [_LOG_PROBS] if request.log_probs else []
         message = infer_request(self._model, request.tensors(served.inputs), names)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
-        stream = self._server.stub.ModelStreamInfer()
+        try:
+            stream = await self._channel.open(_STREAM, message.SerializeToString())
+        except StreamError as error:
+            raise unavailable(f"the server is not reachable ({error}); try again later") from error
         ended = False
         try:
-            await stream.write(message)
             while not ended:
-                reply = await stream.read()
-                if reply is grpc.aio.EOF:
+                data = await stream.read()
+                if data is None:
                     ended = True
-                    await _raise_status(stream)
                     raise unavailable("the server ended the answer early; try again")
+                reply = service_pb2.ModelStreamInferResponse.FromString(data)
                 if reply.error_message:
                     ended = True
                     raise refused(reply.error_message)
@@ -126,24 +130,15 @@ class Triton:
                 ended = response.parameters[_FINAL].bool_param
                 if response.outputs:
                     yield piece(response)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+        except StreamError as error:
             ended = True
-            await _raise_status(stream)
-            raise unavailable("the connection to the server ended; try again") from error
+            raise unavailable(f"the server is not reachable ({error}); try again later") from error
         finally:
             # Triton 2.51 sometimes keeps a request that is cancelled after its end.
             if ended:
-                with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    await stream.done_writing()
+                stream.done()
             else:
                 stream.cancel()
-
-
-async def _raise_status(stream: Any) -> None:
-    """Raise the error of a stream that has ended with a status: the connection failed."""
-    code = await stream.code()
-    if code is not grpc.StatusCode.OK:
-        raise unavailable(f"the server is not reachable ({code.name}); try again later")
 
 
 def refused(message: str) -> ApiError:

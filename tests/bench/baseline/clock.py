@@ -26,6 +26,7 @@ _HEAD = (
     b"transfer-encoding: chunked\r\n\r\n"
 )
 _LENGTH = b"content-length: "
+_INPUTS = ("text_input", "max_tokens", "stream", "exclude_input_in_output")
 
 
 class Clock(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -37,6 +38,8 @@ class Clock(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc
 
     async def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         config = model_config_pb2.ModelConfig(name=request.name)
+        config.input.extend(model_config_pb2.ModelInput(name=name) for name in _INPUTS)
+        config.output.add(name="text_output")
         config.model_transaction_policy.decoupled = True
         return service_pb2.ModelConfigResponse(config=config)
 
