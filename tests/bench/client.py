@@ -73,9 +73,11 @@ def clock(report: Report, runs: int, only: Sequence[Protocol] = ("http", "grpc")
 
 
 @contextmanager
-def stamping() -> Iterator[dict[Protocol, int]]:
-    """The ports of a server that stamps its chunks."""
-    command = [*_CLOCK, str(CHUNKS), str(CHUNK_SECONDS)]
+def stamping(
+    chunks: int | None = None, seconds: float | None = None
+) -> Iterator[dict[Protocol, int]]:
+    """The ports of a server that stamps its chunks, and sends one every so many seconds."""
+    command = [*_CLOCK, str(chunks or CHUNKS), str(seconds or CHUNK_SECONDS)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_TESTS
     ) as process:

@@ -53,7 +53,11 @@ class OpenAIEndpoint:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command)
-        until(self._ready_or_dead, _READY_SECONDS, lambda: "the OpenAI endpoint is not ready")
+        try:
+            until(self._ready_or_dead, _READY_SECONDS, lambda: "the OpenAI endpoint is not ready")
+        except BaseException:
+            self.stop()
+            raise
         if (status := self._process.poll()) is not None:
             raise RuntimeError(f"the OpenAI endpoint ended with {status}")
         return self
@@ -64,6 +68,10 @@ class OpenAIEndpoint:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process as Kubernetes does."""
         self.process.terminate()
         try:
             self.process.wait(_STOP_SECONDS)

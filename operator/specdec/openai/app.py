@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from specdec.openai.body import parse
 from specdec.openai.chat import variables, without_first_token
 from specdec.openai.errors import ApiError, overloaded, too_large, unavailable, unknown_model
 from specdec.openai.exchange import Exchange
 from specdec.openai.metrics import Metrics
 from specdec.openai.models import Chat, Completion
-from specdec.openai.request import Served, Task, parse, prompt_of, task
+from specdec.openai.request import Served, Task, prompt_of, task
 from specdec.openai.settings import Settings
 from specdec.openai.template import Templates
 from specdec.openai.triton import Backend

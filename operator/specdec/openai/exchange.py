@@ -99,10 +99,9 @@ class Exchange(Response):
 
     async def _answer(self, send: Send) -> None:
         task, backend = self._task, self._owner.backend
-        needs_count = not self._served.counts and (task.include_usage or not task.stream)
-        count = asyncio.ensure_future(
-            backend.prompt_tokens(task.request.prompt) if needs_count else _nothing()
-        )
+        count: asyncio.Future[int | None] | None = None
+        if not self._served.counts and (task.include_usage or not task.stream):
+            count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
             async with aclosing(backend.pieces(task.request, self._served)) as pieces:
                 if task.stream:
@@ -112,12 +111,13 @@ class Exchange(Response):
         except ApiError as error:
             await self._failed(error, send)
         finally:
-            await _cancelled(count)
+            if count is not None:
+                await _cancelled(count)
 
     async def _whole(
         self,
         pieces: AsyncGenerator[Piece, None],
-        count: "asyncio.Future[int | None]",
+        count: "asyncio.Future[int | None] | None",
         send: Send,
     ) -> None:
         """Send one body when the answer is complete."""
@@ -150,7 +150,7 @@ class Exchange(Response):
     async def _stream(
         self,
         pieces: AsyncGenerator[Piece, None],
-        count: "asyncio.Future[int | None]",
+        count: "asyncio.Future[int | None] | None",
         send: Send,
     ) -> None:
         """Send each piece when it arrives. An error before the first one has a status of HTTP."""
@@ -195,10 +195,9 @@ class Exchange(Response):
             body = b"data: " + error.encoded() + b"\n\n"
             await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def _count(self, count: "asyncio.Future[int | None]") -> None:
+    async def _count(self, count: "asyncio.Future[int | None] | None") -> None:
         """Add the number of prompt tokens, if the server reports it separately."""
-        tokens = await count
-        if tokens is not None:
+        if count is not None and (tokens := await count) is not None:
             self._assembly.totals.prompt_tokens = tokens
 
     def _is_over(self) -> bool:
@@ -235,10 +234,6 @@ async def _disconnected(receive: Receive) -> None:
     """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _nothing() -> None:
-    return None
 
 
 async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:

@@ -1,23 +1,19 @@
-"""Parse the body of a request into a `Task`: what is generated, and how it is answered."""
+"""Turn a validated body into a `Task`: what is generated, and how it is answered."""
 
 import struct
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import pydantic
-from pydantic_core import ErrorDetails, from_json
+from typing import Any
 
 from specdec.client.errors import BadRequestError
 from specdec.client.model_names import ENSEMBLE
 from specdec.client.request import Request
+from specdec.openai.body import shown
 from specdec.openai.errors import ApiError, context_length, unknown_model
 from specdec.openai.models import Chat, Common, Completion
 from specdec.openai.settings import Settings
 
 _MASK = 2**64 - 1
 _COMPLETION_TOKENS = 16
-_SHOWN = 80
-_Model = TypeVar("_Model", bound=Common)
 
 
 @dataclass(frozen=True)
@@ -66,24 +62,6 @@ class Task:
     tools: bool
     log_probs: bool
     max_tokens: int
-
-
-def parse(body: bytes, model: type[_Model]) -> _Model:
-    """Parse and validate the JSON of a body.
-
-    Raises:
-        ApiError: no JSON, JSON that is nested too deeply, or an invalid value.
-    """
-    try:
-        value = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        raise ApiError(f"the body is no JSON that can be read ({error}); send an object") from None
-    if not isinstance(value, dict):
-        raise ApiError(f"the body is a JSON {type(value).__name__}; send an object")
-    try:
-        return model.model_validate(value)
-    except pydantic.ValidationError as error:
-        raise _invalid(error.errors(include_url=False)[0]) from None
 
 
 def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
@@ -191,7 +169,7 @@ def _refuse(body: Common, served: Served, settings: Settings) -> None:
         values |= _unsupported_chat(body, settings)
     for name, (is_refused, message) in values.items():
         if is_refused:
-            raise ApiError(f"{name} is {_shown(getattr(body, name))}, but {message}", param=name)
+            raise ApiError(f"{name} is {shown(getattr(body, name))}, but {message}", param=name)
 
 
 def _unsupported_chat(body: Chat, settings: Settings) -> dict[str, tuple[bool, str]]:
@@ -283,24 +261,3 @@ def _single(value: float) -> float:
     """The number in the 32 bits in which a server gets it."""
     result: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return result
-
-
-def _invalid(error: ErrorDetails) -> ApiError:
-    """One sentence for an error of pydantic."""
-    field = ".".join(str(part) for part in error["loc"] if not str(part).startswith("function-"))
-    param = str(error["loc"][0]) if error["loc"] else None
-    if error["type"] == "extra_forbidden":
-        return ApiError(
-            f"{field} is no parameter of this endpoint; leave it out",
-            code="unknown_parameter",
-            param=param,
-        )
-    if error["type"] == "missing":
-        return ApiError(f"{field} is missing; send it", code="missing_parameter", param=param)
-    rule = error["msg"].replace("Input should", "it should")
-    return ApiError(f"{field} is {_shown(error['input'])}, but {rule}", param=param)
-
-
-def _shown(value: Any) -> str:
-    text = str(value) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

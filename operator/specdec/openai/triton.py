@@ -16,7 +16,8 @@ from specdec.client.model_names import PREPROCESSING
 from specdec.client.request import Request
 from specdec.openai.assembly import Piece
 from specdec.openai.errors import ApiError, context_length, overloaded, unavailable
-from specdec.openai.h2_channel import Channel, StreamError
+from specdec.openai.h2_channel import Channel
+from specdec.openai.h2_stream import StreamError
 from specdec.openai.request import Served
 
 _TEXT, _TOKENS, _PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"

@@ -43,6 +43,9 @@ class Clock(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc
         config.model_transaction_policy.decoupled = True
         return service_pb2.ModelConfigResponse(config=config)
 
+    async def ModelReady(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return service_pb2.ModelReadyResponse(ready=True)
+
     async def ModelStreamInfer(  # noqa: N802
         self, requests: AsyncIterator[Any], context: Any
     ) -> AsyncIterator[Any]:

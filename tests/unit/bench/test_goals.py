@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bench import client, loop
+from bench import client, loop, openai
 from specdec.client.connection import Connection
 
 
@@ -23,6 +23,16 @@ def test_client_times_are_compared_with_the_servers(monkeypatch: pytest.MonkeyPa
                 # Times of another clock, or of the first request, would differ by far more.
                 assert all(0 <= error < 10_000 for error in (first, *gaps))
                 assert first > 0
+
+
+@pytest.mark.slow
+def test_openai_pieces_have_a_cost_and_a_latency(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai, "STREAMS", 2)
+    assert openai.request_microseconds(chunks=2, seconds=0.01, repeats=1) > 0
+    with openai.serving(2, 0.01) as (endpoint, ports):
+        seconds = asyncio.run(openai.latencies(ports, 1))
+        assert endpoint.memory_bytes() > 1 << 20
+    assert min(seconds.values()) > 0
 
 
 def test_loop_accepts_every_draft_token_of_instant_engines(

@@ -12,10 +12,13 @@ from typing import Any
 import grpc
 import pytest
 
-from specdec.openai.h2_channel import Channel, StreamError
+from specdec.openai.h2_channel import Channel
+from specdec.openai.h2_stream import StreamError
 
 PATH = "/test.Service/Echo"
 _DEADLINE = 30
+# Messages of 8 KiB, which are many times the window of a stream and of the connection.
+MANY = 3000
 
 
 class Echo(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -23,6 +26,7 @@ class Echo(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
+        self.sent = 0
 
     def service(self, details: Any) -> Any:
         return grpc.stream_stream_rpc_method_handler(self.answer)
@@ -36,6 +40,11 @@ class Echo(grpc.GenericRpcHandler):  # type: ignore[misc]
                 yield b"first"
                 self.cancelled.wait(_DEADLINE)
                 return
+            if request.startswith(b"many"):
+                for number in range(MANY):
+                    yield b"%8d" % number * 1024
+                    self.sent += 1
+                continue
             yield len(request).to_bytes(4, "big")
             yield b""
             yield request
@@ -68,6 +77,20 @@ async def test_messages_of_any_size_arrive_whole(size: int) -> None:
         assert await stream.read() == data
         stream.done()
         assert await stream.read() is None
+
+
+async def test_server_waits_for_a_slow_reader() -> None:
+    async with serving() as (channel, echo, _):
+        stream = await channel.open(PATH, b"many")
+        other = await channel.open(PATH, b"a")
+        assert await other.read() == (1).to_bytes(4, "big")
+        # The server has sent what fits into the window of the stream, and no more.
+        sent = echo.sent
+        for number in range(MANY):
+            assert await stream.read() == b"%8d" % number * 1024
+        stream.done()
+        assert await stream.read() is None
+    assert sent < MANY == echo.sent
 
 
 async def test_many_streams_share_a_connection() -> None:

@@ -1,0 +1,179 @@
+"""What the OpenAI endpoint costs: processor time of a piece, latency of the first, and memory.
+
+`make bench NAME=openai` prints one JSON line per figure and exits 1 if a goal is missed. The
+server is one that stamps every chunk with its clock (`baseline/clock.py`), so the latency of
+engines is no part of a figure. 16 clients stream at a time: through the endpoint, which reads the
+server's gRPC, and in turns directly from the server in the form of Triton's `generate_stream`. The
+latency of a first piece is the time from the client's request to that piece, less what the server
+waited. That of the endpoint includes what the server's gRPC needs more than its HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from bench.client import CHUNK_SECONDS, stamping
+from support.bench_report import Report
+from support.openai_endpoint import MODEL, OpenAIEndpoint
+
+STREAMS = 16
+# Pieces of a short answer, whose cost is that of a request, and of a long one.
+SHORT, LONG = 2, 42
+# Pieces that come without a pause: the endpoint has work all the time.
+BUSY_SECONDS = 0.002
+_STAMPS = re.compile(rb'"text(?:_output)?": ?"([0-9.]+) ([0-9.]+)"')
+_END = b"\r\n0\r\n\r\n"
+_PATHS = {
+    "endpoint": ("/v1/completions", {"model": MODEL, "prompt": "x", "stream": True}),
+    "generate_stream": ("/v2/models/bls/generate_stream", {"text_input": "x"}),
+}
+
+
+class Clients:
+    """16 clients, each with a connection that it keeps."""
+
+    def __init__(self, port: int, name: str, pause: float) -> None:
+        self._port, self._pause = port, pause
+        path, body = _PATHS[name]
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {len(data)}\r\n\r\n"
+        self._request = head.encode() + data
+        self._open: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def __aenter__(self) -> Self:
+        for _ in range(STREAMS):
+            self._open.append(await asyncio.open_connection("127.0.0.1", self._port))
+        await self.streams()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for _, writer in self._open:
+            writer.close()
+
+    async def streams(self) -> tuple[list[float], int]:
+        """A stream of each client: seconds until first pieces, and the number of all pieces."""
+        results = await asyncio.gather(*map(self._stream, range(STREAMS)))
+        return [first for first, _ in results], sum(pieces for _, pieces in results)
+
+    async def _stream(self, number: int) -> tuple[float, int]:
+        # Clients of their own do not begin at one moment.
+        await asyncio.sleep(number * self._pause / STREAMS)
+        reader, writer = self._open[number]
+        began = time.perf_counter()
+        writer.write(self._request)
+        first, pieces, tail = 0.0, 0, b""
+        while not tail.endswith(_END):
+            received = await reader.read(1 << 16)
+            if not received:
+                raise RuntimeError(f"the stream ended early: {tail!r}")
+            now = time.perf_counter()
+            stamps = _STAMPS.findall(received)
+            if stamps and not first:
+                first = now - began - (float(stamps[0][1]) - float(stamps[0][0]))
+            pieces += len(stamps)
+            tail = (tail + received)[-len(_END) :]
+        return first, pieces
+
+
+def processor_seconds(process: int) -> float:
+    """The processor time of all threads of a process."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((task / "schedstat").read_text("ascii").split()[0]) for task in tasks) / 1e9
+
+
+@contextmanager
+def serving(chunks: int, seconds: float) -> Iterator[tuple[OpenAIEndpoint, dict[str, int]]]:
+    """An endpoint on a stamping server, and the ports of both."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        stamping(chunks, seconds) as ports,
+        OpenAIEndpoint(f"127.0.0.1:{ports['grpc']}", Path(folder)) as endpoint,
+    ):
+        yield endpoint, {"endpoint": endpoint.port, "generate_stream": ports["http"]}
+
+
+def request_microseconds(chunks: int, seconds: float, repeats: int) -> float:
+    """Processor time of one request whose answer has so many pieces."""
+
+    async def run(endpoint: OpenAIEndpoint) -> float:
+        async with Clients(endpoint.port, "endpoint", seconds) as clients:
+            before = processor_seconds(endpoint.process.pid)
+            for _ in range(repeats):
+                await clients.streams()
+            return processor_seconds(endpoint.process.pid) - before
+
+    with serving(chunks, seconds) as (endpoint, _):
+        return 1e6 * asyncio.run(run(endpoint)) / (repeats * STREAMS)
+
+
+def costs(report: Report, runs: int, repeats: int) -> None:
+    """Print the processor time of a piece and of a request."""
+    for name, seconds, goal in (
+        ("piece", CHUNK_SECONDS, 150.0),
+        ("busy_piece", BUSY_SECONDS, None),
+    ):
+        pieces, requests = [], []
+        for _ in range(runs):
+            short = request_microseconds(SHORT, seconds, repeats * 4)
+            long = request_microseconds(LONG, seconds, repeats)
+            piece = (long - short) / (LONG - SHORT)
+            pieces.append(piece)
+            requests.append(short - SHORT * piece)
+        report.figure(f"openai.cpu_us_per_{name}", pieces, "us", goal=goal)
+        report.figure(f"openai.cpu_us_per_request_with_{name}", requests, "us")
+
+
+async def latencies(ports: dict[str, int], repeats: int) -> dict[str, float]:
+    """p99 of the latency of first pieces in milliseconds, of both in turns."""
+    firsts: dict[str, list[float]] = {name: [] for name in ports}
+    async with (
+        Clients(ports["endpoint"], "endpoint", CHUNK_SECONDS) as ours,
+        Clients(ports["generate_stream"], "generate_stream", CHUNK_SECONDS) as theirs,
+    ):
+        for _ in range(repeats):
+            firsts["endpoint"] += (await ours.streams())[0]
+            firsts["generate_stream"] += (await theirs.streams())[0]
+    return {name: 1000 * float(np.percentile(values, 99)) for name, values in firsts.items()}
+
+
+def measure(report: Report, runs: int, repeats: int) -> None:
+    """Print every figure."""
+    costs(report, runs, repeats)
+    with serving(SHORT, CHUNK_SECONDS) as (endpoint, ports):
+        results = [asyncio.run(latencies(ports, repeats * 10)) for _ in range(runs)]
+        memory = endpoint.memory_bytes() / (1 << 20)
+    added = [result["endpoint"] - result["generate_stream"] for result in results]
+    report.figure("openai.first_piece_added_p99_ms", added, "ms", goal=2.0)
+    for name in ports:
+        values = [result[name] for result in results]
+        report.figure(f"openai.{name}_first_piece_p99_ms", values, "ms")
+    report.figure("openai.memory_mib", [memory], "MiB", goal=120.0)
+    report.figure("openai.machine_load", [os.getloadavg()[0]], "processes")
+
+
+def main() -> int:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description="Benchmark the OpenAI endpoint")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2, help="of 16 streams, in each run")
+    options = parser.parse_args()
+    report = Report()
+    measure(report, options.runs, options.repeats)
+    return report.exit_status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
