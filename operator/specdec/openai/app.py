@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -58,6 +58,7 @@ class Endpoint:
             ],
             exception_handlers={
                 ApiError: _api_error,
+                ClientDisconnect: _disconnected,
                 HTTPException: _http_error,
                 Exception: _unexpected,
             },
@@ -189,6 +190,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     paths = f"{' and '.join(_GENERATING)} with POST, and /v1/models with GET"
     message = f"{request.method} {request.url.path} is no operation of this server; use {paths}"
     return await _api_error(request, ApiError(message, status=error.status_code))
+
+
+async def _disconnected(request: Request, error: Exception) -> Response:
+    """A client that disconnects before its request is complete gets no response."""
+    return Response(status_code=499)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -27,12 +27,15 @@ def parse(body: bytes, model: type[_Model]) -> _Model:
     try:
         return model.model_validate(value)
     except pydantic.ValidationError as error:
-        raise _invalid(error.errors(include_url=False)[0]) from None
+        errors = error.errors(include_url=False)
+        # Each type of a union adds an error; the one that fits is checked most deeply.
+        alternatives = [item for item in errors if item["loc"][:1] == errors[0]["loc"][:1]]
+        raise _invalid(max(alternatives, key=lambda item: len(item["loc"])), value) from None
 
 
-def _invalid(error: ErrorDetails) -> ApiError:
+def _invalid(error: ErrorDetails, body: dict[str, Any]) -> ApiError:
     """One sentence for an error of pydantic."""
-    field = ".".join(str(part) for part in error["loc"] if not str(part).startswith("function-"))
+    field = ".".join(_path(error, body))
     param = str(error["loc"][0]) if error["loc"] else None
     if error["type"] == "extra_forbidden":
         return ApiError(
@@ -46,7 +49,18 @@ def _invalid(error: ErrorDetails) -> ApiError:
     return ApiError(f"{field} is {shown(error['input'])}, but {rule}", param=param)
 
 
+def _path(error: ErrorDetails, body: Any) -> list[str]:
+    """The keys of an invalid value; pydantic adds the names of types to them."""
+    keys = []
+    for part in error["loc"]:
+        is_key = isinstance(body, dict) and part in body
+        if is_key or (isinstance(body, list) and isinstance(part, int)):
+            keys.append(str(part))
+            body = body[part]
+    return [*keys, str(error["loc"][-1])] if error["type"] == "missing" else keys
+
+
 def shown(value: Any) -> str:
     """A value for a message: short, and without the contents of lists and objects."""
-    text = str(value) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
+    text = f"a {type(value).__name__}" if isinstance(value, dict | list) else str(value) or "''"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

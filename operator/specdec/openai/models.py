@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _INT32 = 2**31 - 1
 _INT64 = 2**63
-# A JSON number without a fraction is a valid float; a number as text is not.
-Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 
 

@@ -20,6 +20,10 @@ from unit.openai.fake_backend import OLDER, SERVED, FakeBackend, endpoint, piece
 COMPLETION = {"model": "llama", "prompt": "def f"}
 CHAT = {"model": "llama", "messages": [{"role": "user", "content": "hi"}]}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+SCOPE = {
+    "type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"",
+    "headers": [], "asgi": {"version": "3.0"}, "http_version": "1.1",
+}  # fmt: skip
 Json = dict[str, Any]
 
 
@@ -288,17 +292,28 @@ async def test_disconnect_cancels_the_request() -> None:
     async def send(message: Json) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"",
-        "headers": [], "asgi": {"version": "3.0"}, "http_version": "1.1",
-    }  # fmt: skip
-    await served.application()(scope, receive, send)  # type: ignore[arg-type]
+    await served.application()(SCOPE, receive, send)  # type: ignore[arg-type]
     assert backend.cancelled.is_set()
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     count = served.metrics.registry.get_sample_value
     assert (
         count("specdec_openai_requests_total", {"path": "/v1/completions", "status": "499"}) == 1
     )
+
+
+async def test_disconnect_before_the_end_of_the_body_frees_the_place() -> None:
+    served = endpoint(FakeBackend(), Settings("llama", limits=Limits(in_flight=1)))
+    sent: list[Json] = []
+
+    async def receive() -> Json:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Json) -> None:
+        sent.append(message)
+
+    for _ in range(2):
+        await served.application()(SCOPE, receive, send)  # type: ignore[arg-type]
+    assert [m["status"] for m in sent if m["type"] == "http.response.start"] == [499, 499]
 
 
 async def test_answer_beyond_the_time_limit_is_cancelled() -> None:
