@@ -33,6 +33,9 @@ COUNTED = {
     "drafted": "specdec_draft_tokens_total",
     "accepted": "specdec_accepted_tokens_total",
     "generated": "specdec_generated_tokens_total",
+    "rounds": "specdec_rounds_total",
+    # The weighted sum of a histogram.
+    "accepted_in_histogram": "specdec_accepted_tokens_total",
 }
 
 
@@ -154,6 +157,9 @@ class Client:
         counted = self.tally.counted
         counted["drafted"] += int(parts[-1]["total_draft_tokens"].item())
         counted["accepted"] += int(parts[-1]["total_accepted_draft_tokens"].item())
+        histogram = parts[-1]["acceptance_histogram"].reshape(-1)
+        counted["rounds"] += int(histogram.sum())
+        counted["accepted_in_histogram"] += int((histogram * range(histogram.size)).sum())
         counted["generated"] += sum(int(part["num_output_tokens"].item()) for part in parts)
 
 

@@ -32,6 +32,43 @@ def test_statistics_of_the_answer(server: Server) -> None:
     assert part["acceptance_rate"].item() == pytest.approx(accepted / drafted)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_histogram_counts_every_verification_step(server: Server, stream: bool) -> None:
+    names = ("rounds", "accepted_tokens", "accepted_tokens_per_position")
+    before = {name: server.metric(f"specdec_{name}_total") for name in names}
+    values = {"text_input": PROMPT, "max_tokens": 32, "return_perf_metrics": True}
+    last = ask(server.url, BLS, stream=stream, **values)[-1]
+    histogram = last["acceptance_histogram"].reshape(-1)
+    accepted = int(last["total_accepted_draft_tokens"].item())
+    assert histogram.shape == last["acceptance_histogram"].shape[1:]
+    assert accepted == (histogram * range(histogram.size)).sum() > 0
+
+    expected = {"rounds": histogram.sum(), "accepted_tokens": accepted}
+    expected["accepted_tokens_per_position"] = accepted
+    for name, count in expected.items():
+        after = before[name] + count
+        until(
+            lambda name=name, after=after: server.metric(f"specdec_{name}_total") == after,
+            10,
+            lambda name=name: f"specdec_{name}_total did not become the answer's count",
+        )
+
+
+def test_counters_have_the_names_that_dashboards_for_vllm_read(server: Server) -> None:
+    generate(server, max_tokens=20)
+    for vllm, ours in (
+        ("num_drafts", "rounds"),
+        ("num_draft_tokens", "draft_tokens"),
+        ("num_accepted_tokens", "accepted_tokens"),
+        ("num_accepted_tokens_per_pos", "accepted_tokens_per_position"),
+    ):
+        count = server.metric(f"vllm:spec_decode_{vllm}_total")
+        assert count == server.metric(f"specdec_{ours}_total") > 0
+    page = server.get_metrics()
+    assert "vllm:spec_decode_num_accepted_tokens_per_pos_total{" in page
+    assert 'position="0"' in page
+
+
 def test_metrics_grow_with_an_answer(server: Server) -> None:
     names = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")
     before = {name: server.metric(f"specdec_{name}_total") for name in names}

@@ -20,7 +20,8 @@ from support.triton_server import Server
 
 PROMPT = "def read_lines(path):\n"
 NEW = 6
-MODELS = ("ensemble", "tensorrt_llm_bls")
+BLS = "tensorrt_llm_bls"
+MODELS = ("ensemble", BLS)
 SERVERS = {"0.18.0": "older_server", "0.19.0": "server", "1.2.1": "newer_server"}
 
 
@@ -32,8 +33,9 @@ class Row:
         names: of the outputs.
         shape: of the response to one prompt; `prompt` are its tokens, `new` those of the answer.
         flags: inputs that ask for it.
-        source: section of the sheet of facts on Triton and TensorRT-LLM.
+        source: section of the sheet of facts on Triton and TensorRT-LLM; empty if not upstream's.
         since: first release that has it.
+        models: those that have it.
     """
 
     names: tuple[str, ...]
@@ -41,6 +43,7 @@ class Row:
     flags: tuple[str, ...] = ()
     source: str = "1.2"
     since: str = "0.18.0"
+    models: tuple[str, ...] = MODELS
 
 
 # Beside the text, a shape is the declared one of the section, after a batch dimension of one.
@@ -72,24 +75,26 @@ TABLE = (
         "1.6",
         "0.19.0",
     ),
+    # Of specdec, not of upstream: see ADR 0128.
+    Row(("acceptance_histogram",), (1, "bins"), ("return_perf_metrics",), "", "0.19.0", (BLS,)),
     Row(("num_input_tokens",), (1, 1), ("return_num_input_tokens",), "1.6", "1.2.0"),
     Row(("num_output_tokens",), (1, 1), ("return_num_output_tokens",), "1.6", "1.2.0"),
 )
 
 
-def rows(release: str) -> list[Row]:
-    """The table's rows of a release."""
+def rows(release: str, model: str) -> list[Row]:
+    """The table's rows of a model in a release."""
 
     def key(version: str) -> list[int]:
         return [int(part) for part in version.split(".")]
 
-    return [row for row in TABLE if key(row.since) <= key(release)]
+    return [row for row in TABLE if key(row.since) <= key(release) and model in row.models]
 
 
 def asking(model: str, release: str) -> dict[str, Any]:
     """A request for every output."""
     inputs = {tensor.name for tensor in contract.inputs(model, release)}
-    flags = {flag for row in rows(release) for flag in row.flags} & inputs
+    flags = {flag for row in rows(release, model) for flag in row.flags} & inputs
     return {"text_input": PROMPT, "max_tokens": NEW, "end_id": -1, **dict.fromkeys(flags, True)}
 
 
@@ -97,13 +102,15 @@ def shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in arrays.items()}
 
 
-def expected(server: Server, release: str) -> dict[str, tuple[int, ...]]:
-    """The table's shapes with the numbers of this prompt."""
+def expected(
+    server: Server, release: str, model: str, bins: int = 1
+) -> dict[str, tuple[int, ...]]:
+    """The table's shapes with the numbers of this prompt, and of bins of the histogram."""
     (tokenized,) = ask(server.url, "preprocessing", QUERY=PROMPT, REQUEST_OUTPUT_LEN=1)
-    sizes = {"prompt": int(tokenized["REQUEST_INPUT_LEN"].item()), "new": NEW}
+    sizes = {"prompt": int(tokenized["REQUEST_INPUT_LEN"].item()), "new": NEW, "bins": bins}
     return {
         name: tuple(sizes[size] if isinstance(size, str) else size for size in row.shape)
-        for row in rows(release)
+        for row in rows(release, model)
         for name in row.names
     }
 
@@ -132,7 +139,7 @@ def running(request: pytest.FixtureRequest, release: str) -> Server:
 @both_models
 def test_table_has_every_declared_output(release: str, model: str) -> None:
     declared = {tensor.name: tensor.dims for tensor in contract.outputs(model, release)}
-    listed = {name: row for row in rows(release) for name in row.names}
+    listed = {name: row for row in rows(release, model) for name in row.names}
     assert set(listed) == set(declared)
     for name, row in listed.items():
         # The published text alone has no batch dimension.
@@ -144,7 +151,7 @@ def test_table_has_every_declared_output(release: str, model: str) -> None:
 def test_grpc_returns_the_published_shapes(running: Server, release: str, model: str) -> None:
     values = asking(model, release)
     (arrays,) = ask(running.url, model, **values)
-    assert shapes(arrays) == expected(running, release)
+    assert shapes(arrays) == expected(running, release, model)
 
 
 @every_release
@@ -155,9 +162,12 @@ def test_grpc_returns_the_published_shapes_of_a_speculated_answer(
     logits = ("return_context_logits", "return_generation_logits")
     values = {k: v for k, v in asking(model, release).items() if k not in logits}
     (arrays,) = ask(running.url, model, **values)
+    actual = shapes(arrays)
+    bins = actual.get("acceptance_histogram", (1, 1))[1]
+    declared = expected(running, release, model, bins)
     without = {"context_logits", "generation_logits"}
-    assert {name: shape for name, shape in shapes(arrays).items() if name not in without} == {
-        name: shape for name, shape in expected(running, release).items() if name not in without
+    assert {name: shape for name, shape in actual.items() if name not in without} == {
+        name: shape for name, shape in declared.items() if name not in without
     }
 
 
@@ -175,7 +185,7 @@ def test_http_returns_the_published_shapes(older_server: Server, model: str) -> 
         for tensor in post(older_server, model, "infer", inputs=inputs)["outputs"]
     }
     actual = {name: tuple(tensor["shape"]) for name, tensor in outputs.items()}
-    assert actual == expected(older_server, "0.18.0")
+    assert actual == expected(older_server, "0.18.0", model)
     assert outputs["text_output"]["data"][0].startswith(PROMPT)
 
 

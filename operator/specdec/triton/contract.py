@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 _LOGITS = "LOGITS"
+_FLAGS = ("optional", "scalar", "ragged", "added")
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Tensor:
         optional: a request may come without it.
         scalar: one value per batch row; the model gets it with an empty shape.
         ragged: rows of one batch may differ in length.
+        added: of specdec; no published model has it.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Tensor:
     optional: bool = False
     scalar: bool = False
     ragged: bool = False
+    added: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def _tensors(
             if not _holds(row, version):
                 continue
             kind = logits_type if row["type"] == _LOGITS else f"TYPE_{row['type']}"
-            flags = {flag: bool(row.get(flag)) for flag in ("optional", "scalar", "ragged")}
+            flags = {flag: bool(row.get(flag)) for flag in _FLAGS}
             for name in row["names"]:
                 yield Tensor(fields.named(name), kind, tuple(row["dims"]), **flags)
 

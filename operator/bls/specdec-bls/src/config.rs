@@ -10,7 +10,7 @@ use crate::tokenizer::is_true;
 
 const TRUE_VALUES: [&str; 3] = ["true", "1", "yes"];
 /// Outputs that the BLS computes. Every other declared output is passed on from the target.
-const OWN_OUTPUTS: [&str; 9] = [
+const OWN_OUTPUTS: [&str; 10] = [
     "text_output",
     "batch_index",
     "sequence_index",
@@ -20,6 +20,7 @@ const OWN_OUTPUTS: [&str; 9] = [
     "generation_logits",
     "num_input_tokens",
     "num_output_tokens",
+    "acceptance_histogram",
 ];
 
 /// What requests may ask of this server, and the defaults for what they leave out.

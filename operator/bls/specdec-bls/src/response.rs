@@ -59,6 +59,12 @@ pub fn tensors(
             part.accepted as i32,
         ));
         own.push(Tensor::scalar("total_draft_tokens", part.drafted as i32));
+        let histogram = match part.histogram.as_slice() {
+            [] => &[0],
+            bins => bins,
+        };
+        let shape = [1, histogram.len() as i64];
+        own.push(Tensor::int32("acceptance_histogram", &shape, histogram));
     }
     if task.input_count {
         own.push(Tensor::scalar("num_input_tokens", task.prompt.len() as i32));

@@ -7,7 +7,7 @@ use triton_specdec::request::task::Task;
 use triton_specdec::response::{requested_outputs, stacked, tensors};
 use triton_specdec::sequence::part::Part;
 
-const ALL: [&str; 11] = [
+const ALL: [&str; 12] = [
     "text_output",
     "batch_index",
     "sequence_index",
@@ -16,6 +16,7 @@ const ALL: [&str; 11] = [
     "acceptance_rate",
     "total_accepted_draft_tokens",
     "total_draft_tokens",
+    "acceptance_histogram",
     "num_input_tokens",
     "num_output_tokens",
     "context_logits",
@@ -34,6 +35,7 @@ fn part() -> Part {
         drafted: 8,
         accepted: 2,
         rounds: 3,
+        histogram: vec![1, 2],
         outputs: vec![Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0])],
     }
 }
@@ -66,6 +68,7 @@ fn every_output_is_made_on_request() {
         Tensor::fp32("acceptance_rate", &[1, 1], &[0.25]),
         Tensor::scalar("total_accepted_draft_tokens", 2),
         Tensor::scalar("total_draft_tokens", 8),
+        Tensor::int32("acceptance_histogram", &[1, 2], &[1, 2]),
         Tensor::scalar("num_input_tokens", 3),
         Tensor::scalar("num_output_tokens", 2),
         Tensor::fp32("context_logits", &[1, 2, 1], &[1.0, 2.0]),

@@ -1,10 +1,13 @@
 //! The target's own statistics: which calls ask for them, and what responses carry.
 
+use std::sync::Arc;
+
 use support::{Run, task};
 use triton::Tensor;
 use triton_specdec::engine::find;
 use triton_specdec::request::task::Task;
 use triton_specdec::sequence::statistics::combined;
+use triton_specdec::sequence::tokens::Tokens;
 
 mod support;
 
@@ -83,19 +86,64 @@ fn task_keeps_requested_outputs_that_it_does_not_count_itself() {
         .map(str::to_owned)
         .into();
     let names = ["acceptance_rate", "arrival_time_ns", "last_token_time_ns"];
-    let mut task = asking(&names, false);
-    task.limit_outputs(&requested);
-    assert_eq!(task.target_only_outputs, ["arrival_time_ns"]);
+    let limited = |task: Task| {
+        let mut task = task;
+        task.limit_outputs(&requested);
+        task.target_only_outputs
+    };
+    let task = asking(&names, false);
+    assert_eq!(limited(task.clone()), ["arrival_time_ns"]);
     // Without its own statistics, the target's are passed on.
-    let mut task = Task {
+    let without = Task {
         statistics: false,
+        ..task.clone()
+    };
+    assert_eq!(limited(without), ["acceptance_rate", "arrival_time_ns"]);
+    // Without rounds, the engine may draft itself. The totals over all calls need its counts.
+    let names = [
+        "acceptance_rate",
+        "total_draft_tokens",
+        "last_token_time_ns",
+    ];
+    let target_only = Task {
+        draft_tokens: 0,
         ..asking(&names, false)
     };
-    task.limit_outputs(&requested);
-    assert_eq!(
-        task.target_only_outputs,
-        ["acceptance_rate", "arrival_time_ns"]
-    );
+    assert_eq!(limited(target_only), names[..2]);
+}
+
+#[test]
+fn histogram_has_every_verification_step() {
+    // A draft with the target's seed is always right, another one by chance.
+    for draft in 1..9 {
+        let outcome = Run::new(1, draft).finish(asking(&[], true));
+        let last = outcome.parts.last().expect("an answer has a part");
+        let steps: i32 = last.histogram.iter().sum();
+        assert_eq!(steps as usize, last.rounds);
+        let bins = last.histogram.iter().enumerate();
+        let accepted: usize = bins.map(|(tokens, steps)| tokens * *steps as usize).sum();
+        assert_eq!(accepted, last.accepted);
+        assert!(draft != 1 || accepted == last.drafted);
+    }
+}
+
+#[test]
+fn answer_of_an_engine_that_drafts_itself_has_its_counts() {
+    let outputs = |drafted, accepted| {
+        vec![
+            Tensor::int32("output_ids", &[1, 1, 5], &[5, 6, 7, 8, 9]),
+            Tensor::scalar("sequence_length", 5),
+            Tensor::scalar("total_draft_tokens", drafted),
+            Tensor::scalar("total_accepted_draft_tokens", accepted),
+        ]
+    };
+    let task = Task {
+        prompt: vec![5, 6, 7],
+        ..task(4, 0)
+    };
+    let mut tokens = Tokens::new(Arc::new(task));
+    let chunk = tokens.decoded(2, &outputs(8, 3)).expect("two tokens");
+    assert_eq!((chunk.drafted, chunk.accepted, chunk.rounds), (8, 3, 0));
 }
 
 #[test]

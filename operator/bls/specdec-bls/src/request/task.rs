@@ -17,7 +17,7 @@ const REPEATABLE: [&str; 5] = [
     "prompt_vocab_size",
 ];
 
-/// Statistics of acceptance, which a sequence counts itself.
+/// Statistics of acceptance. A sequence counts those of its own rounds.
 const ACCEPTANCE: [&str; 3] = [
     "acceptance_rate",
     "total_accepted_draft_tokens",
@@ -74,13 +74,17 @@ pub struct Task {
 }
 
 impl Task {
-    /// Keep only those further outputs of the target that the client requested, except statistics
-    /// of acceptance: responses carry those of the sequence.
+    /// Keep only those further outputs of the target that the client requested.
+    ///
+    /// Statistics of acceptance are those of the sequence's rounds. Without rounds, they are those
+    /// of the target's engine, which may draft itself.
     pub fn limit_outputs(&mut self, requested: &BTreeSet<String>) {
-        let own = self.statistics;
-        self.target_only_outputs.retain(|name| {
-            requested.contains(name) && !(own && ACCEPTANCE.contains(&name.as_str()))
-        });
+        let own_rounds = self.draft_tokens > 0;
+        self.target_only_outputs
+            .retain(|name| match ACCEPTANCE.contains(&name.as_str()) {
+                true if self.statistics => !own_rounds,
+                _ => requested.contains(name),
+            });
     }
 
     /// Whether a target-only input requires that one call decodes the whole answer.

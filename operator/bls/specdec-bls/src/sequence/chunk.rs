@@ -13,7 +13,7 @@ pub struct Chunk {
     pub drafted: usize,
     /// Draft tokens that it accepted.
     pub accepted: usize,
-    /// Verification steps, 0 in a target-only run.
+    /// Verification steps of the BLS, 0 in a target-only run.
     pub rounds: usize,
     /// Whether the proposal came from a pipelined draft call.
     pub pipelined: bool,

@@ -68,9 +68,11 @@ pub struct Counts {
 
 impl Counts {
     pub(super) fn of(chunk: &Chunk) -> Self {
+        // An engine that drafts itself counts its own draft tokens, if a request asks for them.
+        let own = chunk.rounds > 0;
         Self {
-            drafted: chunk.drafted,
-            accepted: chunk.accepted,
+            drafted: if own { chunk.drafted } else { 0 },
+            accepted: if own { chunk.accepted } else { 0 },
             rounds: chunk.rounds,
             pipelined_rounds: usize::from(chunk.pipelined),
             generated: chunk.tokens.len(),

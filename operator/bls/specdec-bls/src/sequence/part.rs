@@ -19,6 +19,8 @@ pub struct Part {
     pub accepted: usize,
     /// Verification steps, over the answer so far.
     pub rounds: usize,
+    /// At index i, the verification steps that accepted i draft tokens, over the answer so far.
+    pub histogram: Vec<i32>,
     /// Further outputs of the target.
     pub outputs: Vec<Tensor>,
 }

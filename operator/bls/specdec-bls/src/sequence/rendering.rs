@@ -104,6 +104,13 @@ impl Rendering {
     fn update_part(&mut self, chunk: &Chunk, kept: usize, text: String) {
         let log_probs: Vec<f32> = chunk.log_probs.iter().copied().take(kept).collect();
         let sum: f64 = log_probs.iter().copied().map(f64::from).sum();
+        let mut histogram = std::mem::take(&mut self.part.histogram);
+        if chunk.rounds > 0 {
+            histogram.resize(histogram.len().max(chunk.accepted + 1), 0);
+            if let Some(steps) = histogram.get_mut(chunk.accepted) {
+                *steps += 1;
+            }
+        }
         self.part = Part {
             text,
             tokens: kept,
@@ -112,6 +119,7 @@ impl Rendering {
             drafted: self.part.drafted + chunk.drafted,
             accepted: self.part.accepted + chunk.accepted,
             rounds: self.part.rounds + chunk.rounds,
+            histogram,
             outputs: combined(std::mem::take(&mut self.part.outputs), &chunk.outputs),
         };
     }

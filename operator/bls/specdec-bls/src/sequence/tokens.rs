@@ -229,6 +229,8 @@ impl Tokens {
         let (kept, ended) = self.append(new);
         Ok(Chunk {
             log_probs: token_log_probs(outputs, kept.len()),
+            drafted: total(outputs, "total_draft_tokens"),
+            accepted: total(outputs, "total_accepted_draft_tokens"),
             // The target returns fewer tokens than requested only at the end.
             finished: ended || kept.len() < length || self.remaining() == 0,
             outputs: self.further(outputs),
@@ -298,4 +300,10 @@ fn common_prefix(first: &[i32], second: &[i32]) -> usize {
         .zip(second)
         .take_while(|(left, right)| left == right)
         .count()
+}
+
+/// A count of an engine that drafts itself; 0 if it returned none.
+fn total(outputs: &[Tensor], name: &str) -> usize {
+    let value = find(outputs, name).and_then(|output| output.integers().first().copied());
+    usize::try_from(value.unwrap_or(0)).unwrap_or(0)
 }

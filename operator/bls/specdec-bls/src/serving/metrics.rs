@@ -20,6 +20,20 @@ struct Fallbacks {
     logged: Option<Instant>,
 }
 
+/// Counters of the tokens accepted at each position of a proposal, under our name and vLLM's.
+struct Positions {
+    ours: MetricFamily,
+    vllm: MetricFamily,
+    by_position: Vec<[Metric; 2]>,
+}
+
+/// The counters under the names of vLLM, which dashboards for speculative decoding read.
+struct VllmCounters {
+    rounds: Metric,
+    drafted: Metric,
+    accepted: Metric,
+}
+
 /// Counts of this server; safe to use from every thread.
 pub struct Metrics {
     model: String,
@@ -32,6 +46,8 @@ pub struct Metrics {
     in_flight: Metric,
     length: Metric,
     fallbacks: Mutex<Fallbacks>,
+    positions: Mutex<Positions>,
+    vllm: VllmCounters,
 }
 
 impl Metrics {
@@ -75,6 +91,8 @@ impl Metrics {
                 by_reason: HashMap::new(),
                 logged: None,
             }),
+            positions: Mutex::new(Positions::new()?),
+            vllm: VllmCounters::new(model)?,
             model: model.to_owned(),
             version,
         };
@@ -128,6 +146,33 @@ impl Metrics {
                 metric.increment(count as f64);
             }
         }
+        self.vllm.count(counts);
+        if let Err(error) = self.count_positions(counts.accepted) {
+            log(Level::Error, &error.message);
+        }
+    }
+
+    /// Count one accepted token at each of the first positions.
+    fn count_positions(&self, accepted: usize) -> Result<(), Error> {
+        let positions = &mut *locked(&self.positions);
+        while positions.by_position.len() < accepted {
+            let position = positions.by_position.len().to_string();
+            let position = ("position", position.as_str());
+            let ours = [
+                ("model", self.model.as_str()),
+                ("version", self.version.as_str()),
+                position,
+            ];
+            let [model, engine] = vllm_labels(&self.model);
+            let metrics = [
+                positions.ours.metric(&ours)?,
+                positions.vllm.metric(&[model, engine, position])?,
+            ];
+            positions.by_position.push(metrics);
+        }
+        let accepted = positions.by_position.iter().take(accepted);
+        accepted.flatten().for_each(|metric| metric.increment(1.0));
+        Ok(())
     }
 
     /// Count and log that a sequence continues without the draft, which failed with this message.
@@ -140,4 +185,51 @@ impl Metrics {
             log(Level::Warn, &line);
         }
     }
+}
+
+impl Positions {
+    fn new() -> Result<Self, Error> {
+        Ok(Self {
+            ours: MetricFamily::counter(
+                "specdec_accepted_tokens_per_position_total",
+                "Draft tokens the target accepted, by their position in the proposal",
+            )?,
+            vllm: MetricFamily::counter(
+                "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                "specdec_accepted_tokens_per_position_total under vLLM's name",
+            )?,
+            by_position: Vec::new(),
+        })
+    }
+}
+
+impl VllmCounters {
+    fn new(model: &str) -> Result<Self, Error> {
+        let counter = |name, ours| {
+            let text = format!("{ours} under vLLM's name");
+            MetricFamily::counter(name, &text)?.metric(&vllm_labels(model))
+        };
+        Ok(Self {
+            rounds: counter("vllm:spec_decode_num_drafts_total", "specdec_rounds_total")?,
+            drafted: counter(
+                "vllm:spec_decode_num_draft_tokens_total",
+                "specdec_draft_tokens_total",
+            )?,
+            accepted: counter(
+                "vllm:spec_decode_num_accepted_tokens_total",
+                "specdec_accepted_tokens_total",
+            )?,
+        })
+    }
+
+    fn count(&self, counts: &Counts) {
+        self.rounds.increment(counts.rounds as f64);
+        self.drafted.increment(counts.drafted as f64);
+        self.accepted.increment(counts.accepted as f64);
+    }
+}
+
+/// The labels of vLLM's metrics. A server has one engine.
+fn vllm_labels(model: &str) -> [(&'static str, &str); 2] {
+    [("model_name", model), ("engine", "0")]
 }
