@@ -36,6 +36,8 @@ KINDS = 2000
 GROWTH = 0.05
 # Kinds before memory is compared: every model has then seen requests of many sizes.
 _WARM = 0.3
+# Of an engine's cache, whose memory grows until it is full. The first kinds fill this one.
+_KV_TOKENS = 2048
 _SECONDS = 60.0
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": True}
@@ -79,13 +81,13 @@ def served(layout: str) -> Iterator[Server]:
             version=version,
             decoupled=decoupled,
             tokenizer_dir=str(PAIR / "target"),
-            target=ModelPlan(str(target), (0,), max_tokens_in_paged_kv_cache=16384),
+            target=ModelPlan(str(target), (0,), max_tokens_in_paged_kv_cache=_KV_TOKENS),
             max_batch_size=16,
             max_seq_len=512,
         )
         if method == "DraftTarget":
             draft = ModelPlan(str(build(folder, "draft", "draft", mode="none")), (0,))
-            draft = replace(draft, max_tokens_in_paged_kv_cache=16384)
+            draft = replace(draft, max_tokens_in_paged_kv_cache=_KV_TOKENS)
             plan = replace(plan, draft=draft, draft_tokens=4, max_draft_tokens=8)
             plan = replace(plan, rows_per_call=16 if decoupled else 1)
         if method == "Lookahead":
