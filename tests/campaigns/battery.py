@@ -34,8 +34,8 @@ from support.triton_server import Server, installed_server
 
 KINDS = 2000
 GROWTH = 0.05
-# Kinds before memory is compared: every model has then seen requests of many sizes.
-_WARM = 0.3
+# Share of the kinds before memory is compared: every model has then seen requests of most sizes.
+_WARM = 0.5
 # Of an engine's cache, whose memory grows until it is full. The first kinds fill this one.
 _KV_TOKENS = 2048
 _SECONDS = 60.0

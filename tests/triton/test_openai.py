@@ -109,7 +109,12 @@ def test_acceptance_of_drafts_is_reported(
         model=MODEL, prompt=PROMPT, max_tokens=LENGTH, extra_body=extra
     )
     counts = answer.metrics["speculative_decoding"]
-    assert 0 < counts["num_accepted_draft_tokens"] <= counts["num_draft_tokens"]
+    histogram, steps = counts["acceptance_histogram"], counts["num_spec_steps"]
+    accepted = counts["num_accepted_draft_tokens"]
+    assert 0 < accepted <= counts["num_draft_tokens"]
+    assert sum(histogram) == steps
+    assert sum(tokens * count for tokens, count in enumerate(histogram)) == accepted
+    assert counts["num_spec_tokens"] / steps == counts["mean_acceptance_length"]
     alone: Any = client.completions.create(
         model=MODEL, prompt=PROMPT, max_tokens=LENGTH, extra_body={**extra, "num_draft_tokens": 0}
     )

@@ -7,7 +7,7 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +27,14 @@ class Totals:
         prompt_tokens: None if the server does not report it.
         tokens: of the answer; meaningless without `prompt_tokens`.
         counts: drafted and accepted tokens; None if the server does not report them.
+        histogram: at index i, the verification steps that accepted i draft tokens; empty if the
+            server does not report them.
     """
 
     prompt_tokens: int | None = None
     tokens: int = 0
     counts: Counts | None = None
+    histogram: Sequence[int] = ()
 
     def usage(self) -> dict[str, Any] | None:
         """OpenAI's `usage`; None if the server does not count tokens."""
@@ -53,18 +56,26 @@ class Totals:
     def metrics(self) -> dict[str, Any] | None:
         """The field `metrics`; None if the server does not report draft tokens.
 
-        The server does not report verification steps yet, so the fields that need them are absent.
+        An engine that drafts itself reports no verification steps, so the fields that need them
+        are absent.
         """
         if self.counts is None:
             return None
         accepted, drafted = self.counts.accepted, self.counts.drafted
-        return {
-            "speculative_decoding": {
-                "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
-                "num_accepted_draft_tokens": accepted,
-                "num_draft_tokens": drafted,
-            }
+        values: dict[str, Any] = {
+            "draft_acceptance_rate": accepted / drafted if drafted else 0.0,
+            "num_accepted_draft_tokens": accepted,
+            "num_draft_tokens": drafted,
         }
+        if steps := sum(self.histogram):
+            # Each step adds one token of the target's own to the accepted ones.
+            values |= {
+                "acceptance_histogram": list(self.histogram),
+                "num_spec_steps": steps,
+                "num_spec_tokens": accepted + steps,
+                "mean_acceptance_length": (accepted + steps) / steps,
+            }
+        return {"speculative_decoding": values}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ class Piece:
         prompt_tokens: of the prompt, if the server reports them.
         counts: totals so far, if the server reports them.
         log_probs: of the new tokens, if requested.
+        histogram: at index i, the verification steps so far that accepted i draft tokens, if
+            requested.
     """
 
     text: str
@@ -29,6 +31,7 @@ class Piece:
     prompt_tokens: int | None = None
     counts: Counts | None = None
     log_probs: Sequence[float] = ()
+    histogram: Sequence[int] = ()
 
 
 class Assembly:
@@ -64,6 +67,7 @@ class Assembly:
             totals.prompt_tokens = piece.prompt_tokens
         if piece.counts is not None:
             totals.counts = piece.counts
+        totals.histogram = piece.histogram or totals.histogram
 
     def add(self, text: str) -> list[Event]:
         """The events that new text decides."""

@@ -103,7 +103,8 @@ class Exchange(Response):
         if not self._served.counts and (task.include_usage or not task.stream):
             count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
-            async with aclosing(backend.pieces(task.request, self._served)) as pieces:
+            source = backend.pieces(task.request, self._served, histogram=task.include_metrics)
+            async with aclosing(source) as pieces:
                 if task.stream:
                     await self._stream(pieces, count, send)
                 else:

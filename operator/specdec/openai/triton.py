@@ -22,7 +22,7 @@ from specdec.openai.request import Served
 
 _TEXT, _TOKENS, _PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
 _DRAFTED, _ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
-_LOG_PROBS = "output_log_probs"
+_LOG_PROBS, _HISTOGRAM = "output_log_probs", "acceptance_histogram"
 _OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED)
 _FINAL = "triton_final_response"
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -47,8 +47,14 @@ class Backend(Protocol):
     async def ready(self) -> bool:
         """Whether the model accepts requests."""
 
-    def pieces(self, request: Request, served: Served) -> AsyncGenerator[Piece, None]:
-        """Send a request and yield its pieces; closing the generator cancels the request."""
+    def pieces(
+        self, request: Request, served: Served, *, histogram: bool = False
+    ) -> AsyncGenerator[Piece, None]:
+        """Send a request and yield its pieces; closing the generator cancels the request.
+
+        Args:
+            histogram: pieces have the histogram of acceptance, if the server has it.
+        """
 
     async def prompt_tokens(self, prompt: str) -> int | None:
         """The number of tokens of a prompt, None if the server does not count them."""
@@ -106,10 +112,17 @@ class Triton:
             return None
         return int(_NUMBER(reply.raw_output_contents[0])[0])
 
-    async def pieces(self, request: Request, served: Served) -> AsyncGenerator[Piece, None]:
-        """Send a request and yield its pieces; closing the generator cancels the request."""
+    async def pieces(
+        self, request: Request, served: Served, *, histogram: bool = False
+    ) -> AsyncGenerator[Piece, None]:
+        """Send a request and yield its pieces; closing the generator cancels the request.
+
+        Args:
+            histogram: pieces have the histogram of acceptance, if the server has it.
+        """
         names = [name for name in _OUTPUTS if name in served.outputs]
         names += [_LOG_PROBS] if request.log_probs else []
+        names += [_HISTOGRAM] if histogram and _HISTOGRAM in served.outputs else []
         message = infer_request(self._model, request.tensors(served.inputs), names)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
@@ -172,4 +185,9 @@ def piece(response: Any) -> Piece:
         if drafted and accepted
         else None,
         log_probs,
+        _integers(raw.get(_HISTOGRAM, b"")),
     )
+
+
+def _integers(values: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(values) // 4}i", values)

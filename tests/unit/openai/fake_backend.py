@@ -38,7 +38,7 @@ TEMPLATE = (
 
 def pieces(*texts: str) -> list[Piece | ApiError]:
     return [
-        Piece(text, 1, 7, Counts(2 * number, number), (-0.5,))
+        Piece(text, 1, 7, Counts(2 * number, number), (-0.5,), (0, number))
         for number, text in enumerate(texts, 1)
     ]
 
@@ -64,7 +64,9 @@ class FakeBackend:
     async def prompt_tokens(self, prompt: str) -> int | None:
         return len(prompt)
 
-    async def pieces(self, request: Request, served: Served) -> AsyncGenerator[Piece, None]:
+    async def pieces(
+        self, request: Request, served: Served, *, histogram: bool = False
+    ) -> AsyncGenerator[Piece, None]:
         self.requests.append(request)
         try:
             for number, item in enumerate(self.script):

@@ -113,6 +113,10 @@ async def test_acceptance_is_reported_when_requested(stream: bool) -> None:
         "draft_acceptance_rate": 0.5,
         "num_accepted_draft_tokens": 2,
         "num_draft_tokens": 4,
+        "acceptance_histogram": [0, 2],
+        "num_spec_steps": 2,
+        "num_spec_tokens": 4,
+        "mean_acceptance_length": 2.0,
     }
 
 
