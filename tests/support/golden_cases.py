@@ -24,7 +24,7 @@ from specdec.api.source import Source
 from specdec.backends.tensorrt import image
 from specdec.dry_run.plan import repository as repository_files
 from specdec.pipeline import repository
-from specdec.triton import launch, library, probes, start
+from specdec.triton import launch, library
 from specdec.triton.repository import RepositoryPlan, render
 from support.simulated_cluster import FACTS, World
 
@@ -116,9 +116,7 @@ def generate(case: str) -> Generated:
         # Every step of a case renders the same files.
         patch.object(repository, "_render", cache(_render)),
         # The programs have tests of their own, and every server would show them.
-        patch.object(start, "program", lambda name: f"# {name}\n"),
         patch.object(launch, "program", lambda name: f"# {name}\n"),
-        patch.object(probes, "program", lambda name: f"# {name}\n"),
         # A golden file must not change with the library's sources.
         patch.object(library, "source", lambda: "d" * 64),
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +15,7 @@ from cluster.processes import until
 from specdec.triton import launch
 from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
+from support.programs import local
 from support.triton_client import Arrays, ask, stream, text
 from support.triton_server import Server
 
@@ -51,7 +51,7 @@ def drain(server: Server) -> None:
     hook = launch.pre_stop(
         PLAIN, linger_seconds=0, exit_timeout_seconds=60, metrics_port=server.metrics_port
     )
-    subprocess.run([sys.executable, *hook[1:]], check=True, timeout=90)
+    subprocess.run(local(hook), check=True, timeout=90)
     assert server.stop() == 0
 
 
@@ -114,4 +114,4 @@ def test_a_server_without_work_is_drained_at_once(server: Server) -> None:
     hook = launch.pre_stop(
         PLAIN, linger_seconds=0, exit_timeout_seconds=600, metrics_port=server.metrics_port
     )
-    subprocess.run([sys.executable, *hook[1:]], check=True, timeout=60)
+    subprocess.run(local(hook), check=True, timeout=60)

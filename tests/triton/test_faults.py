@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from cluster.processes import until
 from specdec.triton.layout import PLAIN
 from specdec.triton.probes import programs
 from specdec.triton.repository import RepositoryPlan, render
+from support.programs import local
 from support.triton_client import RefusedError, ask, stream, text
 from support.triton_server import Server
 
@@ -89,9 +89,7 @@ def probe(server: Server) -> str:
     program = programs(
         PLAIN, [TARGET], attempt_seconds=1, patience_seconds=60, http_port=server.http_port
     ).liveness
-    done = subprocess.run(
-        [sys.executable, *program[1:]], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run(local(program), capture_output=True, text=True, timeout=60, check=False)
     assert bool(done.returncode) == bool(done.stderr)
     return done.stderr.strip()
 

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -30,6 +29,7 @@ from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN
 from specdec.triton.probes import Programs, programs
 from specdec.triton.repository import RepositoryPlan, render
+from support.programs import local
 from support.triton_client import ask, text
 from support.triton_server import Server
 
@@ -57,7 +57,7 @@ class Pod:
         files = {"SPECDEC_ENGINES": "engines", "SPECDEC_PROBE_KEY": "key"}
         paths = {variable: str(self.folder / file) for variable, file in files.items()}
         done = subprocess.run(
-            [sys.executable, *program[1:]],
+            local(program),
             capture_output=True,
             text=True,
             timeout=60,
@@ -291,7 +291,7 @@ def test_probes_reach_a_server_whose_http_is_closed(
     """By a key of the container, which no client has."""
     manifest = tmp_path / "manifest.json"
     manifest.write_text('{"folders": []}', "utf-8")
-    within = [sys.executable, *start.checked([], str(manifest), 1)[1:]]
+    within = local(start.checked([], str(manifest), 1))
     with Server(
         executable,
         render(draft_target_plan),

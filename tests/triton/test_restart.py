@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from cluster.processes import until
 from specdec.triton import launch
 from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
+from support.programs import local
 from support.triton_server import Server
 from triton.service import Service
 
@@ -78,7 +78,7 @@ def test_a_rolling_restart_loses_no_request(
                 metrics_port=old.metrics_port,
                 client_ports=(old.http_port, old.grpc_port),
             )
-            subprocess.run([sys.executable, *hook[1:]], check=True, timeout=150)
+            subprocess.run(local(hook), check=True, timeout=150)
             assert service.connections > before, "the old server went while clients were with it"
             assert old.stop() == 0
             answered(tallies, 3 * CLIENTS)

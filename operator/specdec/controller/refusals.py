@@ -23,7 +23,7 @@ _CONDITION_TYPES = {
     "engine": Type.ENGINES_READY,
     "publish": Type.REPOSITORY_READY,
     **dict.fromkeys(names.SERVERS.values(), Type.AVAILABLE),
-    **dict.fromkeys(("network", "disruption", "policy"), Type.AVAILABLE),
+    **dict.fromkeys(("programs", "network", "disruption", "policy"), Type.AVAILABLE),
     "verify": Type.SPECULATION_ACTIVE,
     "benchmark": Type.BENCHMARK_COMPLETED,
     "scaling": Type.SCALING_READY,

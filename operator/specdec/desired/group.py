@@ -9,7 +9,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.desired import pod, serving, tls
+from specdec.desired import pod, programs, serving, tls
 from specdec.desired.child import metadata
 from specdec.desired.pod import Container, Volume
 from specdec.desired.serving import Revision
@@ -93,7 +93,7 @@ def leader_worker_set(
                     volume,
                     _leader(model, revision),
                     component,
-                    [*volumes, *tls.server(model).volumes],
+                    [programs.volume(model), *volumes, *tls.server(model).volumes],
                     tls.watchers(model, revision.image),
                 ),
                 "workerTemplate": serving.template(

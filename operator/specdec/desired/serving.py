@@ -8,7 +8,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
-from specdec.desired import pod, tls
+from specdec.desired import pod, programs, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
@@ -84,7 +84,7 @@ def deployment(
                 volume,
                 container(model, revision),
                 component,
-                tls.server(model).volumes,
+                [programs.volume(model), *tls.server(model).volumes],
                 tls.watchers(model, revision.image),
             ),
         },
@@ -214,7 +214,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             max(_BEFORE_PROBE, budget - _BEFORE_PROBE),
         ),
         env=[*variables(model, revision), *secure.env],
-        mounts=[pod.SHARED_MEMORY, *secure.mounts],
+        mounts=[pod.SHARED_MEMORY, programs.MOUNT, *secure.mounts],
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,
         extra={

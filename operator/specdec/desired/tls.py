@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec.api.model import SpeculativeModel
+from specdec.desired import programs
 from specdec.desired.child import given
 from specdec.desired.pod import Container
 from specdec.triton import launch
@@ -79,7 +80,8 @@ def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
     tls = model.spec.serving.tls
     if tls is None:
         return ()
-    paths, mounts = [f"{_SERVER}/{CERTIFICATE}"], [_mount(WATCHER, _SERVER)]
+    paths = [f"{_SERVER}/{CERTIFICATE}"]
+    mounts = [programs.MOUNT, _mount(WATCHER, _SERVER)]
     if tls.client_ca is not None:
         paths.append(f"{_CLIENTS}/{AUTHORITY}")
         mounts.append(_mount("clients", _CLIENTS))
@@ -88,7 +90,7 @@ def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
             name=WATCHER,
             image=image,
             pull_policy=model.spec.runtime.pull_policy,
-            command=["python3", "-c", launch.program("renewal.py"), _MEMORY, *paths],
+            command=["python3", launch.program_path("renewal.py"), _MEMORY, *paths],
             mounts=mounts,
             resources={"requests": _SMALL, "limits": _SMALL},
         ),

@@ -2,7 +2,7 @@
 
 There is one Deployment for each server, or one LeaderWorkerSet if a replica is a group of pods on
 several nodes. If the spec changes from one to the other, the old pods serve until the new ones are
-ready.
+ready. The ConfigMap with the programs of the pods is applied before the workload.
 """
 
 from dataclasses import replace
@@ -10,6 +10,7 @@ from dataclasses import replace
 from specdec import backends
 from specdec.api import names
 from specdec.api.conditions import Condition
+from specdec.desired import programs
 from specdec.pipeline import group, serving
 from specdec.pipeline.observed import Object, Observed, Ref
 from specdec.pipeline.readiness import Served
@@ -17,12 +18,20 @@ from specdec.pipeline.stage import Context, Outcome
 
 
 def workload(context: Context) -> Outcome:
-    """Apply the workload that the spec asks for, and delete the other once it serves."""
+    """Apply the workload that the spec asks for, and delete the other once it serves.
+
+    Programs that no pod mounts any more are deleted too.
+    """
     (first, *_) = backends.served(context.model, context.facts)
     grouped = bool(first.launch.slots)
     outcome = group.serving(context, first) if grouped else serving.serving(context)
     available_ = any(c.status == "True" for c in outcome.conditions)
-    outcome = replace(outcome, facts=replace(outcome.facts, available=available_))
+    outcome = replace(
+        outcome,
+        facts=replace(outcome.facts, available=available_),
+        apply=(programs.config_map(context.model), *outcome.apply),
+        delete=outcome.delete + _outdated_programs(context),
+    )
     if outcome.requeue_after is not None:
         return outcome
     other = _deployments(context.observed) if grouped else _group(context)
@@ -44,8 +53,13 @@ def available(context: Context) -> Condition:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """The live workload with the desired replicas: scaling and suspending wait for no build."""
-    return serving.rescale(context) + group.rescale(context)
+    """The live workload with the desired replicas: scaling and suspending wait for no build.
+
+    If the workload mounts the programs of this release, their ConfigMap comes first.
+    """
+    used = programs.name(context.model) in _mounted(context.observed)
+    first = (programs.config_map(context.model),) if used else ()
+    return first + serving.rescale(context) + group.rescale(context)
 
 
 def served(observed: Observed) -> list[Served]:
@@ -65,6 +79,29 @@ def counts(observed: Observed) -> tuple[int, int]:
     total = max((status.get("replicas", 0) for status in (*servers, groups)), default=0)
     ready = min((status.get("readyReplicas", 0) for status in servers), default=0)
     return total, max(ready, groups.get("readyReplicas", 0))
+
+
+def _outdated_programs(context: Context) -> tuple[Ref, ...]:
+    """ConfigMaps with programs of earlier releases that nothing mounts any more.
+
+    While such a pod exists, the controller of its Deployment may replace it by one like it.
+    """
+    keep = {programs.name(context.model), *_mounted(context.observed)}
+    return tuple(
+        Ref("v1", "ConfigMap", name)
+        for name, item in sorted(context.observed.config_maps.items())
+        if item["metadata"].get("labels", {}).get(names.COMPONENT) == programs.COMPONENT
+        and name not in keep
+    )
+
+
+def _mounted(observed: Observed) -> set[str]:
+    """Names of the ConfigMaps that the live workload or a live pod mounts."""
+    specs = [pod.get("spec", {}) for pod in observed.pods]
+    specs += [live["spec"]["template"]["spec"] for live in observed.deployments.values()]
+    if observed.group is not None:
+        specs.append(observed.group["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"])
+    return {name for spec in specs for name in programs.config_map_names(spec)}
 
 
 def _deployments(observed: Observed) -> tuple[Ref, ...]:

@@ -45,6 +45,9 @@ _READ = "metadata,model-config,statistics"
 PROBE_KEY = "{probe-key}"
 _PROBE_HEADER = "specdec-probe"
 
+# Where containers mount the programs of `payload/serving`, the file check, probes and hook.
+PROGRAMS = "/specdec/programs"
+
 
 @dataclass(frozen=True)
 class Tls:
@@ -239,7 +242,7 @@ def pre_stop(
     """
     numbers = (linger_seconds, moving_seconds, exit_timeout_seconds, metrics_port)
     ports = ",".join(str(port) for port in client_ports)
-    hook = ["python3", "-c", program("drain.py"), *(str(number) for number in numbers), ports]
+    hook = ["python3", program_path("drain.py"), *(str(number) for number in numbers), ports]
     return hook if launch.mode is Mode.PLAIN else [*hook, mark(f"{shm_region_prefix}0_")]
 
 
@@ -264,6 +267,11 @@ def _follower(context: Sequence[str], models: Sequence[str]) -> Iterator[str]:
 def mark(shm_region_prefix: str) -> str:
     """The argument that differs between the ranks of a server, and so identifies a rank."""
     return f"--backend-config=python,shm-region-prefix-name={shm_region_prefix}"
+
+
+def program_path(name: str) -> str:
+    """The path of a program of `payload/serving` inside the pod."""
+    return f"{PROGRAMS}/{name}"
 
 
 @cache

@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specdec.triton.launch import PORTS, SHM_PREFIX, mark, program
+from specdec.triton.launch import PORTS, SHM_PREFIX, mark, program_path
 from specdec.triton.layout import Launch, Mode
 
 # Without site-packages Python takes the least time, and the probes run all the time.
-_PYTHON = ("python3", "-I", "-S", "-c")
+_PYTHON = ("python3", "-I", "-S")
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def programs(
     if launch.mode is not Mode.PLAIN:
         local = launch.slots[0] if launch.slots else launch.world_size
         plan |= {"ranks": local, "mark": mark(shm_region_prefix)}
-    source, text = program("engines.py"), json.dumps(plan)
+    engines_py, text = program_path("engines.py"), json.dumps(plan)
     return Programs(
-        startup=[*_PYTHON, source, "startup", text],
-        readiness=[*_PYTHON, source, "readiness", text],
-        liveness=[*_PYTHON, program("alive.py"), str(http_port), f"{patience_seconds:g}"],
+        startup=[*_PYTHON, engines_py, "startup", text],
+        readiness=[*_PYTHON, engines_py, "readiness", text],
+        liveness=[*_PYTHON, program_path("alive.py"), str(http_port), f"{patience_seconds:g}"],
     )

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from specdec.triton.launch import program
+from specdec.triton.launch import program_path
 
-_PROGRAM = "check_volume.py"
+_CHECK = ["python3", "-I", "-S", program_path("check_volume.py")]
 
 
 def checked(argv: Sequence[str], manifest: str, wait_seconds: int) -> list[str]:
@@ -15,15 +15,10 @@ def checked(argv: Sequence[str], manifest: str, wait_seconds: int) -> list[str]:
         manifest: path of the list of files, inside the pod.
         wait_seconds: how long damaged files may take to be repaired.
     """
-    return [*_check(), manifest, str(wait_seconds), *argv]
+    return [*_CHECK, manifest, str(wait_seconds), *argv]
 
 
 def server(argv: Sequence[str]) -> list[str]:
     """The server's own command, without the check of the volume if there is one."""
-    own = len(_check())
-    # The last argument of the check is its program, which differs in another release.
-    return list(argv[own + 2 :]) if list(argv[: own - 1]) == _check()[:-1] else list(argv)
-
-
-def _check() -> list[str]:
-    return ["python3", "-I", "-S", "-c", program(_PROGRAM)]
+    own = len(_CHECK)
+    return list(argv[own + 2 :]) if list(argv[:own]) == _CHECK else list(argv)

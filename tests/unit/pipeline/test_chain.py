@@ -45,7 +45,9 @@ def test_stages_run_in_order() -> None:
 
     world.finish(world.job("publish"), {})
     world.step()
-    assert kinds(world) == ["PersistentVolumeClaim", "ConfigMap", "Deployment", "Service"]
+    # The repository and the programs of the pods come before the pods.
+    maps = ["ConfigMap"] * 2
+    assert kinds(world) == ["PersistentVolumeClaim", *maps, "Deployment", "Service"]
     assert world.condition("Available")["reason"] == "Starting"
 
     world.serve()

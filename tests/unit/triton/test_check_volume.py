@@ -18,6 +18,7 @@ from cluster.processes import until
 from specdec.jobs import manifests, volume
 from specdec.payload.serving import check_volume
 from specdec.triton import start
+from support.programs import local
 
 REPOSITORY = {"bls/config.pbtxt": b"name: 'bls'", "bls/1/.keep": b""}
 STARTED = "started with 7"
@@ -168,7 +169,7 @@ def test_any_other_json_is_no_list(text: str, published: Published) -> None:
 def server(published: Published, seconds: int = 60) -> Iterator[subprocess.Popen[str]]:
     """The container's process; the server is a program that prints what it was given."""
     own = [sys.executable, "-c", "import sys; print('started with', sys.argv[1])", "7"]
-    argv = [sys.executable, *start.checked(own, str(published.manifest), seconds)[1:]]
+    argv = local(start.checked(own, str(published.manifest), seconds))
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -208,7 +209,7 @@ def test_a_server_waits_for_the_repair_and_then_starts(published: Published) -> 
 def test_a_server_has_the_signals_of_a_fresh_process(published: Published) -> None:
     """Python ignores SIGPIPE, and what is ignored stays so in the program that follows."""
     own = ["grep", "SigIgn", "/proc/self/status"]
-    argv = [sys.executable, *start.checked(own, str(published.manifest), 9)[1:]]
+    argv = local(start.checked(own, str(published.manifest), 9))
     out = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
     assert int(out.split()[1], 16) & (1 << (signal.SIGPIPE - 1)) == 0
 

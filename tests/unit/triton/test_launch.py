@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -24,6 +23,7 @@ from specdec.triton import launch, start
 from specdec.triton.launch import server_argv
 from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan
 from specdec.triton.probes import programs
+from support.programs import FOLDER, local
 
 REPOSITORY = "/models/repositories/abc"
 LAUNCHES = st.one_of(
@@ -61,7 +61,7 @@ def test_one_rank_needs_no_mpirun(layout: Layout) -> None:
     assert argv == server_argv(REPOSITORY, exit_timeout_seconds=7)
     assert launch.environment(server.launch) == {}
     stop = launch.pre_stop(server.launch, linger_seconds=5, exit_timeout_seconds=7)
-    assert (stop[0], *stop[3:]) == ("python3", "5", "0", "7", "8002", "8000,8001")
+    assert stop[2:] == ["5", "0", "7", "8002", "8000,8001"]
 
 
 def test_leader_mode_starts_a_server_for_each_rank() -> None:
@@ -201,7 +201,7 @@ def run_hook(port: int, timeout: int) -> int:
     hook = launch.pre_stop(
         PLAIN, linger_seconds=0, exit_timeout_seconds=timeout, metrics_port=port
     )
-    return subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60).returncode
+    return subprocess.run(local(hook), check=False, timeout=60).returncode
 
 
 @pytest.mark.slow
@@ -251,7 +251,7 @@ def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
     assert hook[0] == "python3"
     with ExitStack() as stack:
         first, second = (stack.enter_context(server(mark)) for mark in marks)
-        done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
+        done = subprocess.run(local(hook), check=False, timeout=60)
         assert done.returncode == 0
         assert first.poll() == 0, "the hook came back before rank 0 had ended"
         assert first.stdout is not None
@@ -268,7 +268,7 @@ def test_the_hook_gives_up_when_rank_0_does_not_end() -> None:
     )
     with server(hook[-1]) as first:
         os.kill(first.pid, signal.SIGSTOP)
-        done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
+        done = subprocess.run(local(hook), check=False, timeout=60)
         assert done.returncode == 1
         assert first.poll() is None
 
@@ -278,19 +278,20 @@ def test_a_server_that_has_ended_is_drained() -> None:
     hook = launch.pre_stop(
         Launch(Mode.LEADER, 2), **NOWHERE, exit_timeout_seconds=1, shm_region_prefix=prefix
     )
-    done = subprocess.run([sys.executable, *hook[1:]], check=False, timeout=60)
+    done = subprocess.run(local(hook), check=False, timeout=60)
     assert done.returncode == 0
 
 
-def test_the_pods_programs_are_those_of_the_payload() -> None:
-    """The golden files name these programs and leave their text out."""
-    payload = Path(launch.__file__).parents[1] / "payload" / "serving"
+def test_commands_name_programs_of_the_payload() -> None:
     hook = launch.pre_stop(PLAIN, **NOWHERE, exit_timeout_seconds=1)
-    assert hook[2] == (payload / "drain.py").read_text("utf-8")
     probes = programs(PLAIN, ["tensorrt_llm"], attempt_seconds=8, patience_seconds=60)
-    assert probes.startup[4] == probes.readiness[4] == (payload / "engines.py").read_text("utf-8")
-    assert probes.liveness[4] == (payload / "alive.py").read_text("utf-8")
     checked = start.checked(["tritonserver"], "/models/manifest.json", 5)
-    assert checked[4] == (payload / "check_volume.py").read_text("utf-8")
-    for name in ("agent.py", "renewal.py"):
-        assert launch.program(name) == (payload / name).read_text("utf-8")
+    for argv, name in (
+        (hook, "drain.py"),
+        (probes.startup, "engines.py"),
+        (probes.readiness, "engines.py"),
+        (probes.liveness, "alive.py"),
+        (checked, "check_volume.py"),
+    ):
+        assert launch.program_path(name) in argv
+        assert launch.program(name) == (FOLDER / name).read_text("utf-8")

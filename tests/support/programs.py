@@ -1,0 +1,25 @@
+"""The programs of a server's pod, run on this machine."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from specdec.triton import launch
+
+FOLDER = Path(launch.__file__).parents[1] / "payload" / "serving"
+
+
+def local(argv: Sequence[str]) -> list[str]:
+    """The arguments of a hook, probe or file check for this machine's Python and files."""
+    python, *arguments = argv
+    assert python == "python3"
+    mounted = f"{launch.PROGRAMS}/"
+    return [
+        sys.executable,
+        *(
+            str(FOLDER / argument.removeprefix(mounted))
+            if argument.startswith(mounted)
+            else argument
+            for argument in arguments
+        ),
+    ]
