@@ -7,6 +7,7 @@ import pytest
 from controlplane.operating import Lab, until
 from controlplane.pipeline import at_rest, claim, resource, serve, unwritten
 from specdec.api import names
+from specdec.desired import programs
 
 pytestmark = pytest.mark.controlplane
 
@@ -67,6 +68,23 @@ def test_deleted_or_changed_children_are_restored(lab: Lab) -> None:
         return deployment["spec"]["replicas"] == 1 and names.INSTANCE in selector
 
     until(repaired, "the desired selector of the Service and replicas of the Deployment")
+
+
+def test_changed_or_deleted_programs_of_pods_are_restored(lab: Lab) -> None:
+    serve(lab, "pair")
+    at_rest(lab)
+    (before,) = lab.all("configmap", f"{names.COMPONENT}={programs.COMPONENT}")
+    name = before["metadata"]["name"]
+
+    def restored() -> bool:
+        live = lab.get("configmap", name)
+        return live is not None and live["data"] == before["data"]
+
+    lab.patch("configmap", name, {"data": {"alive.py": "raise SystemExit"}})
+    until(restored, "the program of the liveness probe")
+    lab.kubectl("delete", "configmap", name)
+    until(restored, "the ConfigMap")
+    lab.wait("pair")
 
 
 def test_suspend_deletes_the_pods_and_keeps_the_artifacts(lab: Lab) -> None:
