@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from specdec.cli import certify_options as given
 from specdec.cli import options as opt
-from specdec.cli.cluster_options import KubeContext, Namespace, check_name
+from specdec.cli.cluster_options import KubeContext, Namespace
 from specdec.client.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -28,88 +28,36 @@ _FAILED = 1
 _INTERRUPTED = 130
 # Minutes that a resource may be blocked by one reason, such as a crash or a lack of GPUs.
 _BLOCKED_MINUTES = 10.0
-_LONGEST_MINUTES = 7 * 24 * 60
 Json = dict[str, Any]
-
-
-class AccessMode(StrEnum):
-    """The access modes of the claim."""
-
-    ONCE = "ReadWriteOnce"
-    MANY = "ReadWriteMany"
 
 
 def certify(
     context: typer.Context,
-    backend: Annotated[
-        str, typer.Option(help="TensorRT on GPUs, or Reference on CPUs.")
-    ] = "TensorRT",
+    backend: given.Backend = "TensorRT",
     namespace: Namespace = None,
     kube_context: KubeContext = None,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder of the state, the archive and the page.")
-    ] = Path("specdec-certify"),
-    only: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME,...", help="Entries to try; default: all.")
-    ] = None,
-    heads: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="METHOD=SOURCE",
-            help="Checkpoint of heads for Eagle, Medusa or ReDrafter; repeatable. SOURCE is "
-            "OWNER/REPO of the Hugging Face hub, or pvc:CLAIM/PATH.",
-        ),
-    ] = None,
-    heads_target: Annotated[
-        str | None,
-        typer.Option(metavar="SOURCE", help="Target of the heads; default lmsys/vicuna-7b-v1.3."),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE",
-            help="Default Qwen/Qwen2.5-1.5B-Instruct; with Reference the shipped pair.",
-        ),
-    ] = None,
-    draft: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help="Default Qwen/Qwen2.5-0.5B-Instruct.")
-    ] = None,
-    token_secret: Annotated[
-        str | None,
-        typer.Option(metavar="SECRET", help="Secret with a token of the hub under the key token."),
-    ] = None,
-    version: Annotated[str | None, typer.Option(help="Sets spec.runtime.version.")] = None,
-    image: Annotated[str | None, typer.Option(help="Sets spec.runtime.image.")] = None,
-    gpu_product: Annotated[
-        str | None, typer.Option(help="Node label nvidia.com/gpu.product, if there are several.")
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option(help="GPUs of a node, if you may not list nodes.")
-    ] = None,
-    claim: Annotated[
-        str | None, typer.Option(help="Existing claim for checkpoints and engines.")
-    ] = None,
-    storage_size: Annotated[
-        str | None, typer.Option(help="Of the created claim; default 60Gi, with heads 160Gi.")
-    ] = None,
-    storage_class: Annotated[str | None, typer.Option(help="Of the created claim.")] = None,
-    access_mode: Annotated[
-        AccessMode, typer.Option(help="Of the claim; ReadWriteMany lets pods spread over nodes.")
-    ] = AccessMode.ONCE,
-    prompts: Annotated[int, typer.Option(help="Prompts of each measurement.")] = 16,
-    output_tokens: Annotated[int, typer.Option(help="Maximum tokens of an answer.")] = 64,
-    timeout: Annotated[float, typer.Option(help="Minutes for each entry.")] = 120.0,
-    retry: Annotated[bool, typer.Option("--retry", help="Run failed entries again.")] = False,
-    keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Keep the claim, and the resources with spec.suspend true."),
-    ] = False,
-    operator_namespace: Annotated[
-        str, typer.Option(help="Namespace of the operator, for its log and metrics.")
-    ] = "specdec-system",
-    show_list: Annotated[
-        bool, typer.Option("--list", help="Show what would be tried, and create nothing.")
-    ] = False,
+    output: given.Output = Path("specdec-certify"),
+    only: given.Only = None,
+    heads: given.Heads = None,
+    heads_target: given.HeadsTarget = None,
+    target: given.Target = None,
+    draft: given.Draft = None,
+    token_secret: given.TokenSecret = None,
+    version: given.Version = None,
+    image: given.Image = None,
+    gpu_product: given.GpuProduct = None,
+    gpus: given.Gpus = None,
+    claim: given.Claim = None,
+    storage_size: given.StorageSize = None,
+    storage_class: given.StorageClass = None,
+    access_mode: given.ClaimAccessMode = given.AccessMode.ONCE,
+    prompts: given.Prompts = 16,
+    output_tokens: given.OutputTokens = 64,
+    timeout: given.TimeoutMinutes = 120.0,
+    retry: given.Retry = False,
+    keep: given.Keep = False,
+    operator_namespace: given.OperatorNamespace = "specdec-system",
+    show_list: given.ShowList = False,
 ) -> None:
     """Serve a matrix of small models on a cluster, and report what passed.
 
@@ -122,27 +70,23 @@ def certify(
     input, 3 the API server cannot be reached, 130 interrupted.
     """
     with opt.report_errors():
-        for option, value in (
-            ("--namespace", namespace),
-            ("--operator-namespace", operator_namespace),
-            ("--claim", claim),
-            ("--token-secret", token_secret),
-        ):
-            check_name(option, value)
-        if not 0 < timeout <= _LONGEST_MINUTES:
-            raise BadRequestError(
-                f"--timeout is {timeout:g}; set it to at most {_LONGEST_MINUTES} minutes"
-            )
-        try:
-            failed = asyncio.run(_certify(context.params))
-        except KeyboardInterrupt:
-            typer.echo(
-                f"specdec: interrupted; the same command continues, from the state in {output}",
-                err=True,
-            )
-            raise typer.Exit(_INTERRUPTED) from None
+        given.check(context.params)
+        failed = _run_interruptibly(context.params)
     if failed:
         raise typer.Exit(_FAILED)
+
+
+def _run_interruptibly(params: Mapping[str, Any]) -> bool:
+    """Run until all entries are tried; Ctrl-C ends the command with a message and status 130."""
+    try:
+        return asyncio.run(_certify(params))
+    except KeyboardInterrupt:
+        typer.echo(
+            "specdec: interrupted; the same command continues, from the state in "
+            f"{params['output']}",
+            err=True,
+        )
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 async def _certify(params: Mapping[str, Any]) -> bool:
