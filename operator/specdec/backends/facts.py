@@ -62,10 +62,11 @@ class Engine:
 class Facts:
     """The results of earlier stages, which each stage passes on.
 
-    `checkpoints` is by role of `SpeculativeModel.sources`, `engines` and `kv_tokens` (the memory
-    plan's KV budget in tokens, empty without a plan) by role of `SpeculativeModel.models`.
-    `request_fields`: names of request fields in the server's image; None where no build read it.
-    `available`: the desired revision serves. `verified`: its verification ended or is not needed.
+    The keys of `checkpoints` are the roles of `SpeculativeModel.sources`. The keys of `engines`
+    and `kv_tokens` are the roles of `SpeculativeModel.models`. `kv_tokens` are the cache sizes of
+    the memory plan in tokens, empty without a plan. `request_fields` are the names of request
+    fields in the server's image, None if no build read the image. `available` is true if the
+    desired revision serves, `verified` if its verification has ended or is not needed.
     """
 
     version: str = ""

@@ -1,6 +1,6 @@
 """The GPU memory that one rank of an engine needs before any cache: weights and working memory.
 
-The numbers are estimates, rather too high than too low, from the sizes of the checkpoint.
+The numbers are estimates from the sizes of the checkpoint, and rather too high than too low.
 docs/memory.md has each formula with its reason.
 """
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 # Tokens of a block of the paged cache, the largest of any release.
 BLOCK = 64
-# Step logits: the engine's output, the decoder's copy in FP32, and what sampling sorts.
+# Copies of a step's logits: the engine's output, the decoder's in FP32, and the sorted one of
+# sampling.
 _LOGIT_COPIES = 3
 # Steps of generation logits that the runtime holds back before it copies them to the host.
 _GATHERED_STEPS = 8
@@ -20,7 +21,7 @@ _COMMUNICATION = 512 << 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """A checkpoint's numbers.
+    """The sizes that a checkpoint's configuration states.
 
     Attributes:
         parameters: all of its parameters, experts included.
@@ -41,7 +42,7 @@ class Sizes:
 
     @property
     def embedding(self) -> int:
-        """Parameters of the embedding, and as many of the output projection."""
+        """Parameters of the embedding. The output projection has the same number."""
         return self.vocab * self.hidden
 
     @property
@@ -143,7 +144,8 @@ def _activations(engine: Engine) -> int:
     attention = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
     inner = 3 * sizes.intermediate * sizes.experts_per_token
     width = 4 * sizes.hidden + math.ceil((attention + inner) / tensor)
-    # `trtllm-build` raises max_num_tokens to where every sequence of a batch fits with its drafts.
+    # `trtllm-build` raises max_num_tokens until a full batch of sequences fits with its draft
+    # tokens.
     tokens = max(engine.max_num_tokens, engine.max_batch_size * (1 + engine.draft_len))
     return width * tokens * engine.dtype_bytes
 

@@ -14,18 +14,18 @@ from specdec.triton.layout import Mode, RankPlan, Server
 MIB = 1 << 20
 # CUDA context, loaded kernels and library workspaces of one process.
 _PROCESS = 1024 * MIB
-# CUDA context and memory pool (64 MiB by default) of a process that runs no kernel here.
+# CUDA context and memory pool (64 MiB by default) of a process whose kernels run on other GPUs.
 _GUEST_CONTEXT = 512 * MIB
-# What the driver keeps of a GPU's memory for itself.
+# The share of a GPU's memory that the driver reserves.
 _DRIVER = 0.01
-# The runtime never gives more than this share of what is free to caches
-# (kv_cache_free_gpu_mem_fraction's default); the rest is the plan's safety reserve.
+# Caches get at most this share of the free memory, which is the default of
+# kv_cache_free_gpu_mem_fraction. The rest is a reserve.
 _SPENDABLE = 0.9
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The cache size that the spec fixes: tokens, percent of the free memory, or neither."""
+    """The cache size in the spec: tokens, percent of free memory, or neither if it is planned."""
 
     tokens: int | None = None
     percent: int | None = None
@@ -33,7 +33,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU: `name` is its models and ordinal ("target+draft:0"); bytes by part."""
+    """One GPU: its models and ordinal ("target+draft:0"), total bytes, and used bytes by part."""
 
     name: str
     total: int
@@ -156,8 +156,8 @@ def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
     """Bytes of the driver and of the server's processes on one GPU.
 
     A plain server is one process; others have one process for each rank. Every process opens a
-    context and a memory pool on each GPU of its pod. So this GPU also has those of the ranks on
-    other GPUs, and of the orchestrator.
+    context and a memory pool on each GPU of its pod. So this GPU also has the contexts and pools
+    of ranks on other GPUs, and of the orchestrator.
     """
     launch = server.launch
     if launch.mode is Mode.PLAIN:
@@ -172,9 +172,9 @@ def _fixed(
 ) -> tuple[dict[str, int], _Caches]:
     """Tokens of the caches that the spec fixes, and their bytes on each GPU.
 
-    A percentage applies to the memory that is free when its model loads. That is more if the other
-    model of the GPU loads later. The bytes are those of a model that loads first, and the tokens
-    those of a model that loads last: the worse case of each.
+    A percentage applies to the memory that is free when its model loads. Of two models on a GPU,
+    the first to load gets the larger cache, and the order is not known. Therefore the bytes are
+    those of the first, and the tokens those of the last: both are the worst case.
     """
     tokens: dict[str, int] = {}
     caches: _Caches = {}

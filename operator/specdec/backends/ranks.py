@@ -8,7 +8,7 @@ from specdec.triton.layout import RankPlan, Split, plan
 
 
 def ranks(model: SpeculativeModel, *, one_process: bool = False) -> RankPlan:
-    """The rank plan of the method's layout; with `one_process`, on exactly the spec's ordinals."""
+    """The rank plan of the method's layout; `one_process` is as in `Layout`."""
     splits = {
         role: Split(spec.parallelism.tensor, spec.parallelism.pipeline, spec.gpu.device_ids)
         for role, spec in model.models.items()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 def pack(files: Mapping[str, bytes], root: str) -> bytes:
     """A tar.gz of the files (path -> content) below a directory `root`.
 
-    Owners and times of this machine stay out.
+    Owners and times of this machine are left out.
     """
     buffer = io.BytesIO()
     # mtime 0: the time of packing would be part of the bytes.

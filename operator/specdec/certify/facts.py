@@ -1,4 +1,4 @@
-"""What a cluster has for the matrix: GPUs of one product, by node and in total.
+"""The GPUs of a cluster that the matrix can use: of one product, by node and in total.
 
 `facts` reads plain node objects; `select` chooses the product that all entries run on.
 """
@@ -25,7 +25,7 @@ class Gpus:
         product: value of the node label nvidia.com/gpu.product.
         per_node: the most that one node has for pods.
         total: of all nodes.
-        memory_mib, compute_capability, driver: by the labels of the nodes; None without them.
+        memory_mib, compute_capability, driver: from the labels of the nodes; None without labels.
     """
 
     product: str
@@ -50,7 +50,7 @@ class Facts:
 
 
 def facts(nodes: Sequence[Mapping[str, Any]]) -> Facts:
-    """The facts of the nodes that take pods; names and addresses of nodes stay out."""
+    """The facts of schedulable nodes, without names and addresses."""
     usable = [node for node in nodes if not node.get("spec", {}).get("unschedulable")]
     products: dict[str, list[tuple[int, Mapping[str, str]]]] = {}
     for node in usable:

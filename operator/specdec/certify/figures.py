@@ -16,7 +16,7 @@ _USED, _TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
 def server(page: str) -> Json:
     """The counters since the server's start, by short name, and the memory of its GPUs in MiB.
 
-    A page of something else has none.
+    Empty if the page is not that of a server.
     """
     try:
         counted = reading(page, 0.0)
@@ -28,7 +28,7 @@ def server(page: str) -> Json:
 
 
 def _devices(page: str) -> list[Json]:
-    """Used and total memory by GPU, in the order of the page; identifiers stay out."""
+    """Used and total memory by GPU, in the order of the page and without identifiers."""
     by_metric: dict[str, list[float]] = {_USED: [], _TOTAL: []}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:

@@ -89,7 +89,7 @@ def speeds(
 
 
 def _condition(kind: Type, condition: Mapping[str, Any]) -> Verdict | None:
-    """The verdict that one condition decides; None if it does not stand in the way."""
+    """The verdict that follows from one condition; None if it allows a pass."""
     reason = condition.get("reason", "")
     if condition.get("status") == "True" or reason == VerificationReason.NOT_COMPARABLE:
         return None
@@ -102,7 +102,7 @@ def _summary(
     throughput: Mapping[str, Any],
     baseline: Mapping[str, Any] | None,
 ) -> str:
-    """What a passed entry shows, in one sentence."""
+    """The measurements of a passed entry in one sentence."""
     measured = body.get("status", {}).get("speculation", {})
     facts = []
     if measured.get("matched") is not None:

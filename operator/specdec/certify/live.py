@@ -1,4 +1,4 @@
-"""What a run reads and changes in the cluster, with the rights of the caller's kubeconfig.
+"""The requests of a run to the cluster, with the rights of the caller's kubeconfig.
 
 `run` calls it. It creates resources, one claim and one Job per resource, all with the label of the
 run, and deletes only those. It reads no Secret.

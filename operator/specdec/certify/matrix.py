@@ -1,4 +1,4 @@
-"""The matrix: which ways to serve are tried on a cluster, and why the others are not.
+"""The matrix: the ways to serve that are tried on a cluster, and reasons against the others.
 
 `matrix` is pure: the same request and GPUs give the same entries.
 """

@@ -1,4 +1,4 @@
-"""Where a resource is: still in progress, done, or failed, by its conditions and their history.
+"""The state of a resource by its conditions and their history: in progress, done or failed.
 
 `run` calls `history` and `state` after every read of a resource. Both are pure.
 """
@@ -48,7 +48,7 @@ class State:
         done: it needs no more time; it serves and is measured if `problem` is empty.
         message: what it waits for, for people.
         problem: why it failed, in one sentence.
-        condition: type and reason of the condition that the problem is of.
+        condition: type and reason of the condition that reports the problem.
     """
 
     done: bool

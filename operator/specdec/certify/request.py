@@ -1,4 +1,4 @@
-"""What a run is asked for: backend, models, storage and load; and how sources are written.
+"""The options of a run (backend, models, storage and load), and the form of sources.
 
 The command line creates a `Request`; `matrix` and `resources` read it. Every error is one sentence
 with the option, its value and the fix.

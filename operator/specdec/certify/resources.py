@@ -31,7 +31,7 @@ _VERIFIED_TOKENS = 32
 # The default tree of the releases has 63 nodes.
 _TREE = 63
 _DEADLINE_SECONDS = 3600
-# Nodes with GPUs often keep other pods away with this taint.
+# Many clusters have this taint on nodes with GPUs to keep other pods away.
 _TOLERATIONS = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
 _LOAD_RESOURCES = {
     "requests": {"cpu": "250m", "memory": "192Mi"},
@@ -100,7 +100,7 @@ def draft_target(request: Request, spec: Json, **block: Any) -> Json:
 
 
 def lookahead(request: Request, spec: Json) -> Json:
-    """The spec with Lookahead: the sizes of the guides, or small ones for a CPU."""
+    """The spec with Lookahead: the sizes in TensorRT-LLM's guides, or small ones for a CPU."""
     sizes = (7, 7, 7) if request.support.on_gpus else (4, 3, 4)
     block = dict(zip(("windowSize", "ngramSize", "verificationSetSize"), sizes, strict=True))
     return {**copy.deepcopy(spec), "speculation": {"method": "Lookahead", "lookahead": block}}

@@ -1,4 +1,4 @@
-"""Run the matrix: serve each entry, load it, keep what it leaves, judge it, and clean up.
+"""Run the matrix: serve each entry, load it, keep its logs and metrics, judge it, and clean up.
 
 The command line calls `run`. The output folder has the state of every entry, so an interrupted run
 continues where it stopped: finished entries are not run again, and a resource that exists is used.
@@ -38,10 +38,10 @@ class Reporter(Protocol):
         """An entry starts, or its resource is still there from an interrupted run."""
 
     def step(self, entry: Entry, message: str) -> None:
-        """What an entry waits for, has changed."""
+        """An entry waits for something else than before."""
 
     def ended(self, entry: Entry, result: Json, *, earlier: bool) -> None:
-        """An entry has its result; `earlier` if an interrupted run left it."""
+        """An entry has its result; `earlier` is true if an interrupted run wrote it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Plan:
         request: of the user.
         entries: the matrix.
         limits: of each entry.
-        keep: keep the claim, and suspend the resources in place of deleting them.
+        keep: keep the claim, and suspend the resources instead of deleting them.
         retry: run failed entries again.
         operator_namespace: where the operator runs.
         clock: the present time, in UTC.
@@ -222,7 +222,7 @@ class _Attempt:
         await live.apply(body)
 
     def _usable(self, current: Json, body: Json) -> bool:
-        """Whether an existing resource is of this attempt: it has the same spec, and stays."""
+        """Whether a resource belongs to this attempt: same spec, and not being deleted."""
         meta = current["metadata"]
         digest = body["metadata"]["annotations"][resources.SPEC]
         return (

@@ -1,4 +1,4 @@
-"""Keep what a resource leaves behind: status, logs, metrics and events, before it is deleted.
+"""Read status, logs, metrics and events of a resource before it is deleted.
 
 `run` calls `read` at the end of an entry. What cannot be read becomes a note of the report. Pods
 are kept in the short form of `specdec status`, without their environment.

@@ -47,7 +47,7 @@ async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> N
 
 
 def one_line(error: Exception) -> str:
-    """An error of the start in one sentence; an invalid setting is named by its variable."""
+    """A startup error in one sentence; an invalid setting is named by its variable."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         variable = "_".join(("SPECDEC", *map(str, first["loc"]))).upper()

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 # Shares of the Lease's duration; client-go has 10 s and 2 s for a duration of 15 s.
 RENEW_DEADLINE, RENEW_PERIOD = 2 / 3, 2 / 15
-# Twice per renewal period: a standby takes a released Lease within a second and a half.
+# Candidates read it twice per renewal period: a standby takes a released Lease within 1.5 seconds.
 RETRY_PERIOD = 1 / 15
 JITTER = 1.2
 # Short, because without a release the next holder only waits until the Lease expires.

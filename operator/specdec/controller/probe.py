@@ -6,7 +6,8 @@ check fails only for states that a restart fixes.
 
 from specdec.controller.queue import Health
 
-# The queue's loop runs at least every five seconds; after this long (seconds) it is dead.
+# The queue's loop runs at least every five seconds. After this many seconds without a run it
+# counts as dead.
 MAX_IDLE = 60.0
 # The queue cancels a reconcile after 300 seconds; at twice that the cancellation has failed.
 MAX_RECONCILE = 600.0

@@ -198,7 +198,8 @@ class WorkQueue:
             delay = self._backoff.delay(self._failures[key], self._rng)
         else:
             self._failures.pop(key, None)
-        if key in self._due:  # added while it was active, when `add_after` skips the heap
+        # It was added during its reconcile, when `add_after` does not put it into the heap.
+        if key in self._due:
             heapq.heappush(self._heap, (self._due[key], next(self._order), key))
         if delay is not None:
             self.add_after(key, delay)

@@ -119,7 +119,8 @@ class Runtime:
             self._queue.add(key)
         self._dependents.update(key, body, deleted=deleted)
         for dependent in self._dependents.of(key):
-            # They read its status, so even our own write matters to them.
+            # Dependents read the status of this resource, so our own status write concerns them
+            # too.
             self._queue.add_after(dependent, CHILD_DELAY)
 
     def child_changed(self, body: Mapping[str, Any], *, deleted: bool = False) -> None:

@@ -139,5 +139,5 @@ def _method(config: Config, *, medusa: bool) -> str:
 
 
 def _count(indices: Any) -> int:
-    """The number of elements whose indices, from zero, are given."""
+    """The length of a list whose indices are given."""
     return max(indices, default=-1) + 1

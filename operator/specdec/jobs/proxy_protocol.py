@@ -1,7 +1,7 @@
 """The HTTP proxy protocol of the egress proxy, towards clients and towards upstream proxies.
 
 `egress_proxy` parses each client request into a `Request`, and asks `UpstreamProxies` for the
-proxy that the pod's environment names for a host. Connections in the clear serve one request each.
+proxy that the pod's environment names for a host. Connections without TLS serve one request each.
 """
 
 import asyncio

@@ -225,7 +225,8 @@ async def _speed(
 ) -> int:
     """The speed of `speculative` in percent of `baseline`: the median over prompts.
 
-    The two paths alternate in who goes first, so that a drift of the machine affects both equally.
+    The two paths take turns to go first, so that a change of the machine's load affects both
+    equally.
     """
     ratios = []
     for number, entry in enumerate(entries):

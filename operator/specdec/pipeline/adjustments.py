@@ -1,4 +1,4 @@
-"""Decisions with a part of their report replaced."""
+"""Replace conditions of a decision."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 Triton reads its certificate files once, at its start. A sidecar of each server watches the files.
 When they change, it prints a line with their mark: a fingerprint of their content. The operator
-copies the newest mark into the pod template, and so another mark replaces the pods.
+copies the newest mark into the pod template. A changed template replaces the pods.
 """
 
 import json
@@ -28,7 +28,7 @@ def newest(observed: Observed, role: str, live: Served | None) -> str:
 
 
 def _changes(observed: Observed, pod: Object) -> Iterator[tuple[float, str]]:
-    """When a pod's files changed, and their new mark; empty if they did not since its start."""
+    """The time at which a pod's files changed, and their new mark; empty without a change."""
     line = observed.logs.get(pod["metadata"]["name"], "").strip().rpartition("\n")[2]
     try:
         report: Any = json.loads(line or "null")

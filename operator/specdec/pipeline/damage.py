@@ -2,7 +2,7 @@
 
 The program that starts a server (`payload/serving/check_volume.py`) prints the report as the last
 line of the container's log. The server's image is the user's, so its log is not trusted: a report
-is cut, and loses all characters that do not print.
+is shortened, and only its printable characters are kept.
 """
 
 import json

@@ -133,7 +133,7 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
         plan = status.get("plan", {}) | fields.pop("plan", {})
         status |= fields | ({"plan": plan} if plan else {})
     if not status.get("imageContract"):
-        # Of another image than before, or of a backend whose images are not checked.
+        # The image has changed since its check, or the backend's images are not checked.
         status.pop("imageContract", None)
     status |= _served(context, outcomes)
     return status

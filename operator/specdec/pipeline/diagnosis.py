@@ -220,7 +220,8 @@ def _failure(pods: list[Object], reason: Reason) -> Cause:
                 return Cause(EngineReason.OUT_OF_MEMORY, _memory(pod))
     error = result(pods[:1]).error
     if error is not None:
-        # A program of another image may report any reason; a condition has a documented one.
+        # The program may run in a user's image and report any reason. Conditions have only
+        # documented ones.
         known = parse(error.reason)
         return Cause(known if known in PROBLEMS else reason, _tail(error.message))
     message = _tail(termination_message(pods[0])) if pods else ""

@@ -184,7 +184,7 @@ def _condition(builds: list[_Build], warning: str) -> Condition:
 
 
 def _severity(cause: Cause) -> int:
-    """Failures come first, then what blocks, then builds that run."""
+    """Sort key of a cause: failed builds first, then blocked ones, then running ones."""
     order = (FAILED, BLOCKED, frozenset({EngineReason.BUILDING}))
     return next((i for i, reasons in enumerate(order) if cause.reason in reasons), len(order))
 

@@ -72,9 +72,9 @@ def _fetch_again(context: Context, loss: volume_recovery.Loss) -> Outcome:
 
 
 def _outdated(context: Context, name: str, *, done: bool) -> tuple[Ref, ...]:
-    """Fetch Jobs to delete: those that still run for other sources.
+    """Fetch Jobs to delete: first the running ones of other sources.
 
-    Once the result is known, also the complete Jobs of other sources, and any that still runs.
+    Once the result is known, complete Jobs of other sources and all running ones are deleted too.
     """
     model, observed = context.model, context.observed
     running = [n for n in job.unfinished(observed, model, "fetch") if n != name or done]
@@ -90,7 +90,7 @@ def _sources(context: Context, result: Result) -> _Sources | None:
         models = _remembered(context.model, sources)
     if not sources.keys() <= models.keys():
         return None
-    # These entries have no findings of an earlier check: `_check` adds the present ones.
+    # Findings of an earlier check are left out: `_check` adds the present ones.
     entries = {
         role: {"role": role, "source": source, **models[role].shown()}
         for role, source in sources.items()

@@ -36,7 +36,7 @@ def serving(context: Context, revision: Revision) -> Outcome:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """The live groups with the desired replicas: scaling and suspending wait for no build."""
+    """The live groups with the desired replicas: scaling and suspending do not wait for builds."""
     live, replicas = context.observed.group, readiness.replicas(context.model)
     if live is None or live["spec"].get("replicas") == replicas:
         return ()

@@ -1,4 +1,4 @@
-"""What builds read of the server's image: the status remembers it, the repository uses it."""
+"""What builds read from the server's image. The status stores it, and the repository uses it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from specdec.triton.contract import RequestFields
 
 
 def known(context: Context, read: Iterable[ImageContract | None]) -> ImageContract | None:
-    """The contract of the image: read by a build now, else remembered of this same image.
+    """The contract of the image: from a new build, or else from the status for the same image.
 
     `flags` is the largest number of flags that a build compared.
     """
@@ -30,7 +30,7 @@ def request_fields(contract: ImageContract | None) -> RequestFields | None:
 
 
 def warning(contract: ImageContract | None) -> str:
-    """The end of a message about differences that the spec lets pass."""
+    """The end of a message about differences that the spec tolerates."""
     return f"; warning: {contract.warning}" if contract and contract.warning else ""
 
 

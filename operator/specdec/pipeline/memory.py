@@ -86,7 +86,7 @@ def _outcome(
 
 
 def _total(model: SpeculativeModel) -> int | None:
-    """MiB of one GPU: as the spec sets it, else as the table of products has it."""
+    """MiB of one GPU: the value in the spec, or else that of the product in the table."""
     spec = model.spec.gpu
     if spec.memory_mi_b is not None:
         return spec.memory_mi_b
@@ -187,7 +187,7 @@ def _listed(device: Device, *, caches: bool = True) -> str:
 
 
 def _entry(planned: MemoryPlan, message: str) -> dict[str, Any]:
-    """The plan as `status.plan.memory` has it."""
+    """The plan in the fields of `status.plan.memory`."""
     devices = [
         {
             "device": device.name,
@@ -206,5 +206,5 @@ def _mib(size: int) -> int:
 
 
 def _sum(sizes: Iterable[int]) -> int:
-    """MiB of the rounded terms, so that a reader can add them up."""
+    """The sum of the rounded terms (MiB), so that a printed sum equals its terms."""
     return sum(_mib(size) for size in sizes)

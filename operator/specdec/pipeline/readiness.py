@@ -117,7 +117,7 @@ def worst(conditions: Sequence[Condition]) -> Condition:
 
 
 def settled(condition: Condition) -> bool:
-    """Whether nothing is expected to change by itself."""
+    """Whether the condition stays as it is until the resource or a pod changes."""
     return condition.status == "True" or condition.reason in _NO_PODS
 
 
@@ -169,7 +169,7 @@ def _silent(pod: Object) -> Cause | None:
 
 
 def _severity(condition: Condition) -> int:
-    """Failures come first, then what blocks, then what starts, then what serves."""
+    """Sort key of a condition: failed servers first, then blocked, starting and serving ones."""
     if condition.status == "True":
         return 3
     if condition.reason in FAILED:

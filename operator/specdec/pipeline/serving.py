@@ -44,7 +44,7 @@ def serving(context: Context) -> Outcome:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """Live Deployments with the desired replicas and certificate: neither waits for a build."""
+    """Live Deployments with the desired replicas and certificate, which do not wait for builds."""
     model, observed = context.model, context.observed
     replicas = readiness.replicas(model)
     changed = []

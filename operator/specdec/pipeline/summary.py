@@ -75,7 +75,7 @@ def phase(model: SpeculativeModel, stages: Sequence[Condition], ready_: Conditio
 
 
 def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | None:
-    """The first condition that blocks Ready. The verified ones do only with mode Gate."""
+    """The first condition that blocks Ready. Those of the verification block only in mode Gate."""
     blocking = [c for c in stages if c.type in _PHASES and holds_back(c)]
     if model.spec.verification.mode == "Gate":
         blocking += [c for c in stages if c.type in VERIFIED and _closes_gate(c)]
@@ -83,5 +83,8 @@ def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | 
 
 
 def _closes_gate(condition: Condition) -> bool:
-    """Whether a verified condition blocks Ready; one that cannot be measured does not."""
+    """Whether a condition of the verification blocks Ready.
+
+    If it cannot be measured, it does not.
+    """
     return condition.status != "True" and condition.reason != VerificationReason.NOT_COMPARABLE

@@ -22,7 +22,7 @@ from specdec.pipeline.stage import Context
 class Portion:
     """The percentage of requests that go to resource `name` now.
 
-    `obstacle` is why that is 0 although the spec sets another percentage.
+    If that is 0 although the spec sets another percentage, `obstacle` is the reason.
     """
 
     percent: int = 0

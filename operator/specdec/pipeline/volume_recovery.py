@@ -3,8 +3,8 @@
 The operator cannot read the volume. A server compares its files before it loads them. If some are
 damaged, it reports them and waits. A server may also end while it loads. In both cases the
 operator runs the publish Job again, which reads every file that servers need. The Job restores the
-repository itself, deletes damaged files, and reports what is missing. The operator removes that
-from the status, so that earlier stages fetch or build it again.
+repository itself, deletes damaged files, and reports what is missing. The operator removes the
+missing engines and checkpoints from the status, so that earlier stages fetch or build them again.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, Ref, pod_ready
 from specdec.pipeline.stage import Context
 
-# How long after a check an end of a server causes no further check: servers also end for other
-# reasons while they load, and the kubelet restarts them each time.
+# The time after a check in which a server that exits causes no further check. Servers also exit
+# for other reasons while they load, and the kubelet restarts them each time.
 _AFTER_END = timedelta(minutes=30)
-# How long after a check a report of damage causes no further check, if the container that reports
-# it started before that check: it waits for the repair that the check began.
+# The time after a check in which a report of damage causes no further check if its container
+# started before the check. Such a container waits for the repair that the check began.
 _AFTER_DAMAGE = timedelta(minutes=5)
 
 

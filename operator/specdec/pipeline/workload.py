@@ -53,7 +53,7 @@ def available(context: Context) -> Condition:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """The live workload with the desired replicas: scaling and suspending wait for no build.
+    """The live workload with the desired replicas: scaling and suspending do not wait for builds.
 
     If the workload mounts the programs of this release, their ConfigMap comes first.
     """
@@ -84,7 +84,8 @@ def counts(observed: Observed) -> tuple[int, int]:
 def _outdated_programs(context: Context) -> tuple[Ref, ...]:
     """ConfigMaps with programs of earlier releases that nothing mounts any more.
 
-    While such a pod exists, the controller of its Deployment may replace it by one like it.
+    While a pod of an earlier release exists, its ReplicaSet may replace it by a pod from the same
+    template.
     """
     keep = {programs.name(context.model), *_mounted(context.observed)}
     return tuple(

@@ -67,7 +67,8 @@ class Layout:
     Attributes:
         target, draft: the engines; no draft when the target serves alone.
         fast_logits: the draft sends its logits to the target from GPU to GPU.
-        one_process: one process runs every engine, unsplit, and only on ordinals of the spec.
+        one_process: one process runs all engines, each on one rank. It uses GPUs only if the spec
+            names ordinals.
         nodes: the number of pods, each on its own node, over which the target's ranks are spread.
     """
 

@@ -20,8 +20,8 @@ from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
 _NAME = "TensorRT"
-# Entries of every build plan for methods with sizes; null for the other methods. Without them the
-# keys of engines that are already on volumes would change.
+# Every build plan has these entries, which are null for methods without sizes. Leaving them out
+# would change the keys of engines that are already on volumes.
 _NO_SIZES = dict.fromkeys(("eagle", "medusa", "reDrafter", "lookahead"))
 
 
@@ -114,7 +114,10 @@ class TensorRT:
 
 
 def _image_check(model: SpeculativeModel) -> dict[str, str]:
-    """The severity where it is not the default, so that other keys do not depend on it."""
+    """The severity, if it is not the default.
+
+    The default is left out, so that it changes no key.
+    """
     severity = model.spec.checks.image
     return {} if severity == "Enforce" else {"imageCheck": severity}
 

@@ -80,7 +80,10 @@ def _tensors(*spellings: Sequence[Tensor]) -> list[dict[str, Any]]:
 
 
 def _parameters(model: str, version: str) -> dict[str, Any]:
-    """Keys of a model's parameters. Ours run in place of the image's models but for the engine."""
+    """Keys of a model's parameters.
+
+    Only engines run the image's model; specdec has its own others.
+    """
     written = dict(_written(model, version))
     if model != TARGET:
         return {"known": list(written), "needed": [], "modes": {}}
@@ -93,7 +96,7 @@ def _parameters(model: str, version: str) -> dict[str, Any]:
 
 
 def _written(model: str, version: str) -> Parameters:
-    """The parameters of a model; those that every engine has carry a value."""
+    """The parameters of a model. A parameter that every engine sets has a value."""
     engine = ModelPlan("engine", (0,), (), max_tokens_in_paged_kv_cache=1, kv_cache_fraction="0.9")
     plan = RepositoryPlan(version, "tokenizer", engine)
     if model == TARGET:

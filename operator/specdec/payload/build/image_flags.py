@@ -17,7 +17,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag by the way it is defined; None where the source does not show it.
+    """A flag as the source defines it; None where the source does not show a value.
 
     Attributes:
         switch: whether it takes no value.
@@ -96,7 +96,7 @@ def helpers(source: str) -> tuple[Helper, ...]:
 
 
 def reexport(source: str, function: str) -> Helper | None:
-    """Where a module imports a function from that it does not define, else None.
+    """The module from which another one imports a function; None if it defines the function.
 
     Raises:
         SyntaxError: the source is no Python.
@@ -141,7 +141,7 @@ def _misuse(name: str, flag: Flag, value: str | None) -> Iterator[str]:
 
 
 def _resolved(name: str, definitions: Definitions) -> str | None:
-    """The flag that argparse takes a name for: itself, or the only one that begins so."""
+    """The flag that argparse selects: of that name, or the only one with that prefix."""
     if name in definitions.flags:
         return name
     longer = [known for known in definitions.flags if known.startswith(name)]
@@ -181,7 +181,7 @@ def _flag(call: ast.Call, names: int) -> Flag:
     # A value may be left out with `nargs="?"`, and an action of a class may take any number.
     open_ended = "nargs" in options or (action is not None and _constant(action) is None)
     switch = None if open_ended else _constant(action) in _SWITCHES
-    # Of several names any one will do, so none of them is required.
+    # A flag with several names may be given by any of them, so no single name is required.
     required = names == 1 and _constant(options.get("required")) is True
     return Flag(switch, _choices(options.get("choices")), required)
 

@@ -30,7 +30,7 @@ _CACHES = ("Auto", "FP8", "INT8")
 
 
 def commands(version: str, folders: list[str]) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The commands by all methods and number formats, and a clause for each missing script."""
+    """The commands for all methods and number formats, and a clause for each missing script."""
     planned: dict[tuple[str, ...], None] = {}
     missing: dict[str, None] = {}
     for mode, architecture, weights, cache in itertools.product(

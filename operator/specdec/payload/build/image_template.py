@@ -1,7 +1,8 @@
 """Read the templates of Triton's models: what a `config.pbtxt` declares, before it is filled in.
 
 The templates are protobuf text with placeholders such as `${logits_datatype}`. Images have Python,
-but perhaps no protobuf, hence a reader of its own. It knows no fields: it keeps names and values.
+but may lack the package protobuf. Therefore this module has its own reader, which keeps names and
+values and does not know which fields exist.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class _Reader:
         self._at = 0
 
     def message(self, end: str, depth: int) -> Message:
-        """Fields up to a closing sign, or to the end of the text where `end` is empty."""
+        """Fields up to the sign `end`, or to the end of the text if `end` is empty."""
         if depth > _DEEPEST:
             raise TemplateError(f"line {self._line()}: nested deeper than {_DEEPEST} levels")
         fields: Message = {}

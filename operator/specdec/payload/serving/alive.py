@@ -6,7 +6,7 @@ the process table as a zombie, because Triton does not wait for it.
 
 An engine that stops answering does not start again by itself either. The readiness probe
 (`engines.py`) records when each one last gave proof that it works. This probe fails when an engine
-has failed, and that proof is older than the given time.
+has failed, and its last proof is older than the given time.
 
 Arguments: the port of HTTP, and that time in seconds. Exits 1 with a message, which becomes an
 event of the pod.
@@ -52,7 +52,7 @@ def live(port: int) -> bool:
 
 
 def failed(patience: float, state: Path = STATE) -> Iterator[str]:
-    """What has failed by the records of the readiness probe, and gave no proof for that long."""
+    """Engines, or their ranks, that failed and showed no progress for `patience` seconds."""
     try:
         records = json.loads(state.read_bytes())
         for name, record in records.items():

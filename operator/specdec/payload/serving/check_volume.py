@@ -155,7 +155,7 @@ def _read(root: Path, folder: Mapping[str, Any], known: Digests) -> list[str]:
 
 
 if __name__ == "__main__":
-    # The first process of a container ignores what it does not handle.
+    # The kernel drops signals for the first process of a container unless it handles them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if left := wait(Path(sys.argv[1]), float(sys.argv[2])):
         sys.exit(f"{'; '.join(left[:_LISTED])}: not repaired within {sys.argv[2]} seconds")

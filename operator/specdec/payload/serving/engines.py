@@ -33,7 +33,7 @@ KEY = Path(os.environ.get("SPECDEC_PROBE_KEY", "/tmp/specdec-probe-key"))  # noq
 HEADER = "specdec-probe"
 # Above the ten seconds for which a drain waits for an engine that may be between two steps.
 _QUIET = 15.0
-# Of a request for a token, of a readiness check, and of a request to the server itself.
+# Timeouts of a request for a token, of a readiness check, and of a request to the server itself.
 _ANSWER, _CHECK, _REPLY = 5.0, 8.0, 4.0
 # No request for a token is sent with less time left than this.
 _LEAST = 1.0
@@ -95,8 +95,8 @@ def startup(plan: Plan) -> str:
         if left < min(_LEAST, plan.seconds / 2):
             return problem
         if ready(plan.http):
-            # An engine slower than an attempt has given the token of an earlier one if it has run
-            # a step.
+            # An engine may need longer for a token than one attempt lasts. If it has run a step,
+            # it has given the token of an earlier attempt.
             stepped = value(_page(plan.metrics), _STEPS, pending[0])
             problem = "" if stepped else token(plan.http, pending[0], left)[0]
             if not problem:
@@ -236,7 +236,7 @@ def _rank(cmdline: Path, mark: bytes) -> bool:
 
 
 def load() -> dict[str, Record]:
-    """What the last probe left."""
+    """The records of the last probe."""
     try:
         return {name: Record(**entry) for name, entry in json.loads(STATE.read_bytes()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
@@ -244,7 +244,7 @@ def load() -> dict[str, Record]:
 
 
 def save(records: Mapping[str, Record]) -> None:
-    """Leave it to the next probe, and to the liveness probe."""
+    """Write the records for the next probe, and for the liveness probe."""
     part = STATE.with_name(f"{STATE.name}.part")
     part.write_text(json.dumps({name: asdict(record) for name, record in records.items()}))
     part.replace(STATE)

@@ -56,6 +56,6 @@ def watch(memory: Path, files: Sequence[Path]) -> None:
 
 
 if __name__ == "__main__":
-    # The first process of a container ignores what it does not handle.
+    # The kernel drops signals for the first process of a container unless it handles them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     watch(Path(sys.argv[1]), [Path(argument) for argument in sys.argv[2:]])

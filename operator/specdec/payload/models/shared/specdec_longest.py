@@ -1,4 +1,4 @@
-"""How much text one token of a vocabulary stands for.
+"""The largest number of bytes of text that one token of a vocabulary stands for.
 
 The BLS has the same rule (operator/bls/specdec-bls/src/tokenizer/longest.rs).
 """
@@ -18,7 +18,7 @@ _KEEPING = frozenset({"ByteLevel", "Digits", "FixedLength", "Prepend", "UnicodeS
 
 
 def bytes_per_token(fast: Any) -> int:
-    """Bytes of text that one token of the library's tokenizer stands for at most, 0 without any.
+    """The most bytes of text that one token stands for; 0 for an empty vocabulary.
 
     A byte-level vocabulary spells every byte of a text as one character, so the longest token
     bounds them. Any other tokenizer may leave out or merge characters.

@@ -186,7 +186,7 @@ class Limits:
 
     @staticmethod
     def items(texts: Sequence[bytes | str], field: str) -> None:
-        """Refuse a list of words, every one of which is matched with every token.
+        """Refuse too long a list of stop words or bad words: each item costs time at each token.
 
         Raises:
             TextError: too many items, or too many bytes in all of them.

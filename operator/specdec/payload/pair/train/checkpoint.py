@@ -19,7 +19,7 @@ from .model import Params, Shape
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `path` through a sibling and a rename, readable by everyone, never half there."""
+    """Write `path`, readable by everyone, under a temporary name, and rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_bytes(content)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 END = "<|endoftext|>"
 Tokens = NDArray[np.uint16]
 
-# Not program text one would want completed: tests, generated tables, translated word lists.
+# Left out, because completions of it are not useful: tests, generated tables, lists of words.
 SKIPPED = {
     "__pycache__", "encodings", "idle_test", "idlelib", "lib2to3", "pydoc_data", "site-packages",
     "test", "tests", "turtledemo",
@@ -56,7 +56,8 @@ def read_corpus(root: Path | None = None) -> Corpus:
 
 
 def _is_chosen(path: Path) -> bool:
-    # What the build wrote about its own machine differs everywhere and teaches nothing.
+    # Left out: files that Python's build wrote about its own machine, which differ between
+    # machines.
     about_build = any(part.startswith(("config-", "_sysconfigdata")) for part in path.parts)
     return not about_build and not SKIPPED & set(path.parts)
 

@@ -84,7 +84,7 @@ def _best_next(params: Params, rows: NDArray[np.int32], shape: Shape) -> NDArray
 
 
 def agreement(draft: Params, prompts: list[Ids], outputs: list[Ids]) -> list[list[bool]]:
-    """For each output token: would the draft, given all before it, have chosen it?
+    """For each output token: whether the draft, given all tokens before it, would choose it.
 
     That alone fixes what greedy speculation accepts at any draft length, because as long as tokens
     are accepted the draft sees exactly the target's own text.
@@ -106,7 +106,8 @@ def count_rounds(agrees: list[bool], draft_length: int, *, cut: bool) -> list[Ro
     rounds: list[Round] = []
     at = 0
     while at < NEW_TOKENS:
-        # The last token of a round is the target's own, so one place is always left to it.
+        # The last token of a round comes from the target, so a round drafts one token less than it
+        # may give.
         offered = min(draft_length, NEW_TOKENS - at - 1) if cut else draft_length
         accepted = 0
         while accepted < offered and agrees[at + accepted]:

@@ -24,9 +24,9 @@ Loss = Callable[[Params, Batch], jax.Array]
 class Plan:
     """How long and how fast to train.
 
-    The rate rises over `warmup` steps, stays, and falls linearly to zero over the last
-    `cooldown` share of `steps` (Hägele et al. 2024): the length may still be changed, on resuming,
-    until the fall begins.
+    The rate rises over `warmup` steps, stays, and falls linearly to zero over the last `cooldown`
+    share of `steps` (Hägele et al. 2024). Until the fall begins, a resumed training may change the
+    number of steps.
     """
 
     steps: int

@@ -13,7 +13,8 @@ from .weights import Floats
 
 Tokens = npt.NDArray[np.int64]
 
-# Tokens a buffer grows by: a BLS resends its prefix every round, a few tokens longer.
+# The number of tokens by which a buffer grows. The BLS sends its prefix again in each round, a few
+# tokens longer.
 BLOCK = 128
 # The first tokens of a sequence are its key in the cache. A shorter sequence is cheaper to compute
 # than to search.

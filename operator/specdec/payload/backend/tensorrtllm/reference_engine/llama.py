@@ -278,7 +278,7 @@ def _scale_llama3(
 
 
 def _measure_single_rows(matrix: Matrix) -> int:
-    """Find up to how many rows one product per row beats one product of all, on this machine."""
+    """The number of rows up to which one product per row is faster than one of all."""
     best = 1
     for rows in (2, 4, 8, 16):
         x = np.ones((rows, matrix.blocks.shape[1]), np.float32)

@@ -63,7 +63,7 @@ class Proposer:
     def __init__(self, shape: Lookahead, prompt: Tokens) -> None:
         self._shape = shape
         self._levels: npt.NDArray[np.int64] = np.empty((shape.ngram - 1, shape.window), np.int64)
-        # Any guesses will do to start a Jacobi iteration; the prompt's tokens are likely ones.
+        # A Jacobi iteration can start from any guesses; tokens of the prompt are likely ones.
         self._noise = np.random.default_rng(prompt.size)
         self._levels[:] = self._noise.choice(prompt, self._levels.shape)
         self._pool: dict[int, OrderedDict[tuple[int, ...], None]] = {}

@@ -8,9 +8,9 @@ import time
 class Pace:
     """SIMULATION: steps of one fixed length, back to back while there is work.
 
-    A simulated step begins when the device is free and its requests have arrived. Neither the
-    computing on the CPU nor a late wake-up adds to its time. If the CPU needs longer than a step,
-    that step ends late, and later steps make up for at most one step of it.
+    A simulated step begins when the device is free and its requests have arrived. Neither
+    computation on the CPU nor a late wake-up makes a step longer. If the CPU needs longer than a
+    step, that step ends late, and later steps make up for at most one step of it.
     """
 
     def __init__(self, seconds: float) -> None:

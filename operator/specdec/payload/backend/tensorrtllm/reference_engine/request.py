@@ -24,7 +24,8 @@ class Request:
         draft_logits: [drafts, vocabulary] what the draft model drew them from; its presence asks
             for rejection sampling instead of comparison.
         threshold: a fixed number in place of rejection sampling's random one.
-        max_draft: tokens a round may speculate, for lookahead's smaller shapes; 0 is no limit.
+        max_draft: the most draft tokens of a round, for smaller shapes of Lookahead; 0 is no
+            limit.
     """
 
     prompt: Tokens

@@ -171,7 +171,7 @@ def _cut_mass(
     border = not np.array_equal(surely, maybe)
     maybe &= least < top_p + slack
     if border:
-        # What the mass is a share of depends on who is inside top-k, which is not sure.
+        # The mass is a share of the top-k set, and it is not certain which tokens are in that set.
         surely[:] = False
     elif blur:
         surely &= most < top_p - slack

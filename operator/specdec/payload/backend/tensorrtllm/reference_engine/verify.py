@@ -35,7 +35,8 @@ def accept_by_logits(
     if p[drafted] > 0.0 and p[drafted] >= border * q[drafted]:
         return drafted
     rest = np.maximum(p - q, 0.0)
-    # With a threshold, a token can be refused although the target likes it at least as much.
+    # With a threshold, a token can be refused although the target gives it at least the draft's
+    # probability.
     rest[drafted] = 0.0
     if rest.sum() <= 0.0:
         rest = p.copy()
