@@ -1,0 +1,144 @@
+"""A server with the probes of its pod, on engines that run behind simulated ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cluster.processes import until
+from specdec.triton.layout import PLAIN
+from specdec.triton.probes import Programs, programs
+from specdec.triton.repository import RepositoryPlan
+from support.programs import local
+from support.triton_server import Server
+
+TARGET = "tensorrt_llm"
+DRAFT = "tensorrt_llm_draft"
+ENGINES = (TARGET, DRAFT)
+PATIENCE = 3.0
+SECONDS = 60.0
+# The failure thresholds of the pod's probes.
+FAILURES = 3
+# Longer than a test: a rank loads until the test ends its load.
+LOAD_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The probes of a server's pod, run as the kubelet runs them."""
+
+    server: Server
+    probes: Programs
+    folder: Path
+
+    def probe(self, name: str) -> str:
+        """The message of a probe; empty where it succeeds."""
+        program: list[str] = getattr(self.probes, name)
+        files = {"SPECDEC_ENGINES": "engines", "SPECDEC_PROBE_KEY": "key"}
+        paths = {variable: str(self.folder / file) for variable, file in files.items()}
+        done = subprocess.run(
+            local(program),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, **paths},
+        )
+        assert bool(done.returncode) == bool(done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stderr.strip()
+
+    def fails(self, name: str, message: str) -> bool:
+        """Whether a probe reports this as often as the kubelet needs to believe it."""
+        return all(message in self.probe(name) for _ in range(FAILURES))
+
+    def reports_itself_ready(self) -> bool:
+        """Whether Triton reports itself and its models as ready."""
+        try:
+            url = f"http://127.0.0.1:{self.server.http_port}/v2/health/ready"
+            with urllib.request.urlopen(url, timeout=5) as reply:
+                return bool(reply.status == 200)
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def rank(self, engine: str) -> int:
+        """The process of an engine's rank, which takes signals from the end of its start on."""
+        until(lambda: self.loads(engine), SECONDS, lambda: f"{engine} starts no rank")
+        (rank,) = (
+            process
+            for process in self.server.processes()
+            if is_rank(Path(f"/proc/{process}/cmdline").read_bytes(), engine)
+        )
+        return rank
+
+    def in_order_of_load(self) -> Iterator[str]:
+        """The engines one by one, as the server begins to load them."""
+        waiting = list(ENGINES)
+        while waiting:
+            until(
+                lambda: any(self.loads(engine) for engine in waiting),
+                SECONDS,
+                lambda: f"none of {waiting} starts to load",
+            )
+            (engine,) = (engine for engine in waiting if self.loads(engine))
+            waiting.remove(engine)
+            yield engine
+
+    def loads(self, engine: str) -> bool:
+        """Whether the rank of an engine has been started."""
+        return f"{engine}: SIMULATION: its rank loads" in self.server.log()
+
+    def age(self) -> None:
+        """Move the last proof of every engine into the past, so that the next probe asks it."""
+        file = self.folder / "engines"
+        records = json.loads(file.read_bytes())
+        aged = {name: {**record, "at": record["at"] - 20} for name, record in records.items()}
+        file.write_text(json.dumps(aged), "utf-8")
+
+    def load(self, *engines: str) -> None:
+        """End the load of these engines."""
+        for engine in engines:
+            os.kill(self.rank(engine), signal.SIGUSR1)
+
+
+def is_rank(cmdline: bytes, engine: str) -> bool:
+    return b"simulated_rank.py" in cmdline and engine.encode() in cmdline.split(b"\0")
+
+
+def pod(server: Server, folder: Path, **changes: Any) -> Pod:
+    fields: dict[str, Any] = {"attempt_seconds": 3.0, "patience_seconds": PATIENCE} | changes
+    fields |= {"http_port": server.http_port, "metrics_port": server.metrics_port}
+    return Pod(server, programs(PLAIN, ENGINES, **fields), folder)
+
+
+def simulated(plan: RepositoryPlan, *, ready_early: bool, **changes: Any) -> RepositoryPlan:
+    """A plan whose engines run behind ranks that load until the test ends their load."""
+    assert plan.draft is not None
+    changes |= {"simulated_load_seconds": LOAD_SECONDS, "simulated_ready_early": ready_early}
+    target, draft = (replace(engine, **changes) for engine in (plan.target, plan.draft))
+    return replace(plan, target=target, draft=draft)
+
+
+def kill(server: Server) -> None:
+    """End a server at once: it would wait its whole exit timeout for requests that hang."""
+    for process in reversed(server.processes()):
+        os.kill(process, signal.SIGKILL)
+
+
+@contextmanager
+def ended(server: Server) -> Iterator[None]:
+    """Kill a server at the end, whatever its state."""
+    try:
+        yield
+    finally:
+        kill(server)
+        server.stop()

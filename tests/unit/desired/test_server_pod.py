@@ -1,0 +1,124 @@
+"""Probes, preStop hook and grace period of a server's pod."""
+
+import json
+from typing import Any
+
+import pytest
+
+from specdec.api.model import SpeculativeModel
+from specdec.desired import serving
+from specdec.desired.pod import Volume
+from specdec.triton import start
+from specdec.triton.layout import Launch, Mode
+from support.simulated_cluster import resource
+
+SHARED = Volume("models", "uid", single_node=False)
+
+
+def model(**spec: Any) -> SpeculativeModel:
+    return SpeculativeModel.parse(resource(**spec))
+
+
+def test_the_startup_budget_is_covered_by_the_probe() -> None:
+    revision = serving.Revision("f" * 64, "image")
+    spec = {"probes": {"startupBudgetSeconds": 61}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    probe = deployment["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] >= 61
+
+
+def probes(revision: serving.Revision, **spec: Any) -> dict[str, Any]:
+    """The probes of a server by name, each by the plan of its program."""
+    made = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    return {
+        name: json.loads(server[f"{name}Probe"]["exec"]["command"][-1])
+        for name in ("startup", "readiness")
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "engines"),
+    [("", ["tensorrt_llm", "tensorrt_llm_draft"]), ("draft", ["tensorrt_llm"])],
+)
+def test_every_engine_of_a_server_is_probed(folder: str, engines: list[str]) -> None:
+    for plan in probes(serving.Revision("f" * 64, "image", folder=folder)).values():
+        assert plan["engines"] == engines
+        assert (plan["http"], plan["metrics"]) == (8000, 8002)
+
+
+@pytest.mark.parametrize(
+    ("launch", "ranks"),
+    [
+        (Launch(), None),
+        (Launch(Mode.LEADER, 4), 4),
+        (Launch(Mode.ORCHESTRATOR, 3), 3),
+        (Launch(Mode.ORCHESTRATOR, 18, (10, 8)), 10),
+    ],
+)
+def test_every_rank_of_the_container_is_probed(launch: Launch, ranks: int | None) -> None:
+    revision = serving.Revision("f" * 64, "image", launch=launch)
+    made = serving.deployment(model(), revision, SHARED, 1)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    plan = probes(revision)["readiness"]
+    assert plan.get("ranks") == ranks
+    if ranks:
+        own = [a for a in server["command"] if a.startswith(plan["mark"])]
+        assert len(own) == launch.world_size
+
+
+@pytest.mark.parametrize(("drain", "patience"), [(0, 60), (300, 300)])
+def test_engine_may_work_without_progress_for_as_long_as_a_request(
+    drain: int, patience: int
+) -> None:
+    plan = probes(serving.Revision("f" * 64, "image"), drain={"timeoutSeconds": drain})
+    assert plan["readiness"]["patience"] == patience
+
+
+def test_startup_attempt_ends_before_the_next_one() -> None:
+    made = serving.deployment(model(), serving.Revision("f" * 64, "image"), SHARED, 1)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    probe = server["startupProbe"]
+    plan = json.loads(probe["exec"]["command"][-1])
+    assert plan["seconds"] < probe["timeoutSeconds"] <= probe["periodSeconds"]
+
+
+def test_pods_live_longer_than_they_drain() -> None:
+    revision = serving.Revision("f" * 64, "image")
+    spec = {"drain": {"timeoutSeconds": 77}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    template = deployment["spec"]["template"]["spec"]
+    assert "--exit-timeout-secs=77" in template["containers"][0]["command"]
+    assert "--grpc-max-connection-age=30000" in template["containers"][0]["command"]
+    stop = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    linger, moving, timeout = (int(word) for word in stop[2:5])
+    assert moving > 1.1 * 30, "a connection's age is meant give or take a tenth"
+    assert timeout > 77
+    assert template["terminationGracePeriodSeconds"] > linger + moving + timeout
+
+
+@pytest.mark.parametrize(("drain", "age"), [(0, 30000), (7, 7000), (3600, 30000)])
+def test_clients_move_away_in_no_more_time_than_a_server_may_drain(drain: int, age: int) -> None:
+    revision = serving.Revision("f" * 64, "image")
+    spec = {"drain": {"timeoutSeconds": drain}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    template = deployment["spec"]["template"]["spec"]
+    assert f"--grpc-max-connection-age={age}" in template["containers"][0]["command"]
+    stop = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert (int(stop[3]) > 1.1 * age / 1000) == bool(drain)
+
+
+def test_a_server_of_several_ranks_drains_before_mpirun_gets_sigterm() -> None:
+    launched = Launch(Mode.ORCHESTRATOR, 6)
+    revision = serving.Revision("f" * 64, "image", 5, launched)
+    spec = {"drain": {"timeoutSeconds": 77}}
+    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+    template = deployment["spec"]["template"]["spec"]
+    (container,) = template["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "5"
+    assert start.server(container["command"])[0] == "mpirun"
+    assert {"name": "TRTLLM_ORCHESTRATOR", "value": "1"} in container["env"]
+    _, _, *numbers, _, mark = container["lifecycle"]["preStop"]["exec"]["command"]
+    linger, moving, timeout, _ = (int(number) for number in numbers)
+    assert mark in container["command"]
+    assert 77 < timeout < template["terminationGracePeriodSeconds"] - linger - moving
