@@ -120,5 +120,5 @@ def test_pod_is_ready_only_while_both_engines_give_tokens(world: World, pod: Pod
     pod.await_event("Readiness probe failed", f"{TARGET} gave no token")
     world.wait(lambda: not pod.ready(), SECONDS, lambda: f"still ready: {pod.status()}")
     assert pod.reports_itself_ready()
-    pod.await_event("Liveness probe failed", f"{TARGET}: no sign of life")
+    pod.await_event("Liveness probe failed", f"{TARGET}: no token and no progress")
     assert not pod.ready()

@@ -86,7 +86,7 @@ def is_left_unready(made: Pod, failed: str) -> None:
     until(lambda: bool(made.probe("readiness")), SECONDS, lambda: "the pod stays ready")
     assert made.fails("readiness", f"{failed} gave no token within")
     assert made.reports_itself_ready()
-    assert f"{failed}: no sign of life" in made.probe("liveness")
+    assert f"{failed}: no token and no progress" in made.probe("liveness")
 
 
 @pytest.mark.parametrize("failed", ENGINES)

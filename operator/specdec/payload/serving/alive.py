@@ -68,9 +68,9 @@ def check(port: int, patience: float, proc: Path = Path("/proc")) -> str | None:
     if not live(port):
         return f"the server does not answer on port {port}"
     if any(dead(port, proc)):
-        return "the process of a model has died: the server refuses what needs it"
+        return "the process of a model has died: the server refuses its requests"
     if names := list(failed(patience)):
-        return f"{', '.join(names)}: no sign of life for more than {patience:g} s"
+        return f"{', '.join(names)}: no token and no progress for more than {patience:g} s"
     return None
 
 
