@@ -66,8 +66,8 @@ def _report(message: Mapping[str, Any]) -> None:
 
 
 def _cancel(signum: int, frame: FrameType | None) -> None:
-    # Interrupted C code may wrap what is raised here into an error of its own, hence the flag; and
-    # a second signal must not interrupt the cleaning up.
+    # The flag is needed because interrupted C code may replace this exception by an error of its
+    # own. A second signal must not interrupt the cleanup.
     if not _stopped.is_set():
         _stopped.set()
         raise Cancelled

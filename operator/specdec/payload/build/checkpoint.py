@@ -119,7 +119,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _read_header(path: Path) -> dict[str, Stored]:
-    """Read one safetensors header and hold it against the file's length."""
+    """Read one safetensors header and compare it with the file's length."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:

@@ -34,10 +34,10 @@ class Plan:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Plan:
-        """Check a plan and fill in what it may leave out.
+        """Check a plan and set the defaults of missing fields.
 
         Raises:
-            BuildError: a field is missing or has a value this build cannot honour.
+            BuildError: a field is missing or has a value that this build does not support.
         """
         try:
             return cls._from_json(data)

@@ -1,4 +1,4 @@
-"""Rotary embedding of a checkpoint, compared with what a converter of heads made of it.
+"""Compare the rotary embedding of a checkpoint with the one that a converter of heads wrote.
 
 Converters of EAGLE, Medusa and ReDrafter heads ignore `rope_theta` and `rope_scaling`, or reduce
 the scaling to its type, depending on the release. The engine then loads, and its text is wrong.
@@ -38,9 +38,9 @@ _HELD = {
         }
     ),
 }
-# From 1.0 on it scales the base once, by alpha, and reads no factor.
+# From 1.0 on, TensorRT-LLM scales the base once, by alpha, and ignores the factor.
 _DYNAMIC_SINCE_1 = frozenset({"alpha"})
-# Neither side computes with these.
+# Neither transformers nor TensorRT-LLM computes with these parameters.
 _UNUSED = {"linear": frozenset({"original_max_position_embeddings"})}
 
 
@@ -159,7 +159,7 @@ def _same(given: object, source: Rotary) -> bool:
 
 
 def _not_held(source: Rotary, version: str) -> str:
-    """What the format of a release has no place for; empty if it holds everything."""
+    """The values that a release's format cannot store; empty if it can store all."""
     if source.kind == "default":
         return ""
     held = _HELD.get(source.kind)

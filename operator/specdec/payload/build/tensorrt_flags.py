@@ -22,11 +22,11 @@ _FORMATS = {
     "W4A8AWQ": "w4a8_awq",
     "NVFP4": "nvfp4",
 }
-# The converters of EAGLE and Medusa write this one with dashes.
+# The only flag that is written with dashes, in the converters of EAGLE and Medusa.
 _ON_HOST = "load-model-on-cpu"
-# Flags that follow from the plan, where a second value would contradict what is served; that make
-# an engine no server loads; or that write or run files of their own. The program takes the
-# beginning of a flag for the flag, so every beginning of these is one of them.
+# Flags that engine.extraArgs may not set: a value would contradict the plan, make an engine that
+# no server loads, or write or run other files. The program also accepts a prefix of a flag, so
+# prefixes of these are refused too.
 OURS = (
     "checkpoint_dir",
     "model_config",
@@ -122,7 +122,8 @@ def eagle_or_medusa(plan: Plan, config: Mapping[str, Any]) -> Flags:
     if plan.mode == "eagle":
         return {
             "dtype": _dtype(plan, config),
-            # Left alone it fills the one GPU of a build, and what does not fit has no weights.
+            # Otherwise the model is loaded to the build's GPU, and weights that do not fit are
+            # missing.
             _ON_HOST: True,
             "eagle_model_dir": plan.heads,
             "max_draft_len": plan.max_draft_len,
@@ -132,7 +133,7 @@ def eagle_or_medusa(plan: Plan, config: Mapping[str, Any]) -> Flags:
     int8 = plan.quantization.kv_cache == "INT8"
     return {
         "dtype": _dtype(plan, config),
-        # Calibration runs the model, which only a GPU does in useful time.
+        # Calibration runs the model, which takes too long without a GPU.
         _ON_HOST: not int8,
         "int8_kv_cache": int8,
         "calib_dataset": plan.quantization.dataset if int8 else None,
@@ -144,7 +145,7 @@ def eagle_or_medusa(plan: Plan, config: Mapping[str, Any]) -> Flags:
 
 
 def redrafter(plan: Plan, config: Mapping[str, Any]) -> Flags:
-    """The ReDrafter converter but for its base model, which releases name differently."""
+    """The ReDrafter converter, without the base model: releases name that flag differently."""
     return {
         "tp_size": plan.tensor,
         "dtype": _dtype(plan, config),
@@ -185,13 +186,13 @@ def engine(plan: Plan, checkpoint: Path) -> Flags:
                 "PlanInvalid",
                 f"engine.extraArgs.{name}: follows from the spec; set the field it belongs to",
             )
-        # A flag that takes no value is written with an empty one.
+        # For a flag without a value, the spec has an empty text.
         flags[name] = value or True
     return flags
 
 
 def _dtype(plan: Plan, config: Mapping[str, Any]) -> str:
-    """The converters of heads know no `auto`; by its rule float32 becomes float16."""
+    """The converters of heads lack `auto`, which turns float32 into float16."""
     if plan.dtype != "auto":
         return plan.dtype
     stored = config.get("torch_dtype") or config.get("dtype")

@@ -95,10 +95,10 @@ class Plan:
 
 
 def read(data: Mapping[str, Any]) -> Plan:
-    """Check a plan and fill in what it may leave out.
+    """Check a plan and set the defaults of missing fields.
 
     Raises:
-        BuildError: a field is missing or has a value this build cannot honour.
+        BuildError: a field is missing or has a value that this build does not support.
     """
     try:
         plan = _read(data)

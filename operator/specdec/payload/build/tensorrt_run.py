@@ -109,7 +109,7 @@ def run(step: Step, output: Path, world: int, meter: Meter) -> None:
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    """What a process prints, by line; a carriage return ends one too, and none grows for ever."""
+    """The lines that a process prints. A carriage return ends a line too; long lines are cut."""
     stream = process.stdout
     assert stream is not None
     for line in iter(lambda: stream.readline(1 << 16), ""):
@@ -153,7 +153,9 @@ def _failure(step: Step, status: int, tail: list[str]) -> BuildError:
             "OutOfMemory", f"{program} was killed, most likely for host memory: {_HOST}"
         )
     if _HOST_MEMORY.search(text):
-        return BuildError("OutOfMemory", f"{program} got no more host memory: {_HOST} ({last})")
+        return BuildError(
+            "OutOfMemory", f"{program} could not allocate host memory: {_HOST} ({last})"
+        )
     if _CUDA_MEMORY.search(text):
         return BuildError("OutOfMemory", f"{program} ran out of GPU memory: {_LOWER} ({last})")
     if step.name == "quantize" and _OFFLINE.search(text):

@@ -41,7 +41,7 @@ class Step:
         name: the phase, and the name of the step's folder.
         argv: the vector but for `--output_dir`, which `command` adds last.
         expects: files that a finished step leaves in its folder.
-        weight: its share of a whole build's time, in no unit.
+        weight: its duration relative to that of other steps.
         adds_heads: whether it converts draft heads, whose rotary embedding is then compared.
     """
 
