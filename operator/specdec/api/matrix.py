@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from specdec.api.methods.block import Control
+
 # The release in an image's tag: 26.07 in tritonserver:26.07-trtllm-python-py3.
 _RELEASE = re.compile(r":(\d{2}\.(?:0[1-9]|1[0-2]))(?![\d.])")
 
@@ -91,6 +93,8 @@ class Support:
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
         replacements: by method, the method of the backend that replaces this one.
+        instead: by method that it does not serve, what serves in its place.
+        control: who runs the speculation loop, if it is the same for all methods.
     """
 
     served: bool
@@ -113,6 +117,8 @@ class Support:
     triton: str
     deprecation: str
     replacements: Mapping[str, str]
+    control: Control | None
+    instead: Mapping[str, str]
 
     def serves(self, method: str, version: str) -> bool:
         """Whether a method exists in a version; versions are compared by number."""
@@ -149,6 +155,8 @@ def matrix() -> dict[Backend, Support]:
             triton=row.get("triton", ""),
             deprecation=row.get("deprecation", ""),
             replacements=row.get("replacements", {}),
+            control=row.get("control"),
+            instead=row.get("instead", {}),
         )
         for name, row in data["backends"].items()
     }

@@ -11,8 +11,9 @@ from pydantic import Field, ValidationError
 
 from specdec.api.children import ChildMetadata
 from specdec.api.condition_types import Type
-from specdec.api.matrix import Backend
+from specdec.api.matrix import Backend, support
 from specdec.api.measurement import Benchmark, Verification
+from specdec.api.methods.block import Control
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
 from specdec.api.networking import Networking, Tls
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
@@ -58,6 +59,7 @@ class Runtime(Value):
     """The server: backend, version and image; unset values come from the support matrix.
 
     `parameters` sets further parameters (name -> value) of the Triton models that run engines.
+    `instances` are those of the model in one server, each on GPUs of its own.
     """
 
     backend: Backend
@@ -68,6 +70,8 @@ class Runtime(Value):
     batch_scheduler_policy: Literal["GuaranteedNoEvict", "MaxUtilization"] = "GuaranteedNoEvict"
     chunked_context: bool = False
     parameters: dict[str, str] = Field(default_factory=dict)
+    frontend: Literal["Triton", "TrtllmServe"] = "Triton"
+    instances: int = 1
 
 
 class GpuClass(Value):
@@ -228,6 +232,11 @@ class SpeculativeModel(Value):
         return models
 
     @property
+    def control(self) -> Control:
+        """Who runs the speculation loop: where the backend does not decide, the method does."""
+        return support(self.spec.runtime.backend).control or self.spec.speculation.block.control
+
+    @property
     def sources(self) -> dict[str, Source]:
         """Everything that has to be fetched, by role.
 
@@ -236,6 +245,7 @@ class SpeculativeModel(Value):
         """
         models = self.models
         sources = {role: spec.source for role, spec in models.items()}
+        sources |= self.spec.speculation.block.draft_sources
         heads = self.spec.speculation.heads
         if heads is not None:
             sources["heads"] = heads

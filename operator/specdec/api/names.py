@@ -75,7 +75,7 @@ def server_name(model: SpeculativeModel, role: str = "target") -> str:
 
 def servers(model: SpeculativeModel) -> tuple[str, ...]:
     """The roles that have a server of their own, target first."""
-    separate = model.spec.speculation.control == "Loop"
+    separate = model.control == "Loop"
     return tuple(model.models) if separate else ("target",)
 
 

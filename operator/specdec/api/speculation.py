@@ -6,12 +6,18 @@
 
 from enum import StrEnum
 
-from specdec.api.methods.block import Block, Control
+from specdec.api.methods.block import Block
 from specdec.api.methods.draft_target import DraftTarget
 from specdec.api.methods.eagle import Eagle
+from specdec.api.methods.eagle3 import Eagle3
+from specdec.api.methods.llm_api import AcceptanceThreshold, DraftLengthByLoad
 from specdec.api.methods.lookahead import Lookahead
 from specdec.api.methods.medusa import Medusa
+from specdec.api.methods.mtp import Mtp
+from specdec.api.methods.n_gram import NGram
+from specdec.api.methods.pard import Pard
 from specdec.api.methods.re_drafter import ReDrafter
+from specdec.api.methods.suffix_automaton import SuffixAutomaton
 from specdec.api.source import Source
 from specdec.api.value import Value
 
@@ -25,6 +31,11 @@ class Method(StrEnum):
     MEDUSA = "Medusa"
     RE_DRAFTER = "ReDrafter"
     LOOKAHEAD = "Lookahead"
+    EAGLE3 = "Eagle3"
+    MTP = "MTP"
+    N_GRAM = "NGram"
+    SUFFIX_AUTOMATON = "SuffixAutomaton"
+    PARD = "PARD"
 
     @property
     def key(self) -> str:
@@ -54,7 +65,8 @@ class DraftLengthPolicy(Value):
 class Speculation(Value):
     """The method and its settings.
 
-    `maxDraftTokens` is built into the target's engine. `draftTokens` is the server's default.
+    `maxDraftTokens` is built into the target's engine, or is the draft length of a server that has
+    none. `draftTokens` is the server's default.
     """
 
     method: Method
@@ -66,6 +78,13 @@ class Speculation(Value):
     medusa: Medusa | None = None
     re_drafter: ReDrafter | None = None
     lookahead: Lookahead | None = None
+    eagle3: Eagle3 | None = None
+    mtp: Mtp | None = None
+    n_gram: NGram | None = None
+    suffix_automaton: SuffixAutomaton | None = None
+    pard: Pard | None = None
+    draft_length_by_load: DraftLengthByLoad | None = None
+    acceptance_threshold: AcceptanceThreshold | None = None
 
     @property
     def speculates(self) -> bool:
@@ -87,11 +106,6 @@ class Speculation(Value):
     def heads(self) -> Source | None:
         """The checkpoint of the draft heads; None for a method without heads."""
         return self.block.heads_source
-
-    @property
-    def control(self) -> Control:
-        """Who runs the speculation loop."""
-        return self.block.control
 
     @classmethod
     def block_name(cls, method: Method) -> str | None:

@@ -8,11 +8,12 @@ from importlib import import_module
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.backends import methods, programs
+from specdec.backends import programs
 from specdec.backends.facts import Facts
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.desired.serving import Revision
+from specdec.triton.repository import MODELS
 
 __all__ = [
     "Backend",
@@ -31,8 +32,8 @@ def of(model: SpeculativeModel) -> Backend:
 
 
 def method(model: SpeculativeModel) -> MethodDefinition:
-    """The method of a resource."""
-    return methods.of(model)
+    """The method of a resource, as its backend defines it."""
+    return of(model).method(model)
 
 
 def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
@@ -48,6 +49,9 @@ def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
             role,
             folder=role if len(servers) > 1 else "",
             product=model.spec.gpu.product,
+            engines=tuple(MODELS[each] for each in server.gpu_device_ids)
+            if len(servers) == 1
+            else (MODELS["target"],),
         )
         for role, server in zip(roles, servers, strict=True)
     )

@@ -14,8 +14,8 @@ Facts = Mapping[str, Any]
 class Finding:
     """One mismatch: a CamelCase code, and one sentence with the values and the fix.
 
-    `check` is the field of `spec.checks` that sets the severity. `role` is the checkpoint that the
-    finding is about. `severity` limits the severity that the spec sets.
+    `check` is the field of `spec.checks` that sets the severity; empty for none. `role` is the
+    checkpoint that the finding is about. `severity` limits the severity that the spec sets.
     """
 
     code: Reason

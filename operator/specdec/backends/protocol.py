@@ -10,10 +10,11 @@ from typing import Any, Protocol
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
 from specdec.backends.footprint import Footprint
+from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import Rule
 from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan
-from specdec.triton.repository import RepositoryPlan
+from specdec.triton.repository import Plan
 
 
 class Backend(Protocol):
@@ -22,6 +23,15 @@ class Backend(Protocol):
     @property
     def rules(self) -> tuple[Rule, ...]:
         """Rules that apply only to specs of this backend."""
+
+    def method(self, model: SpeculativeModel) -> MethodDefinition:
+        """The definition of the resource's method."""
+
+    def parameters(self, version: str) -> tuple[str, ...]:
+        """The names that `spec.runtime.parameters` may have, in alphabetical order."""
+
+    def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
+        """What to report of a spec that is served all the same; each is a part of a sentence."""
 
     def default_image(self, images: Images, version: str) -> str:
         """The server image of a version; empty if this release knows none."""
@@ -36,7 +46,7 @@ class Backend(Protocol):
     def memory(
         self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]
     ) -> Mapping[str, Footprint]:
-        """The memory of each model on its GPUs, by role; a model of unknown size is absent.
+        """The memory of each model on its GPUs, by role of `ranks`; absent if its size is unknown.
 
         Called only for a backend on GPUs.
         """
@@ -61,7 +71,7 @@ class Backend(Protocol):
         None where the image is one of this release's own.
         """
 
-    def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
+    def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:
         """The model repositories over the engines in `facts`, by folder.
 
         One server for all models has one, whose folder is the empty string.

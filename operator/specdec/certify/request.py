@@ -68,10 +68,10 @@ class Request:
 
     def __post_init__(self) -> None:
         row = support(self.backend)
-        if not row.served:
+        if row.control:
             raise BadRequestError(
-                f"--backend is {self.backend}, which this release does not serve; use TensorRT or "
-                "Reference"
+                f"--backend is {self.backend}, whose requests certify does not send yet; use "
+                "TensorRT or Reference"
             )
         if self.version is not None and self.version not in row.versions:
             raise BadRequestError(

@@ -5,7 +5,8 @@ Builders take all of these from one `Front`. To support another front end, add a
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from specdec.api.matrix import support
@@ -111,8 +112,10 @@ TRITON = Front(
     environment=launch.environment,
     pre_stop=launch.pre_stop,
 )
+# The LLM API's model answers with text, and its clients wait for no other ports.
+LLM_API = replace(TRITON, programs=partial(probes.programs, answer="text"))
 # By the name in the backend's row of api/support.yaml.
-_FRONTS = {"Triton": TRITON}
+_FRONTS = {"Triton": TRITON, "LlmApi": LLM_API}
 
 
 def front(model: SpeculativeModel) -> Front:

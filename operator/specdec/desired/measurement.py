@@ -80,7 +80,7 @@ def verify_job(
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
         **given(metrics=_metrics(model, version)),
         # Methods that draft inside the engine have neither counters nor a switch for clients.
-        "way": model.spec.speculation.control,
+        "way": model.control,
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
     }
@@ -133,7 +133,7 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
 
     None with several replicas: each request to the Service may read another pod's metrics.
     """
-    if model.spec.speculation.control != "Bls" or model.spec.serving.replicas != 1:
+    if model.control != "Bls" or model.spec.serving.replicas != 1:
         return None
     outputs = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
     return None if _COUNTS in outputs else address(model, "target", front(model).metrics)

@@ -14,7 +14,7 @@ from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
 from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN, Launch
-from specdec.triton.repository import DRAFT, TARGET
+from specdec.triton.repository import TARGET
 
 CONTAINER = "server"
 # Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
@@ -36,6 +36,7 @@ class Revision:
 
     `role` is the model that the server is for. `folder` is the part of the repository that it
     serves; empty means all of it. `product` is the GPU product that its engines are built for.
+    `engines` are the Triton models that must give tokens.
     `certificate` is the mark of the certificate files for which pods were last replaced.
     """
 
@@ -47,6 +48,7 @@ class Revision:
     folder: str = ""
     product: str | None = None
     certificate: str = ""
+    engines: tuple[str, ...] = (TARGET,)
 
     @property
     def directory(self) -> str:
@@ -221,22 +223,13 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             "ports": server.container_ports(),
             **server.probes(
                 revision.launch,
-                _engines(model, revision),
+                revision.engines,
                 budget_seconds=budget,
                 drain_seconds=drain,
             ),
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
-
-
-def _engines(model: SpeculativeModel, revision: Revision) -> list[str]:
-    """The engines of a server by the names of their models, in the order of the roles.
-
-    Each of two servers serves its model as the target of its own repository.
-    """
-    alone = bool(revision.folder) or "draft" not in model.models
-    return [TARGET] if alone else [TARGET, DRAFT]
 
 
 def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:

@@ -23,7 +23,8 @@ def heads(folder: Path) -> dict[str, Any]:
 
     Returns:
         method (Eagle, Eagle3, Medusa or ReDrafter), hiddenSize, vocabSize, layers, numHeads,
-        architecture, parameters; None where the files do not state a value.
+        architecture, parameters, targetHiddenSize, draftVocabSize; None where the files do not
+        state a value.
 
     Raises:
         JobError: CheckpointCorrupt: no configuration, no weights, a damaged file.
@@ -38,6 +39,9 @@ def heads(folder: Path) -> dict[str, Any]:
         "vocabSize": optional_number(config, "vocab_size"),
         "layers": optional_number(config, "num_hidden_layers"),
         "parameters": weights.parameters(tensors) or None,
+        # EAGLE-3 heads may be narrower than the target, and draft from fewer tokens.
+        "targetHiddenSize": optional_number(config, "target_hidden_size"),
+        "draftVocabSize": optional_number(config, "draft_vocab_size"),
     }
     if facts["method"] == "Medusa":
         # The configuration of published heads may state fewer heads than their file has.

@@ -24,7 +24,8 @@ def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[
     Returns:
         For a checkpoint: architecture, vocabSize, hiddenSize, intermediateSize, layers, heads,
         kvHeads, headDim, maxPosition (tokens, after rotary scaling), dtype, parameters (their
-        number; absent without weights), tieEmbeddings, quantization, and those of
+        number; absent without weights), tieEmbeddings, quantization,
+        nextTokenLayers (for multi-token prediction), and those of
         `tokenizer_facts.facts`. For the other kinds: see `artifact_inspection.heads` and `engine`.
         Facts that the files do not state are left out.
 
@@ -69,6 +70,7 @@ def _without_weights(folder: Path) -> dict[str, Any]:
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
         "tieEmbeddings": config.get("tie_word_embeddings") is True,
         "quantization": _quantization(folder, config),
+        "nextTokenLayers": optional_number(config, "num_nextn_predict_layers"),
         **tokenizer_facts.facts(folder, config),
     }
 

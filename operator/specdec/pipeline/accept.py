@@ -46,23 +46,11 @@ def _message(model: SpeculativeModel, version: str, image: str) -> str:
     backend, method = model.spec.runtime.backend, model.spec.speculation.method
     message = f"{backend} {version} serves method {method} with image {image}"
     row = support(backend)
-    message += _pipeline_warning(model) + _faults_warning(model, image)
+    message += "".join(f"; warning: {text}" for text in backends.of(model).warnings(model))
+    message += _faults_warning(model, image)
     if not row.deprecation:
         return message
     return f"{message}; deprecated: {row.deprecation}, method {row.replacements[method]}"
-
-
-def _pipeline_warning(model: SpeculativeModel) -> str:
-    """A warning about pipeline parallelism with speculation: allowed, but known to hang."""
-    stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
-    role = next((role for role, count in stages.items() if count > 1), None)
-    if role is None or not model.spec.speculation.speculates:
-        return ""
-    return (
-        f"; warning: parallelism.pipeline of the {role} is {stages[role]}, and releases are known "
-        "to hang while they load a speculating engine in pipeline stages: raise tensor instead "
-        "where the GPUs of one node allow it"
-    )
 
 
 def _faults_warning(model: SpeculativeModel, image: str) -> str:

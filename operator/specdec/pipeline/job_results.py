@@ -74,6 +74,9 @@ class CheckpointFacts(SectionModel):
     architecture: Text | None = None
     vocab_size: Size | None = None
     hidden_size: Size | None = None
+    next_token_layers: Size | None = None
+    target_hidden_size: Size | None = None
+    draft_vocab_size: Size | None = None
     intermediate_size: Size | None = None
     layers: Size | None = None
     heads: Size | None = None

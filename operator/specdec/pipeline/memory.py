@@ -36,11 +36,12 @@ def memory(context: Context) -> Outcome:
         return _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, _unknown_gpu(model))
     backend = backends.of(model)
     needs = backend.memory(model, context.facts.checkpoints)
-    missing = [role for role in model.models if role not in needs]
+    ranks = backend.ranks(model)
+    missing = [role for role in ranks.devices if role not in needs]
     if missing:
         message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
         return _outcome(context, "Unknown", MemoryReason.UNKNOWN_SIZE, message)
-    planned = plan(total, backend.ranks(model), needs, _budgets(model))
+    planned = plan(total, ranks, needs, _budgets(model, needs))
     return _judge(context, planned, needs)
 
 
@@ -101,11 +102,9 @@ def _unknown_gpu(model: SpeculativeModel) -> str:
     )
 
 
-def _budgets(model: SpeculativeModel) -> dict[str, Budget]:
-    return {
-        role: Budget(spec.kv_cache.max_tokens, spec.kv_cache.memory_percent)
-        for role, spec in model.models.items()
-    }
+def _budgets(model: SpeculativeModel, roles: Iterable[str]) -> dict[str, Budget]:
+    caches = {role: model.models[role].kv_cache for role in roles}
+    return {r: Budget(cache.max_tokens, cache.memory_percent) for r, cache in caches.items()}
 
 
 def _message(model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, Footprint]) -> str:

@@ -15,7 +15,7 @@ from specdec.pipeline import job, volume_recovery
 from specdec.pipeline.job import Done, LiveJob, Task
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome, stopped
-from specdec.triton.repository import RepositoryPlan, libraries, render
+from specdec.triton.repository import Plan, libraries, render
 
 # Seconds. A server that finds damaged files as it starts causes no watch event.
 _CHECK = 30.0
@@ -99,7 +99,7 @@ def _task(context: Context, rendered: _Rendered) -> Task[Literal[True]]:
     )
 
 
-def _files(plans: Mapping[str, RepositoryPlan]) -> dict[str, str]:
+def _files(plans: Mapping[str, Plan]) -> dict[str, str]:
     """The files of all servers' repositories, each server's below its folder."""
     return {
         f"{folder}/{path}" if folder else path: text
@@ -109,7 +109,7 @@ def _files(plans: Mapping[str, RepositoryPlan]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16)
-def _render(plan: RepositoryPlan) -> Mapping[str, str]:
+def _render(plan: Plan) -> Mapping[str, str]:
     return render(plan)
 
 

@@ -55,7 +55,7 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
 
 
 def _uncounted(model: SpeculativeModel) -> str:
-    if model.spec.speculation.control == "Engine":
+    if model.control == "Engine":
         return "they are not streamed; set spec.serving.streaming to true to count steps"
     return (
         "this spec.runtime.version reports none, and the server's counters can be read only if "

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from specdec.triton.launch import PORTS, SHM_PREFIX, mark, program_path
 from specdec.triton.layout import Launch, Mode
 
+# What a model answers with: token ids, or the text of the LLM API.
+Answer = Literal["tokens", "text"]
 # Without site-packages Python takes the least time, and the probes run all the time.
 _PYTHON = ("python3", "-I", "-S")
 
@@ -29,6 +32,7 @@ def programs(
     http_port: int = PORTS["http"],
     metrics_port: int = PORTS["metrics"],
     shm_region_prefix: str = SHM_PREFIX,
+    answer: Answer = "tokens",
 ) -> Programs:
     """The probes of a server.
 
@@ -40,14 +44,17 @@ def programs(
             a failure the liveness probe fails too.
         http_port, metrics_port: of the server.
         shm_region_prefix: that of `launch.command`.
+        answer: what the models answer with.
     """
-    plan = {
+    plan: dict[str, Any] = {
         "http": http_port,
         "metrics": metrics_port,
         "engines": list(engines),
         "seconds": attempt_seconds,
         "patience": patience_seconds,
     }
+    if answer != "tokens":
+        plan |= {"answer": answer}
     if launch.mode is not Mode.PLAIN:
         local = launch.slots[0] if launch.slots else launch.world_size
         plan |= {"ranks": local, "mark": mark(shm_region_prefix)}

@@ -8,18 +8,24 @@ from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from specdec.triton import contract, library, pbtxt
+from specdec.triton import contract, library, llm_api, pbtxt
+from specdec.triton.llm_api import LlmApiPlan
 from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
 from specdec.triton.pbtxt import Batching, ModelConfig
 from specdec.triton.plan import ModelPlan, PlanError, RepositoryPlan
 
 __all__ = [
+    "LlmApiPlan",
     "ModelPlan",
+    "Plan",
     "PlanError",
     "RepositoryPlan",
     "libraries",
     "render",
 ]
+
+# A model repository, in one of the two layouts.
+Plan = RepositoryPlan | LlmApiPlan
 
 ENSEMBLE = "ensemble"
 PREPROCESSING = "preprocessing"
@@ -27,6 +33,8 @@ POSTPROCESSING = "postprocessing"
 TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
 BLS = "tensorrt_llm_bls"
+# The Triton model of each role in a server for all of them.
+MODELS = {"target": TARGET, "draft": DRAFT}
 
 # The Python models share their tokenizer module: one source, two copies.
 _SHARED = {
@@ -37,12 +45,17 @@ _SHARED = {
 _HELPER = "tokenizer_json.py"
 
 
-def render(plan: RepositoryPlan) -> dict[str, str]:
+def render(plan: Plan) -> dict[str, str]:
     """Every file of the repository: path below its root -> text.
 
     Raises:
         ValueError: a string of the plan cannot be written as text.
     """
+    return llm_api.files(plan) if isinstance(plan, LlmApiPlan) else _files(plan)
+
+
+def _files(plan: RepositoryPlan) -> dict[str, str]:
+    """The layout of TensorRT-LLM's models for engines."""
     files = {f"{ENSEMBLE}/config.pbtxt": _ensemble(plan)}
     for config in _models(plan):
         files[f"{config.name}/config.pbtxt"] = pbtxt.model(config)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec import backends
+from specdec.api.matrix import support
 from specdec.api.model import Checks, Severity, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.finding import Facts, Finding
@@ -37,6 +38,7 @@ class Verdict:
 def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Verdict:
     """Judge the facts (by role of `SpeculativeModel.sources`) with the severities of the spec."""
     findings = [
+        *_architectures(model, facts),
         *_pair(model, facts),
         *backends.method(model).findings(model, facts),
         *_context(model, facts),
@@ -52,8 +54,24 @@ def padded(entries: int, tensor: int) -> int:
 
 def _severity(finding: Finding, checks: Checks) -> Severity:
     """The severity that the spec sets, at most that of the finding itself."""
-    asked: Severity = getattr(checks, finding.check)
+    asked: Severity = getattr(checks, finding.check) if finding.check else "Enforce"
     return "Warn" if (asked, finding.severity) == ("Enforce", "Warn") else asked
+
+
+def _architectures(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    """The fetch Job takes what any backend serves, so that its result is one for all of them."""
+    backend = model.spec.runtime.backend
+    able = support(backend).architectures
+    for role in ("target", "draft"):
+        own = facts.get(role, {}).get("architecture")
+        if own is not None and own not in able:
+            yield Finding(
+                CompatibilityReason.ARCHITECTURE_NOT_SERVED,
+                f"the {role} is {own}, and backend {backend} serves {', '.join(able)}: choose "
+                "another checkpoint, or another backend",
+                "",
+                role,
+            )
 
 
 def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -111,7 +129,8 @@ def _vocabulary(
     if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
         return
     roles = model.models
-    tensor = [roles[role].parallelism.tensor for role in ("target", "draft")]
+    # A draft without settings of its own is split as the target is.
+    tensor = [roles.get(role, roles["target"]).parallelism.tensor for role in ("target", "draft")]
     in_engine = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
     if model.spec.speculation.block.compares_logits and in_engine[0] != in_engine[1]:
         yield Finding(

@@ -7,7 +7,6 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AcceptedReason
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid, version
-from specdec.triton import options
 
 _SINK = "sink_token_length"
 _ONBOARD = "kv_cache_onboard_blocks"
@@ -48,6 +47,12 @@ def method(model: SpeculativeModel, _: Images) -> Cause | None:
     release = version(model)
     if row.serves(method, release):
         return None
+    if method in row.instead:
+        return Cause(
+            AcceptedReason.UNSUPPORTED_METHOD,
+            f"spec.speculation.method is {method}, which needs an engine, and backend "
+            f"{runtime.backend} builds none: choose {row.instead[method]}, or another backend",
+        )
     able = sorted(name for name in row.methods if row.serves(name, release))
     return Cause(
         AcceptedReason.UNSUPPORTED_METHOD,
@@ -85,12 +90,13 @@ def dtypes(model: SpeculativeModel, _: Images) -> Cause | None:
 def parameters(model: SpeculativeModel, _: Images) -> Cause | None:
     """The release reads each name in `spec.runtime.parameters`, and no typed field sets it."""
     release = version(model)
-    unknown = options.unknown(model.spec.runtime.parameters, release)
+    known = backends.of(model).parameters(release)
+    unknown = sorted(name for name in model.spec.runtime.parameters if name not in known)
     if not unknown:
         return None
     return invalid(
         f"spec.runtime.parameters has {', '.join(unknown)[:200]}, which release {release} does "
-        f"not read or another field sets: use {', '.join(options.free(release))}"
+        f"not read or another field sets: use {', '.join(known)}"
     )
 
 

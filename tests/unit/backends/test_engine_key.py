@@ -51,6 +51,48 @@ MODEL_RUN = {
 MODEL_SOURCES = {"source": source("elsewhere"), "engine.prebuilt": source("built")}
 DRAFT = "speculation.draftTarget.draft"
 
+# Taken as one value.
+WHOLE = (
+    Source,
+    ConfigMapKey,
+    AuthorityRef,
+    Reference,
+    SecretKey,
+    Scaling,
+    ResourceClaim,
+    Tls,
+    Tags,
+    GatewayRoute,
+    IngressRoute,
+)
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The paths of all fields that are not made of further fields of ours."""
+    for field in model.model_fields.values():
+        kinds = [field.annotation, *get_args(field.annotation)]
+        inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
+        path = f"{prefix}{field.alias}"
+        if inner and inner[0] not in WHOLE:
+            yield from leaves(inner[0], f"{path}.")
+        else:
+            yield path
+
+
+WITHOUT_ENGINE = tuple(
+    f"speculation.{name}"
+    for name in (
+        "eagle3.",
+        "mtp.",
+        "nGram.",
+        "suffixAutomaton.",
+        "pard.",
+        "draftLengthByLoad.",
+        "acceptanceThreshold.",
+    )
+)
+
+
 BUILD: dict[str, Any] = {
     "runtime.version": "1.2.1",
     "runtime.image": "example.com/own:1",
@@ -172,9 +214,17 @@ SOURCES = {
     "speculation.eagle.checkpoint",
     "speculation.medusa.heads",
     "speculation.reDrafter.checkpoint",
+    "speculation.eagle3.checkpoint",
+    "speculation.pard.draft",
     *(f"target.{path}" for path in MODEL_SOURCES),
     *(f"{DRAFT}.{path}" for path in MODEL_SOURCES),
 }
+# Only a backend without engines has them.
+ENGINELESS = {
+    "runtime.frontend",
+    "runtime.instances",
+    *(path for path in leaves(Spec) if path.startswith(WITHOUT_ENGINE)),
+} - SOURCES
 # Raised to maxSeqLen for DraftTarget, so it needs another method to be seen.
 INPUT = "target.limits.maxInputLen"
 DERIVED = {f"{DRAFT}.limits.maxInputLen"}
@@ -184,34 +234,6 @@ METHODS = {
     "reDrafter": "ReDrafter",
     "lookahead": "Lookahead",
 }
-
-
-# Taken as one value.
-WHOLE = (
-    Source,
-    ConfigMapKey,
-    AuthorityRef,
-    Reference,
-    SecretKey,
-    Scaling,
-    ResourceClaim,
-    Tls,
-    Tags,
-    GatewayRoute,
-    IngressRoute,
-)
-
-
-def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The paths of all fields that are not made of further fields of ours."""
-    for field in model.model_fields.values():
-        kinds = [field.annotation, *get_args(field.annotation)]
-        inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
-        path = f"{prefix}{field.alias}"
-        if inner and inner[0] not in WHOLE:
-            yield from leaves(inner[0], f"{path}.")
-        else:
-            yield path
 
 
 def base(path: str) -> Json:
@@ -225,7 +247,7 @@ def keys(cr: Json) -> dict[str, str]:
 
 
 def test_every_field_is_declared_once() -> None:
-    declared = [*BUILD, *RUN, *NEITHER, *CHOSEN, *SOURCES, INPUT, *DERIVED]
+    declared = [*BUILD, *RUN, *NEITHER, *CHOSEN, *SOURCES, INPUT, *DERIVED, *ENGINELESS]
     assert sorted(leaves(Spec)) == sorted(declared)
 
 

@@ -9,7 +9,7 @@ import pytest
 from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.backends.methods.draft_target import rows_fit
-from specdec.triton.repository import render
+from specdec.triton.repository import RepositoryPlan, render
 from support.simulated_cluster import IMAGES
 from unit.pipeline.tensorrt import Json, facts, parameters, put, tensorrt
 
@@ -48,6 +48,7 @@ def test_rows_per_call_depend_on_the_backend_unless_set(
     engines = {engine.role: engine for engine in backend.artifacts(model, given)}
     plan = backend.repositories(model, replace(given, engines=engines))[""]
 
+    assert isinstance(plan, RepositoryPlan)
     assert parameters(plan, BLS)["rows_per_call"] == str(rows)
     files = render(plan)
     for engine in ("tensorrt_llm", "tensorrt_llm_draft"):

@@ -13,7 +13,7 @@ from specdec.api.matrix import matrix
 from specdec.api.speculation import Method
 
 PACKAGE = Path(specdec.__file__).parent
-# Each name of a backend or method, but not what merely starts with it: TensorRT-LLM, Eagle3.
+# Each name of a backend or method, but not what merely starts with it: TensorRT-LLM, Lookaheads.
 NAMES = re.compile(rf"\b({'|'.join([*matrix(), *(m for m in Method if m.key != 'none')])})\b(?!-)")
 BLOCKS = {method.key for method in Method}
 # Their own packages; and programs that run elsewhere and have no attribute to ask for.
@@ -76,7 +76,7 @@ def test_the_search_finds_a_name(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x = 'TensorRT-LLM'", "x = 'Eagle3'", "def f():\n    'As Eagle.'", "x.key"]
+    "text", ["x = 'TensorRT-LLM'", "x = 'Lookaheads'", "def f():\n    'As Eagle.'", "x.key"]
 )
 def test_the_search_passes_other_names(text: str) -> None:
     assert not list(named(ast.parse(text)))
@@ -86,5 +86,7 @@ def test_every_served_backend_is_a_package_and_every_method_a_module() -> None:
     folder = Path(backends.__file__).parent
     for name, row in matrix().items():
         assert (folder / name.lower() / "__init__.py").exists() == row.served
-    for method in Method:
-        assert (folder / "methods" / f"{method.key}.py").exists()
+        own = folder / name.lower() / "methods"
+        modules = own if own.exists() else folder / "methods"
+        for method in row.methods:
+            assert (modules / f"{Method(method).key}.py").exists()

@@ -37,12 +37,9 @@ def probes(revision: serving.Revision, **spec: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("folder", "engines"),
-    [("", ["tensorrt_llm", "tensorrt_llm_draft"]), ("draft", ["tensorrt_llm"])],
-)
-def test_every_engine_of_a_server_is_probed(folder: str, engines: list[str]) -> None:
-    for plan in probes(serving.Revision("f" * 64, "image", folder=folder)).values():
+@pytest.mark.parametrize("engines", [["tensorrt_llm", "tensorrt_llm_draft"], ["tensorrt_llm"]])
+def test_every_engine_of_a_server_is_probed(engines: list[str]) -> None:
+    for plan in probes(serving.Revision("f" * 64, "image", engines=tuple(engines))).values():
         assert plan["engines"] == engines
         assert (plan["http"], plan["metrics"]) == (8000, 8002)
 

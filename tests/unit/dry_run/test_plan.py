@@ -212,7 +212,7 @@ BAD = [
     ({"target__limits__maxSeqLen": "long"}, 2, "(got 'long')"),
     ({"speculation__draftToken": 3}, 2, "did you mean draftTokens?"),
     ({"target": None}, 2, "spec.target"),
-    ({"runtime__backend": "PyTorch"}, 1, "UnsupportedBackend"),
+    ({"runtime__backend": "PyTorch"}, 1, "InvalidSpec"),
     ({"runtime__version": "9.9"}, 1, "choose one of them"),
     ({"speculation__draftTokens": 9}, 1, "lower draftTokens or raise maxDraftTokens"),
     ({"target__gpu": {"deviceIds": [0, 0]}}, 1, "name 1 different ordinals"),

@@ -67,7 +67,8 @@ def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:
     """The repository plan of each server by folder."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, engines=engines(cr), **known)
-    return dict(BACKEND.repositories(model, given))
+    made = BACKEND.repositories(model, given)
+    return {folder: plan for folder, plan in made.items() if isinstance(plan, RepositoryPlan)}
 
 
 def parameters(plan: RepositoryPlan, model: str = "tensorrt_llm") -> dict[str, str]:

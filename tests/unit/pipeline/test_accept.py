@@ -24,9 +24,9 @@ def target(**fields: Any) -> dict[str, Any]:
 
 BAD = [
     (
-        {"runtime": {"backend": "PyTorch"}},
-        "UnsupportedBackend",
-        "PyTorch, which this release does not serve yet: set it to TensorRT or Reference",
+        {"runtime": {"backend": "PyTorch", "frontend": "TrtllmServe"}},
+        "InvalidSpec",
+        "frontend is TrtllmServe, which this release does not start yet: set it to Triton",
     ),
     ({"runtime": {"backend": "Reference", "version": "9.9.9"}}, "UnsupportedVersion", "9.9.9"),
     (

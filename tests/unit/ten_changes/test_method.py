@@ -62,7 +62,7 @@ def test_new_method_touches_five_production_files(tmp_path: Path) -> None:
     )
     block = scratch.definition_block("lookahead")
     scratch.edit_definition(
-        ("ReDrafter, Lookahead]", "ReDrafter, Lookahead, Echo]"),
+        ("ReDrafter, Lookahead, ", "ReDrafter, Lookahead, Echo, "),
         (block, block + block.replace("lookahead:", "echo:")),
     )
 

@@ -26,6 +26,7 @@ def test_new_release_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     image = "        image: nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3\n"
     head, source = '      "1.2.1":\n', "        source: branch r26.10\n"
+    present = "        source: triton-inference-server/tensorrtllm_backend, branch r26.07; images"
     newer = head.replace("1.2.1", "1.3.0") + image.replace("26.07", "26.10") + source
     scratch.edit(
         "api/support.yaml",
@@ -35,7 +36,7 @@ def test_new_release_touches_two_production_files(tmp_path: Path) -> None:
             "  TensorRT:\n    served: true\n"
             '    versions: ["0.18.0", "0.19.0", "1.2.1", "1.3.0"]\n',
         ),
-        (head + image, newer + head + image),
+        (head + image + present, newer + head + image + present),
         ("    folders:\n", "    folders:\n" + FOLDERS),
     )
     scratch.edit(

@@ -170,9 +170,9 @@ def test_a_step_proves_an_engine_that_is_slower_than_an_attempt(server: Server) 
 
 
 def test_request_carries_the_key_of_the_container(server: Server) -> None:
-    assert engines.token(server.server_port, TARGET, 5.0) == ("", False)
+    assert engines.token(server.plan(), TARGET, 5.0) == ("", False)
     engines.KEY.write_text("a key")
-    assert engines.token(server.server_port, TARGET, 5.0) == ("", False)
+    assert engines.token(server.plan(), TARGET, 5.0) == ("", False)
     assert [key for _, key in server.asked] == [None, "a key"]
 
 
@@ -210,7 +210,7 @@ def test_counters_of_tensorrt_llm_show_progress(server: Server, line: str) -> No
 def test_accepted_request_of_a_python_model_is_no_progress(server: Server) -> None:
     """Triton counts it as a success before it is answered."""
     page = "\n".join([steps(TARGET, 3), gauge(TARGET, 9, "nv_inference_request_success")])
-    assert engines.progress(page, TARGET) == {"specdec_engine_steps_total": 3}
+    assert engines.progress(page, TARGET, "tokens") == {"specdec_engine_steps_total": 3}
 
 
 def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Server) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from specdec.backends.pytorch import configuration
 from specdec.triton import contract, options
 from specdec.triton.parameters import engine_parameters
 from specdec.triton.plan import ModelPlan, PlanError, RepositoryPlan
@@ -48,4 +49,5 @@ def test_the_schema_takes_the_same_names() -> None:
     text = CRD.read_text(encoding="utf-8")
     rule = text[text.index("self.all(k, k in [") :]
     known = set(re.findall(r"'(\w+)'", rule[: rule.index("])")]))
-    assert known == {name for version in contract.versions() for name in options.free(version)}
+    engines = {name for version in contract.versions() for name in options.free(version)}
+    assert known == engines | set(configuration.PARAMETERS)

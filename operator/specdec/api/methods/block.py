@@ -8,8 +8,9 @@ from specdec.api.value import Value
 
 # A tree of draft tokens as paths from its root; each step is the rank among the candidates.
 Choices = tuple[tuple[int, ...], ...]
-# Who runs the speculation loop: the target's engine, the BLS, or a loop in the client.
-Control = Literal["Engine", "Bls", "Loop"]
+# Who runs the speculation loop: the target's engine, the BLS, a loop in the client, or the server
+# of the LLM API, whose clients see only text.
+Control = Literal["Engine", "Bls", "Loop", "LlmApi"]
 
 
 class Block(Value):
@@ -24,6 +25,16 @@ class Block(Value):
     def heads_source(self) -> Source | None:
         """The checkpoint of heads that are built into the target's engine."""
         return None
+
+    @property
+    def draft_sources(self) -> dict[str, Source]:
+        """Checkpoints of drafts that have no settings of their own, by role."""
+        return {}
+
+    @property
+    def shares_texts(self) -> str:
+        """The field of the block by which requests share texts; empty if none does."""
+        return ""
 
     @property
     def control(self) -> Control:

@@ -72,6 +72,16 @@ class CompatibilityReason(Reason):
         "have exactly one layer",
         "correct the field in the message, or choose other heads",
     )
+    MTP_LAYERS_MISSING = _SECTION.failed(
+        "MtpLayersMissing",
+        "the target's checkpoint has no layers that predict several tokens",
+        "choose a target with such layers, or another method",
+    )
+    ARCHITECTURE_NOT_SERVED = _SECTION.failed(
+        "ArchitectureNotServed",
+        "the backend does not serve the architecture of a checkpoint",
+        "choose another checkpoint, or another backend",
+    )
     TARGET_ARCHITECTURE_MISMATCH = _SECTION.failed(
         "TargetArchitectureMismatch",
         "no heads of this method exist for the target's architecture",

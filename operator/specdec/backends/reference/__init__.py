@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec.api.model import SpeculativeModel
-from specdec.backends import programs
+from specdec.backends import methods, programs
 from specdec.backends.building import DTYPES, keyed, limits, speculation
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
 from specdec.backends.footprint import Footprint
+from specdec.backends.methods import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.backends.ranks import ranks
 from specdec.backends.repository import repositories
 from specdec.backends.rule import Rule
 from specdec.desired.engine import Needs
+from specdec.triton import options
 from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
@@ -21,6 +23,19 @@ class Reference:
     """It needs no GPU. It requests GPUs only if the spec lists ordinals, to test assignments."""
 
     rules: tuple[Rule, ...] = ()
+
+    def method(self, model: SpeculativeModel) -> MethodDefinition:
+        """The method of engines."""
+        return methods.of(model)
+
+    def parameters(self, version: str) -> tuple[str, ...]:
+        """Those of the engines' models."""
+        return options.free(version)
+
+    def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
+        """None."""
+        del model
+        return ()
 
     def default_image(self, images: Images, version: str) -> str:
         """The reference image of the release, which serves every version."""

@@ -6,16 +6,18 @@ from typing import Any
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import ModelSpec, SpeculativeModel
-from specdec.backends import programs
+from specdec.backends import methods, programs
 from specdec.backends.building import DTYPES, keyed, limits, speculation
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
 from specdec.backends.footprint import Footprint
+from specdec.backends.methods import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.backends.ranks import ranks
 from specdec.backends.repository import repositories
 from specdec.backends.tensorrt import image, memory, rules
 from specdec.backends.tensorrt.needs import needs
 from specdec.desired.engine import Needs
+from specdec.triton import options
 from specdec.triton.layout import RankPlan
 from specdec.triton.repository import RepositoryPlan
 
@@ -29,6 +31,18 @@ class TensorRT:
     """Engines are tied to a GPU product and to a server image; both are in their keys."""
 
     rules = rules.RULES
+
+    def method(self, model: SpeculativeModel) -> MethodDefinition:
+        """The method of engines."""
+        return methods.of(model)
+
+    def parameters(self, version: str) -> tuple[str, ...]:
+        """Those of the engines' models."""
+        return options.free(version)
+
+    def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
+        """Speculation in pipeline stages."""
+        return rules.warnings(model)
 
     def default_image(self, images: Images, version: str) -> str:
         """The public image that holds the version."""

@@ -107,6 +107,19 @@ def steps(model: SpeculativeModel, _: Images) -> Cause | None:
     return None
 
 
+def warnings(model: SpeculativeModel) -> tuple[str, ...]:
+    """Pipeline parallelism with speculation: allowed, but known to hang."""
+    stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
+    role = next((role for role, count in stages.items() if count > 1), None)
+    if role is None or not model.spec.speculation.speculates:
+        return ()
+    return (
+        f"parallelism.pipeline of the {role} is {stages[role]}, and releases are known to hang "
+        "while they load a speculating engine in pipeline stages: raise tensor instead where the "
+        "GPUs of one node allow it",
+    )
+
+
 # The order matters: a rule may rely on what the rules before it have checked.
 RULES: tuple[Rule, ...] = (
     capability,

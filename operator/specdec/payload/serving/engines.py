@@ -13,9 +13,9 @@ reports no work, and gives no token all the same, fails at once, and stays faile
 progress.
 
 PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
-attempt), `patience` (seconds), and for a server with several ranks `ranks` (of this container) and
-`mark` (how the argument starts that each of their processes has). Exits 1 with a message, which
-becomes an event of the pod.
+attempt), `patience` (seconds), for models of text `answer`, and for a server with several ranks
+`ranks` (of this container) and `mark` (how the argument starts that each of their processes has).
+Exits 1 with a message, which becomes an event of the pod.
 """
 
 import http.client
@@ -38,8 +38,11 @@ _ANSWER, _CHECK, _REPLY = 5.0, 8.0, 4.0
 # No request for a token is sent with less time left than this.
 _LEAST = 1.0
 _POLL = 0.25
-# One token of prompt: every vocabulary has this id.
-_REQUEST = {"input_ids": [1], "input_lengths": 1, "request_output_len": 1}
+# A request for one token, and the output that shows it. Every vocabulary has the id 1.
+_REQUESTS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "tokens": ({"input_ids": [1], "input_lengths": 1, "request_output_len": 1}, "output_ids"),
+    "text": ({"text_input": "a", "sampling_param_max_tokens": 1}, "text_output"),
+}
 # Counters that grow only while an engine of TensorRT-LLM works.
 _COUNTERS = (
     ("nv_trt_llm_general_metrics", 'general_type="iteration_counter"'),
@@ -67,6 +70,7 @@ class Plan:
     patience: float
     ranks: int = 0
     mark: str = ""
+    answer: str = "tokens"
 
 
 @dataclass
@@ -98,13 +102,13 @@ def startup(plan: Plan) -> str:
             # An engine may need longer for a token than one attempt lasts. If it has run a step,
             # it has given the token of an earlier attempt.
             stepped = value(_page(plan.metrics), _STEPS, pending[0])
-            problem = "" if stepped else token(plan.http, pending[0], left)[0]
+            problem = "" if stepped else token(plan, pending[0], left)[0]
             if not problem:
                 pending.pop(0)
                 continue
         time.sleep(_POLL)
     page, now = _page(plan.metrics), time.monotonic()
-    save({engine: Record(now, progress(page, engine)) for engine in plan.engines})
+    save({engine: Record(now, progress(page, engine, plan.answer)) for engine in plan.engines})
     return ""
 
 
@@ -117,7 +121,9 @@ def readiness(plan: Plan) -> str:
     problems = [_ranks(plan, records)] if plan.ranks else []
     page = _page(plan.metrics)
     for engine in plan.engines:
-        record = records.setdefault(engine, Record(time.monotonic(), progress(page, engine)))
+        record = records.setdefault(
+            engine, Record(time.monotonic(), progress(page, engine, plan.answer))
+        )
         problems.append(_engine(plan, engine, record, page, deadline))
     save(records)
     return "; ".join(problem for problem in problems if problem)
@@ -134,7 +140,7 @@ def _ranks(plan: Plan, records: dict[str, Record]) -> str:
 
 
 def _engine(plan: Plan, engine: str, record: Record, page: str, deadline: float) -> str:
-    now, counters = time.monotonic(), progress(page, engine)
+    now, counters = time.monotonic(), progress(page, engine, plan.answer)
     if any(count > record.progress.get(name, 0.0) for name, count in counters.items()):
         _prove(record, counters)
         return ""
@@ -145,7 +151,7 @@ def _engine(plan: Plan, engine: str, record: Record, page: str, deadline: float)
     if left < _LEAST or (working and asked and not record.failed):
         # Its work includes a request of this probe, whose answer will show as progress.
         return _judge(record, plan, f"{engine} makes no progress")
-    problem, waits = token(plan.http, engine, left)
+    problem, waits = token(plan, engine, left)
     if not problem:
         _prove(record, counters)
         return ""
@@ -173,7 +179,7 @@ def ready(port: int) -> bool:
         return False
 
 
-def token(port: int, engine: str, seconds: float) -> tuple[str, bool]:
+def token(plan: Plan, engine: str, seconds: float) -> tuple[str, bool]:
     """Ask an engine for one token.
 
     Returns:
@@ -181,9 +187,10 @@ def token(port: int, engine: str, seconds: float) -> tuple[str, bool]:
     """
     # Where HTTP is closed to clients, the key of this container opens it.
     key = {HEADER: KEY.read_text("ascii")} if KEY.exists() else {}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    request, output = _REQUESTS[plan.answer]
+    connection = http.client.HTTPConnection("127.0.0.1", plan.http, timeout=seconds)
     try:
-        connection.request("POST", f"/v2/models/{engine}/generate", json.dumps(_REQUEST), key)
+        connection.request("POST", f"/v2/models/{engine}/generate", json.dumps(request), key)
         answer = json.loads(connection.getresponse().read())
     except TimeoutError:
         return f"{engine} gave no token within {seconds:.0f} s", True
@@ -191,16 +198,17 @@ def token(port: int, engine: str, seconds: float) -> tuple[str, bool]:
         return f"{engine} gave no token ({type(error).__name__})", False
     finally:
         connection.close()
-    if isinstance(answer, Mapping) and answer.get("output_ids"):
+    if isinstance(answer, Mapping) and answer.get(output) not in (None, []):
         return "", False
     why = answer.get("error", "") if isinstance(answer, Mapping) else ""
     return f"{engine} gave no token: {str(why)[:200]}", False
 
 
-def progress(page: str, engine: str) -> dict[str, float]:
+def progress(page: str, engine: str, answer: str) -> dict[str, float]:
     """The counters of an engine that grow only while it works, by name."""
     # Triton counts a request of a Python model as a success before it is answered.
-    counters = _COUNTERS if value(page, _STEPS, engine) is None else ((_STEPS, ""),)
+    known = _COUNTERS if answer == "tokens" else ()
+    counters = known if value(page, _STEPS, engine) is None else ((_STEPS, ""),)
     counts = {name: value(page, name, engine, label) for name, label in counters}
     return {name: count for name, count in counts.items() if count is not None}
 

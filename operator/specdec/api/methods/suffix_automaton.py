@@ -1,0 +1,23 @@
+"""`spec.speculation.suffixAutomaton`: draft tokens are what followed the longest equal suffix."""
+
+from typing_extensions import override
+
+from specdec.api.methods.block import Block
+
+
+class SuffixAutomaton(Block):
+    """A suffix automaton over prompt and answer.
+
+    `maxMatchingSize` limits the suffix, in tokens; None means the longest. With `globalPool` the
+    automaton also searches the texts of `globalPoolSize` other requests.
+    """
+
+    max_matching_size: int | None = None
+    global_pool: bool = False
+    global_pool_size: int | None = None
+
+    @property
+    @override
+    def shares_texts(self) -> str:
+        """The pool of texts."""
+        return "globalPool" if self.global_pool else ""

@@ -1,0 +1,95 @@
+"""Checkpoints that TensorRT-LLM's LLM API serves as they are, as one Triton model."""
+
+from collections.abc import Mapping
+
+from specdec.api.matrix import support
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Checkpoint, Engine, Facts, Images
+from specdec.backends.footprint import Footprint
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.protocol import Backend
+from specdec.backends.pytorch import configuration, memory, methods, rules
+from specdec.desired.engine import Needs
+from specdec.triton.layout import RankPlan, Server
+from specdec.triton.llm_api import LlmApiPlan
+from specdec.triton.repository import Plan
+
+_NAME = "PyTorch"
+
+
+class PyTorch:
+    """It builds nothing. A plain server starts; the LLM API starts its own processes."""
+
+    rules = rules.RULES
+
+    def method(self, model: SpeculativeModel) -> MethodDefinition:
+        """The method of the LLM API."""
+        return methods.of(model)
+
+    def parameters(self, version: str) -> tuple[str, ...]:
+        """Arguments of the LLM API without a field."""
+        del version
+        return configuration.PARAMETERS
+
+    def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
+        """Shared texts, and adapters with speculation."""
+        return rules.warnings(model)
+
+    def default_image(self, images: Images, version: str) -> str:
+        """The public image that holds the version."""
+        del images
+        return support(_NAME).images.get(version, "")
+
+    def ranks(self, model: SpeculativeModel) -> RankPlan:
+        """The first GPUs of the pod; a draft has those of the target."""
+        gpus = sum(len(ids) for ids in _instances(model))
+        return RankPlan((Server(gpus, {"target": tuple(range(gpus))}),))
+
+    def memory(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]
+    ) -> Mapping[str, Footprint]:
+        """Estimates from the numbers of the checkpoints."""
+        return memory.footprints(model, checkpoints)
+
+    def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
+        """Nothing."""
+        del model, facts
+        return ()
+
+    def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
+        """Nothing."""
+        del model, engine, facts
+        return Needs(0)
+
+    def scripts(self) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
+
+    def image(self, version: str) -> None:
+        """Nothing: no build Job runs in the image."""
+        del version
+
+    def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:
+        """One model with `model.yaml`."""
+        instances = _instances(model)
+        plan = LlmApiPlan(
+            configuration=configuration.text(model, facts),
+            decoupled=model.spec.serving.streaming,
+            gpu_device_ids=instances if len(instances) > 1 else (),
+            max_queue_size=model.spec.serving.max_queue_size,
+            lora=model.spec.runtime.parameters.get("enable_lora") == "true",
+        )
+        return {"": plan}
+
+
+def _instances(model: SpeculativeModel) -> tuple[tuple[int, ...], ...]:
+    """The ordinals of each instance: they follow one another."""
+    split = model.spec.target.parallelism
+    each = split.tensor * split.pipeline
+    return tuple(
+        tuple(range(first * each, (first + 1) * each))
+        for first in range(model.spec.runtime.instances)
+    )
+
+
+BACKEND: Backend = PyTorch()

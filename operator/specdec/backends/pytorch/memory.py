@@ -1,0 +1,62 @@
+"""The memory that the LLM API needs on each GPU: target, draft and heads are in one process."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from specdec.api.model import SpeculativeModel
+from specdec.backends.checkpoint_sizes import AUTO_BYTES, DTYPE_BYTES, sizes_of, stored_bytes
+from specdec.backends.facts import Checkpoint
+from specdec.backends.footprint import Engine, Footprint, footprint
+from specdec.backends.pytorch import methods
+
+# Their caches hold compressed keys and values, whose size the facts do not state.
+_COMPRESSED = frozenset({"DeepseekV3ForCausalLM"})
+
+
+def footprints(
+    model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]
+) -> dict[str, Footprint]:
+    """The footprint of the one process, under the role of the target; empty if not known.
+
+    A token of the cache has the keys and values of target, heads and draft.
+    """
+    engines = {
+        role: _engine(model, role, checkpoints)
+        for role in ("target", "draft")
+        if role in checkpoints
+    }
+    if any(engine is None for engine in engines.values()) or "target" not in engines:
+        return {}
+    parts = {role: footprint(engine) for role, engine in engines.items() if engine is not None}
+    target, draft = parts["target"], parts.get("draft")
+    if draft is None:
+        return {"target": target}
+    together = target.parts | {f"Draft{name}": size for name, size in draft.parts.items()}
+    rate = target.kv_per_token + draft.kv_per_token
+    return {"target": replace(target, parts=together, kv_per_token=rate)}
+
+
+def _engine(
+    model: SpeculativeModel, role: str, checkpoints: Mapping[str, Checkpoint]
+) -> Engine | None:
+    checkpoint, spec = checkpoints[role], model.spec.target
+    sizes = sizes_of(checkpoint, None)
+    if sizes is None or checkpoint.facts.get("architecture") in _COMPRESSED:
+        return None
+    method, is_target = methods.of(model), role == "target"
+    dtype = DTYPE_BYTES.get(spec.dtype, AUTO_BYTES)
+    heads = checkpoints.get("heads") if is_target else None
+    return Engine(
+        sizes=sizes,
+        tensor=spec.parallelism.tensor,
+        pipeline=spec.parallelism.pipeline,
+        body_bytes=stored_bytes(checkpoint, sizes, dtype),
+        dtype_bytes=dtype,
+        kv_bytes=dtype if spec.quantization.kv_cache == "Auto" else 1,
+        max_batch_size=spec.limits.max_batch_size,
+        max_seq_len=spec.limits.max_seq_len,
+        max_num_tokens=spec.limits.max_num_tokens,
+        draft_len=method.max_draft_len(model),
+        head_bytes=heads.bytes if heads else 0,
+        head_layers=method.head_cache_layers if is_target else 0,
+    )

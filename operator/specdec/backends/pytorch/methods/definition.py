@@ -1,0 +1,75 @@
+"""The interface of a method that drafts inside the LLM API, and the parts that methods share."""
+
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from specdec.api.methods.llm_api import SuffixMatching
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Facts
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.pytorch.generations import Generation
+
+
+class LlmApiMethod(MethodDefinition):
+    """A method of the LLM API.
+
+    Attributes:
+        drafts_with: the role of the checkpoint that drafts; empty without one.
+    """
+
+    drafts_with: ClassVar[str] = ""
+
+    @override
+    def max_draft_len(self, model: SpeculativeModel) -> int:
+        """The length of each draft."""
+        return model.spec.speculation.max_draft_tokens or 0
+
+    def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
+        """Keys of `speculative_config` that only this method has."""
+        del model, generation
+        return {}
+
+    def speculative_config(
+        self, model: SpeculativeModel, generation: Generation, facts: Facts
+    ) -> dict[str, Any]:
+        """`speculative_config` of `model.yaml`; empty for a target that decodes alone."""
+        spelling = generation.methods.get(model.spec.speculation.method)
+        if spelling is None:
+            return {}
+        path = facts.checkpoints[self.drafts_with].path if self.drafts_with else ""
+        return {
+            "decoding_type": spelling.type,
+            spelling.length: self.max_draft_len(model),
+            **({generation.draft_path: path} if path else {}),
+            **spelling.fixed,
+            **self.settings(model, generation),
+            **_by_load(model),
+            **_acceptance(model),
+        }
+
+
+def suffix_matching(own: SuffixMatching | None) -> dict[str, Any]:
+    """The keys of a suffix automaton beside trained heads."""
+    if own is None:
+        return {}
+    return {"sa_config": {"threshold": own.threshold, "enable_global_pool": own.global_pool}}
+
+
+def _by_load(model: SpeculativeModel) -> dict[str, Any]:
+    own = model.spec.speculation.draft_length_by_load
+    if own is None:
+        return {}
+    if own.max_concurrency is not None:
+        return {"max_concurrency": own.max_concurrency}
+    return {"draft_len_schedule": {s.batch_size: s.draft_tokens for s in own.schedule}}
+
+
+def _acceptance(model: SpeculativeModel) -> dict[str, Any]:
+    own = model.spec.speculation.acceptance_threshold
+    if own is None:
+        return {}
+    return {
+        "acceptance_window": own.window,
+        "acceptance_length_threshold": own.length_percent / 100,
+    }

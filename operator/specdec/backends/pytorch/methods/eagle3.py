@@ -1,0 +1,81 @@
+"""Method Eagle3: EAGLE-3 heads draft from hidden states of several layers of the target."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from specdec.api.cause import Cause
+from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CompatibilityReason
+from specdec.backends.facts import Images
+from specdec.backends.finding import Facts, Finding
+from specdec.backends.methods import heads
+from specdec.backends.pytorch.generations import Generation
+from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
+from specdec.backends.rule import invalid
+
+
+def tree(model: SpeculativeModel, _: Images) -> Cause | None:
+    """maxDraftTokens <= maxTotalTokens <= topK x maxDraftTokens."""
+    own = model.spec.speculation.eagle3
+    if own is None or own.dynamic_tree is None:
+        return None
+    length, nodes = METHOD.max_draft_len(model), own.dynamic_tree.max_total_tokens
+    most = own.dynamic_tree.top_k * length
+    if length <= nodes <= most:
+        return None
+    return invalid(
+        f"spec.speculation.eagle3.dynamicTree.maxTotalTokens is {nodes}, and a tree of depth "
+        f"{length} with topK {own.dynamic_tree.top_k} has {length} to {most} nodes: set it to one "
+        "of these numbers"
+    )
+
+
+class Eagle3Method(LlmApiMethod):
+    """The heads are one decoder layer, which shares the target's cache manager."""
+
+    rules = (tree,)
+    needs_block = True
+    head_cache_layers = 1
+    drafts_with = "heads"
+
+    @override
+    def missing_block(self, block: str) -> str:
+        return f"set spec.speculation.{block}.checkpoint to EAGLE-3 heads of the target"
+
+    @override
+    def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
+        own = model.spec.speculation.eagle3
+        if own is None:
+            return {}
+        grown = own.dynamic_tree
+        tree_keys = (
+            {
+                "use_dynamic_tree": True,
+                "dynamic_tree_max_topK": grown.top_k,
+                "max_total_draft_tokens": grown.max_total_tokens,
+            }
+            if grown
+            else {}
+        )
+        return {**tree_keys, **suffix_matching(own.suffix_matching)}
+
+    @override
+    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+        own = facts.get("heads", {})
+        # Heads may be narrower than the states of the target that they read.
+        read = own.get("targetHiddenSize") or own.get("hiddenSize")
+        compared = {**facts, **({"heads": {**own, "hiddenSize": read}} if own else {})}
+        fit = heads.fit(model, compared)
+        yield from fit.findings
+        drafted, known = fit.facts.get("draftVocabSize"), facts.get("target", {}).get("vocabSize")
+        if drafted is not None and known is not None and drafted > known:
+            yield heads.finding(
+                CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,
+                f"the heads draft from {drafted} tokens and the target has {known}: choose heads "
+                "trained on this target",
+            )
+
+
+METHOD = Eagle3Method()

@@ -1,0 +1,39 @@
+"""Method MTP: layers of the target's own checkpoint predict several tokens."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from typing_extensions import override
+
+from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import CompatibilityReason
+from specdec.backends.finding import Facts, Finding
+from specdec.backends.pytorch.generations import Generation
+from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
+
+
+class MtpMethod(LlmApiMethod):
+    """One trained layer may be applied several times, so the length may exceed their number."""
+
+    head_cache_layers = 1
+
+    @override
+    def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
+        own = model.spec.speculation.mtp
+        return suffix_matching(own.suffix_matching) if own else {}
+
+    @override
+    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+        target = facts.get("target", {})
+        if "architecture" in target and not target.get("nextTokenLayers"):
+            yield Finding(
+                CompatibilityReason.MTP_LAYERS_MISSING,
+                "the target's config.json has no num_nextn_predict_layers, so its checkpoint has "
+                "no layers for method MTP: choose a target with such layers, as DeepSeek-R1, or "
+                "method Eagle3 or NGram",
+                "heads",
+                "target",
+            )
+
+
+METHOD = MtpMethod()
