@@ -54,6 +54,9 @@ RUN mkdir layout/tensorrtllm \
 COPY operator/specdec/payload/pair/target /opt/specdec/pair/target
 COPY operator/specdec/payload/pair/draft /opt/specdec/pair/draft
 COPY operator/specdec/payload/backend/tensorrtllm /opt/tritonserver/backends/tensorrtllm
+# The stand-in of the LLM API converts checkpoints when it loads, and reads text.
+COPY operator/specdec/payload/build /opt/tritonserver/backends/tensorrtllm/build
+COPY operator/specdec/payload/models/shared /opt/tritonserver/backends/tensorrtllm/text
 # Compiled here: the root file system of a pod is read-only, so a start could not keep it.
 RUN python3 -m compileall -q /opt/tritonserver/backends/tensorrtllm
 WORKDIR /

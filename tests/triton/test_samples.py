@@ -35,12 +35,20 @@ BLS = "tensorrt_llm_bls"
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
+def spec(sample: str) -> Any:
+    return yaml.safe_load(SAMPLES[sample].read_text("utf-8"))["spec"]
+
+
 def speculation(sample: str) -> Any:
-    return yaml.safe_load(SAMPLES[sample].read_text("utf-8"))["spec"]["speculation"]
+    return spec(sample)["speculation"]
+
+
+# The LLM API's are in test_llm_api.py.
+ENGINES = [sample for sample in SAMPLES if spec(sample)["runtime"]["backend"] != "PyTorch"]
 
 
 def of(*methods: str) -> list[str]:
-    return sorted(sample for sample in SAMPLES if speculation(sample)["method"] in methods)
+    return sorted(sample for sample in ENGINES if speculation(sample)["method"] in methods)
 
 
 def topology(sample: str) -> str:

@@ -103,7 +103,8 @@ def test_gpus_are_selected_or_given() -> None:
     [
         (
             {"backend": Backend("PyTorch")},
-            "PyTorch, whose requests certify does not send yet; use TensorRT or Reference",
+            "--backend is PyTorch, whose requests certify does not send yet; use TensorRT or "
+            "Reference",
         ),
         ({"version": "9"}, "--version is 9; backend TensorRT serves 0.18.0, 0.19.0, 1.2.1"),
         ({"prompts": 3}, "--prompts is 3; set it to 4 to 100"),

@@ -39,6 +39,7 @@ SHA256 = (
 # Python versions that the backend supports and the wheel has stubs for.
 PYTHONS = ("3.11", "3.12", "3.13")
 BACKEND = Path(__file__).resolve().parent / "tensorrtllm"
+SHARED = {"build": BACKEND.parents[1] / "build", "text": BACKEND.parents[1] / "models" / "shared"}
 SERVER = "pytriton/tritonserver"
 LIBRARIES = "nvidia_pytriton.libs"
 
@@ -225,7 +226,13 @@ def _finish_layout(interpreter: Interpreter, dest: Path) -> None:
 
 def _copy_backend(dest: Path) -> None:
     target = dest / "backends" / "tensorrtllm"
-    shutil.copytree(BACKEND, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(BACKEND, target, ignore=ignore)
+    # The stand-in of the LLM API converts checkpoints, and reads text. An image adds these folders
+    # by itself, when it adds the backend.
+    for name, folder in SHARED.items():
+        if folder.is_dir():
+            shutil.copytree(folder, target / name, ignore=ignore)
 
 
 def _stamp(source: Path, interpreter: Interpreter) -> str:
@@ -234,7 +241,9 @@ def _stamp(source: Path, interpreter: Interpreter) -> str:
     stat = source.stat()
     facts = (source.name, stat.st_size, str(interpreter.executable), str(interpreter.libpython))
     digest.update(repr(facts).encode())
-    for path in (Path(__file__), *sorted(BACKEND.rglob("*.py"))):
+    folders = (BACKEND, *SHARED.values())
+    sources = (path for folder in folders for path in sorted(folder.rglob("*.py")))
+    for path in (Path(__file__), *sources):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 

@@ -1,0 +1,1 @@
+"""A stand-in for TensorRT-LLM's LLM API on CPUs, around the Reference engine."""

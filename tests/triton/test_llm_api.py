@@ -1,0 +1,205 @@
+"""The samples of backend PyTorch as they are rendered, on a CPU server with the stand-in.
+
+The server sees the shipped pair of checkpoints at the very paths that `model.yaml` names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specdec.backends.facts import Images
+from specdec.dry_run.plan import Plan as DryRun
+from specdec.dry_run.plan import make
+from specdec.dry_run.resource import read
+from specdec.jobs.verify import Plan, measured
+from specdec.payload.serving import engines
+from support.golden_cases import SAMPLES
+from support.shipped_pair import PAIR
+from support.triton_server import Server, ServerError
+from triton import inside
+
+IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
+MODEL = "tensorrt_llm"
+PROMPT = "def read_lines(path):\n"
+SERVED = ("pytorch-ngram", "pytorch-draft-target", "pytorch-suffix-automaton")
+TRAINED = ("pytorch-eagle3", "pytorch-mtp", "pytorch-pard")
+
+
+@cache
+def planned(sample: str) -> DryRun:
+    plan = make(read(str(SAMPLES[sample])), IMAGES)
+    assert not plan.refusal
+    return plan
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A folder that the server sees at /models, with the pair as every checkpoint of the plans."""
+
+    folder: Path
+    root: Path
+
+    def within(self, plan: DryRun) -> tuple[str, ...]:
+        checkpoints = self.folder / "checkpoints"
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        for model in plan.status["models"]:
+            place = checkpoints / model["digest"]
+            if not place.exists():
+                place.symlink_to(PAIR / ("draft" if model["role"] == "draft" else "target"))
+        here = (*NAMESPACE, sys.executable, inside.__file__, str(self.root), str(self.folder))
+        tried = subprocess.run([*here, "/bin/true"], capture_output=True, check=False)
+        if tried.returncode:
+            pytest.skip(f"no user namespace for a /models of our own: {tried.stderr!r:.200}")
+        return here
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Volume:
+    for name in ("models", "root"):
+        (tmp_path / name).mkdir()
+    return Volume(tmp_path / "models", tmp_path / "root")
+
+
+@pytest.fixture(scope="module", params=SERVED)
+def server(
+    request: pytest.FixtureRequest, executable: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp(request.param)
+    for name in ("models", "root", "server"):
+        (folder / name).mkdir()
+    plan = planned(request.param)
+    within = Volume(folder / "models", folder / "root").within(plan)
+    with Server(executable, plan.files, folder / "server", within) as running:
+        for path, written in plan.files.items():
+            assert (running.repository / path).read_text("utf-8") == written
+        yield running
+
+
+def post(server: Server, values: dict[str, Any], *, stream: bool = False, name: str = "") -> Any:
+    """The answer of Triton's generate endpoint: one object, or the objects of a stream."""
+    verb = "generate_stream" if stream else "generate"
+    url = f"http://127.0.0.1:{server.http_port}/v2/models/{MODEL}/{verb}"
+    body = {"text_input": PROMPT, **values, **({"id": name} if name else {})}
+    asked = urllib.request.Request(url, json.dumps(body).encode())
+    with urllib.request.urlopen(asked, timeout=120) as reply:
+        text = reply.read().decode()
+    if not stream:
+        return json.loads(text)
+    lines = [line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:")]
+    return [json.loads(line) for line in lines]
+
+
+def refused(server: Server, values: dict[str, Any]) -> str:
+    with pytest.raises(urllib.error.HTTPError) as error:
+        post(server, values)
+    return str(json.loads(error.value.read())["error"])
+
+
+@cache
+def plain(executable: Path, folder: Path) -> str:
+    """What the target alone answers: the sample of n-grams without speculation."""
+    plan = planned("pytorch-ngram")
+    files = dict(plan.files)
+    path = f"{MODEL}/1/model.yaml"
+    configuration = yaml.safe_load(files[path])
+    del configuration["speculative_config"]
+    files[path] = yaml.safe_dump(configuration)
+    for name in ("models", "root", "server"):
+        (folder / name).mkdir()
+    within = Volume(folder / "models", folder / "root").within(plan)
+    with Server(executable, files, folder / "server", within) as running:
+        return str(post(running, {"sampling_param_max_tokens": 40})["text_output"])
+
+
+@pytest.fixture(scope="module")
+def expected(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return plain(executable, tmp_path_factory.mktemp("plain"))
+
+
+def test_a_sample_gives_the_answer_of_the_target_alone(server: Server, expected: str) -> None:
+    asked = {"sampling_param_max_tokens": 40, "sampling_param_return_perf_metrics": True}
+    answer = post(server, asked)
+    assert answer["text_output"] == expected
+    assert int(answer["total_draft_tokens"]) >= int(answer["total_accepted_draft_tokens"]) > 0
+    parts = post(server, {**asked, "streaming": True}, stream=True)
+    # Every response has the whole text so far.
+    texts = [part["text_output"] for part in parts]
+    assert texts[-1] == expected
+    assert len(texts) > 1
+    assert int(parts[-1]["total_draft_tokens"]) > 0
+
+
+def test_requests_in_flight_do_not_disturb_each_other(server: Server, expected: str) -> None:
+    answers: list[str] = []
+
+    def ask() -> None:
+        answers.append(post(server, {"sampling_param_max_tokens": 40})["text_output"])
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [expected] * 6
+
+
+def test_the_answer_ends_at_a_stop_text(server: Server, expected: str) -> None:
+    stop = expected[10:14]
+    asked = {"sampling_param_max_tokens": 40, "sampling_param_stop": [stop]}
+    answer = post(server, {**asked, "return_finish_reason": True, "return_stop_reason": True})
+    assert answer["text_output"] == expected[: expected.index(stop)]
+    assert (answer["finish_reason"], answer["stop_reason"]) == ("stop", stop)
+    short = post(server, {"sampling_param_max_tokens": 2, "return_finish_reason": True})
+    assert short["finish_reason"] == "length"
+
+
+def test_bad_requests_are_refused_in_a_sentence(server: Server) -> None:
+    assert "set it to 1 or more" in refused(server, {"sampling_param_max_tokens": 0})
+    assert "best_of must be 1" in refused(server, {"sampling_param_best_of": 2})
+    assert "is empty" in refused(server, {"text_input": ""})
+    assert "request id" in refused(server, {"stop": True})
+
+
+def test_the_startup_probe_gets_a_token(server: Server, tmp_path: Path) -> None:
+    engines.STATE = tmp_path / "state"
+    plan = engines.Plan(server.http_port, server.metrics_port, (MODEL,), 30.0, 60.0, answer="text")
+    assert engines.startup(plan) == ""
+    assert engines.readiness(plan) == ""
+
+
+def test_the_verification_job_counts_draft_tokens(server: Server) -> None:
+    plan = Plan("0" * 16, "LlmApi", server.url, None, None, 0, None, "", 3, 24)
+    result = asyncio.run(measured(plan))
+    assert (result["prompts"], result["failed"], result["active"]) == (3, 0, True)
+    assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
+    assert "matched" not in result
+
+
+@pytest.mark.parametrize("sample", TRAINED)
+def test_trained_drafters_are_refused_by_name(
+    sample: str, executable: Path, volume: Volume, tmp_path: Path
+) -> None:
+    plan = planned(sample)
+    kind = yaml.safe_load(plan.files[f"{MODEL}/1/model.yaml"])["speculative_config"][
+        "decoding_type"
+    ]
+    with (
+        pytest.raises(ServerError, match=f"decoding_type is {kind}, which computes on GPUs only"),
+        Server(executable, plan.files, tmp_path, volume.within(plan)),
+    ):
+        pass
