@@ -96,6 +96,11 @@ def _total(model: SpeculativeModel) -> int | None:
 
 
 def _unknown_gpu(model: SpeculativeModel) -> str:
+    if model.spec.gpu.product is None:
+        return (
+            "spec.gpu.product is empty: set it to the nodes' label nvidia.com/gpu.product, or set "
+            "spec.gpu.memoryMiB; until then caches are not planned"
+        )
     return (
         f"spec.gpu.product is {model.spec.gpu.product}, whose memory this release does not know: "
         "set spec.gpu.memoryMiB to what nvidia-smi shows; until then caches are not planned"

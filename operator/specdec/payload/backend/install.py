@@ -39,7 +39,9 @@ SHA256 = (
 # Python versions that the backend supports and the wheel has stubs for.
 PYTHONS = ("3.11", "3.12", "3.13")
 BACKEND = Path(__file__).resolve().parent / "tensorrtllm"
-SHARED = {"build": BACKEND.parents[1] / "build", "text": BACKEND.parents[1] / "models" / "shared"}
+_PAYLOAD = BACKEND.parents[1]
+# The backend, and what its stand-in of the LLM API converts checkpoints and reads text with.
+FOLDERS = {"": BACKEND, "build": _PAYLOAD / "build", "text": _PAYLOAD / "models" / "shared"}
 SERVER = "pytriton/tritonserver"
 LIBRARIES = "nvidia_pytriton.libs"
 
@@ -105,10 +107,7 @@ def find_interpreter(python: str) -> Interpreter:
         ) from error
     facts = json.loads(answer.stdout)
     if facts["version"] not in PYTHONS:
-        raise InstallError(
-            f"{python} is {facts['version']}; the Reference backend needs one of "
-            f"{', '.join(PYTHONS)}"
-        )
+        raise InstallError(f"{python} is {facts['version']}; use one of {', '.join(PYTHONS)}")
     if facts["numpy"] and int(facts["numpy"].partition(".")[0]) > 1:
         # Its stub was built for NumPy 1 and reads the size of every NumPy 2 array as zero.
         raise InstallError(
@@ -225,12 +224,8 @@ def _finish_layout(interpreter: Interpreter, dest: Path) -> None:
 
 
 def _copy_backend(dest: Path) -> None:
-    target = dest / "backends" / "tensorrtllm"
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(BACKEND, target, ignore=ignore)
-    # The stand-in of the LLM API converts checkpoints, and reads text. An image adds these folders
-    # by itself, when it adds the backend.
-    for name, folder in SHARED.items():
+    target, ignore = dest / "backends" / "tensorrtllm", shutil.ignore_patterns("__pycache__")
+    for name, folder in FOLDERS.items():
         if folder.is_dir():
             shutil.copytree(folder, target / name, ignore=ignore)
 
@@ -238,11 +233,10 @@ def _copy_backend(dest: Path) -> None:
 def _stamp(source: Path, interpreter: Interpreter) -> str:
     """Hash everything that determines the layout: `install` keeps an equal one."""
     digest = hashlib.sha256()
-    stat = source.stat()
-    facts = (source.name, stat.st_size, str(interpreter.executable), str(interpreter.libpython))
+    size, python = source.stat().st_size, (str(interpreter.executable), str(interpreter.libpython))
+    facts = (source.name, size, *python)
     digest.update(repr(facts).encode())
-    folders = (BACKEND, *SHARED.values())
-    sources = (path for folder in folders for path in sorted(folder.rglob("*.py")))
+    sources = (p for folder in FOLDERS.values() for p in sorted(folder.rglob("*.py")))
     for path in (Path(__file__), *sources):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
@@ -279,9 +273,7 @@ def install(source: Path, interpreter: Interpreter, dest: Path) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; 0 when the server is in place, 2 with one sentence when not."""
-    parser = argparse.ArgumentParser(
-        description="Lay out a CPU tritonserver for the Reference backend"
-    )
+    parser = argparse.ArgumentParser(description="Lay out a CPU tritonserver with backends")
     parser.add_argument("--dest", type=Path, required=True, help="the server's folder")
     parser.add_argument(
         "--source",

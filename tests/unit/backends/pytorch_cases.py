@@ -1,0 +1,78 @@
+"""Resources of backend PyTorch for tests, and what the backend makes of them."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from specdec import validation
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Checkpoint, Facts
+from specdec.backends.pytorch import BACKEND
+from specdec.triton.llm_api import LlmApiPlan
+from specdec.triton.repository import render
+from support.llm_api import schema
+from support.simulated_cluster import FACTS, IMAGES, resource, source
+
+Json = dict[str, Any]
+EXPECTED: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("speculative_configs.yaml").read_text("utf-8")
+)
+BLOCKS: dict[str, Json] = {
+    "DraftTarget": {"draftTarget": {"draft": {"source": source("draft")}}},
+    "Eagle3": {"eagle3": {"checkpoint": source("heads")}},
+    "PARD": {"pard": {"draft": source("draft")}},
+}
+ROLES = {role: digit * 64 for role, digit in (("target", "a"), ("draft", "b"), ("heads", "c"))}
+EVERY = [(version, method) for version, rows in EXPECTED.items() for method in rows]
+
+
+def pytorch(method: str, version: str = "1.2.1", **spec: Any) -> Json:
+    """A valid resource; `spec` replaces whole parts of it."""
+    speculation: Json = {"method": method, **deepcopy(BLOCKS.get(method, {}))}
+    if method != "None":
+        speculation["maxDraftTokens"] = 5
+    runtime = {"backend": "PyTorch", "version": version, "image": "example.com/llm:1"}
+    return resource(**{"runtime": runtime, "speculation": speculation, **spec})
+
+
+def put(cr: Json, path: str, value: Any) -> Json:
+    place = cr["spec"]
+    *parents, last = path.split(".")
+    for name in parents:
+        place = place.setdefault(name, {})
+    place[last] = value
+    return cr
+
+
+def plan(cr: Json, **known: Any) -> LlmApiPlan:
+    model = SpeculativeModel.parse(cr)
+    checkpoints = {
+        role: Checkpoint(role, ROLES[role], "", 1_000_000, FACTS) for role in model.sources
+    }
+    facts = Facts(version=validation.version(model), checkpoints=checkpoints, **known)
+    (made,) = BACKEND.repositories(model, facts).values()
+    assert isinstance(made, LlmApiPlan)
+    return made
+
+
+def configuration(cr: Json, **known: Any) -> Json:
+    text = render(plan(cr, **known))["tensorrt_llm/1/model.yaml"]
+    read: Json = yaml.safe_load(text)
+    return read
+
+
+def errors(value: Json, version: str) -> list[str]:
+    """Violations of the generation's schema; keys of mappings are text there."""
+    written = yaml.safe_load(yaml.safe_dump(value))
+    own = written.get("speculative_config", {})
+    if "draft_len_schedule" in own:
+        own["draft_len_schedule"] = {str(k): v for k, v in own["draft_len_schedule"].items()}
+    return [error.message for error in Draft202012Validator(schema(version)).iter_errors(written)]
+
+
+def problem(cr: Json) -> str:
+    cause = validation.first_problem(SpeculativeModel.parse(cr), IMAGES)
+    return cause.message if cause else ""
