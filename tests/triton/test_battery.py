@@ -21,6 +21,8 @@ pytestmark = pytest.mark.when_changed("campaigns")
 
 # The campaign sends all; each run of the suite sends the same ones, drawn over all models.
 KINDS = {"streaming": 300, "unary": 150}
+# The crash needs some rejected streams: 8 to 10 in three runs.
+_STREAMS = 200
 
 
 @pytest.mark.parametrize("layout", KINDS)
@@ -44,6 +46,34 @@ def test_the_battery_has_thousands_of_kinds_of_every_model() -> None:
         )
         assert len({kind.name for kind in every}) == len(every)
         assert {kind.route for kind in every} >= {"grpc", "infer", "generate", "generate_stream"}
+
+
+def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """Triton 2.51 uses a stream after its end, if its client asks for status codes.
+
+    A release where this test fails has the fix: docs/security.md can then report it.
+    """
+    request = request_of("ensemble", GOOD["ensemble"])
+    request.model_name = "absent"
+    codes = (("triton_grpc_error", "true"),)
+    with (
+        Server(executable, render(draft_target_plan), tmp_path) as server,
+        grpc.insecure_channel(server.url) as channel,
+    ):
+        models = server.processes()[1:]
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for _ in range(_STREAMS):
+            with suppress(grpc.RpcError):
+                list(stub.ModelStreamInfer(iter([request]), metadata=codes, timeout=10))
+            if not server.processes()[1:]:
+                break
+        until(lambda: not server.processes()[1:], 30, lambda: "the server lives")
+        assert server.stop() == -signal.SIGSEGV
+        for process in models:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def test_classes_of_a_string_output_crash_this_release_of_triton(
