@@ -88,7 +88,7 @@ def test_models_of_a_method(plan: RepositoryPlan, expected: int) -> None:
         ("0.19.0", "ensemble", 34, 17),
         ("0.19.0", "preprocessing", 13, 20),
         ("0.19.0", "tensorrt_llm", 60, 19),
-        ("0.19.0", "tensorrt_llm_bls", 40, 17),
+        ("0.19.0", "tensorrt_llm_bls", 40, 18),
     ],
 )
 def test_tensors_of_a_release(version: str, model: str, inputs: int, outputs: int) -> None:
