@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
-import yaml
+from specdec.api.tables import table
 
 # The device plugin names a MIG slice by its compute and memory, and writes "+me" as ".me".
 _MIG = re.compile(r"(?P<gpu>.+)-MIG-[1-7]g\.(?P<memory>[1-9][0-9]{0,2})gb(?:\.[a-z.]+)?")
@@ -44,5 +43,4 @@ def gpu(product: str) -> Gpu | None:
 
 @cache
 def _products() -> dict[str, Gpu]:
-    text = resources.files("specdec.api").joinpath("gpus.yaml").read_text(encoding="utf-8")
-    return {name: Gpu(name, *row) for name, row in yaml.safe_load(text).items()}
+    return {name: Gpu(name, *row) for name, row in table("specdec.api", "gpus.yaml").items()}

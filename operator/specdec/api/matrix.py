@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from specdec.api.tables import table
 
 from specdec.api.methods.block import Control
 
@@ -18,8 +17,7 @@ _RELEASE = re.compile(r":(\d{2}\.(?:0[1-9]|1[0-2]))(?![\d.])")
 
 @cache
 def _data() -> Any:
-    text = resources.files("specdec.api").joinpath("support.yaml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)
+    return table("specdec.api", "support.yaml")
 
 
 if TYPE_CHECKING:

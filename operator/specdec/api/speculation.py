@@ -94,7 +94,7 @@ class Speculation(Value):
     @property
     def blocks(self) -> dict[Method, Block]:
         """The blocks that are set; in a valid spec, at most that of the method."""
-        fields = {method: getattr(self, method.key, None) for method in Method}
+        fields = {method: getattr(self, key) for method, key in _BLOCKS.items()}
         return {method: block for method, block in fields.items() if block is not None}
 
     @property
@@ -112,3 +112,7 @@ class Speculation(Value):
         """The name in the spec of a method's block; None for a method without one."""
         field = cls.model_fields.get(method.key)
         return str(field.alias) if field else None
+
+
+# The fields of the methods' blocks; read at each use of a resource's models.
+_BLOCKS = {method: method.key for method in Method if method.key in Speculation.model_fields}

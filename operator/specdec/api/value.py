@@ -1,9 +1,10 @@
 """The base class of all parts of the spec, and the field types that they share."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from typing_extensions import override
 
 # A value that Kubernetes defines. The operator copies it to the children; it reads only the fields
 # that are checked below.
@@ -40,6 +41,11 @@ class Value(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore"
     )
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return this immutable value itself: pydantic copies the defaults at each parse."""
+        return self
 
 
 class Reference(Value):

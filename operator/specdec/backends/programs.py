@@ -22,4 +22,10 @@ def builder(scripts: Mapping[str, str]) -> str:
 
     The image check is left out: it changes no byte of an engine.
     """
-    return names.digest({n: t for n, t in scripts.items() if not n.startswith(_CHECKS)})
+    return _digest(tuple(pair for pair in scripts.items() if not pair[0].startswith(_CHECKS)))
+
+
+@cache
+def _digest(files: tuple[tuple[str, str], ...]) -> str:
+    """The digest of names and texts; they stay the same for the life of a process."""
+    return names.digest(dict(files))

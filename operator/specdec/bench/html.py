@@ -3,7 +3,9 @@
 `specdec bench --html` calls `as_html`.
 """
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from specdec.bench.export import length
 from specdec.bench.plots import plots
@@ -13,11 +15,16 @@ from specdec.bench.table import sentences
 
 def as_html(report: Report) -> str:
     """The page: summary, plots, and all numbers in accessible tables."""
+    drawn = plots(report)
+    return _template().render(
+        report=report, plots=drawn, sentences=list(sentences(report)), length=length
+    )
+
+
+@cache
+def _template() -> Template:
+    """The template, compiled once for all reports of a process."""
     environment = Environment(
         loader=PackageLoader("specdec.bench", "."), autoescape=True, undefined=StrictUndefined
     )
-    page = environment.get_template("report.html.j2")
-    drawn = plots(report)
-    return page.render(
-        report=report, plots=drawn, sentences=list(sentences(report)), length=length
-    )
+    return environment.get_template("report.html.j2")

@@ -1,9 +1,10 @@
 """Render the page of a run: one HTML file without scripts or external resources."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 Json = dict[str, Any]
 # The end of a log that the page shows; the archive has more.
@@ -17,6 +18,16 @@ def as_html(document: Json, log: Callable[[str], str]) -> str:
         document: what it shows.
         log: reads the text of a log by its path.
     """
+
+    def end(path: str) -> str:
+        return "\n".join(log(path).splitlines()[-LOG_LINES:])
+
+    return _template().render(report=document, log=end, log_lines=LOG_LINES)
+
+
+@cache
+def _template() -> Template:
+    """The template, compiled once: a run writes its page after each entry."""
     environment = Environment(
         loader=PackageLoader("specdec.certify", "."),
         autoescape=True,
@@ -25,8 +36,7 @@ def as_html(document: Json, log: Callable[[str], str]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["duration"] = duration
-    environment.globals["log"] = lambda path: "\n".join(log(path).splitlines()[-LOG_LINES:])
-    return environment.get_template("page.html.j2").render(report=document, log_lines=LOG_LINES)
+    return environment.get_template("page.html.j2")
 
 
 def duration(seconds: float) -> str:

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from specdec.api.model import API_VERSION, KIND, Spec, SpeculativeModel, explain
+from specdec.api.tables import LOADER
 
 UNKNOWN_UID = "known-in-the-cluster"
 # The API server's rules. Names also become names of files here.
@@ -84,17 +85,13 @@ def _documents(path: str) -> list[Body]:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
         # As kubectl does: dates and all keys become texts.
-        documents = json.loads(json.dumps(list(yaml.load_all(text, Loader=_LOADER)), default=str))
+        documents = json.loads(json.dumps(list(yaml.load_all(text, Loader=LOADER)), default=str))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}): name a YAML file") from error
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         where = " ".join(str(error).split())[:300]
         raise InputError(f"{path} is not valid YAML ({where}): correct it") from error
     return [item for item in documents if isinstance(item, dict)]
-
-
-# The faster safe loader, where PyYAML has it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _unknown_fields(kind: type[BaseModel], value: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
-import yaml
+from specdec.api.tables import table
 
 _LOGITS = "LOGITS"
 _FLAGS = ("optional", "scalar", "ragged", "added")
@@ -57,8 +56,7 @@ class RequestFields:
 
 @cache
 def _tables() -> Mapping[str, Any]:
-    text = resources.files(__package__).joinpath("contract.yaml").read_text("utf-8")
-    tables: Mapping[str, Any] = yaml.safe_load(text)
+    tables: Mapping[str, Any] = table("specdec.triton", "contract.yaml")
     return tables
 
 

@@ -1,6 +1,7 @@
 """Parameters of the engines' Triton models that `spec.runtime.parameters` may set by name."""
 
 from collections.abc import Iterable
+from functools import cache
 
 from specdec.triton import contract
 
@@ -38,6 +39,7 @@ _SINCE = {
 }
 
 
+@cache
 def free(version: str) -> tuple[str, ...]:
     """The names that may be set in a release, in alphabetical order."""
     return tuple(sorted(n for n, since in _SINCE.items() if contract.at_least(version, since)))
