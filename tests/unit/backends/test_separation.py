@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ def named(tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {node.value!r:.60}"
 
 
+@cache
 def uses() -> dict[str, list[str]]:
     files = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
     outside = {name: path for name, path in files.items() if not name.startswith(OWN)}
