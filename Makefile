@@ -12,7 +12,7 @@ STAMP := $(VENV)/.set-up-$(shell cat pyproject.toml constraints.txt | cksum | cu
 CLUSTER ?= node
 NAME ?= demo
 # Node, control planes and servers are waited for most of the time: three share two processors.
-LANES := -n 3 --dist loadgroup
+LANES := -n 3 --dist loadgroup --durations=25 --durations-min=5
 # Three processes, because some tests wait; few random examples, no programs that run for long.
 QUICK := -n 3 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 

@@ -72,7 +72,7 @@ def test_changed_service_is_restored(served: Lab, change: str) -> None:
     ]
     served.kubectl("patch", "service", "pair", "--type=json", "-p", json.dumps(operations))
 
-    until(lambda: spec(served) == before, lambda: f"{before}: {served.story('pair')}", seconds=60)
+    until(lambda: spec(served) == before, lambda: f"{before}: {served.story('pair')}")
     until(lambda: reached(served), "ready endpoints")
     served.wait("pair")
     at_rest(served)

@@ -53,7 +53,7 @@ def test_removed_owner_reference_is_restored_at_once(
         owners = current(served, kind, body).get("ownerReferences", [])
         return bool(owners == body["metadata"]["ownerReferences"])
 
-    until(owned, lambda: f"an owner of {kind}: {served.story('pair')}", seconds=60)
+    until(owned, lambda: f"an owner of {kind}: {served.story('pair')}")
 
 
 @pytest.mark.parametrize(("kind", "component"), NOTED, ids=str)
@@ -71,7 +71,7 @@ def test_removed_annotations_are_restored_at_once(served: Lab, kind: str, compon
     def noted() -> bool:
         return bool(own.items() <= current(served, kind, body).get("annotations", {}).items())
 
-    until(noted, lambda: f"annotations of {kind}: {served.story('pair')}", seconds=60)
+    until(noted, lambda: f"annotations of {kind}: {served.story('pair')}")
 
 
 def test_claim_whose_owner_cannot_be_restored_is_reported(

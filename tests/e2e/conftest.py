@@ -13,7 +13,7 @@ from cluster.progress import report
 from demo.kubectl import Kubectl
 from e2e.checkpoints import Copies, copying
 from e2e.record import Record, recording
-from e2e.world import World, model, up
+from e2e.world import DEADLINE_SECONDS, World, model, up
 
 NAME = "specdec-e2e"
 KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
@@ -80,5 +80,9 @@ def served(world: World) -> str:
     body = model("served", suspend=False, serving={"replicas": 1})
     world.apply(body, keep=True)
     world.ready("served")
-    world.wait(lambda: len(world.pods("served")) == 1, 60, lambda: "served has more than one pod")
+    world.wait(
+        lambda: len(world.pods("served")) == 1,
+        DEADLINE_SECONDS,
+        lambda: "served has more than one pod",
+    )
     return "served"

@@ -3,7 +3,7 @@
 import json
 
 from demo.story import prompts
-from e2e.world import PAIR, World, model
+from e2e.world import DEADLINE_SECONDS, PAIR, World, model
 from specdec.client import Client, Request, metrics
 
 
@@ -48,7 +48,9 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
 
     # Events follow the status that they report.
     world.wait(
-        lambda: expected <= reasons(), 30, lambda: f"{expected - reasons()} was never reported"
+        lambda: expected <= reasons(),
+        DEADLINE_SECONDS,
+        lambda: f"{expected - reasons()} was never reported",
     )
     for condition in world.get(served)["status"]["conditions"]:
         assert condition["message"], f"{condition['type']} has no message"
@@ -71,7 +73,7 @@ def test_own_claim_is_created_and_deleted_with_the_resource(world: World) -> Non
     world.kubectl("delete", "specm", "own")
     world.wait(
         lambda: world.kubectl.get("pvc", "own-models") is None,
-        30,
+        DEADLINE_SECONDS,
         lambda: json.dumps(world.kubectl.get("pvc", "own-models")),
     )
     assert world.kubectl.get("pvc", PAIR) is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.test_healing import fresh, kill
-from e2e.world import SHARED, Object, World
+from e2e.world import DEADLINE_SECONDS, SHARED, Object, World
 
 NAME = "damage"
 SECONDS = 180.0
@@ -42,7 +42,7 @@ class Served:
 @pytest.fixture(scope="module")
 def service(world: World) -> Iterator[Served]:
     yield Served(world)
-    world.kubectl("delete", "specm", NAME, "--ignore-not-found", timeout=60)
+    world.kubectl("delete", "specm", NAME, "--ignore-not-found", timeout=DEADLINE_SECONDS)
 
 
 def flip(service: Served) -> str:

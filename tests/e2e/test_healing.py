@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from e2e.world import SHARED, World, model
+from e2e.world import DEADLINE_SECONDS, SHARED, World, model
 
 
 def kill(world: World, *what: str) -> None:
@@ -33,7 +33,7 @@ def test_killed_build_pod_is_replaced(world: World, phase: str) -> None:
                 if phase == "Pending" or pod["status"]["phase"] in ("Running", "Succeeded")
             ]
 
-        world.wait(lambda: bool(pods()), 60, lambda: f"no build pod is {phase}")
+        world.wait(lambda: bool(pods()), DEADLINE_SECONDS, lambda: f"no build pod is {phase}")
         kill(world, *pods())
         world.ready(name)
     assert unfinished == []
@@ -43,7 +43,7 @@ def test_killed_build_pod_is_replaced(world: World, phase: str) -> None:
 def test_killed_operator_pod_resumes_the_build(world: World) -> None:
     with world.watched(SHARED) as unfinished:
         name = world.apply(fresh("operator", 235))
-        world.wait(lambda: bool(world.build_jobs(name)), 60, lambda: "no build Job")
+        world.wait(lambda: bool(world.build_jobs(name)), DEADLINE_SECONDS, lambda: "no build Job")
         everything = ("pod", "-n", "specdec-system", "--all", "--grace-period=0", "--force")
         world.kubectl("delete", *everything)
         world.ready(name)
@@ -73,7 +73,7 @@ def test_ended_server_process_is_restarted(world: World, served: str) -> None:
         (now,) = world.pods(name)
         return bool(now["status"]["containerStatuses"][0]["restartCount"] == 1)
 
-    world.wait(restarted, 60, lambda: "the server was not started again")
+    world.wait(restarted, DEADLINE_SECONDS, lambda: "the server was not started again")
     world.ready(name)
     assert world.text(name, "def f(", max_tokens=4)
 
@@ -84,7 +84,7 @@ def test_deleted_children_are_created_again(world: World, served: str) -> None:
     for kind in ("service", "deployment"):
         world.wait(
             lambda kind=kind: world.kubectl.get(kind, name) is not None,  # type: ignore[misc]
-            30,
+            DEADLINE_SECONDS,
             lambda kind=kind: f"the {kind} is not back",  # type: ignore[misc]
         )
     world.ready(name)

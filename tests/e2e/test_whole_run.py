@@ -7,7 +7,7 @@ import pytest
 from chart.judging import HEALTH, MOVING, judged
 from controlplane.audit import Right
 from e2e.record import Record, written
-from e2e.world import World
+from e2e.world import DEADLINE_SECONDS, World
 
 
 def whole(session: pytest.Session) -> bool:
@@ -21,7 +21,9 @@ def test_argo_cd_health_fits_every_status_of_the_run(
     world: World, served: str, record: Record, request: pytest.FixtureRequest
 ) -> None:
     world.wait(
-        lambda: record.has(world.get(served)), 60, lambda: f"the watch is behind on {served}"
+        lambda: record.has(world.get(served)),
+        DEADLINE_SECONDS,
+        lambda: f"the watch is behind on {served}",
     )
     seen = judged(record.statuses)
     assert ("Serving", "Healthy") in seen

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from demo.story import prompts
-from e2e.world import World
+from e2e.world import DEADLINE_SECONDS, World
 from specdec.client import Client, ClientError, Request
 
 CLIENTS = 8
@@ -39,7 +39,7 @@ class Seen:
         goal = self.answers.total() + count
         world.wait(
             lambda: self.answers.total() >= goal,
-            120,
+            DEADLINE_SECONDS,
             lambda: f"clients get no answers: {self.failures[-3:]}",
         )
 

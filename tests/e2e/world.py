@@ -109,7 +109,9 @@ class World:
     def clean(self) -> None:
         """Delete what a test has made."""
         if self.made:
-            self.kubectl("delete", "specm", *self.made, "--ignore-not-found", timeout=60)
+            self.kubectl(
+                "delete", "specm", *self.made, "--ignore-not-found", timeout=DEADLINE_SECONDS
+            )
         self.made.clear()
 
     def get(self, name: str) -> Object:
@@ -145,7 +147,9 @@ class World:
         """
         self.until(name, "Ready", "Serving", seconds)
         url = self.address(name)
-        self.wait(lambda: listens(url), 30, lambda: f"{url} of {name} takes no connection")
+        self.wait(
+            lambda: listens(url), DEADLINE_SECONDS, lambda: f"{url} of {name} takes no connection"
+        )
         return self.get(name)
 
     def wait(self, true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:

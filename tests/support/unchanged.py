@@ -23,6 +23,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tests/support",
         "tests/triton",
     ),
+    "certify": (
+        "docs/certify.md",
+        "operator/specdec/certify",
+        "operator/specdec/cli/certify.py",
+        "operator/specdec/bench",
+        "tests/e2e/test_certify.py",
+    ),
 }
 OPTION = "--skip-unchanged"
 MARK = "when_changed"
