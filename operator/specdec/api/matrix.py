@@ -7,9 +7,8 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from specdec.api.tables import table
-
 from specdec.api.methods.block import Control
+from specdec.api.tables import table
 
 # The release in an image's tag: 26.07 in tritonserver:26.07-trtllm-python-py3.
 _RELEASE = re.compile(r":(\d{2}\.(?:0[1-9]|1[0-2]))(?![\d.])")
