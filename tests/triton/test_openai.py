@@ -198,7 +198,6 @@ def test_disconnect_ends_the_request(
 ) -> None:
     if server is not newer_server:
         pytest.skip("covered by the newest release")
-    before = newer_server.metric("specdec_requests_total")
     stream = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=400, stream=True)
     next(iter(stream))
     stream.close()
@@ -207,7 +206,6 @@ def test_disconnect_ends_the_request(
         10,
         lambda: f"the request goes on: {endpoint.get('/metrics')}",
     )
-    assert newer_server.metric("specdec_requests_total") >= before
 
 
 def test_sigterm_waits_for_a_stream(newer_server: Server, template: Path) -> None:
