@@ -5,25 +5,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
-from e2e.test_healing import fresh, kill
-from e2e.world import DEADLINE_SECONDS, SHARED, Object, World
+from demo.progress import why_not
+from e2e.test_healing import kill
+from e2e.world import DEADLINE_SECONDS, Object, World, model
 
-NAME = "damage"
-SECONDS = 180.0
+# Each has a volume of its own, so that both are damaged at the same time.
+NAMES = ("damage-a", "damage-b")
 
 
 class Served:
-    """A service of engines that no other test uses, and its directories on the volume."""
+    """A service on a volume of its own, and its directories there."""
 
-    def __init__(self, world: World) -> None:
-        self.world, self.root = world, world.folder(SHARED)
-        world.apply(fresh(NAME, 237), keep=True)
-        world.ready(NAME)
-        self.answer = world.text(NAME, "def f(", max_tokens=16)
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.claim = f"{name}-models"
+        self.root = world.folder(self.claim)
+        self.answer = world.text(name, "def f(", max_tokens=16)
 
     def status(self) -> Object:
-        status: Object = self.world.get(NAME)["status"]
+        status: Object = self.world.get(self.name)["status"]
         return status
 
     def engine(self, role: str) -> Path:
@@ -40,9 +42,13 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def service(world: World) -> Iterator[Served]:
-    yield Served(world)
-    world.kubectl("delete", "specm", NAME, "--ignore-not-found", timeout=DEADLINE_SECONDS)
+def services(world: World) -> Iterator[list[Served]]:
+    for name in NAMES:
+        world.apply(model(name, claim=None), keep=True)
+    for name in NAMES:
+        world.ready(name)
+    yield [Served(world, name) for name in NAMES]
+    world.kubectl("delete", "specm", *NAMES, "--ignore-not-found", timeout=DEADLINE_SECONDS)
 
 
 def flip(service: Served) -> str:
@@ -81,36 +87,71 @@ REASONS: dict[Callable[[Served], str], str] = {
 }
 
 
-def events(world: World, reason: str) -> list[tuple[str, str]]:
+def events(service: Served, reason: str) -> list[tuple[str, str]]:
     """Names and notes of the resource's events with a reason."""
     return [
         (event["metadata"]["name"], event["note"])
-        for event in world.listed("events.events.k8s.io")
-        if event.get("regarding", {}).get("name") == NAME and event["reason"] == reason
+        for event in service.world.listed("events.events.k8s.io")
+        if event.get("regarding", {}).get("name") == service.name and event["reason"] == reason
     ]
 
 
-@pytest.mark.parametrize("start", ["pod", "container"])
-@pytest.mark.parametrize("damage", REASONS, ids=lambda damage: str(damage.__name__))
+class Damaged:
+    """One damage of a service, and the start of a server after it."""
+
+    def __init__(self, service: Served, damage: Callable[[Served], str], start: str) -> None:
+        self._service, self._world, self._start = service, service.world, start
+        self._reason = REASONS[damage]
+        (pod,) = self._world.pods(service.name)
+        self._before = {name for name, _ in events(service, self._reason)}
+        self._sentence = damage(service)
+        if start == "pod":
+            kill(self._world, pod["metadata"]["name"])
+        else:
+            end = "import os, signal; os.kill(1, signal.SIGTERM)"
+            self._world.kubectl("exec", pod["metadata"]["name"], "--", "python3", "-c", end)
+
+    def reported(self) -> bool:
+        """Whether the condition has named the damage; it does so until the repair begins."""
+        available = self._world.condition(self._service.name, "Available")
+        named = available.get("reason") == "VolumeDamaged"
+        return named and self._sentence in available["message"]
+
+    @override
+    def __str__(self) -> str:
+        name = self._service.name
+        return f"{self._start} of {name}: {why_not(self._world.get(name))}"
+
+    def assert_repaired(self) -> None:
+        service, world, name = self._service, self._world, self._service.name
+        world.ready(name)
+        notes = [n for event, n in events(service, self._reason) if event not in self._before]
+        assert any(self._sentence in note for note in notes), notes
+        assert world.text(name, "def f(", max_tokens=16) == service.answer
+        assert world.unfinished(service.claim) == []
+        assert not service.foreign().exists()
+        (after,) = world.pods(name)
+        restarts = after["status"]["containerStatuses"][0]["restartCount"]
+        limit = 0 if self._start == "pod" else 4
+        assert restarts <= limit, "it waited, the kubelet did not try again"
+
+
+@pytest.mark.parametrize("number", range(len(REASONS)), ids=[d.__name__ for d in REASONS])
 def test_damage_is_reported_and_repaired(
-    damage: Callable[[Served], str], start: str, world: World, service: Served
+    number: int, world: World, services: list[Served]
 ) -> None:
-    (pod,) = world.pods(NAME)
-    before = {name for name, _ in events(world, REASONS[damage])}
-    sentence = damage(service)
-    if start == "pod":
-        kill(world, pod["metadata"]["name"])
-    else:
-        end = "import os, signal; os.kill(1, signal.SIGTERM)"
-        world.kubectl("exec", pod["metadata"]["name"], "--", "python3", "-c", end)
-    named = world.until(NAME, "Available", "VolumeDamaged")
-    assert sentence in named["message"]
-    world.ready(NAME, SECONDS)
-    new = [note for name, note in events(world, REASONS[damage]) if name not in before]
-    assert any(sentence in note for note in new), new
-    assert world.text(NAME, "def f(", max_tokens=16) == service.answer
-    assert world.unfinished(SHARED) == []
-    assert not service.foreign().exists()
-    (after,) = world.pods(NAME)
-    restarts = after["status"]["containerStatuses"][0]["restartCount"]
-    assert restarts <= (0 if start == "pod" else 4), "it waited, the kubelet did not try again"
+    """On one service a new pod starts, on the other one the container: in turn, so that the
+    kubelet does not wait ever longer before it starts the same container again.
+    """
+    damage = list(REASONS)[number]
+    starts = ("pod", "container") if number % 2 == 0 else ("container", "pod")
+    waiting = [Damaged(*each) for each in zip(services, [damage] * 2, starts, strict=True)]
+    damaged = list(waiting)
+
+    def all_reported() -> bool:
+        waiting[:] = [item for item in waiting if not item.reported()]
+        return not waiting
+
+    world.wait(all_reported, DEADLINE_SECONDS, lambda: f"not reported: {[*map(str, waiting)]}")
+    for item in damaged:
+        item.assert_repaired()
