@@ -210,11 +210,10 @@ def _hits(path: Path, source: bool) -> Iterator[Hit]:
             yield Hit(name, number, term, lines[number - 1])
 
 
-def clean_files() -> list[tuple[Path, bool]]:
-    """The files of `CLEAN`, and whether each is source code."""
+def clean_files(glob: str) -> list[Path]:
+    """The files of one glob of `CLEAN`."""
     lists = [ROOT / name for name in LISTS]
-    files = [(path, source) for glob, source in CLEAN for path in sorted(ROOT.glob(glob))]
-    return [(path, source) for path, source in files if path not in lists]
+    return [path for path in sorted(ROOT.glob(glob)) if path not in lists]
 
 
 def main(names: list[str]) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from unit.ten_changes.scratch import AGREE, Scratch
 
 # The backend serves checkpoints as they are and builds nothing.
@@ -61,6 +63,7 @@ print(world.cr["status"]["plan"]["image"], world.condition("EnginesReady")["mess
 )
 
 
+@pytest.mark.slow
 def test_new_backend_touches_one_package_and_two_data_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.write("backends/toy/__init__.py", PACKAGE)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from unit.ten_changes.scratch import Scratch
 
 COMMAND = '''"""`specdec echo`."""
@@ -22,6 +24,7 @@ print(CliRunner().invoke(app, ["echo", "hello"]).output)
 """
 
 
+@pytest.mark.slow
 def test_new_command_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.write("cli/echo.py", COMMAND)

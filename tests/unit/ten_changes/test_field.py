@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from unit.ten_changes.scratch import AGREE, Scratch
 
 PROGRAM = (
@@ -16,6 +18,7 @@ print(parameters(plan)["enable_trt_overlap"], parameters(plan, "tensorrt_llm_dra
 )
 
 
+@pytest.mark.slow
 def test_new_field_of_config_pbtxt_touches_three_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.edit(

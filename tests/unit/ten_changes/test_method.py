@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from unit.ten_changes.scratch import AGREE, Scratch
 
 PROGRAM = (
@@ -31,6 +33,7 @@ print(world.condition("Accepted")["message"])
 )
 
 
+@pytest.mark.slow
 def test_new_method_touches_five_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     names = (

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from unit.ten_changes.scratch import Scratch
 
 PROGRAM = """
@@ -16,6 +18,7 @@ print(probe["timeoutSeconds"], probe["periodSeconds"])
 """
 
 
+@pytest.mark.slow
 def test_changed_probe_touches_one_production_file(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.edit(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from unit.ten_changes.scratch import Scratch
 
 PROGRAM = """
@@ -22,6 +24,7 @@ FOLDERS = "      - {examples: /opt/examples, templates: /opt/models}\n"
 TENSOR = '    - {type: BOOL, dims: [1], optional: true, since: "1.3.0", names: [stop_soon]}\n'
 
 
+@pytest.mark.slow
 def test_new_release_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     image = "        image: nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3\n"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from unit.ten_changes.scratch import AGREE, Scratch
 
 PROGRAM = (
@@ -34,6 +36,7 @@ with sources.remote("target", ArtifactKind.CHECKPOINT, source, proxy) as remote:
 )
 
 
+@pytest.mark.slow
 def test_new_source_touches_four_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.copy("jobs/ngc.py", "jobs/shelf.py", ("NGC_API_KEY", "SHELF_KEY"))
