@@ -177,7 +177,8 @@ def test_server_startup_timeout_is_reported(world: World) -> None:
     ("change", "message"),
     [
         ({"speculation": {"draftTokens": 9}}, "draftTokens"),
-        ({"speculation": {"method": "NGram"}}, "Unsupported value"),
+        ({"speculation": {"method": "Guess"}}, "Unsupported value"),
+        ({"speculation": {"method": "NGram"}}, "only backend PyTorch drafts by this method"),
         ({"speculation": {"method": "Eagle"}}, "backend does not support heads: choose"),
         ({"storage": {"size": "1Gi"}}, "existingClaim"),
         ({"storage": {"existingClaim": None}}, "existingClaim"),

@@ -182,7 +182,7 @@ class Server:
     def process_of(self, model: str) -> int:
         """Id of the process that a Python model runs in."""
         for process in self.processes():
-            arguments = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            arguments = command_of(process).split(b"\0")
             if any(model.encode() in argument.split(b"/") for argument in arguments[1:]):
                 return process
         raise ServerError(f"no process of {model}")
@@ -233,3 +233,11 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def command_of(process: int) -> bytes:
+    """The command of a process, each word ended by a zero byte; empty once it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

@@ -19,7 +19,7 @@ from specdec.triton.layout import PLAIN
 from specdec.triton.probes import Programs, programs
 from specdec.triton.repository import RepositoryPlan
 from support.programs import local
-from support.triton_server import Server
+from support.triton_server import Server, command_of
 
 TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
@@ -73,11 +73,8 @@ class Pod:
     def rank(self, engine: str) -> int:
         """The process of an engine's rank, which takes signals from the end of its start on."""
         until(lambda: self.loads(engine), SECONDS, lambda: f"{engine} starts no rank")
-        (rank,) = (
-            process
-            for process in self.server.processes()
-            if is_rank(Path(f"/proc/{process}/cmdline").read_bytes(), engine)
-        )
+        processes = self.server.processes()
+        (rank,) = (process for process in processes if is_rank(command_of(process), engine))
         return rank
 
     def in_order_of_load(self) -> Iterator[str]:
