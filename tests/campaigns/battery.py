@@ -34,10 +34,12 @@ from support.triton_server import Server, installed_server
 
 KINDS = 2000
 GROWTH = 0.05
-# Share of the kinds before memory is compared: every model has then seen requests of most sizes.
-_WARM = 0.5
-# Of an engine's cache, whose memory grows until it is full. The first kinds fill this one.
+# Share of the kinds before memory is compared: every model has then seen requests of many sizes.
+_WARM = 0.3
+# Of an engine's cache, whose memory grows until it is full. A few of the longest answers fill it:
+# the cache keeps the tokens of each, since none continues another one's prompt.
 _KV_TOKENS = 2048
+_LONGEST = 6
 _SECONDS = 60.0
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": True}
@@ -117,6 +119,7 @@ def run(server: Server, layout: str, every: Sequence[Kind]) -> Tally:
     desired, tally, before = client.good(), Tally(), memory_of(server)
     for number, kind in enumerate(every):
         if number == int(len(every) * _WARM):
+            client.fill_caches()
             before = memory_of(server)
         try:
             end, message = client.send(kind)
@@ -153,15 +156,24 @@ class _Client:
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
 
-    def good(self) -> str:
-        """The text of the good request; the ensemble goes through every model but the BLS."""
+    def good(self, **values: int) -> str:
+        """The text of the good request with these values.
+
+        The ensemble goes through every model but the BLS.
+        """
         answers: list[str] = []
+        request = {**_GOOD, **values}
         for model in ("tensorrt_llm_bls", "ensemble"):
             if self._decoupled:
-                answers.append(text(ask(self._server.url, model, **_GOOD)))
+                answers.append(text(ask(self._server.url, model, **request)))
             else:
-                answers.append(text([ask_once(self._server.url, model, **_GOOD)]))
+                answers.append(text([ask_once(self._server.url, model, **request)]))
         return " | ".join(answers)
+
+    def fill_caches(self) -> None:
+        """Let every engine generate as many tokens as its cache holds."""
+        for _ in range(_LONGEST):
+            self.good(max_tokens=10_000, end_id=-1)
 
     def alive(self) -> bool:
         """Whether the server answers for itself."""
