@@ -21,30 +21,18 @@ from typing import Any
 import pytest
 import yaml
 
-from specdec.backends.facts import Images
 from specdec.dry_run.plan import Plan as DryRun
-from specdec.dry_run.plan import make
-from specdec.dry_run.resource import read
 from specdec.jobs.verify import Plan, measured
 from specdec.payload.serving import engines
-from support.golden_cases import SAMPLES
+from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR
 from support.triton_server import Server, ServerError
 from triton import inside
 
-IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
-NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 MODEL = "tensorrt_llm"
 PROMPT = "def read_lines(path):\n"
 SERVED = ("pytorch-ngram", "pytorch-draft-target", "pytorch-suffix-automaton")
 TRAINED = ("pytorch-eagle3", "pytorch-mtp", "pytorch-pard")
-
-
-@cache
-def planned(sample: str) -> DryRun:
-    plan = make(read(str(SAMPLES[sample])), IMAGES)
-    assert not plan.refusal
-    return plan
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,16 @@ import pytest
 import tritonclient.grpc as grpc
 import yaml
 
-from specdec.backends.facts import Images
-from specdec.dry_run.plan import Plan, make
-from specdec.dry_run.resource import read
+from specdec.dry_run.plan import Plan
 from support.golden_cases import SAMPLES
+from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR, build
 from support.triton_client import ask, text
 from support.triton_server import Server
 from triton import inside
 
-IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
 PROMPT = "def read_lines(path):\n"
 BLS = "tensorrt_llm_bls"
-NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
 def spec(sample: str) -> Any:
@@ -57,13 +53,6 @@ def topology(sample: str) -> str:
 
 TWO_SERVERS = [sample for sample in of("DraftTarget") if topology(sample) == "TwoServers"]
 ONE_SERVER = [sample for sample in of("DraftTarget", "Lookahead") if sample not in TWO_SERVERS]
-
-
-@cache
-def planned(sample: str) -> Plan:
-    plan = make(read(str(SAMPLES[sample])), IMAGES)
-    assert not plan.refusal
-    return plan
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,13 @@ class Templates:
             await self._end()
             raise TemplateStartError(
                 f"the chat template was not compiled within {_START_SECONDS} s; "
-                "set serving.openAI.chatTemplate to another one"
+                "name another file with --chat-template"
             ) from error
         if "error" in result:
             await self._end()
             raise TemplateStartError(
                 f"the chat template has an error ({result['error']}); "
-                "set serving.openAI.chatTemplate to another one"
+                "name another file with --chat-template"
             )
 
     async def render(self, variables: Mapping[str, Any]) -> str:

@@ -146,7 +146,9 @@ impl Metrics {
                 metric.increment(count as f64);
             }
         }
-        self.vllm.count(counts);
+        if counts.rounds > 0 {
+            self.vllm.count(counts);
+        }
         if let Err(error) = self.count_positions(counts.accepted) {
             log(Level::Error, &error.message);
         }
