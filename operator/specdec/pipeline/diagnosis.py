@@ -21,7 +21,8 @@ _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunC
 _PROGRESS = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
 _QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
-
+# A busy kubelet says this before it has looked for the Secret or ConfigMap, and tries again.
+_UNSYNCED = re.compile(r"^failed to sync (secret|configmap) cache\b")
 
 # The field of a pod's resources, by its component.
 _RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
@@ -67,6 +68,8 @@ def blocked(pod: Object) -> Cause | None:
                 f"image {status.get('image', '')} of pod {name} cannot be pulled ({reason}: "
                 f"{why}): correct the image's name or its pull secret",
             )
+        if _UNSYNCED.match(why):
+            continue
         if reason in _CONFIG and _SECRET.search(why):
             return Cause(
                 CommonReason.SECRET_MISSING,

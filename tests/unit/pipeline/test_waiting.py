@@ -52,6 +52,11 @@ STUCK = [
         "ContainerConfigError",
         "run as root",
     ),
+    (
+        waiting("CreateContainerConfigError", "failed to sync secret cache: timed out waiting"),
+        "Queued",
+        "starts",
+    ),
     ({"phase": "Pending"}, "Queued", "starts"),
     ({"phase": "Running", "startTime": "2026-01-02T03:00:00Z"}, "Fetching", "since 2026-01-02"),
 ]
