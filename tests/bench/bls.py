@@ -201,6 +201,8 @@ def main() -> int:
             traces(report, server)
         with serving(at_once(repository(pair, streaming=False, loops=(1,)))) as server:
             instant(report, server, options.runs, options.tokens)
+        unpipelined = repository(pair, streaming=False, draft_ahead=0)
+        with serving(at_once(unpipelined)) as server:
             modes.logits(report, server, options.runs, 4 * options.tokens)
         memory(report, pair)
         modes.grid(report, Path(folder), options.tokens)

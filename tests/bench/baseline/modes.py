@@ -37,7 +37,11 @@ _DRAFT_SHARE = 0.1
 
 
 def logits(report: Report, server: Server, runs: int, tokens: int) -> None:
-    """Print what a megabyte of logits adds to a round, on engines that answer at once."""
+    """Print what a megabyte of logits adds to a round, on engines that answer at once.
+
+    The server has no pipelined drafting: a request with logits never uses it (ADR 0096), so the
+    time that it saves the other requests would be counted as a cost of the logits.
+    """
     costs, plain = [], []
     # What an engine's first megabytes take is the memory that it did not have yet.
     drive(server, BLS, 1, tokens, streaming=False, use_draft_logits=True)
