@@ -15,7 +15,9 @@ import re
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.baseline import modes, waiting
@@ -173,39 +175,94 @@ def adaptive(report: Report) -> None:
     report.figure("bls.adaptive_most_changes_a_second", [changes], "1/s", goal=1.0)
 
 
+@dataclass(frozen=True)
+class Bench:
+    """What every part of the bench needs.
+
+    Args:
+        folder: where the checkpoints lie.
+        tokens: of an answer.
+    """
+
+    report: Report
+    pair: Pair
+    folder: Path
+    runs: int
+    tokens: int
+
+    def rows(self) -> None:
+        """Calls of many rows and of one row."""
+        for rows in (CLIENTS, 1):
+            given = (self.report, self.pair, rows, self.runs, self.tokens, SECONDS)
+            waiting.shared_steps(*given)
+            waiting.own_speed(*given)
+
+    def adaptive(self) -> None:
+        """The adaptive draft length, simulated without a clock."""
+        adaptive(self.report)
+
+    def simulated(self) -> None:
+        """Engines that take their time, and the loop beside the BLS."""
+        with (
+            serving(repository(self.pair, streaming=True)) as ours,
+            serving(repository(self.pair, streaming=False, loops=(1, CLIENTS))) as theirs,
+        ):
+            simulated(self.report, Sides(ours, theirs, self.report), self.runs, self.tokens)
+            modes.chunks(self.report, ours, self.runs, self.tokens)
+
+    def traces(self) -> None:
+        """What many requests leave behind."""
+        files = repository(self.pair, streaming=True, target_ms=1, draft_ms=0.1)
+        with serving(files) as server:
+            traces(self.report, server)
+
+    def instant(self) -> None:
+        """Engines that answer at once."""
+        with serving(at_once(repository(self.pair, streaming=False, loops=(1,)))) as server:
+            instant(self.report, server, self.runs, self.tokens)
+
+    def logits(self) -> None:
+        """Acceptance by logits."""
+        files = at_once(repository(self.pair, streaming=False, draft_ahead=0))
+        modes.logits(self.report, files, self.runs, 4 * self.tokens)
+
+    def memory(self) -> None:
+        """Requests in flight."""
+        memory(self.report, self.pair)
+
+    def grid(self) -> None:
+        """Several acceptance rates, draft lengths and step times."""
+        modes.grid(self.report, self.folder, self.tokens)
+
+
+PARTS: dict[str, Callable[[Bench], None]] = {
+    part.__name__: part
+    for part in (
+        Bench.rows,
+        Bench.adaptive,
+        Bench.simulated,
+        Bench.traces,
+        Bench.instant,
+        Bench.logits,
+        Bench.memory,
+        Bench.grid,
+    )
+}
+
+
 def main() -> int:
-    """Measure everything."""
+    """Measure; 0 when every goal was met."""
     parser = argparse.ArgumentParser(description="Benchmark the BLS")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument(
-        "--only-rows", action="store_true", help="stop after calls of many rows and of one row"
-    )
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this part (all)")
     options = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory() as folder:
         pair = build(Path(folder), ACCEPTANCE, 64, 2 * LENGTH)
-        for rows in (CLIENTS, 1):
-            waiting.shared_steps(report, pair, rows, options.runs, options.tokens, SECONDS)
-            waiting.own_speed(report, pair, rows, options.runs, options.tokens, SECONDS)
-        if options.only_rows:
-            return report.exit_status()
-        adaptive(report)
-        with (
-            serving(repository(pair, streaming=True)) as ours,
-            serving(repository(pair, streaming=False, loops=(1, CLIENTS))) as theirs,
-        ):
-            simulated(report, Sides(ours, theirs, report), options.runs, options.tokens)
-            modes.chunks(report, ours, options.runs, options.tokens)
-        with serving(repository(pair, streaming=True, target_ms=1, draft_ms=0.1)) as server:
-            traces(report, server)
-        with serving(at_once(repository(pair, streaming=False, loops=(1,)))) as server:
-            instant(report, server, options.runs, options.tokens)
-        unpipelined = repository(pair, streaming=False, draft_ahead=0)
-        with serving(at_once(unpipelined)) as server:
-            modes.logits(report, server, options.runs, 4 * options.tokens)
-        memory(report, pair)
-        modes.grid(report, Path(folder), options.tokens)
+        bench = Bench(report, pair, Path(folder), options.runs, options.tokens)
+        for name in options.part or PARTS:
+            PARTS[name](bench)
     return report.exit_status()
 
 
