@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use triton::{Backend, Code, Error, Level, Model, Request, Tensor, log};
 
-/// Tokens that the draft proposes, and as many that the target prefers in their place.
+/// Token ids that the draft proposes. The target prefers as many other ids in their place.
 const TOKENS: usize = 400;
-/// Of ten positions, those at which the target accepts the draft's token.
+/// Of ten positions, the number at which the target accepts the draft's token.
 const ACCEPTED: u64 = 8;
 
 triton::export_backend!(Engine);

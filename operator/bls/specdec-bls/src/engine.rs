@@ -26,7 +26,7 @@ pub struct Call {
     /// sequences. Any other call may take as long as the whole answer, and is cancelled when the
     /// client disconnects.
     pub batchable: bool,
-    /// Of a draft call: the tokens to propose. Of a verification: the number of draft tokens to
+    /// In a draft call, the tokens to propose. In a verification, the number of draft tokens to
     /// which it may be padded.
     pub draft_tokens: usize,
     /// The draft may propose fewer tokens, if other sequences would have to wait for it.

@@ -178,7 +178,7 @@ fn product(sizes: &[usize]) -> Option<usize> {
 }
 
 /// Copy a block of the shape `own` to the start of every dimension of a block that is as large or
-/// larger. Its other values stay.
+/// larger. The other values of the larger block stay.
 fn copy_block<T: Copy>(from: &[T], own: &[usize], to: &mut [T], block: &[usize]) {
     match (own, block) {
         ([count, own @ ..], [most, block @ ..]) if !own.is_empty() => {

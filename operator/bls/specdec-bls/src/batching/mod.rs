@@ -10,9 +10,9 @@
 //! compares both ways by measurement, and the faster one is used.
 //!
 //! A sequence whose draft call starts later than the others' would delay their verification. Its
-//! proposal is shortened, so that it ends together with theirs. If it is still too late, the batch
-//! is sent without it, as soon as waiting would cost all sequences together more time than the late
-//! one loses.
+//! proposal is shortened, so that it ends together with theirs. If the sequence is still too late,
+//! it loses a round: the batch is sent without it, as soon as waiting would cost all sequences
+//! together more time than this round.
 
 pub mod merge;
 mod waiting;
@@ -180,8 +180,8 @@ impl<R: Batchable> Batcher<R> {
         }
     }
 
-    /// The rows of each call. Triton, too, batches only calls that fit together, so those of one
-    /// kind follow each other.
+    /// The rows of each call. Triton's own batcher also combines only calls that fit together, so
+    /// calls of one kind follow each other.
     fn calls(&self, rows: Vec<R>) -> Vec<Vec<R>> {
         let fits = |kind: &[R], row: &R| kind.first().is_some_and(|first| first.fits_with(row));
         let mut calls = Vec::new();

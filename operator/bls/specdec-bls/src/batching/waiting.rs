@@ -65,7 +65,7 @@ impl<R: Batchable> Batcher<R> {
             + seconds(draft * self.draft_token_seconds.value)
     }
 
-    /// How long to wait for draft batches in flight; None if not waiting costs less.
+    /// How long to wait for draft batches in flight; None if it costs less to send at once.
     ///
     /// Waiting delays every sequence. A sequence that is not waited for loses a round. Both costs
     /// are sums of seconds over all sequences.
@@ -111,7 +111,7 @@ impl<R: Batchable> Batcher<R> {
     }
 
     /// Shorten new draft calls so that they end together with those in flight, if that saves more
-    /// time than it costs. Each token fewer costs about its share of a round.
+    /// time than it costs. Each token that is left out costs about its share of a round.
     pub(super) fn shorten_late_drafts(&mut self, rows: &mut [R], now: Instant) {
         let arrivals: Vec<Arrival> = self.arrivals(now).collect();
         let arriving: usize = arrivals.iter().map(|arrival| arrival.rows).sum();

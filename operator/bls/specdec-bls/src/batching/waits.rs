@@ -13,16 +13,17 @@ use std::time::Instant;
 
 /// Rounds of each sequence after a change, before the time of a round is measured.
 const SETTLING_ROUNDS: f64 = 2.0;
-/// Rounds of each sequence of which the time is measured.
+/// Rounds of each sequence whose time is measured.
 const MEASURED_ROUNDS: f64 = 6.0;
 /// A trial ends after fewer rounds if its rounds take longer than usual by this factor.
 const CLEARLY_SLOWER: f64 = 1.15;
-/// Rounds of each sequence, and of all of them, after which a trial may end.
+/// A trial may end after this many rounds of each sequence, and of all sequences together.
 const TRIAL_ROUNDS: f64 = 2.0;
 const TRIAL_ROUNDS_OF_ALL: f64 = 12.0;
 /// Most measurements of the faster way between two trials of the other one.
 const MAX_INTERVAL: usize = 64;
-/// Factor on that number after a trial that confirms it, and its divisor after one that does not.
+/// A trial that confirms the faster way multiplies the number of measurements before the next trial
+/// by this factor. Any other trial divides it.
 const INTERVAL_FACTOR: usize = 8;
 /// Comparisons that decide. The median of three is right even if one was disturbed.
 const COMPARISONS: usize = 3;
@@ -40,7 +41,7 @@ pub enum Synchronization {
 /// The decision whether rows wait, and the measurements for it.
 pub struct Waits {
     synchronization: Synchronization,
-    /// The faster way, as far as is known.
+    /// Whether waiting is the faster way, as far as is known.
     faster: bool,
     /// The other way is being tried.
     trying: bool,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Factor on the weight of earlier observations of acceptance at each new one.
+/// Each new observation of acceptance multiplies the weight of earlier ones by this factor.
 const KEPT: f64 = 0.97;
 /// Largest share that all earlier durations together have in a mean.
 const KEPT_SECONDS: f64 = 0.9;

@@ -13,9 +13,9 @@
 //! draft call and one verification; decoding without a draft gives one token in P seconds. The
 //! adaptive policy chooses the g that maximises E(g) / (D(g) + V(g)), or no draft where 1 / P is
 //! more, as goodput-driven speculation does (Liu et al. 2024, arXiv:2406.14066). All of these are
-//! measured: a for each sequence, with the server's as its prior; D, V and P for each number of
-//! sequences in flight, because an idle engine verifies more tokens in the same time, and a
-//! loaded one does not.
+//! measured: a for each sequence, with the server's acceptance as its prior; D, V and P for each
+//! number of sequences in flight, because an idle engine verifies more tokens in the same time, and
+//! a loaded one does not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -31,18 +31,21 @@ use estimate::Acceptance;
 
 /// Tokens of a target-only run. After it, the policy chooses again.
 const TARGET_ONLY_TOKENS: usize = 16;
-/// Factor in speed for which the policy changes the length at any time.
+/// The policy changes the length at any time if another one is faster by this factor.
 const BIG_GAIN: f64 = 1.1;
-/// Factor in speed for which it changes a length that has been in use for `SETTLE_SECONDS`.
+/// It changes a length that has been in use for `SETTLE_SECONDS` if another one is faster by this
+/// factor.
 const SMALL_GAIN: f64 = 1.01;
 const SETTLE_SECONDS: f64 = 1.0;
-/// Seconds between probes: rounds of another length, which keep its estimates current. They are
-/// rarer while the chosen length is 0, because every draft call then makes the answer slower.
+/// Seconds between probes. A probe is a round of another length, which keeps the estimates of that
+/// length current. Probes are rarer while the chosen length is 0, because every draft call then
+/// makes the answer slower.
 const PROBE_SECONDS: f64 = 1.0;
 const IDLE_PROBE_SECONDS: f64 = 2.0;
 /// Differences between the probed and the chosen length, used in turn.
 const OFFSETS: [isize; 4] = [1, -1, 2, -2];
-/// Rounds without a probe after which a length never measured at this load is probed early.
+/// After this many rounds without a probe, a length that was never measured at this load is probed
+/// early.
 const QUIET_ROUNDS: usize = 4;
 
 /// What a policy chooses for the next call of a sequence.
@@ -258,7 +261,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Costs at the present load. Numbers of sequences with as many bits, as 4 to 7, are one load.
+    /// Costs at the present load. Numbers of sequences with equally many bits, such as 4 to 7,
+    /// count as one load.
     fn costs(&mut self) -> &mut Costs {
         let load = usize::BITS - self.sequences.leading_zeros();
         self.costs.entry(load).or_default()

@@ -17,7 +17,7 @@ const LEAST_LIMIT: usize = 64 << 10;
 const MAX_ITEMS: usize = 1024;
 /// Most bytes of all items of one list together.
 const MAX_ITEM_BYTES: usize = 64 << 10;
-/// Most bytes of text of a request that is not long.
+/// Most bytes of text of a short request.
 const MAX_SHORT: usize = 32 << 10;
 
 /// The limits of one server. Those of the lists are constants.
@@ -57,7 +57,7 @@ impl Limits {
     /// Check one tensor by its shape and its size, before its data is read.
     ///
     /// # Errors
-    /// A list exceeds its limit, or the prompts exceed theirs on average.
+    /// A list exceeds its limit, or the average prompt does.
     pub fn check_size(&self, name: &str, shape: &[i64], bytes: usize) -> Result<(), Error> {
         let items = element_count(shape).unwrap_or(usize::MAX);
         let text = text_bytes(items, bytes);
@@ -94,7 +94,7 @@ impl Limits {
     }
 }
 
-/// Bytes of a tensor that will be tokenized: all or none.
+/// Bytes of a tensor that will be tokenized: `bytes`, or 0 for a tensor that is not tokenized.
 pub fn tokenized_bytes(name: &str, bytes: usize) -> usize {
     if name == PROMPT || LISTS.contains(&name) {
         bytes

@@ -44,7 +44,7 @@ const MIN_NAMES: [&str; 2] = ["min_length", "min_tokens"];
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
     pub tasks: Vec<Task>,
-    /// Why a server that speculates decodes this request target-only; empty if it does not.
+    /// Why a server that speculates decodes this request target-only; empty for any other request.
     pub fallback: &'static str,
 }
 

@@ -102,7 +102,8 @@ impl Task {
 
     /// Inputs of one engine call that continues `ids`, the whole prefix.
     ///
-    /// With `distinct`, it draws other random numbers than a call without it for the same prefix.
+    /// With `distinct`, the call draws other random numbers than without it, even for the same
+    /// prefix.
     pub fn inputs(
         &self,
         ids: &[i32],

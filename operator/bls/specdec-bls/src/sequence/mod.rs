@@ -37,7 +37,7 @@ use crate::error::Error;
 use crate::request::task::Task;
 use crate::tokenizer::Tokenizer;
 
-/// How long a round waits for its pipelined proposal. No proposal of a live draft takes as long.
+/// How long a round waits for its pipelined proposal. No proposal of a live draft takes that long.
 const PIPELINED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a sequence works with besides its task.

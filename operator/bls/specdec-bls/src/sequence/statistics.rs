@@ -5,7 +5,7 @@ use triton::Tensor;
 
 /// Outputs that belong to the tokens of one call.
 const LOGITS: [&str; 2] = ["context_logits", "generation_logits"];
-/// Times that the first call decides. Of every other statistic, the last call's value holds.
+/// Times that are taken from the first call. All other statistics are taken from the last call.
 const OF_FIRST_CALL: [&str; 3] = [
     "arrival_time_ns",
     "first_scheduled_time_ns",

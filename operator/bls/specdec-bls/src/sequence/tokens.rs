@@ -152,7 +152,7 @@ impl Tokens {
         let mut outputs = token_outputs();
         self.request_log_probs(&mut inputs, &mut outputs);
         if !self.task.target_only_outputs.is_empty() {
-            // Of a task that speculates, they are statistics: logits make it target-only.
+            // These are only statistics: a task that requests logits is target-only.
             self.request_further(&mut inputs, &mut outputs);
         }
         Call {
@@ -180,7 +180,7 @@ impl Tokens {
             drafted: proposal.len(),
             accepted: agreed.min(kept.len()),
             rounds: 1,
-            // If the target adds no token to the accepted ones, the next token is the end: its
+            // The target adds no token to the accepted ones only if the next token is the end: its
             // engine shortens no output within `max_seq_len`.
             finished: ended || returned <= agreed || self.remaining() == 0,
             outputs: self.further(outputs),
@@ -269,7 +269,7 @@ impl Tokens {
         }
     }
 
-    /// New tokens before which the answer may not end, by the client's minimum.
+    /// New tokens that the client's minimum still requires before the answer may end.
     pub(super) fn remaining_minimum(&self) -> usize {
         let generated = self.generated().len();
         let missing = self.task.min_tokens.saturating_sub(generated);

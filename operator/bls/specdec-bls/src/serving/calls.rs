@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::lock::locked;
 use crate::sequence::Event;
 
-/// Calls with several rows that are refused one after another before every call has one row.
+/// After this many refusals in a row of calls with several rows, every call has one row.
 const MAX_REFUSALS: usize = 3;
 
 /// A call that is ready to be sent.
@@ -30,7 +30,7 @@ struct Prepared<'a> {
 
 impl Bls {
     /// Submit a sequence's next row, report that its row of batch `completed` has its result, and
-    /// send the batches that are ready. Either may be missing.
+    /// send the batches that are ready. `completed` and `row` may each be None.
     pub fn submit(self: &Arc<Self>, completed: Option<u64>, row: Option<Row>) {
         let now = Instant::now();
         let mut batcher = locked(&self.batcher);
@@ -205,7 +205,8 @@ impl Bls {
             .map(|(role, _)| *role)
             .collect();
         for role in dead {
-            // Not only once: a call may have been sent just before Triton noticed the death.
+            // Check again each time: a call may have been sent just before Triton noticed the
+            // death.
             let batches: Vec<Arc<InFlightBatch>> = locked(&self.batches)
                 .extract_if(|_, batch| batch.role == role)
                 .map(|(_, batch)| batch)

@@ -44,7 +44,7 @@ impl Drop for Counted {
 impl Bls {
     /// Take over a request. Its responses are sent from other threads.
     ///
-    /// This blocks while the queue of short requests is full, because they arrive faster than they
+    /// This blocks while the queue of short requests is full: then requests arrive faster than they
     /// are parsed and get a slot.
     pub fn accept(self: &Arc<Self>, request: Request) {
         let bytes = match self.measure(&request) {

@@ -8,7 +8,8 @@ use tokenizers::Tokenizer as Library;
 /// composition leaves at least a third of the bytes, texts have fewer blanks and marks than other
 /// characters, and few tokens are as long as the longest.
 const MARGIN: usize = 4;
-/// Steps before the model that keep every byte of the text, as `Split` and `Sequence` may, too.
+/// Steps before the model that always keep every byte of the text. `Split` and `Sequence` do so in
+/// some settings.
 const LOSSLESS_STEPS: [&str; 5] = [
     "ByteLevel",
     "Digits",
