@@ -96,7 +96,7 @@ def _images(row: Support) -> Iterator[str]:
     yield (
         "A build searches for conversion scripts in "
         + " and ".join(f"`{folders.examples}`" for folders in row.folders)
-        + ", its image check for templates in "
+        + ". Its image check searches for templates in "
         + " and ".join(f"`{folders.templates}`" for folders in row.folders)
         + ". The build Job compares the image with its release before it converts a checkpoint; "
         "[`specdec image check`](cli.md#image) makes the same comparison."

@@ -90,7 +90,7 @@ class Support:
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
         replacements: by method, the method of the backend that replaces this one.
-        instead: by method that it does not serve, what serves in its place.
+        instead: what serves in place of a method that the backend does not serve, by method.
         control: who runs the speculation loop, if it is the same for all methods.
     """
 
@@ -176,9 +176,9 @@ def advisories() -> tuple[Advisory, ...]:
 
 
 def exposed(backend: str, image: str) -> tuple[str, str] | None:
-    """The release of Triton in an image with known vulnerabilities, and the release without.
+    """The Triton release of an image with known vulnerabilities, and the release that fixes them.
 
-    None if the image's release has no known ones, or if neither the backend nor the tag of the
+    None if the release has no known vulnerabilities, or if neither the backend nor the tag of the
     image names a release.
     """
     tag = _RELEASE.search(image.rpartition("/")[2])

@@ -233,7 +233,7 @@ class SpeculativeModel(Value):
 
     @property
     def control(self) -> Control:
-        """Who runs the speculation loop: where the backend does not decide, the method does."""
+        """Who runs the speculation loop, by the backend's rule, or else by the method."""
         return support(self.spec.runtime.backend).control or self.spec.speculation.block.control
 
     @property

@@ -60,7 +60,7 @@ class Quantization(Value):
 class Plugins(Value):
     """Values of the build flags of TensorRT-LLM plugins; None means the default of the release.
 
-    Every guide of TensorRT-LLM names the model's number format for `gemm`, which is what auto is.
+    The guides of TensorRT-LLM set `gemm` to the model's number format; auto means the same.
     """
 
     gemm: str = "auto"

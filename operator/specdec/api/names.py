@@ -19,7 +19,7 @@ REPOSITORY = f"{GROUP}/repository"
 CERTIFICATE = f"{GROUP}/certificate"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
-# Annotation of a Service: the optional kinds of which the resource has objects, or may have.
+# Annotation of a Service: the optional kinds of which objects of the resource may exist.
 KINDS = f"{GROUP}/extras"
 # The controller of groups of pods that serve as one.
 GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"

@@ -1,7 +1,7 @@
 """The fields of `spec.speculation`: a method, and a block of settings for each method.
 
-`Method.key` is the name of a method's modules: that in `methods/` has its block, and that in
-`backends/methods/` its definition.
+The modules of a method have the name `Method.key`. The one in `methods/` has the method's block,
+the one in `backends/methods/` its definition.
 """
 
 from enum import StrEnum
@@ -65,8 +65,8 @@ class DraftLengthPolicy(Value):
 class Speculation(Value):
     """The method and its settings.
 
-    `maxDraftTokens` is built into the target's engine, or is the draft length of a server that has
-    none. `draftTokens` is the server's default.
+    `maxDraftTokens` is built into the target's engine. Without engines, it is the draft length of
+    the server. `draftTokens` is the server's default.
     """
 
     method: Method
@@ -114,5 +114,6 @@ class Speculation(Value):
         return str(field.alias) if field else None
 
 
-# The fields of the methods' blocks; read at each use of a resource's models.
+# The fields of the methods' blocks. Each use of a resource's models reads them, so they are
+# computed once.
 _BLOCKS = {method: method.key for method in Method if method.key in Speculation.model_fields}

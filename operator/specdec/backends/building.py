@@ -31,8 +31,8 @@ def speculation(model: SpeculativeModel, role: str) -> dict[str, Any]:
 def limits(model: SpeculativeModel, role: str) -> dict[str, int]:
     """The engine's limits by name, in requests and tokens.
 
-    `maxSeqLen` is the user's limit and the draft length: the executor keeps so many tokens free at
-    the end of a sequence.
+    `maxSeqLen` is the user's limit plus the draft length, because the executor keeps room for one
+    draft at the end of a sequence.
     """
     values: dict[str, int] = model.models[role].limits.model_dump(by_alias=True)
     if methods.of(model).resends_sequence:
@@ -51,6 +51,6 @@ def draft_length(model: SpeculativeModel, role: str, prebuilt: Checkpoint | None
 
 
 def keyed(role: str, plan: Mapping[str, Any], inputs: Mapping[str, Any]) -> Engine:
-    """The engine of a plan; its key is the digest of `inputs`, which has all that changes it."""
+    """The engine of a plan. Its key is the digest of `inputs`, which cover all of its bytes."""
     key = names.digest(dict(inputs))
     return Engine(role, key, {**plan, "key": key, "output": f"{names.ENGINES}/{key}"})

@@ -7,7 +7,7 @@ from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Sizes
 
 DTYPE_BYTES = {"Float32": 4, "Float16": 2, "BFloat16": 2}
-# The converters store everything else in 16 bits.
+# Dtype Auto: the converters store other formats in 16 bits.
 AUTO_BYTES = 2
 # Bytes of a parameter in a checkpoint's files, by the dtype in its config.json.
 _FILE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -73,7 +73,7 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
 
 
 def _parameters(checkpoint: Checkpoint) -> int:
-    """The number in the headers of the files, or a number from their size; 0 if both lack."""
+    """The number from the headers of the files, else from their size; 0 if neither is known."""
     counted = int(checkpoint.facts.get("parameters") or 0)
     return counted or checkpoint.bytes // _FILE_BYTES.get(str(checkpoint.facts.get("dtype")), 2)
 
@@ -81,8 +81,8 @@ def _parameters(checkpoint: Checkpoint) -> int:
 def _tied(facts: Mapping[str, Any], parameters: int, dense: int, embedding: int) -> bool:
     """Whether one matrix is both input and output embedding, as in small models.
 
-    A configuration without the field may leave this to the model's class: the number of
-    parameters decides.
+    If the configuration lacks the field, the model's class may decide. The number of parameters
+    then shows it.
     """
     countable = bool(parameters and facts.get("intermediateSize"))
     by_count = countable and abs(parameters - dense) < embedding // 2

@@ -56,7 +56,7 @@ class MemoryPlan:
 
     Attributes:
         devices: each GPU of one replica; for a group of pods, those of its leader.
-        kv_tokens: tokens of each model's cache, by role; 0 where none is left.
+        kv_tokens: tokens of each model's cache, by role; 0 where no memory is left.
         crowded: GPUs that are full without any cache.
         short: roles whose cache cannot hold one sequence of full length.
         overdrawn: GPUs whose fixed caches are larger than the memory that is left for caches.

@@ -31,7 +31,7 @@ class Backend(Protocol):
         """The names that `spec.runtime.parameters` may have, in alphabetical order."""
 
     def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """What to report of a spec that is served all the same; each is a part of a sentence."""
+        """Warnings about a spec that is served nevertheless; each is a part of a sentence."""
 
     def default_image(self, images: Images, version: str) -> str:
         """The server image of a version; empty if this release knows none."""

@@ -33,8 +33,8 @@ def live_object(observed: Observed, kind: str, name: str) -> Object | None:
 def labels_and_owners(intent: Object) -> dict[str, Any]:
     """The parts of a Job that still change once it exists: our labels, and its owners.
 
-    Labels from a resource's spec are for queueing systems, which read them when the Job is
-    created. Resources that share a Job would otherwise overwrite each other's labels.
+    Labels from a resource's spec are left out. They are for queueing systems, which read them when
+    the Job is created, and resources that share a Job would overwrite each other's labels.
     """
     meta = intent["metadata"]
     kept = {k: meta[k] for k in ("name", "namespace", "labels", "ownerReferences") if k in meta}

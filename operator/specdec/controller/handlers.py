@@ -57,8 +57,8 @@ def one_line(error: Exception) -> str:
 
 def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     """Set what differs from kopf's defaults."""
-    # kopf removes the finalizer with this name from objects that have no stateful handlers. Under
-    # the default name it would remove those of all other kopf operators.
+    # kopf removes the finalizer with this name from objects that have no stateful handlers. With
+    # the default name, it would remove the finalizers of all other kopf operators.
     settings.persistence.finalizer = f"{GROUP}/unused"
     settings.peering.standalone = True
     settings.posting.enabled = False  # the status writer records events, on transitions only
@@ -72,7 +72,8 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     settings.queueing.worker_limit = 100
     settings.process.ultimate_exiting_timeout = 25  # below the pod's grace period of 30 s
     for child in CHILDREN:
-        # The API server filters by it. Otherwise kopf would hold all such objects of the cluster.
+        # The API server filters by this label. Otherwise kopf would hold all such objects of the
+        # cluster.
         settings.watching.label_selectors[child] = f"{names.MANAGED_BY}={names.MANAGER}"
 
 

@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 # Shares of the Lease's duration; client-go has 10 s and 2 s for a duration of 15 s.
 RENEW_DEADLINE, RENEW_PERIOD = 2 / 3, 2 / 15
-# Candidates read it twice per renewal period: a standby takes a released Lease within 1.5 seconds.
+# A standby reads the Lease twice per renewal period, so it takes a released Lease within 1.5
+# seconds.
 RETRY_PERIOD = 1 / 15
 JITTER = 1.2
 # Short, because without a release the next holder only waits until the Lease expires.
@@ -39,7 +40,7 @@ class LeaseLostError(Exception):
 
 @dataclass
 class _Record:
-    """The last spec of the Lease, and when it was first seen by the event loop's clock."""
+    """The last spec of the Lease, and the event loop's time at which it was first seen."""
 
     spec: Mapping[str, Any]
     first_seen: float
@@ -191,7 +192,7 @@ class Lease:
         return True
 
     async def _read(self) -> dict[str, Any] | None:
-        """The live Lease; records when its spec was first seen as it is."""
+        """The live Lease; records when this spec was first seen."""
         live = await self._cluster.get(API_VERSION, KIND, **self._metadata)
         if live is None:
             self._record = None

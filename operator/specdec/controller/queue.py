@@ -112,8 +112,8 @@ class WorkQueue:
     def add_after(self, key: Key, seconds: float) -> None:
         """Reconcile a key in `seconds`; of several requests for a key the earliest counts.
 
-        An event may bring the next try of a failing key forward, but not below the first
-        back-off. Otherwise a reconcile that fails after a write would trigger itself.
+        An event may shorten the wait of a failing key, but not below the first back-off. Otherwise
+        a reconcile that fails after a write would trigger itself.
         """
         if key in self._failures:
             seconds = max(seconds, self._backoff.first)
@@ -198,7 +198,7 @@ class WorkQueue:
             delay = self._backoff.delay(self._failures[key], self._rng)
         else:
             self._failures.pop(key, None)
-        # It was added during its reconcile, when `add_after` does not put it into the heap.
+        # The key was added during its reconcile, when `add_after` does not put it into the heap.
         if key in self._due:
             heapq.heappush(self._heap, (self._due[key], next(self._order), key))
         if delay is not None:

@@ -42,7 +42,7 @@ Version = tuple[str, int]
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 # A refusal lasts until somebody changes a quota, a role or the cluster, which causes no event.
 REFUSED_REQUEUE_AFTER = 60.0
-# Fixed, because with exponential back-off it would still wait when the definition is known.
+# Fixed, because with exponential back-off the key would still wait when the definition is known.
 NOT_READY_REQUEUE_AFTER = 3.0
 _PACKAGE = Path(__file__).parents[1]
 

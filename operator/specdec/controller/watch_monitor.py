@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Comparisons in a row that must miss the same object, four minutes by default. kopf drops a silent
-# connection after 70 seconds, and repeats a failed request for about a minute.
+# A watch is dead if this many comparisons in a row miss the same object: four minutes by default.
+# kopf drops a silent connection after 70 seconds, and repeats a failed request for about a minute.
 STALLED_AFTER = 5
 # Comparisons in a row after which a missed object is reconciled without its event.
 RECONCILE_AFTER = 2

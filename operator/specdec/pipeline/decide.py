@@ -56,7 +56,7 @@ class Decision:
         conditions: the conditions, without timestamps.
         status: all other fields of the status.
         requeue_after: seconds until the next reconcile; None where a watch event is enough.
-        partial: whether the status keeps the present conditions that `conditions` lacks.
+        partial: whether conditions of other types than those in `conditions` stay in the status.
     """
 
     apply: tuple[Object, ...] = ()

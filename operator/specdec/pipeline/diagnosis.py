@@ -21,7 +21,7 @@ _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunC
 _PROGRESS = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
 _QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
-# A busy kubelet says this before it has looked for the Secret or ConfigMap, and tries again.
+# A busy kubelet reports this before it has read the Secret or ConfigMap, and tries again.
 _UNSYNCED = re.compile(r"^failed to sync (secret|configmap) cache\b")
 
 # The field of a pod's resources, by its component.

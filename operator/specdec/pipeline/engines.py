@@ -139,7 +139,7 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
 
 
 def _built(live: LiveJob, remembered: Built | None) -> Built | None:
-    """The result of a complete Job. A Job without a result has built the engine as well."""
+    """The result of a complete Job, which has built the engine even if it left no result."""
     if live.result.problem("engine"):
         return None
     return live.result.engine or remembered or Built()

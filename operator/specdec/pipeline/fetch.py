@@ -72,9 +72,9 @@ def _fetch_again(context: Context, loss: volume_recovery.Loss) -> Outcome:
 
 
 def _outdated(context: Context, name: str, *, done: bool) -> tuple[Ref, ...]:
-    """Fetch Jobs to delete: first the running ones of other sources.
+    """Fetch Jobs to delete: running Jobs of other sources.
 
-    Once the result is known, complete Jobs of other sources and all running ones are deleted too.
+    When the result is known, also complete Jobs of other sources and a running Job of these ones.
     """
     model, observed = context.model, context.observed
     running = [n for n in job.unfinished(observed, model, "fetch") if n != name or done]

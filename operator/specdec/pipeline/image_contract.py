@@ -11,7 +11,7 @@ from specdec.triton.contract import RequestFields
 def known(context: Context, read: Iterable[ImageContract | None]) -> ImageContract | None:
     """The contract of the image: from a new build, or else from the status for the same image.
 
-    `flags` is the largest number of flags that a build compared.
+    Its `flags` is the number from the build that compared most flags.
     """
     now = [contract for contract in read if contract is not None]
     remembered = _remembered(context)

@@ -20,7 +20,8 @@ def services(context: Context, roles: Iterable[str]) -> Outcome:
     """Apply the Services of these roles and the optional objects; delete Services without pods.
 
     The Services are applied before the optional objects: an annotation of the target's Service
-    lists the kinds that have to be read, and deleted later.
+    lists their kinds, so that later reconciles read these kinds and delete what is no longer
+    desired.
     """
     model, observed = context.model, context.observed
     roles, optional = tuple(roles), optional_objects.optional_objects(context)

@@ -12,7 +12,8 @@ from specdec.pipeline import traffic_split
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome
 
-# Seconds. The operator polls, because it may not watch a kind that is installed after its start.
+# Seconds. The operator polls, because it does not always watch kinds that are installed after it
+# has started.
 UNKNOWN_REQUEUE = 10.0
 
 
@@ -93,7 +94,7 @@ def _http_route(title: str, live: Object) -> Condition:
         return _route(
             "True", RouteReason.ROUTE_ACCEPTED, f"{title} is accepted by {accepted} Gateways"
         )
-    message = f"{title} is accepted by {accepted} of {desired_count} Gateways yet"
+    message = f"{title} is accepted by {accepted} of {desired_count} Gateways so far"
     return _route("Unknown", RouteReason.ROUTE_PENDING, message)
 
 

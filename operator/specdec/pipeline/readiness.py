@@ -155,7 +155,7 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
 
 
 def _silent(pod: Object) -> Cause | None:
-    """Why a pod that runs and was ready is not ready any more; None if this is not so."""
+    """Why a running pod is no longer ready; None if it is ready, or never was."""
     name = pod["metadata"]["name"]
     for status in pod.get("status", {}).get("containerStatuses", []):
         run = status.get("state", {}).get("running", {})

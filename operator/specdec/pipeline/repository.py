@@ -100,7 +100,7 @@ def _task(context: Context, rendered: _Rendered) -> Task[Literal[True]]:
 
 
 def _files(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """The files of all servers' repositories, each server's below its folder."""
+    """The files of all repositories; those of a server are below its folder."""
     return {
         f"{folder}/{path}" if folder else path: text
         for folder, plan in plans.items()

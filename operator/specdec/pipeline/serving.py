@@ -104,9 +104,9 @@ def _server(context: Context, role: str, servers: int) -> Server:
 def _complete(context: Context, deployment: Object) -> bool:
     """Whether no pod of another revision is left and enough pods are ready.
 
-    A change of an annotation increases a Deployment's generation too. Until its controller has
-    observed the generation, its counts are old: they do not make a service available, and do not
-    end its availability. `controller.apply` reports a new pod template.
+    A change of an annotation increases a Deployment's generation too. Until the Deployment's
+    controller has observed the generation, the counts in the status are old: they neither make a
+    service available nor end its availability. `controller.apply` reports a new pod template.
     """
     status, serving_ = deployment.get("status", {}), context.model.spec.serving
     old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)

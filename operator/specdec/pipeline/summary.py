@@ -85,6 +85,6 @@ def _first(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition | 
 def _closes_gate(condition: Condition) -> bool:
     """Whether a condition of the verification blocks Ready.
 
-    If it cannot be measured, it does not.
+    A condition that cannot be measured does not block it.
     """
     return condition.status != "True" and condition.reason != VerificationReason.NOT_COMPARABLE

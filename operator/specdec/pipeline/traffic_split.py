@@ -78,20 +78,20 @@ def _obstacle(context: Context, split: RouteSplit) -> Cause | None:
 
 
 def _serves_http(body: Object) -> bool:
-    """Whether its Service has the port that a route leads to."""
+    """Whether the Service of a resource has the port that a route leads to."""
     serving = body.get("spec", {}).get("serving", {})
     return serving.get("http", "Open") == "Open" and not serving.get("tls")
 
 
 def _ready(body: Object) -> bool:
-    """Whether it is Ready for its present spec."""
+    """Whether a resource is Ready for its present spec."""
     ready = _ready_condition(body)
     current = ready.get("observedGeneration") == body["metadata"].get("generation")
     return current and ready.get("status") == "True"
 
 
 def _has_ready_pods(body: Object) -> bool:
-    """Whether some of its pods are ready, and it is not suspended."""
+    """Whether a resource has ready pods and is not suspended."""
     suspended = body.get("spec", {}).get("suspend", False)
     return not suspended and body.get("status", {}).get("readyReplicas", 0) > 0
 

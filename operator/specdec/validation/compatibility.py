@@ -59,7 +59,7 @@ def _severity(finding: Finding, checks: Checks) -> Severity:
 
 
 def _architectures(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    """The fetch Job takes what any backend serves, so that its result is one for all of them."""
+    """Architectures that only other backends serve: the fetch Job accepts those of any backend."""
     backend = model.spec.runtime.backend
     able = support(backend).architectures
     for role in ("target", "draft"):

@@ -43,7 +43,7 @@ class CompatibilityReason(Reason):
     )
     CONTEXT_TOO_SHORT = _SECTION.failed(
         "ContextTooShort",
-        "`limits.maxSeqLen`, or the draft tokens behind it, exceed the context length of a model",
+        "`limits.maxSeqLen`, alone or with draft tokens, exceeds the context length of a model",
         "lower `limits.maxSeqLen`",
     )
     HEADS_METHOD_MISMATCH = _SECTION.failed(

@@ -105,8 +105,9 @@ class Section:
     ) -> Definition:
         """Define a reason that can pass without a change of the resource.
 
-        Argo CD reports it as Degraded. With `health=Health.PROGRESSING` it waits instead: the
-        operator, the cluster or another resource of the same sync may resolve it.
+        Argo CD reports it as Degraded. With `health=Health.PROGRESSING` Argo CD waits instead,
+        because the operator, the cluster or another resource of the same sync may resolve the
+        reason.
         """
         return Definition(
             text, Severity.BLOCKED, (*self.types, *also), meaning, resolution, health

@@ -37,7 +37,7 @@ class EngineReason(Reason):
     )
     OUT_OF_MEMORY = _SECTION.blocked(
         "OutOfMemory",
-        "a container exceeded its memory limit, or a build the memory of the GPU",
+        "a container exceeded its memory limit, or a build exceeded the memory of the GPU",
         "change the field in the message as it states (more memory, or a smaller limit), then "
         "delete the failed Job",
         also=(Type.MODELS_FETCHED, Type.REPOSITORY_READY, Type.AVAILABLE, *MEASURED),
@@ -57,9 +57,10 @@ class EngineReason(Reason):
     )
     IMAGE_MISMATCH = _SECTION.failed(
         "ImageMismatch",
-        "the server's image is not what this release of specdec knows of `runtime.version`: "
-        "another version, other templates of Triton's models, or programs with other flags",
-        "set `spec.runtime.image` or `spec.runtime.version` as the message names; `specdec image "
+        "the server's image differs from what this release of specdec expects of "
+        "`runtime.version`: another version, other templates of Triton's models, or programs "
+        "with other flags",
+        "set `spec.runtime.image` or `spec.runtime.version` as the message states; `specdec image "
         "check` lists all differences",
     )
     PLAN_INVALID = _SECTION.failed(

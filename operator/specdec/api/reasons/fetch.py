@@ -28,7 +28,7 @@ class FetchReason(Reason):
     )
     AUTH_FAILED = _SECTION.failed(
         "AuthFailed",
-        "the source rejected the credentials, or requires some",
+        "the source rejected the credentials, or requires credentials",
         "correct the Secret in the message, or accept the terms of the model",
     )
     CHECKPOINT_MISSING = _SECTION.blocked(

@@ -29,8 +29,8 @@ class RepositoryReason(Reason):
     )
     LIBRARY_MISMATCH = _SECTION.failed(
         "LibraryMismatch",
-        "the image of the Job has another version of the BLS library than the operator "
-        "expects, or none",
+        "the image of the Job lacks the BLS library, or has another version than the operator "
+        "expects",
         "use the same image for the operator and its Jobs: set `SPECDEC_OPERATOR_IMAGE` to "
         "the image that the operator runs, then delete the Job",
     )

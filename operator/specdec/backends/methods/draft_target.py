@@ -16,8 +16,8 @@ from specdec.backends.rule import invalid
 from specdec.triton.layout import Layout, Server, Split
 from specdec.triton.plan import DraftLengths, ModelPlan, RepositoryPlan
 
-# Time in which the calls of a round arrive, if each has one row. The first of them would otherwise
-# begin a step without the others.
+# Time for which the engine's queue holds the calls of a round, if each has one row. Without it,
+# the first call would begin a step without the others.
 QUEUE_DELAY_US = 500
 
 
@@ -112,7 +112,7 @@ class DraftTargetMethod(MethodDefinition):
 
     @override
     def positions_beyond(self, model: SpeculativeModel) -> int:
-        """None: the loop drafts up to the last token but one of an answer."""
+        """Zero: the loop never drafts beyond the last token of an answer."""
         del model
         return 0
 

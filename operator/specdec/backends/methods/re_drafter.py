@@ -15,8 +15,8 @@ from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid, version
 from specdec.triton.plan import Parameters
 
-# From this release on, the converter accepts any base model. An older one reads the base model
-# itself: only of the class below, and without quantization.
+# From this release on, the converter accepts any base model. Older converters read the base model
+# themselves, and support only the class below without quantization.
 _ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
 _BUILT_IN = {"num_beams", "draft_len_per_beam", "greedy_search"}
 

@@ -9,7 +9,7 @@ from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Engine, Footprint, footprint
 from specdec.backends.pytorch import methods
 
-# Their caches hold compressed keys and values, whose size the facts do not state.
+# Architectures whose caches hold compressed keys and values; the facts do not state their size.
 _COMPRESSED = frozenset({"DeepseekV3ForCausalLM"})
 
 

@@ -139,7 +139,7 @@ def _used(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
 
 
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
-    """What is served, and may surprise: texts that tenants share, and untested combinations."""
+    """Warnings about a valid spec: texts that tenants share, and untested combinations."""
     speculation, texts = model.spec.speculation, []
     field = speculation.block.shares_texts
     if field:

@@ -82,7 +82,8 @@ def _tensors(*spellings: Sequence[Tensor]) -> list[dict[str, Any]]:
 def _parameters(model: str, version: str) -> dict[str, Any]:
     """Keys of a model's parameters.
 
-    Only engines run the image's model; specdec has its own others.
+    Of the image's models, servers run only the engine's. specdec publishes all other models
+    itself.
     """
     written = dict(_written(model, version))
     if model != TARGET:

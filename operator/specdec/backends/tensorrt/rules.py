@@ -26,7 +26,8 @@ def capability(model: SpeculativeModel, _: Images) -> Cause | None:
     actual = precision.compute_capability(own)
     for what, least in ((f"backend {backend}", floor), *_capabilities(model)):
         if actual is None and what.startswith("backend"):
-            # An unknown product is accepted, unless a setting of the spec needs more than this.
+            # An unknown product is accepted, unless a setting of the spec needs more than the
+            # backend does.
             continue
         if actual is None:
             return Cause(

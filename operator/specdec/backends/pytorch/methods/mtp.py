@@ -13,7 +13,7 @@ from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_mat
 
 
 class MtpMethod(LlmApiMethod):
-    """One trained layer may be applied several times, so the length may exceed their number."""
+    """The draft length may exceed the number of layers: a layer may be applied several times."""
 
     head_cache_layers = 1
 

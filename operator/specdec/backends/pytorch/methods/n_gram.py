@@ -11,7 +11,7 @@ from specdec.backends.pytorch.methods.definition import LlmApiMethod
 
 
 class NGramMethod(LlmApiMethod):
-    """Every key is written: defaults differ between releases, and share texts."""
+    """Every key is written: defaults differ between releases, and some share texts of requests."""
 
     @override
     def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
