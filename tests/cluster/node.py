@@ -1,6 +1,7 @@
 """The node: containerd, kubelet, kube-proxy, DNS, GPUs that do not exist, and volumes."""
 
 import json
+import zlib
 from pathlib import Path
 
 from cluster import archive, binaries, control, network, objects, processes
@@ -211,7 +212,8 @@ def _kube_proxy(state: State) -> Object:
 
 
 def _cgroup(state: State) -> str:
-    return f"/specdec-{state.name}"
+    """The control group of a node: caches may have clusters of one name side by side."""
+    return f"/specdec-{state.name}-{zlib.crc32(bytes(state.folder)):08x}"
 
 
 def _cgroup_roots() -> list[Path]:

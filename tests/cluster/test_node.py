@@ -156,7 +156,7 @@ def test_down_removes_everything_with_pods_running(node: Node) -> None:
     assert not [pid for pid in inside if Path(f"/proc/{pid}").exists()]
     assert not folder.exists()
     assert not list(processes.strays(folder))
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/specdec-{name}"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/specdec-{name}-*"))
     assert f"specdec-{name}" not in Path("/proc/self/mountinfo").read_text()
     assert str(folder) not in Path("/proc/self/mountinfo").read_text()
     # The other node is untouched, though both mount over the same folders.
