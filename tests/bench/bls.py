@@ -223,7 +223,7 @@ class Bench:
 
     def logits(self) -> None:
         """Acceptance by logits."""
-        files = at_once(repository(self.pair, streaming=False, draft_ahead=0))
+        files = at_once(repository(self.pair, streaming=False, pipelined=0))
         modes.logits(self.report, files, self.runs, 4 * self.tokens)
 
     def memory(self) -> None:

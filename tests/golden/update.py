@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import shutil
 
+from golden import migrated
 from golden.stored import DIGESTS, digest_list, expected, files
 from support.golden_cases import CASES
 
@@ -25,6 +26,7 @@ def main(cases: list[str]) -> int:
             path.write_text(text)
         print(f"{case}: {len(texts)} files")
     DIGESTS.write_text(digest_list())
+    migrated.MIGRATIONS.write_text(migrated.text())
     return 0
 
 

@@ -49,7 +49,7 @@ def _faults() -> Iterator[str]:
 
 def _backend(row: Support) -> Iterator[str]:
     if row.deprecation:
-        yield f"Deprecated: {row.deprecation}."
+        yield f"Deprecated: {row.deprecation} ([announcement]({row.deprecation_link}))."
         yield ""
     versions = " | ".join(row.versions)
     yield f"| Method | {versions} | Architectures of the target | Method with PyTorch |"

@@ -20,11 +20,12 @@ class Type(StrEnum):
     BENCHMARK_COMPLETED = "BenchmarkCompleted"
     SCALING_READY = "ScalingReady"
     ROUTE_READY = "RouteReady"
+    DEPRECATED = "Deprecated"
     READY = "Ready"
 
 
 # Measured while the resource serves; they block Ready only if the spec requests it.
 VERIFIED = (Type.SPECULATION_ACTIVE, Type.OUTPUT_EQUIVALENT, Type.SPECULATION_EFFECTIVE)
 MEASURED = (*VERIFIED, Type.BENCHMARK_COMPLETED)
-# Present only where the spec requests the feature; they never block Ready.
-OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY})
+# Present only where the spec has the feature, or what is deprecated; they never block Ready.
+OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY, Type.DEPRECATED})

@@ -89,6 +89,7 @@ class Support:
         front: the name of the front end that its servers run.
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
+        deprecation_link: the announcement of that.
         replacements: by method, the method of the backend that replaces this one.
         instead: what serves in place of a method that the backend does not serve, by method.
         control: who runs the speculation loop, if it is the same for all methods.
@@ -113,6 +114,7 @@ class Support:
     front: str
     triton: str
     deprecation: str
+    deprecation_link: str
     replacements: Mapping[str, str]
     control: Control | None
     instead: Mapping[str, str]
@@ -151,6 +153,7 @@ def matrix() -> dict[Backend, Support]:
             front=row.get("front", "Triton"),
             triton=row.get("triton", ""),
             deprecation=row.get("deprecation", ""),
+            deprecation_link=row.get("deprecationLink", ""),
             replacements=row.get("replacements", {}),
             control=row.get("control"),
             instead=row.get("instead", {}),

@@ -108,6 +108,12 @@ COMMANDS = {
         "--json; "
         "specdec plan -f changed.yaml --diff model.yaml",
     ),
+    "migrate": Command(
+        "specdec.cli.migrate:migrate",
+        "Print the resource of another backend that serves the same models.",
+        "Examples: specdec migrate -f model.yaml --to PyTorch > migrated.yaml; "
+        "kubectl get specm code-assistant -o yaml | specdec migrate -f - --to PyTorch",
+    ),
     "render": Command(
         "specdec.cli.render:render",
         "Write every manifest and every file of the model repository for review.",

@@ -40,6 +40,15 @@ def read(path: str, version: str | None = None) -> Body:
     Raises:
         InputError: the file does not have exactly one resource, or a field is invalid.
     """
+    return complete(load(path), path, version)
+
+
+def load(path: str) -> Body:
+    """The SpeculativeModel in a YAML file (`-` is stdin) as it is written.
+
+    Raises:
+        InputError: the file does not have exactly one resource, or its objects are not objects.
+    """
     resources = [item for item in _documents(path) if item.get("kind") == KIND]
     if len(resources) != 1:
         raise InputError(
@@ -50,22 +59,31 @@ def read(path: str, version: str | None = None) -> Body:
         raise InputError(
             f"{path}: apiVersion is {body.get('apiVersion')!r}: this release reads {API_VERSION}"
         )
-    spec, metadata = body.get("spec"), body.get("metadata")
-    if not isinstance(spec, dict) or not isinstance(metadata, dict):
+    if not isinstance(body.get("spec"), dict) or not isinstance(body.get("metadata"), dict):
         raise InputError(f"{path}: metadata and spec are missing or not objects: write both")
+    return body
+
+
+def complete(body: Body, path: str, version: str | None = None) -> Body:
+    """Check a resource, and set what only a cluster would: its namespace, uid and generation.
+
+    Raises:
+        InputError: a field is unknown or invalid.
+    """
+    spec, metadata = body["spec"], body["metadata"]
     for problem in _unknown_fields(Spec, spec, "spec"):
         raise InputError(f"{path}: {problem}")
     if version is not None and isinstance(spec.get("runtime"), dict):
         spec["runtime"]["version"] = version
     defaults = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
-    complete = {**body, "metadata": defaults | metadata}
-    complete.pop("status", None)
+    completed = {**body, "metadata": defaults | metadata}
+    completed.pop("status", None)
     try:
-        model = SpeculativeModel.parse(complete)
+        model = SpeculativeModel.parse(completed)
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from error
     _require_valid_names(path, model)
-    return complete
+    return completed
 
 
 def _require_valid_names(path: str, model: SpeculativeModel) -> None:

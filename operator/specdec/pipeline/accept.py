@@ -5,6 +5,7 @@ stage checks the rules that no schema can express. It also repeats the rules of 
 because the cluster may have an older definition.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from specdec import backends, validation
 from specdec.api.conditions import Condition, Type
 from specdec.api.matrix import exposed, support
 from specdec.api.model import SpeculativeModel
-from specdec.api.reasons import AcceptedReason
+from specdec.api.reasons import AcceptedReason, DeprecatedReason
 from specdec.pipeline.stage import Context, Outcome
 
 
@@ -39,18 +40,26 @@ def accept(context: Context) -> Outcome:
         **_servers(model),
     }
     facts = replace(context.facts, version=version, image=image)
-    return Outcome((accepted,), facts, proceed=True, status={"plan": plan})
+    conditions = (accepted, *_deprecated(model))
+    return Outcome(conditions, facts, proceed=True, status={"plan": plan})
 
 
 def _message(model: SpeculativeModel, version: str, image: str) -> str:
     backend, method = model.spec.runtime.backend, model.spec.speculation.method
     message = f"{backend} {version} serves method {method} with image {image}"
-    row = support(backend)
     message += "".join(f"; warning: {text}" for text in backends.of(model).warnings(model))
-    message += _faults_warning(model, image)
-    if not row.deprecation:
-        return message
-    return f"{message}; deprecated: {row.deprecation}, method {row.replacements[method]}"
+    return message + _faults_warning(model, image)
+
+
+def _deprecated(model: SpeculativeModel) -> Iterator[Condition]:
+    """The condition Deprecated of a backend that a later release will not serve."""
+    row, method = support(model.spec.runtime.backend), model.spec.speculation.method
+    if row.deprecation:
+        message = (
+            f"{row.deprecation}, method {row.replacements[method]} ({row.deprecation_link}); "
+            "specdec migrate prints the resource, and docs/migration-pytorch.md has the steps"
+        )
+        yield Condition(Type.DEPRECATED, "True", DeprecatedReason.ENGINES_REMOVED, message)
 
 
 def _faults_warning(model: SpeculativeModel, image: str) -> str:

@@ -73,14 +73,14 @@ def repository(
     draft_ms: float = DRAFT_MS,
     rows: int = CLIENTS,
     synchronize: Synchronization = "Measured",
-    draft_ahead: int = 1,
+    pipelined: int = 1,
 ) -> dict[str, str]:
     """Files of the repository; sequential loops of so many processes stand beside the BLS.
 
     Args:
         rows: rows of a call of an engine.
         synchronize: whether rounds of the clients wait for each other.
-        draft_ahead: the most answers with pipelined drafting; the engines share no device.
+        pipelined: the most answers with pipelined drafting; the engines share no device.
     """
     files = render(
         RepositoryPlan(
@@ -92,7 +92,7 @@ def repository(
             decoupled=streaming,
             draft_tokens=LENGTH,
             max_draft_tokens=2 * LENGTH,
-            draft_ahead=draft_ahead,
+            draft_ahead=pipelined,
             rows_per_call=rows,
             engine_queue_delay_us=0 if rows == CLIENTS else QUEUE_DELAY_US,
             synchronize_rounds=synchronize,

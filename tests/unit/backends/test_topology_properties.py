@@ -86,7 +86,9 @@ def sound(world: World, decision: Any) -> None:
     applied = [(o["kind"], o["metadata"]["name"]) for o in decision.apply]
     assert len(set(applied)) == len(applied)
     assert {(ref.kind, ref.name) for ref in decision.delete}.isdisjoint(applied)
-    assert [c.type for c in decision.conditions] == [t for t in Type if t not in OPTIONAL]
+    assert [c.type for c in decision.conditions] == [
+        t for t in Type if t not in OPTIONAL - {Type.DEPRECATED}
+    ]
     assert [c for c in decision.conditions if c.type not in (*c.reason.types, Type.READY)] == []
 
 

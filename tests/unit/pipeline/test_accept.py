@@ -302,12 +302,22 @@ def test_quantization_on_an_unknown_gpu_is_refused(quantization: str) -> None:
         assert world.condition("Accepted")["status"] == "True"
 
 
-def test_message_names_a_deprecated_backend() -> None:
+def test_deprecated_backend_is_reported_and_served() -> None:
     world = World(tensorrt("Medusa"))
     world.step()
-    message = world.condition("Accepted")["message"]
-    assert "deprecated: TensorRT-LLM removed engines after 1.2.x" in message
-    assert message.endswith("move to backend PyTorch, method Eagle3")
+    condition = world.condition("Deprecated")
+    assert (condition["status"], condition["reason"]) == ("True", "EnginesRemoved")
+    message = condition["message"]
+    assert message.startswith("TensorRT-LLM removed engines after 1.2.x")
+    assert "move to backend PyTorch, method Eagle3 (https://nvidia.github.io/" in message
+    assert "specdec migrate prints the resource" in message
+    assert world.condition("Accepted")["status"] == "True"
+
+
+def test_backend_with_a_future_is_not_deprecated() -> None:
+    world = World(resource("DraftTarget"))
+    world.step()
+    assert "Deprecated" not in {c["type"] for c in world.cr["status"]["conditions"]}
 
 
 def test_plan_has_the_launch_of_the_servers() -> None:

@@ -6,6 +6,7 @@ from specdec.api.reasons.benchmark import BenchmarkReason
 from specdec.api.reasons.common import CommonReason
 from specdec.api.reasons.compatibility import CompatibilityReason
 from specdec.api.reasons.definition import Health, Reason, Severity
+from specdec.api.reasons.deprecated import DeprecatedReason
 from specdec.api.reasons.engine import EngineReason
 from specdec.api.reasons.fetch import FetchReason
 from specdec.api.reasons.memory import MemoryReason
@@ -31,6 +32,7 @@ GROUPS: tuple[type[Reason], ...] = (
     BenchmarkReason,
     ScalingReason,
     RouteReason,
+    DeprecatedReason,
     ReadyReason,
 )
 REASONS: tuple[Reason, ...] = tuple(reason for group in GROUPS for reason in group)
@@ -43,6 +45,7 @@ __all__ = [
     "BenchmarkReason",
     "CommonReason",
     "CompatibilityReason",
+    "DeprecatedReason",
     "EngineReason",
     "FetchReason",
     "Health",

@@ -1,0 +1,157 @@
+"""What becomes of each field when a resource moves from engines to the LLM API."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specdec.backends.pytorch.migration import migrate
+from specdec.dry_run.resource import complete, load
+from support.golden_cases import SAMPLES
+from unit.dry_run.test_plan import run
+
+BASE = load(str(SAMPLES["tensorrt-draft-target-shared"]))
+
+
+def changed(values: dict[str, Any]) -> dict[str, Any]:
+    """The base with these values, by path."""
+    body = copy.deepcopy(BASE)
+    for path, value in values.items():
+        *parents, name = path.split(".")
+        inner = body
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[name] = value
+    complete(body, "a.yaml")
+    return body
+
+
+def value(body: dict[str, Any], path: str) -> Any:
+    """The value at a path; None without one."""
+    for name in path.split("."):
+        body = body.get(name, {})
+    return body or None
+
+
+REMOVED = {
+    "spec.build.backoffLimit": 3,
+    "spec.target.engine.workers": 4,
+    "spec.target.gpu.deviceIds": [0, 1, 2, 3],
+    "spec.target.quantization.calibration.samples": 64,
+    "spec.speculation.draftLengthPolicy.type": "Adaptive",
+    "spec.speculation.draftTarget.draftLengthCeiling": 6,
+    "spec.speculation.draftTarget.draftAhead": 0,
+    "spec.speculation.draftTarget.rowsPerCall": 1,
+    "spec.speculation.draftTarget.draft.quantization.kvCache": "FP8",
+    "spec.speculation.draftTarget.draft.parallelism.tensor": 4,
+    "spec.speculation.draftTarget.draft.gpu.deviceIds": [0, 1, 2, 3],
+    "spec.speculation.draftTarget.draft.kvCache.memoryPercent": 10,
+    "spec.speculation.draftTarget.draft.engine.workers": 4,
+    "spec.runtime.parameters": {"kv_cache_host_memory_bytes": "1"},
+    "spec.runtime.version": "0.19.0",
+}
+
+
+@pytest.mark.parametrize("path", REMOVED)
+def test_field_of_engines_or_the_bls_is_removed_and_named(path: str) -> None:
+    result = migrate(changed({path: REMOVED[path]}))
+    assert result.body is not None
+    assert value(result.body, path) is None
+    top = path.rsplit(".", 1)[0]
+    assert any(path in change or change.startswith(top) for change in result.changes)
+    complete(result.body, "b.yaml")
+
+
+KEPT = {
+    "metadata.labels.team": "a",
+    "spec.runtime.version": "1.2.1",
+    "spec.runtime.image": "registry.example/tritonserver:1",
+    "spec.runtime.parameters.enable_lora": "true",
+    "spec.target.limits.maxBatchSize": 5,
+    "spec.target.kvCache.memoryPercent": 70,
+    "spec.verification.mode": "Gate",
+    "spec.storage.size": "1Gi",
+    "spec.serving.replicas": 3,
+}
+
+
+@pytest.mark.parametrize("path", KEPT)
+def test_other_field_is_kept(path: str) -> None:
+    result = migrate(changed({path: KEPT[path]}))
+    assert result.body is not None
+    assert value(result.body, path) == KEPT[path]
+
+
+NEEDS = {
+    "spec.target.quantization.method": ("INT8SQ", "already quantized"),
+    "spec.speculation.draftTarget.draft.quantization.method": ("FP8", "draft.source to a"),
+    "spec.target.quantization.kvCache": ("INT8", "set it to FP8 or Auto"),
+    "spec.target.dtype": ("Float32", "Auto, Float16, BFloat16"),
+    "spec.target.parallelism.pipeline": (2, "set it to 1 and raise tensor"),
+    "spec.serving.nodesPerReplica": (2, "in one pod"),
+}
+
+
+@pytest.mark.parametrize("path", NEEDS)
+def test_field_without_an_equivalent_is_reported_with_its_fix(path: str) -> None:
+    given, fix = NEEDS[path]
+    result = migrate(changed({path: given}))
+    assert result.body is None
+    (need,) = result.needs
+    assert need.startswith(f"{path} is {given}")
+    assert fix in need
+
+
+def test_what_the_api_server_and_kubectl_add_is_left_out() -> None:
+    added = {
+        "metadata.resourceVersion": "7",
+        "metadata.managedFields": [{}],
+        "metadata.annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+            "a/b": "c",
+        },
+    }
+    body = migrate({**changed(added), "status": {"phase": "Ready"}}).body
+    assert body is not None
+    assert body["metadata"] == {"name": BASE["metadata"]["name"], "annotations": {"a/b": "c"}}
+    assert "status" not in body
+
+
+def test_benchmark_is_turned_off_and_named() -> None:
+    result = migrate(changed({"spec.benchmark.mode": "OnReady"}))
+    assert result.body is not None
+    assert result.body["spec"]["benchmark"]["mode"] == "Disabled"
+    assert any(change.startswith("spec.benchmark.mode is Disabled") for change in result.changes)
+
+
+def test_resource_of_another_backend_is_refused() -> None:
+    (need,) = migrate(load(str(SAMPLES["pytorch-ngram"]))).needs
+    assert need == "spec.runtime.backend is PyTorch: give a resource of backend TensorRT"
+
+
+def test_command_prints_the_resource_and_reports_changes_on_stderr(tmp_path: Path) -> None:
+    result = run("migrate", "-f", SAMPLES["tensorrt-draft-target-shared"], "--to", "PyTorch")
+    assert result.exit_code == 0, result.output
+    assert yaml.safe_load(result.stdout) == migrate(BASE).body
+    assert "# spec.speculation.maxDraftTokens is 5" in result.stderr
+    (tmp_path / "migrated.yaml").write_text(result.stdout)
+    assert run("plan", "-f", tmp_path / "migrated.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-f", SAMPLES["tensorrt-medusa"]], "method is Medusa, which needs an engine"),
+        (["-f", SAMPLES["pytorch-mtp"]], "give a resource of backend TensorRT"),
+        (["-f", SAMPLES["tensorrt-medusa"], "--to", "Reference"], "--to Reference: give PyTorch"),
+        (["-f", "no-such-file.yaml"], "cannot be read"),
+    ],
+)
+def test_command_reports_bad_input_by_one_sentence(arguments: list[Any], message: str) -> None:
+    result = run("migrate", *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert message in line
