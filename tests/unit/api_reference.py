@@ -73,7 +73,7 @@ def rows(part: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _written_elsewhere(name: str, child: Schema) -> str | None:
-    """The field whose table a part repeats: the draft's fields, and every further source's."""
+    """The field with an equal table, which is not repeated: for a draft or a further source."""
     if name == "draft" and "source" in child.get("properties", {}):
         return "spec.target"
     if name != "source" and "huggingFace" in child.get("properties", {}):

@@ -1,4 +1,4 @@
-"""A status held to the definition as the API server holds it: what it would refuse, by field."""
+"""Validates a status as the API server does: the refused fields by path."""
 
 from collections.abc import Iterator
 from datetime import datetime

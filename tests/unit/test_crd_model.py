@@ -45,7 +45,7 @@ def differences(kind: type[BaseModel], schema: dict[str, Any], path: str) -> Ite
 
 
 def default_differences(field: FieldInfo, schema: dict[str, Any], path: str) -> Iterator[str]:
-    """Scalars have one default; an object's is made of its members' alone."""
+    """Scalars have the same default; the default of an object consists of those of its members."""
     if field.is_required():
         if "default" in schema:
             yield f"{path} is required and has a default"

@@ -13,7 +13,7 @@ from support.golden_cases import CASES, generated
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/security.md", "docs/reliability.md")
 SECURITY = (ROOT / "docs/security.md").read_text("utf-8")
-# Fields by which a resource names what is not its own, or asks for what others lack then.
+# Fields that name objects of others, or request resources that others then lack.
 GRANTING = re.compile(
     r"secret|configmap|claim|^image$|endpoint|^reference$|namespace|host(s|names)$|parentrefs"
     r"|class|nodeselector|tolerations|affinity|spread|address|resources$|^replicas$",

@@ -15,7 +15,7 @@ SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    # Not quietly: a warning that is not printed is not counted.
+    # Without --quiet, because mkdocs counts only the warnings that it prints.
     argv = [
         sys.executable,
         "-m",

@@ -47,11 +47,11 @@ MODEL_RUN = {
     "kvCache.reuse": False,
     "kvCache.hostMemoryMiB": 1024,
 }
-# What is fetched goes by its content, not by where it came from.
+# The key has the content of what is fetched, and not its source.
 MODEL_SOURCES = {"source": source("elsewhere"), "engine.prebuilt": source("built")}
 DRAFT = "speculation.draftTarget.draft"
 
-# Taken as one value.
+# Types whose fields are one value here.
 WHOLE = (
     Source,
     ConfigMapKey,
@@ -166,7 +166,7 @@ RUN: dict[str, Any] = {
     **{f"target.{path}": value for path, value in MODEL_RUN.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_RUN.items()},
 }
-# Neither the engine nor the server knows of it.
+# Fields that neither the engine nor the server depends on.
 NEITHER: dict[str, Any] = {
     "gpu.memoryMiB": 1000,
     "gpu.computeCapability": "9.0",
@@ -208,7 +208,7 @@ NEITHER: dict[str, Any] = {
     "storage.storageClassName": "fast",
     "storage.accessMode": "ReadWriteMany",
 }
-# Where a thing is decided, not a value of it: other tests change these.
+# These fields select backend and method; other tests change them.
 CHOSEN = {"runtime.backend", "speculation.method"}
 SOURCES = {
     "speculation.eagle.checkpoint",
@@ -225,7 +225,7 @@ ENGINELESS = {
     "runtime.instances",
     *(path for path in leaves(Spec) if path.startswith(WITHOUT_ENGINE)),
 } - SOURCES
-# Raised to maxSeqLen for DraftTarget, so it needs another method to be seen.
+# DraftTarget raises it to maxSeqLen, so only another method shows its effect.
 INPUT = "target.limits.maxInputLen"
 DERIVED = {f"{DRAFT}.limits.maxInputLen"}
 METHODS = {

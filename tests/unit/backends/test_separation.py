@@ -1,4 +1,4 @@
-"""Only the packages of backends and methods name one; everything else asks for an attribute."""
+"""Only the packages of backends and methods name one; all other code uses attributes."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ PACKAGE = Path(specdec.__file__).parent
 # Each name of a backend or method, but not what merely starts with it: TensorRT-LLM, Lookaheads.
 NAMES = re.compile(rf"\b({'|'.join([*matrix(), *(m for m in Method if m.key != 'none')])})\b(?!-)")
 BLOCKS = {method.key for method in Method}
-# Their own packages; and programs that run elsewhere and have no attribute to ask for.
+# Their own packages, and programs of other containers, which cannot read attributes.
 OWN = ("api/methods/", "backends/", "payload/")
 REVIEWED = {
     "api/speculation.py": "the enum of methods, and the union of their blocks",

@@ -140,7 +140,8 @@ class Image:
         path = self.root / "plan.json"
         path.write_text(json.dumps(plan), encoding="utf-8")
         return subprocess.Popen(
-            # -S: an image for TensorRT needs no package of ours, NumPy least of all.
+            # -S hides the installed packages: an image for TensorRT has none of ours, and no
+            # NumPy.
             [
                 *(sys.executable, "-S", str(BUILD), "--plan", str(path)),
                 *(("--image", str(self.root / "image.json")) if self.checked else ()),
@@ -186,7 +187,7 @@ class Image:
         return {name: value for name, _, value in pairs}
 
     def made(self) -> dict[str, bytes]:
-        """The engine's files but for the manifest, which holds times."""
+        """The engine's files without the manifest, which holds times."""
         files = {path.name: path.read_bytes() for path in self.output.iterdir()}
         return {name: data for name, data in files.items() if name != "manifest.json"}
 

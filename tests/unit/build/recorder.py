@@ -1,6 +1,6 @@
-"""Stands in for one program of a TensorRT-LLM image: checks its arguments, writes what it would.
+"""Stands in for a program of a TensorRT-LLM image: checks its arguments, and writes its output.
 
-`python3 recorder.py PROGRAM ARGUMENTS...`: the arguments are held against the documented flags of
+`python3 recorder.py PROGRAM ARGUMENTS...`: the arguments are compared with the documented flags of
 that program (`flag_tables.json`); unknown flags, values of another type and missing ones end it as
 argparse would. Every run is appended to $RECORD. $SCENE may make it fail or stop in the middle.
 """

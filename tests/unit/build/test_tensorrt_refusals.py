@@ -82,7 +82,7 @@ def test_bad_plans_are_refused_before_anything_runs(
 
 
 def test_the_schema_and_the_build_keep_the_same_flags() -> None:
-    """Whoever gets past the one, by an older schema or `specdec plan`, meets the other."""
+    """An older schema, and `specdec plan`, lack the rule: then the build refuses the flag."""
     root = Path(__file__).parents[3]
     source = (root / "operator/specdec/payload/build/tensorrt_flags.py").read_text("utf-8")
     flags = next(

@@ -1,4 +1,4 @@
-"""A TensorRT build is killed at every step: what was done is kept, what was half is not."""
+"""A TensorRT build is killed at every step: complete steps are kept, unfinished ones are not."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def assert_rotary(config: Json, base: float, scaling: Json | None) -> None:
         return
     actual = config["rotary_scaling"]
     kind = scaling.get("rope_type") or scaling["type"]
-    # Releases read either spelling first.
+    # Some releases read `type` first, others `rope_type`.
     assert (actual.get("type") or actual["rope_type"]) == kind
     for key in scaling.keys() - {"type", "rope_type"}:
         assert actual[key] == scaling[key]

@@ -48,7 +48,7 @@ class FakeOperator(Api):
         results: result of the load by the name of the resource.
         writes: method and path of every write.
         rejected: HTTP status and message of writes, by path.
-        flaky: so many reads of existing resources fail first.
+        flaky: number of reads of existing resources that fail before one succeeds.
         on_read: called with the name of a resource before each read of it.
     """
 

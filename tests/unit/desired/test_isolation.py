@@ -70,7 +70,7 @@ def test_the_benchmark_is_a_measuring_job() -> None:
     assert [what for what, body in made.items() if selects(body, labels_of(job))] == ["measure"]
 
 
-def test_a_fetch_job_reaches_names_and_the_outside_alone() -> None:
+def test_a_fetch_job_reaches_only_dns_and_public_addresses() -> None:
     spec = policies(model(**ENABLED))["fetch"]["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in spec
@@ -103,7 +103,7 @@ def test_measuring_jobs_reach_the_servers_alone() -> None:
     assert selects({"spec": peer}, pods)
 
 
-def test_the_policies_stand_before_the_first_job() -> None:
+def test_the_policies_are_applied_before_the_first_job() -> None:
     world = World(resource(networking=ENABLED))
     world.bind()
     applied = [
@@ -115,7 +115,7 @@ def test_the_policies_stand_before_the_first_job() -> None:
         assert applied.index(f"NetworkPolicy pair-{what}") < job
 
 
-def test_policies_go_when_they_are_no_longer_asked_for() -> None:
+def test_policies_are_deleted_when_the_spec_disables_them() -> None:
     world = ready(**ENABLED)
     kept = {name for kind, name in world.extras if kind == "NetworkPolicy"}
     assert kept == {"pair", "pair-fetch", "pair-build", "pair-measure"}

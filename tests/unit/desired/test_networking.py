@@ -25,7 +25,7 @@ def spec(bodies: tuple[dict[str, Any], ...]) -> Any:
     return body["spec"]
 
 
-def test_nothing_leads_in_from_outside_unless_asked() -> None:
+def test_there_is_no_route_unless_the_spec_sets_one() -> None:
     assert routes.objects(model()) == ()
     assert policy.objects(model()) == ()
     assert network.service(model())["spec"]["type"] == "ClusterIP"
@@ -52,7 +52,7 @@ def test_a_split_gives_the_other_service_its_share(share: int) -> None:
     assert routes.sends_to(body, "pair") == (share < 100)
 
 
-def test_who_gets_nothing_is_not_named() -> None:
+def test_a_split_of_zero_percent_is_left_out() -> None:
     (body,) = routes.objects(model(gateway=SPLIT), 0)
     assert body["spec"]["rules"] == [{"backendRefs": [{"name": "pair", "port": 8000}]}]
     assert not routes.sends_to(body, "next")

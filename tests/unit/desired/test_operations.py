@@ -46,7 +46,7 @@ def budgets(resource_: SpeculativeModel) -> dict[str, Any]:
         ({"minAvailable": 2}, {"minAvailable": 2}),
     ],
 )
-def test_a_drain_takes_what_the_budget_lets_it(
+def test_the_budget_has_the_limit_of_the_spec(
     options: dict[str, int], bounds: dict[str, int]
 ) -> None:
     made = budgets(model(serving={"replicas": 3, "disruption": options}))
@@ -69,7 +69,7 @@ def test_one_replica_has_no_budget_and_two_servers_have_one_each() -> None:
     # Three groups of two pods: one evicted pod is one group that does not serve.
     [({}, 5), ({"maxUnavailable": 2}, 4), ({"minAvailable": 2}, 5), ({"minAvailable": 5}, 6)],
 )
-def test_of_groups_as_many_pods_may_go_as_replicas(options: dict[str, int], least: int) -> None:
+def test_the_budget_of_groups_counts_their_pods(options: dict[str, int], least: int) -> None:
     name = "tensorrt-405b-two-nodes"
     (budget,) = budgets(on_gpus(name, replicas=3, disruption=options)).values()
     assert budget["minAvailable"] == least
@@ -89,7 +89,7 @@ def test_of_groups_as_many_pods_may_go_as_replicas(options: dict[str, int], leas
         ({"maxSurge": 3, "maxUnavailable": 2}, (3, 2), (3, 2)),
     ],
 )
-def test_only_where_pods_take_gpus_an_old_pod_goes_first(
+def test_an_old_pod_stops_first_only_if_pods_use_gpus(
     options: dict[str, int], surge: tuple[int, int], unavailable: tuple[int, int]
 ) -> None:
     for resource_, expected in (
@@ -188,7 +188,7 @@ def test_tags_reach_children_of_their_kind_alone(kind: str, where: tuple[str, st
     assert tagged(kind) == {where}
 
 
-def test_every_job_is_tagged_and_joining_one_takes_no_tag_along() -> None:
+def test_every_job_is_tagged_and_joining_one_keeps_its_tags() -> None:
     world = World(resource(metadata={"jobs": TAG}))
     world.settle()
     labels = [job["metadata"]["labels"] for job in world.jobs.values()]
@@ -201,7 +201,7 @@ def test_every_job_is_tagged_and_joining_one_takes_no_tag_along() -> None:
         assert names.MANAGED_BY in kept["labels"]
 
 
-def test_no_tag_can_stand_in_for_a_label_of_ours() -> None:
+def test_no_tag_replaces_a_label_of_the_operator() -> None:
     theirs = {"labels": {names.COMPONENT: "x", names.MODEL: "x", names.REPOSITORY: "x"}}
     resource_ = model(metadata=dict.fromkeys(KINDS, theirs))
     body = serving.deployment(resource_, Revision("r" * 64, "image", launch=PLAIN), VOLUME, 1)

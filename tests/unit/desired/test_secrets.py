@@ -64,7 +64,7 @@ def test_the_authorities_are_a_file_that_the_program_gets() -> None:
     assert env["SSL_CERT_FILE"] == f"{mount['mountPath']}/ca.crt"
 
 
-def test_another_way_is_another_job_and_none_changes_no_name() -> None:
+def test_another_proxy_is_another_job_and_no_proxy_keeps_the_name() -> None:
     usual = job()["metadata"]["name"]
     assert job(fetch={})["metadata"]["name"] == usual
     assert job(fetch=REACH)["metadata"]["name"] != usual

@@ -1,4 +1,4 @@
-"""What TLS changes in the objects: who mounts what, which ports are left, and who speaks how."""
+"""What TLS changes in the objects: mounts, ports and the connections of clients."""
 
 import json
 from typing import Any
@@ -86,7 +86,7 @@ def test_a_server_mounts_what_its_arguments_name() -> None:
     assert volume["secret"]["defaultMode"] == 0o440
 
 
-def test_who_watches_the_files_sees_nothing_secret() -> None:
+def test_the_certificate_container_cannot_read_the_key() -> None:
     """A file of a folder that the kubelet mounts changes; one that is mounted alone never does."""
     world = settled(KNOWN)
     assert world.deployment is not None
@@ -117,7 +117,7 @@ def test_a_missing_secret_is_seen_in_the_status_of_the_pod() -> None:
     assert parts(spec, "tls")[1]["secret"]["optional"] is True
 
 
-def test_jobs_that_ask_see_the_public_part_alone() -> None:
+def test_measuring_jobs_see_only_the_public_part() -> None:
     body = job(settled(OPEN))
     mount, volume = parts(pod(body), "tls")
     assert (volume["secret"]["secretName"], keys(volume)) == ("pair-tls", {"ca.crt": "ca.crt"})
@@ -125,7 +125,7 @@ def test_jobs_that_ask_see_the_public_part_alone() -> None:
     assert "tls.key" not in json.dumps(body)
 
 
-def test_jobs_that_ask_known_clients_servers_have_a_certificate_of_their_own() -> None:
+def test_measuring_jobs_have_a_client_certificate_where_servers_require_one() -> None:
     body = job(settled(KNOWN))
     assert keys(parts(pod(body), "tls")[1]) == {"ca.crt": "ca.crt"}
     mount, volume = parts(pod(body), "client")
@@ -164,7 +164,7 @@ def test_clients_find_the_encrypted_port_alone() -> None:
     assert allowed == [[8001], [8002]]
 
 
-def test_both_of_two_servers_have_it() -> None:
+def test_both_of_two_servers_have_tls() -> None:
     world = World(two_servers(**OPEN))
     world.settle()
     for name in ("pair", "pair-draft"):
@@ -194,12 +194,12 @@ def test_in_a_group_only_the_leader_has_it() -> None:
 
 
 @pytest.mark.parametrize("which", ["verification_hash", "benchmark_hash"])
-def test_a_changed_way_to_the_server_is_measured_anew(which: str) -> None:
+def test_a_change_of_tls_measures_again(which: str) -> None:
     digest = getattr(measurement, which)
     hashes = {digest(model(serving), "repository", "image") for serving in ({}, OPEN, KNOWN)}
     assert len(hashes) == 3
 
 
-def test_what_is_in_the_clear_has_nothing_of_it() -> None:
+def test_no_object_mentions_tls_without_it() -> None:
     world = settled({})
     assert not [body for body in world.ever_applied.values() if "tls" in json.dumps(body)]

@@ -100,7 +100,7 @@ def test_a_full_pool_waits_for_active_sequences_but_evicts_the_oldest_idle() -> 
 
 
 def test_a_prefix_too_large_to_keep_twice_moves() -> None:
-    """A match worth copying, without room beside the original, must not block for ever."""
+    """A match must not block for ever if its copy has no room beside the original."""
     pool = KVPool(CONFIG, 3 * BLOCK, reuse=True)
     first = pool.reserve(TEXT[:300], 310, 299)
     assert first is not None
@@ -151,7 +151,7 @@ def test_budget_and_contents_hold_whatever_happens(
     assert 0 <= pool.held <= pool.budget
 
 
-def test_rows_move_to_where_they_count() -> None:
+def test_kept_rows_move_behind_the_prefix() -> None:
     buffer = KVBuffer(CONFIG, 16)
     finish(buffer, np.arange(16))
     buffer.move([4, 9, 10], 4)

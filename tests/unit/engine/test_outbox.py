@@ -123,7 +123,7 @@ def test_the_last_row_does_not_wait_for_the_others(make: Make) -> None:
         outbox.send(Answer(exchange, row, str(row), last=False))
     outbox.send(Answer(exchange, 2, "last", last=True))
     sender.await_taken("last")
-    # What ends the request does.
+    # The end of the request waits for all rows.
     assert "end" not in sender.begun
     sender.let("0", "1")
     sender.await_taken("end")

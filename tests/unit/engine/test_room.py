@@ -1,4 +1,4 @@
-"""The executor's rule at the end of a sequence: a step's draft tokens stay free."""
+"""The executor's rule at the end of a sequence: it reserves room for a step's draft tokens."""
 
 from __future__ import annotations
 

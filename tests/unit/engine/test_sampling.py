@@ -96,10 +96,10 @@ def test_noise_depends_on_seed_and_position_only() -> None:
 def test_a_sure_choice_stands_under_noise(
     values: list[float], noise: float, seed: int, top_k: int, top_p: float, data: st.DataObject
 ) -> None:
-    """What is called sure must be what the exact rules give for any logits within the noise."""
+    """For a sure choice, the exact rules select the same token for any logits within the noise."""
     rules = Sampling(top_k=top_k, top_p=top_p, temperature=0.8, seed=seed)
     logits = np.array(values, np.float32)
-    # Rounding of a near tie is where it matters: pull values together.
+    # Noise matters in near ties, so make some values equal.
     if data.draw(st.booleans()):
         logits = np.round(logits)
     shifts = data.draw(

@@ -229,21 +229,21 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
     pace.wait()
     assert clock.now == 101.5
     assert pace.end() == 103.5
-    # A step that computes longer than the device would is late, and the next one is not.
+    # A step that takes longer to compute than on the device is late; the next one is not.
     clock.now = 104.0
     assert pace.end() == 105.5
     clock.now = 108.0
     assert pace.end() == 108.0
     assert pace.end() == 109.5
-    # A device is busy to the end of its last step, even for who came before that.
+    # A request that arrived during the last step waits for the end of that step.
     pace.join(108.0)
     assert pace.end() == 111.5
-    # No response is due before its steps end, whatever delay the device makes up for.
+    # No response is due before its steps end, even while the pace catches up after a delay.
     clock.now = 113.0
     assert pace.end() == 113.5
     pace.join(114.0)
     assert pace.end() == 116.0
-    # It makes up for one step at most.
+    # It catches up by one step at most.
     clock.now = 130.0
     assert pace.end() == 130.0
     assert pace.end() == 130.0

@@ -1,4 +1,4 @@
-"""A server that waits for damaged files causes a check, and the files are made again."""
+"""A server that waits for damaged files causes a check, and the files are restored."""
 
 import json
 from datetime import datetime, timedelta
@@ -158,7 +158,7 @@ def test_server_that_started_before_the_last_check_causes_no_other_check(
     check(world)
     world.finish(world.job("publish"), {})
     world.step()
-    # Its log is the same for a moment.
+    # The pod's log still has the report for a moment.
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
     world.cr["status"]["repository"]["checkedAt"] = (NOW - timedelta(minutes=6)).isoformat()

@@ -19,7 +19,7 @@ from unit.status_schema import refusals
 
 Json = dict[str, Any]
 MUTANTS = 4000
-# A decision takes milliseconds: so many distinct results are decided on.
+# A decision takes milliseconds, so only this many distinct results are used.
 DECIDED = 1000
 JUNK: list[Any] = [
     *(None, True, False, 0, -1, 1.5, 1e308, float("nan"), float("inf")),

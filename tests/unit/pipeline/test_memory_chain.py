@@ -1,4 +1,4 @@
-"""MemoryFits among the other conditions: what it holds back, and what it does not."""
+"""MemoryFits among the other conditions: what it blocks, and what it does not."""
 
 import json
 from typing import Any

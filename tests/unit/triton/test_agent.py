@@ -181,7 +181,7 @@ def test_a_leader_is_heard_beside_callers_who_send_a_byte_now_and_then(agent: Mo
 
 
 @pytest.mark.slow
-def test_a_caller_has_so_many_seconds_in_all(
+def test_a_caller_has_a_limited_time_in_all(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "PATIENCE", 1.0)

@@ -62,7 +62,7 @@ def published(tmp_path: Path) -> Published:
 
 
 def edit(path: Path, content: bytes) -> None:
-    """Write a file of the same size, at a time that no file system takes for the one before."""
+    """Write a file of the same size, whose modification time differs on every file system."""
     before = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))

@@ -89,7 +89,7 @@ def test_a_pre_spawned_orchestrator_has_a_rank_for_itself() -> None:
     assert environment["TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES"] == "0"
 
 
-def test_tls_is_of_the_rank_with_ports_and_leaves_health_in_the_clear() -> None:
+def test_only_the_rank_with_ports_has_tls_and_http_keeps_health() -> None:
     tls = launch.Tls("/tls/tls.crt", "/tls/tls.key")
     (server,) = plan(Layout(Split(2, 2))).servers
     plain, *others = contexts(launch.command(server.launch, REPOSITORY))
@@ -137,7 +137,7 @@ def test_two_servers_are_started_apart() -> None:
 
 
 @given(LAUNCHES)
-def test_every_rank_is_sound(configured: Launch) -> None:
+def test_every_rank_is_a_server_with_its_own_arguments(configured: Launch) -> None:
     argv = launch.command(configured, REPOSITORY)
     if configured.mode is Mode.PLAIN:
         return

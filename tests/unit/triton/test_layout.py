@@ -21,7 +21,7 @@ SHAPES = [(t, p) for t in range(1, GPUS + 1) for p in range(1, GPUS + 1) if t * 
 
 
 def given(tensor: int, pipeline: int) -> Iterator[Split]:
-    """A split with ordinals derived, the first, the last and the last backwards."""
+    """A split with derived ordinals, the first, the last, and the last in reverse order."""
     ranks = tensor * pipeline
     last = tuple(range(GPUS - ranks, GPUS))
     for ids in {(), tuple(range(ranks)), last, last[::-1]}:

@@ -1,8 +1,9 @@
 """The native BLS sees the same tokens as Python, and reads older tokenizers through transformers.
 
-What Python's library makes of the shipped pair lies in a file; this holds the file to Python, a
-test of the native library (operator/bls/specdec-bls/tests/tokenizer.rs) holds that library to it.
-Write the file anew with `PYTHONPATH=operator:tests python tests/unit/triton/test_native_text.py`.
+A file has the tokens that Python's library gives for texts with the shipped pair. This test
+compares the file with Python; operator/bls/specdec-bls/tests/tokenizer.rs compares the native
+library with the file. Write the file again with `PYTHONPATH=operator:tests python
+tests/unit/triton/test_native_text.py`.
 """
 
 from __future__ import annotations

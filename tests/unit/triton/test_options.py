@@ -1,4 +1,4 @@
-"""Free parameters: known names only, over what stands empty, and never over a typed field."""
+"""Free parameters: only known names, whose keys no typed field of the spec sets."""
 
 import re
 from pathlib import Path
@@ -20,14 +20,14 @@ def plan(version: str, *parameters: tuple[str, str]) -> RepositoryPlan:
 
 
 @pytest.mark.parametrize("version", contract.versions())
-def test_a_free_name_stands_empty_in_the_release_s_table(version: str) -> None:
+def test_a_free_name_is_empty_in_the_table_of_its_release(version: str) -> None:
     table = dict(engine_parameters(ModelPlan("/e"), plan(version), is_target=True))
     for name in options.free(version):
         assert (name in HIDDEN) or table[name] == ""
 
 
 @pytest.mark.parametrize("version", contract.versions())
-def test_a_free_name_is_set_once_and_in_its_place(version: str) -> None:
+def test_a_free_name_is_set_once_at_its_key(version: str) -> None:
     chosen = tuple((name, f"v-{name}") for name in options.free(version))
     before = engine_parameters(ModelPlan("/e"), plan(version), is_target=True)
     after = engine_parameters(ModelPlan("/e"), plan(version, *chosen), is_target=True)

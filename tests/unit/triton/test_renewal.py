@@ -59,7 +59,7 @@ def test_a_change_is_reported_once(
     assert second["started"] == first["now"] != second["now"] == last
     assert second["at"] >= first["at"]
 
-    # The container starts anew beside a server that goes on: it reports the same.
+    # The container restarts while the server keeps running: it reports the same change.
     renewal.check(memory, mount.files, "")
     (again,) = reported(capsys)
     assert (again["started"], again["now"]) == (first["now"], second["now"])

@@ -100,7 +100,7 @@ def test_pairs(draft: dict[str, Any], spec: dict[str, Any], expected: list[str])
     assert pair(draft, **spec) == expected
 
 
-def test_padding_alone_can_part_a_pair() -> None:
+def test_padding_alone_can_make_a_pair_incompatible() -> None:
     odd = {"vocabSize": 32001}
     cr = resource()
     cr["spec"]["target"]["parallelism"] = {"tensor": 4}
@@ -206,9 +206,7 @@ def test_heads_that_do_not_match_are_refused(
     ("version", "expected"),
     [("0.19.0", ["TargetArchitectureMismatch Enforce"]), ("1.2.1", [])],
 )
-def test_a_later_release_takes_other_targets_for_a_drafter(
-    version: str, expected: list[str]
-) -> None:
+def test_a_later_release_has_more_targets_for_a_drafter(version: str, expected: list[str]) -> None:
     cr = resource("None")
     cr["spec"]["runtime"] |= {"backend": "TensorRT", "version": version}
     cr["spec"]["speculation"] = {"method": "ReDrafter", **BLOCKS["ReDrafter"]}
