@@ -23,7 +23,8 @@ from chart.helm import (
 )
 from chart.refused import REFUSED
 from chart.schemas import require_valid
-from chart.sets import SETS, Shows
+from chart.sets import SETS
+from chart.shown import Shows
 from chart.touring import roles
 from cluster import binaries
 from controlplane.audit import granted

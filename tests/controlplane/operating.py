@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 import yaml
 
 from cluster import ClusterError, ControlPlane, processes
+from controlplane.metrics import total
 from controlplane.reading import Reader
 from specdec.api import names
 
@@ -55,16 +56,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def total(page: list[str], name: str, labels: Sequence[str] = ()) -> float:
-    """The sum of a metric's samples that have all of these labels."""
-    taken = [
-        line
-        for line in page
-        if line.split("{")[0].split(" ")[0] == name and all(label in line for label in labels)
-    ]
-    return sum(float(line.rpartition(" ")[2]) for line in taken)
 
 
 class Operator:

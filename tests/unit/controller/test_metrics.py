@@ -8,8 +8,8 @@ from specdec import metrics
 from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import EngineReason, ReadyReason
 from specdec.controller.reconcile import Reconciler
+from unit.controller.decisions import DONE, IMAGES, KEY, Decided, resource
 from unit.controller.fakes import FakeCluster
-from unit.controller.test_reconcile import DONE, IMAGES, KEY, Decided, resource
 
 PAIR = {"model_namespace": "ns", "model_name": "pair"}
 READY = (Condition(Type.READY, "True", ReadyReason.SERVING),)

@@ -8,8 +8,8 @@ from specdec.api import names
 from specdec.cluster import Rejected
 from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
+from unit.controller.decisions import IMAGES, KEY, Decided, child, resource
 from unit.controller.fakes import FakeCluster
-from unit.controller.test_reconcile import IMAGES, KEY, Decided, child, resource
 
 
 def owner(name: str, uid: str) -> dict[str, Any]:

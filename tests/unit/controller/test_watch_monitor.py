@@ -14,8 +14,8 @@ from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
 from specdec.controller.watch_monitor import RECONCILE_AFTER, STALLED_AFTER, WatchMonitor
 from unit.controller.clock import run
+from unit.controller.decisions import child, resource
 from unit.controller.fakes import FakeCluster
-from unit.controller.test_reconcile import child, resource
 
 Json = dict[str, Any]
 SECONDS = 60.0

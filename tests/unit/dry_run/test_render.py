@@ -9,7 +9,7 @@ import yaml
 
 from support.documents import load
 from support.golden_cases import SAMPLES
-from unit.dry_run.test_plan import DRAFT_TARGET, run
+from unit.dry_run.commands import DRAFT_TARGET, run
 
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=lambda p: p.stem)

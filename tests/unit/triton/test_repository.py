@@ -4,62 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from google.protobuf import text_format  # type: ignore[import-untyped]
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from tritonclient.grpc import model_config_pb2
 
-from specdec.backends.facts import NO_VOLUME
-from specdec.backends.methods import lookahead
-from specdec.desired.repository import revision
-from specdec.triton import contract, library, pbtxt
+from specdec.triton import contract, library
 from specdec.triton.launch import server_argv
-from specdec.triton.pbtxt import Batching, ModelConfig
-from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import (
-    ModelPlan,
     PlanError,
     RepositoryPlan,
     libraries,
     render,
 )
-from support.effort import examples
-
-PLAN = RepositoryPlan(
-    version="0.19.0",
-    tokenizer_dir="/models/checkpoints/abc",
-    target=ModelPlan("/models/engines/target", (0, 1), kv_cache_fraction="0.40"),
-    draft=ModelPlan("/models/engines/draft", (2,), max_tokens_in_paged_kv_cache=2560),
-    draft_tokens=4,
-    max_draft_tokens=8,
-)
-LOOKAHEAD = replace(
-    PLAN,
-    target=replace(PLAN.target, parameters=lookahead.parameters(5, 4, 3)),
-    draft=None,
-    draft_tokens=0,
-)
-PLAIN = replace(PLAN, version="0.18.0", draft=None, draft_tokens=0)
-
-
-def config(files: dict[str, str], model: str) -> Any:
-    return text_format.Parse(files[f"{model}/config.pbtxt"], model_config_pb2.ModelConfig())
-
-
-def parameters(files: dict[str, str], model: str) -> dict[str, str]:
-    return {k: v.string_value for k, v in config(files, model).parameters.items()}
-
-
-def digest(files: dict[str, str]) -> str:
-    """The hash that names a published repository."""
-    return revision(files, [], NO_VOLUME)
-
-
-def models(files: dict[str, str]) -> set[str]:
-    return {path.split("/")[0] for path in files}
+from unit.triton.repositories import LOOKAHEAD, PLAIN, PLAN, config, digest, models, parameters
 
 
 @pytest.mark.parametrize(
@@ -194,80 +150,6 @@ def test_simulation_is_only_there_when_asked_for() -> None:
     loading = parameters(render(replace(PLAN, target=early)), "tensorrt_llm")
     assert loading["simulated_load_seconds"] == "30"
     assert loading["simulated_ready_early"] == "true"
-
-
-# 200 examples of 50 strings: 10 000 hostile ones, in seconds.
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
-@given(values=st.lists(st.text(), min_size=50, max_size=50))
-def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
-    keys = [f"{index}" for index in range(len(values))]
-    text = pbtxt.model(
-        ModelConfig(
-            name=values[0],
-            backend="python",
-            max_batch_size=1,
-            inputs=(),
-            outputs=(),
-            parameters=tuple(zip(keys, values, strict=True)),
-            batching=Batching(),
-        )
-    )
-    parsed = text_format.Parse(text, model_config_pb2.ModelConfig())
-    assert text.isascii()
-    assert parsed.name == values[0]
-    assert {k: v.string_value for k, v in parsed.parameters.items()} == dict(
-        zip(keys, values, strict=True)
-    )
-    # Nothing else came out of a string.
-    fields = {field.name for field, _ in parsed.ListFields()}
-    assert fields <= {
-        "name",
-        "backend",
-        "max_batch_size",
-        "instance_group",
-        "dynamic_batching",
-        "parameters",
-    }
-
-
-def test_a_hostile_path_changes_nothing_else() -> None:
-    hostile = '"} parameters { key: "x" value { string_value: "\\\n{{ 7 * 7 }}${x}\x00é'
-    files = render(replace(PLAN, target=ModelPlan(hostile), tokenizer_dir=hostile))
-    actual = parameters(files, "tensorrt_llm")
-    assert actual["gpt_model_path"] == actual["tokenizer_dir"] == hostile
-    assert actual.keys() == parameters(render(PLAN), "tensorrt_llm").keys()
-
-
-def test_half_a_character_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"half of a character \(a lone surrogate\) at position 1; remove it$"
-    ):
-        render(replace(PLAN, tokenizer_dir="a\ud800"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"version": "1.2.0"}, "version is '1.2.0'"),
-        ({"max_batch_size": 0}, "max_batch_size is 0: set it to 1 or more"),
-        ({"max_queue_size": 0}, "max_queue_size is 0: set it to 1 or more"),
-        ({"draft": None}, "draft is missing"),
-        ({"draft_tokens": 9}, "draft_tokens is 9, above max_draft_tokens 8"),
-        ({"adaptive": DraftLengths(0, 9)}, "adaptive draft lengths are 0 to 9"),
-        ({"adaptive": DraftLengths(3, 2)}, "adaptive draft lengths are 3 to 2"),
-    ],
-)
-def test_plans_that_no_repository_can_express_are_refused(
-    changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(PlanError, match=message.split("'")[0]):
-        replace(PLAN, **changes)
-
-
-def test_a_key_of_the_method_that_the_release_does_not_read_is_refused() -> None:
-    message = "version is 0.18.0, which does not read lookahead_window_size"
-    with pytest.raises(PlanError, match=message):
-        render(replace(LOOKAHEAD, version="0.18.0"))
 
 
 def test_equal_plans_give_equal_bytes() -> None:

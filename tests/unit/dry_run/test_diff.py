@@ -1,0 +1,59 @@
+"""`specdec plan --diff`: the cost of a change."""
+
+from unit.dry_run.commands import Write, plan_json, run
+
+
+def test_changed_draft_tokens_republish_and_rebuild_nothing(write: Write) -> None:
+    before, after = write("a"), write("b", speculation__draftTokens=2)
+    diff = plan_json("-f", after, "--diff", before)["diff"]
+    assert diff["rebuild"] == []
+    assert diff["republish"]["changed"] == ["tensorrt_llm_bls/config.pbtxt"]
+    assert [item["field"] for item in diff["restart"]] == ["repository"]
+    shown = run("plan", "-f", after, "--diff", before).stdout
+    assert "republish the repository: 1 changed" in shown
+    assert "nothing is rebuilt" in shown
+
+
+def test_longer_sequence_rebuilds_only_the_target(write: Write) -> None:
+    before, after = write("a"), write("b", target__limits__maxSeqLen=1024)
+    diff = plan_json("-f", after, "--diff", before)["diff"]
+    (rebuilt,) = diff["rebuild"]
+    assert rebuilt["role"] == "target"
+    changed = {"field": "limits.maxSeqLen", "from": 512, "to": 1024}
+    assert changed in rebuilt["changed"]
+
+
+def test_another_draft_length_is_no_change_of_the_limit(write: Write) -> None:
+    before, after = write("a"), write("b", speculation__maxDraftTokens=6)
+    (rebuilt,) = plan_json("-f", after, "--diff", before)["diff"]["rebuild"]
+    assert rebuilt["changed"] == [{"field": "maxDraftTokens", "from": 8, "to": 6}]
+
+
+def test_changed_replicas_only_scale(write: Write) -> None:
+    before, after = write("a"), write("b", serving__replicas=3)
+    diff = plan_json("-f", after, "--diff", before)["diff"]
+    assert diff.pop("scale") == [{"field": "replicas", "from": 1, "to": 3}]
+    assert not any(diff.values())
+    shown = run("plan", "-f", after, "--diff", before).stdout
+    assert shown.splitlines()[-1] == "nothing is rebuilt or republished or restarted"
+
+
+def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> None:
+    before, after = write("a"), write("b", serving__nodeSelector={"disk": "fast"})
+    diff = plan_json("-f", after, "--diff", before)["diff"]
+    assert not diff["rebuild"]
+    assert not diff["republish"]
+    assert [item["field"] for item in diff["restart"]] == ["spec.nodeSelector.disk"]
+
+
+def test_another_claim_rebuilds_everything(write: Write) -> None:
+    before = write("a", storage={"existingClaim": "one"})
+    after = write("b", storage={"existingClaim": "two"})
+    diff = plan_json("-f", after, "--diff", before)["diff"]
+    assert diff["fetch"] == ["target", "draft"]
+    claim = {"field": "claim", "from": "one", "to": "two"}
+    assert [item["changed"] for item in diff["rebuild"]] == [[claim], [claim]]
+
+
+def test_equal_resources_change_nothing(write: Write) -> None:
+    assert run("plan", "-f", write("a"), "--diff", write("b")).stdout == "nothing changes\n"
