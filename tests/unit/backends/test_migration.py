@@ -10,7 +10,7 @@ import yaml
 from specdec.backends.pytorch.migration import migrate
 from specdec.dry_run.resource import complete, load
 from support.golden_cases import SAMPLES
-from unit.dry_run.test_plan import run
+from unit.dry_run.commands import run
 
 BASE = load(str(SAMPLES["tensorrt-draft-target-shared"]))
 
