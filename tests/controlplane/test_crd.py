@@ -191,6 +191,7 @@ def test_samples_are_accepted_and_second_apply_changes_nothing(
         "reference-baseline",
         "reference-draft-target",
         "reference-lookahead",
+        "reference-openai",
         "reference-tls",
         "tensorrt-405b-two-nodes",
         "tensorrt-baseline",

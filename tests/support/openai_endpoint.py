@@ -7,7 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,6 +38,31 @@ class OpenAIEndpoint:
             *("--tokenizer", str(tokenizer), *options),
         ]
         self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of_container(
+        cls,
+        command: Sequence[str],
+        grpc_url: str,
+        within: Sequence[str],
+        files: Mapping[str, Path],
+    ) -> Self:
+        """The endpoint of a generated container.
+
+        Args:
+            command: the container's; its ports are replaced, and it runs in this Python.
+            grpc_url: as for the class.
+            within: what it is started in, to see the volume.
+            files: by paths in the command, what stands there in the container.
+        """
+        made = cls(grpc_url, Path())
+        replaced = {"--url": grpc_url, "--port": str(made.port)}
+        arguments = [sys.executable, *command[1:]]
+        for index, name in enumerate(command[:-1]):
+            if name in replaced:
+                arguments[index + 1] = replaced[name]
+        made._command = [*within, *(str(files.get(item, item)) for item in arguments)]
+        return made
 
     @property
     def url(self) -> str:

@@ -15,7 +15,7 @@ from specdec.api.matrix import Backend, support
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.methods.block import Control
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
-from specdec.api.networking import Networking, Tls
+from specdec.api.networking import Networking, OpenAI, Tls
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
 from specdec.api.source import Fetch, HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import Method, Speculation
@@ -159,6 +159,7 @@ class Serving(Value):
     rollout: Rollout = Rollout()
     tls: Tls | None = None
     http: Literal["Open", "HealthOnly"] = "Open"
+    open_ai: OpenAI | None = Field(default=None, alias="openAI")
 
     @property
     def takes_http(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from specdec.api.source import AuthorityRef
-from specdec.api.value import PodShaped, Reference, Value
+from specdec.api.value import PodShaped, Reference, Resources, Value
 
 
 class ServiceOptions(Value):
@@ -66,6 +66,37 @@ class Tls(Value):
     secret_name: str
     client_ca: AuthorityRef | None = Field(default=None, alias="clientCA")
     client_secret_name: str | None = None
+
+
+class TemplateRef(Value):
+    """One key of a ConfigMap in the resource's own namespace, with a chat template."""
+
+    name: str
+    key: str = "chat_template.jinja"
+
+
+class OpenAILimits(Value):
+    """What the endpoint of one pod accepts: bytes of a body, requests at a time, seconds."""
+
+    body_bytes: int = 4 << 20
+    requests_in_flight: int = 256
+    timeout_seconds: int = 600
+
+
+class OpenAI(Value):
+    """The OpenAI endpoint in the serving pods.
+
+    Without a `served_model_name` clients use the resource's name. Without a `chat_template` the
+    endpoint reads the checkpoint's.
+    """
+
+    port: int = 9000
+    served_model_name: str | None = None
+    chat_template: TemplateRef | None = None
+    tool_call_parser: Literal["hermes", "llama3_json"] | None = None
+    reasoning_parser: Literal["deepseek_r1", "qwen3"] | None = None
+    limits: OpenAILimits = OpenAILimits()
+    resources: Resources = Field(default_factory=dict)
 
 
 class Networking(Value):

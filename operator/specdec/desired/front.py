@@ -63,9 +63,14 @@ class Front:
             for name, port in self.ports.items()
         ]
 
-    def drain_ports(self) -> dict[str, Any]:
-        """Port arguments of the preStop hook: it reads metrics, and waits for clients to leave."""
-        clients = (self.ports[self.http], self.ports[self.grpc])
+    def drain_ports(self, model: SpeculativeModel) -> dict[str, Any]:
+        """Port arguments of the preStop hook: it reads metrics, and waits for clients to leave.
+
+        The clients of the OpenAI endpoint count too, so that it ends before the server.
+        """
+        endpoint = model.spec.serving.open_ai
+        more = (endpoint.port,) if endpoint else ()
+        clients = (self.ports[self.http], self.ports[self.grpc], *more)
         return {"metrics_port": self.ports[self.metrics], "client_ports": clients}
 
     def probes(

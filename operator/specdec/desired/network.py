@@ -5,8 +5,9 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.desired.child import metadata
+from specdec.desired.child import given, metadata
 from specdec.desired.front import front
+from specdec.desired.openai import CONTAINER
 
 
 def service(
@@ -43,6 +44,9 @@ def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
         {"name": name, "port": server.ports[name], "targetPort": name, "protocol": "TCP"}
         for name in server.service_ports(model)
     ]
+    if endpoint := model.spec.serving.open_ai:
+        port = {"name": CONTAINER, "port": endpoint.port, "targetPort": CONTAINER}
+        ports.append({**port, "protocol": "TCP"})
     if model.spec.serving.tls is None:
         return ports
     # A service mesh treats a port named grpc as unencrypted unless appProtocol names TLS. With
@@ -61,11 +65,15 @@ def url(model: SpeculativeModel, role: str = "target") -> str:
 
 def endpoint(model: SpeculativeModel, role: str) -> dict[str, str]:
     """The entry of a server in the status."""
-    grpc = address(model, role, front(model).grpc)
-    return {"role": role, "url": url(model, role), "grpc": grpc}
+    grpc, settings = address(model, role, front(model).grpc), model.spec.serving.open_ai
+    base = f"http://{_host(model, role)}:{settings.port}/v1" if settings else None
+    return {"role": role, "url": url(model, role), "grpc": grpc, **given(openAI=base)}
 
 
 def address(model: SpeculativeModel, role: str, port: str) -> str:
     """Host and number of a port, by its name, for clients inside the cluster."""
-    host = f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"
-    return f"{host}:{front(model).ports[port]}"
+    return f"{_host(model, role)}:{front(model).ports[port]}"
+
+
+def _host(model: SpeculativeModel, role: str) -> str:
+    return f"{names.server_name(model, role)}.{model.metadata.namespace}.svc"

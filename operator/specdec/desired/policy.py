@@ -30,7 +30,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     clients = [{"podSelector": {}}, *(dict(peer) for peer in policy.from_)]
     ingress: list[dict[str, Any]] = [
         # An HTTP port that only reports health is left out: probes come from the node.
-        {"from": clients, "ports": _ports(server, *server.clients(model))},
+        {"from": clients, "ports": [*_ports(server, *server.clients(model)), *_openai(model)]},
         # A scraper usually runs in another namespace, and counters are not secret.
         {"ports": _ports(server, server.metrics)},
     ]
@@ -53,6 +53,11 @@ def servers(model: SpeculativeModel) -> dict[str, Any]:
     components = [*names.SERVERS.values(), names.WORKER]
     members = {"key": names.COMPONENT, "operator": "In", "values": components}
     return {"matchLabels": labels, "matchExpressions": [members]}
+
+
+def _openai(model: SpeculativeModel) -> list[dict[str, Any]]:
+    endpoint = model.spec.serving.open_ai
+    return [{"port": endpoint.port, "protocol": "TCP"}] if endpoint else []
 
 
 def _ports(server: Front, *which: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
-from specdec.desired import pod, programs, tls
+from specdec.desired import openai, pod, programs, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
@@ -38,6 +38,7 @@ class Revision:
     serves; empty means all of it. `product` is the GPU product that its engines are built for.
     `engines` are the Triton models that must give tokens.
     `certificate` is the mark of the certificate files for which pods were last replaced.
+    `operator_image` and `tokenizer`, the directory of its files, are for the OpenAI endpoint.
     """
 
     repository: str
@@ -49,6 +50,8 @@ class Revision:
     product: str | None = None
     certificate: str = ""
     engines: tuple[str, ...] = (TARGET,)
+    operator_image: str = ""
+    tokenizer: str = ""
 
     @property
     def directory(self) -> str:
@@ -86,8 +89,17 @@ def deployment(
                 volume,
                 container(model, revision),
                 component,
-                [programs.volume(model), *tls.server(model).volumes],
-                tls.watchers(model, revision.image),
+                [
+                    programs.volume(model),
+                    *tls.server(model).volumes,
+                    *openai.volumes(model),
+                ],
+                [
+                    *tls.watchers(model, revision.image),
+                    *openai.containers(
+                        model, revision.operator_image, revision.tokenizer, _LINGER
+                    ),
+                ],
             ),
         },
     }
@@ -204,7 +216,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         linger_seconds=_LINGER,
         moving_seconds=moving_seconds(model),
         exit_timeout_seconds=drain + _MARGIN - _HOOK_MARGIN,
-        **server.drain_ports(),
+        **server.drain_ports(model),
     )
     return Container(
         name=CONTAINER,

@@ -45,8 +45,10 @@ def read(folder: Path, template_file: Path | None = None) -> ChatFormat:
         template_file: a template that replaces the checkpoint's.
 
     Raises:
-        CheckpointError: a file that exists but cannot be read.
+        CheckpointError: a file that exists but cannot be read, or a missing directory.
     """
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is no directory; name the tokenizer's directory")
     path = folder / _CONFIG
     try:
         config = json.loads(_text(path)) if path.is_file() else {}

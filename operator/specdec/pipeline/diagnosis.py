@@ -10,6 +10,7 @@ from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import PROBLEMS
 from specdec.api.reasons import AvailableReason, CommonReason, EngineReason, Reason, parse
+from specdec.desired import openai
 from specdec.pipeline import server_log
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, termination_message
@@ -26,6 +27,7 @@ _UNSYNCED = re.compile(r"^failed to sync (secret|configmap) cache\b")
 
 # The field of a pod's resources, by its component.
 _RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
+_RESOURCES[openai.CONTAINER] = "spec.serving.openAI.resources"
 # The remedy for a Job that exceeds its deadline, by its component.
 _DEADLINES = {
     "fetch": "raise spec.fetch.activeDeadlineSeconds",
@@ -158,8 +160,9 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
             server_log.summary(log or text) or _tail(text) or f"exit code {end.get('exitCode')}"
         )
         if end.get("reason") == "OOMKilled":
-            return Cause(EngineReason.OUT_OF_MEMORY, f"pod {name}: {_memory(pod)}")
-        if _seconds(end) >= startup_budget and not was_ready(pod, end):
+            return Cause(EngineReason.OUT_OF_MEMORY, f"pod {name}: {_memory(pod, status)}")
+        own = _of_endpoint(status)
+        if not own and _seconds(end) >= startup_budget and not was_ready(pod, end):
             return Cause(
                 AvailableReason.STARTUP_TIMEOUT,
                 f"pod {name} was not ready within {startup_budget} seconds "
@@ -168,7 +171,8 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
             )
         return Cause(
             AvailableReason.CRASH_LOOP,
-            f"pod {name} restarted {count} times; last message: {message}",
+            f"{own and f'container {own} of '}pod {name} restarted {count} times; last message: "
+            f"{message}",
         )
     return None
 
@@ -191,18 +195,14 @@ def stuck_rollout(deployment: Object) -> Cause | None:
 
 
 def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
-    """When a serving pod's container last ended by itself before it was ready.
-
-    A container that exceeded its startup budget does not count: the kubelet ended it.
-    """
+    """When a pod's server last ended by itself before it was ready, and within its budget."""
     for status in _statuses(pod):
         states = (status.get("state", {}), status.get("lastState", {}))
         end = next((s["terminated"] for s in states if "terminated" in s), None)
         if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
             continue
-        if _seconds(end) >= startup_budget or was_ready(pod, end):
-            continue
-        if end.get("finishedAt"):
+        other = _of_endpoint(status) or _seconds(end) >= startup_budget or was_ready(pod, end)
+        if end.get("finishedAt") and not other:
             return datetime.fromisoformat(end["finishedAt"])
     return None
 
@@ -220,7 +220,7 @@ def _failure(pods: list[Object], reason: Reason) -> Cause:
         for status in _statuses(pod):
             end = status.get("state", {}).get("terminated", {})
             if end.get("reason") == "OOMKilled":
-                return Cause(EngineReason.OUT_OF_MEMORY, _memory(pod))
+                return Cause(EngineReason.OUT_OF_MEMORY, _memory(pod, status))
     error = result(pods[:1]).error
     if error is not None:
         # The program may run in a user's image and report any reason. Conditions have only
@@ -231,10 +231,12 @@ def _failure(pods: list[Object], reason: Reason) -> Cause:
     return Cause(reason, f"last message: {message}" if message else "its pod reported no message")
 
 
-def _memory(pod: Object) -> str:
+def _memory(pod: Object, status: Object) -> str:
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    field = _RESOURCES.get(str(component))
-    resources = pod.get("spec", {}).get("containers", [{}])[0].get("resources", {})
+    own, containers = status.get("name"), pod.get("spec", {}).get("containers") or [{}]
+    field = _RESOURCES.get(_of_endpoint(status) or str(component))
+    same = (item for item in containers if item.get("name") == own)
+    resources = next(same, containers[0]).get("resources", {})
     limit = resources.get("limits", {}).get("memory")
     if limit:
         return f"the container was killed at its memory limit of {limit}: raise " + (
@@ -262,6 +264,10 @@ def _gpu_product(pod: Object) -> str:
         f"; it asks for a node whose label {names.GPU_PRODUCT} is {product}: free one, or correct "
         "spec.gpu.product"
     )
+
+
+def _of_endpoint(status: Object) -> str:
+    return openai.CONTAINER if status.get("name") == openai.CONTAINER else ""
 
 
 def _statuses(pod: Object) -> Iterator[dict[str, Any]]:

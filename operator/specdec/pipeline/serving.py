@@ -24,6 +24,8 @@ def serving(context: Context) -> Outcome:
             certificate=certificate_rotation.newest(
                 context.observed, revision.role, live.get(revision.role)
             ),
+            operator_image=context.images.operator,
+            tokenizer=context.facts.checkpoints["target"].path,
         )
         for revision in backends.served(model, context.facts)
     ]

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from specdec.api.children import Tags
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Source, Spec, SpeculativeModel
-from specdec.api.networking import GatewayRoute, IngressRoute, Tls
+from specdec.api.networking import GatewayRoute, IngressRoute, OpenAI, Tls
 from specdec.api.operations import ResourceClaim, Scaling
 from specdec.api.source import AuthorityRef
 from specdec.api.value import Reference, SecretKey
@@ -61,6 +61,7 @@ WHOLE = (
     Scaling,
     ResourceClaim,
     Tls,
+    OpenAI,
     Tags,
     GatewayRoute,
     IngressRoute,
@@ -133,6 +134,7 @@ RUN: dict[str, Any] = {
     "speculation.eagle.choices": [[0], [0, 0]],
     "speculation.medusa.choices": [[0], [0, 0]],
     "serving.replicas": 3,
+    "serving.openAI": {"port": 8080},
     "serving.nodesPerReplica": 2,
     "serving.streaming": False,
     "serving.http": "HealthOnly",

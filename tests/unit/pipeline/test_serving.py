@@ -83,6 +83,34 @@ def test_available_reports_why_a_pod_is_not_ready(
 
 
 @pytest.mark.parametrize(
+    ("end", "reason", "text"),
+    [
+        ({}, "CrashLoop", "container openai of pod pair-abc restarted 3 times"),
+        # The budget is the server's; the endpoint may have run for longer.
+        ({"finishedAt": "2026-01-02T04:00:00Z"}, "CrashLoop", "container openai of pod"),
+        (
+            {"reason": "OOMKilled"},
+            "OutOfMemory",
+            "raise spec.serving.openAI.resources.limits.memory",
+        ),
+    ],
+)
+def test_available_names_the_openai_endpoint(end: dict[str, Any], reason: str, text: str) -> None:
+    world = deployed(serving={"openAI": {}})
+    (failed,) = crashed(5, **end)["containerStatuses"]
+    server = {"name": "server", "ready": True, "state": {"running": {}}}
+    statuses = [server, {**failed, "name": "openai"}]
+    pod(world, {"phase": "Running", "containerStatuses": statuses})
+    world.step()
+    condition = world.condition("Available")
+    assert condition["reason"] == reason
+    assert text in condition["message"]
+    if reason == "OutOfMemory":
+        assert "1Gi" in condition["message"]
+        assert "2Gi" in condition["message"]
+
+
+@pytest.mark.parametrize(
     ("changed", "reason"),
     [("2026-01-02T02:59:59Z", "Starting"), ("2026-01-02T03:31:40Z", "NotAnswering")],
 )
