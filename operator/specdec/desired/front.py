@@ -11,6 +11,7 @@ from typing import Any
 
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.client.model_names import BLS, TARGET
 from specdec.triton import launch, probes
 from specdec.triton.layout import Launch
 from specdec.triton.probes import Programs
@@ -31,6 +32,7 @@ class Front:
 
     Attributes:
         ports: numbers by name, in the order of the container's and the Service's lists.
+        model: the Triton model that reads and writes text.
         http, grpc, metrics: which of the ports serve the two protocols and the metrics.
         programs: arguments of the probes, as `probes.programs` takes and returns them.
         command: arguments of the server's container.
@@ -43,6 +45,7 @@ class Front:
     command: Callable[..., list[str]]
     environment: Callable[[Launch], dict[str, str]]
     pre_stop: Callable[..., list[str]]
+    model: str = BLS
     http: str = "http"
     grpc: str = "grpc"
     metrics: str = "metrics"
@@ -118,7 +121,7 @@ TRITON = Front(
     pre_stop=launch.pre_stop,
 )
 # The LLM API's model answers with text, and its clients wait for no other ports.
-LLM_API = replace(TRITON, programs=partial(probes.programs, answer="text"))
+LLM_API = replace(TRITON, programs=partial(probes.programs, answer="text"), model=TARGET)
 # By the name in the backend's row of api/support.yaml.
 _FRONTS = {"Triton": TRITON, "LlmApi": LLM_API}
 

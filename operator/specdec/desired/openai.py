@@ -5,6 +5,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.api.networking import OpenAI
+from specdec.client.model_names import BLS
 from specdec.desired.child import given
 from specdec.desired.front import front
 from specdec.desired.pod import MODELS, Container
@@ -76,6 +77,7 @@ def _command(model: SpeculativeModel, settings: OpenAI, tokenizer: str) -> list[
     options = {
         "--served-model-name": settings.served_model_name or model.metadata.name,
         "--url": f"127.0.0.1:{server.ports[server.grpc]}",
+        "--model": None if server.model == BLS else server.model,
         "--port": settings.port,
         "--tokenizer": tokenizer,
         "--chat-template": f"{_FOLDER}/{_FILE}" if settings.chat_template else None,

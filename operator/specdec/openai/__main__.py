@@ -12,11 +12,12 @@ from typing_extensions import override
 
 from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
-from specdec.client.model_names import BLS, ENSEMBLE
+from specdec.client.model_names import BLS, ENSEMBLE, TARGET
 from specdec.openai import checkpoint
 from specdec.openai.app import Endpoint
 from specdec.openai.checkpoint import ChatFormat, CheckpointError
 from specdec.openai.http import Protocol
+from specdec.openai.llm_api import LlmApi
 from specdec.openai.parsers import REASONING, TOOLS
 from specdec.openai.settings import Limits, Settings
 from specdec.openai.template import Templates, TemplateStartError
@@ -54,7 +55,9 @@ async def _serve(options: argparse.Namespace) -> None:
     )
     connection = Connection(options.url, options.timeout_seconds)
     try:
-        async with Triton(connection, settings.model) as triton:
+        # In a repository of the LLM API, this name is that of its one model.
+        client = LlmApi if settings.model == TARGET else Triton
+        async with client(connection, settings.model) as triton:
             endpoint = Endpoint(settings, triton, templates)
             await _Server(_config(options, endpoint), endpoint).serve()
     finally:
@@ -98,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--served-model-name", required=True, help="the model's name in requests")
     add("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
-    add("--model", default=BLS, choices=(BLS, ENSEMBLE), help="the Triton model")
+    add("--model", default=BLS, choices=(BLS, ENSEMBLE, TARGET), help="the Triton model")
     add("--host", default="0.0.0.0", help="the address on which to listen")  # noqa: S104
     add("--port", type=int, default=9000, help="the port on which to listen")
     add("--tokenizer", type=Path, help="the tokenizer's directory, for the chat template")

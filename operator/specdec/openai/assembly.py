@@ -24,6 +24,7 @@ class Piece:
         log_probs: of the new tokens, if requested.
         histogram: at index i, the verification steps so far that accepted i draft tokens, if
             requested.
+        reason: OpenAI's `finish_reason`, if the server reports it with its last response.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Piece:
     counts: Counts | None = None
     log_probs: Sequence[float] = ()
     histogram: Sequence[int] = ()
+    reason: str | None = None
 
 
 class Assembly:
@@ -53,6 +55,7 @@ class Assembly:
         self.plain = not self._stop and not self._parsers
         self.totals = Totals()
         self._called = False
+        self._reason: str | None = None
 
     @property
     def stopped(self) -> bool:
@@ -68,6 +71,7 @@ class Assembly:
         if piece.counts is not None:
             totals.counts = piece.counts
         totals.histogram = piece.histogram or totals.histogram
+        self._reason = piece.reason or self._reason
 
     def add(self, text: str) -> list[Event]:
         """The events that new text decides."""
@@ -92,6 +96,8 @@ class Assembly:
             return "tool_calls"
         if self.stopped:
             return "stop"
+        if self._reason is not None:
+            return self._reason
         totals = self.totals
         total = (totals.prompt_tokens or 0) + totals.tokens
         at_limit = totals.tokens >= self._task.max_tokens

@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2
 from specdec.client.answer import Counts
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError
-from specdec.client.grpc_calls import Server, infer_request
+from specdec.client.grpc_calls import Server, Tensors, infer_request
 from specdec.client.model_names import PREPROCESSING
 from specdec.client.request import Request
 from specdec.openai.assembly import Piece
@@ -23,7 +23,9 @@ from specdec.openai.request import Served
 _TEXT, _TOKENS, _PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
 _DRAFTED, _ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
 _LOG_PROBS, _HISTOGRAM = "output_log_probs", "acceptance_histogram"
-_OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED)
+# Only the LLM API's model has it, also before the end, where it is no known reason.
+_REASON, _REASONS = "finish_reason", ("stop", "length")
+_OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED, _REASON)
 _FINAL = "triton_final_response"
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _NUMBER = struct.Struct("<i").unpack_from
@@ -112,6 +114,10 @@ class Triton:
             return None
         return int(_NUMBER(reply.raw_output_contents[0])[0])
 
+    def tensors(self, request: Request, served: Served) -> Tensors:
+        """The inputs of a request, by the names of the model."""
+        return request.tensors(served.inputs)
+
     async def pieces(
         self, request: Request, served: Served, *, histogram: bool = False
     ) -> AsyncGenerator[Piece, None]:
@@ -123,7 +129,7 @@ class Triton:
         names = [name for name in _OUTPUTS if name in served.outputs]
         names += [_LOG_PROBS] if request.log_probs else []
         names += [_HISTOGRAM] if histogram and _HISTOGRAM in served.outputs else []
-        message = infer_request(self._model, request.tensors(served.inputs), names)
+        message = infer_request(self._model, self.tensors(request, served), names)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
             stream = await self._channel.open(_STREAM, message.SerializeToString())
@@ -186,7 +192,13 @@ def piece(response: Any) -> Piece:
         else None,
         log_probs,
         _integers(raw.get(_HISTOGRAM, b"")),
+        _reason(raw.get(_REASON, b"")),
     )
+
+
+def _reason(value: bytes) -> str | None:
+    text = value[4:].decode(errors="replace")
+    return text if text in _REASONS else None
 
 
 def _integers(values: bytes) -> tuple[int, ...]:

@@ -1,0 +1,88 @@
+"""The client of the LLM API's model, which has other inputs and always sends the whole text.
+
+The model reports no token counts, so answers have no usage. It drafts by itself, so requests have
+no draft length.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+
+import numpy as np
+from typing_extensions import override
+
+from specdec.client.errors import ClientError
+from specdec.client.grpc_calls import Tensors
+from specdec.client.request import Request
+from specdec.openai.assembly import Piece
+from specdec.openai.errors import unavailable
+from specdec.openai.request import Served
+from specdec.openai.triton import Triton
+
+# Inputs of the LLM API's model by those of `Request`.
+_INPUTS: Mapping[str, str] = {
+    "text_input": "text_input",
+    "stream": "streaming",
+    "stop_words": "sampling_param_stop",
+    "exclude_input_in_output": "sampling_param_exclude_input_from_output",
+    "return_perf_metrics": "sampling_param_return_perf_metrics",
+    **{
+        name: f"sampling_param_{name}"
+        for name in (
+            "max_tokens",
+            "temperature",
+            "top_k",
+            "top_p",
+            "seed",
+            "presence_penalty",
+            "frequency_penalty",
+        )
+    },
+}
+# The start of a character whose other tokens are missing.
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+
+
+class LlmApi(Triton):
+    """A server with the LLM API's model. See `Backend`."""
+
+    @override
+    async def served(self) -> Served:
+        try:
+            config = await self._server.config(self._model)
+        except ClientError as error:
+            raise unavailable(str(error)) from error
+        declared = {tensor.name for tensor in config.input}
+        return Served(
+            frozenset(name for name, theirs in _INPUTS.items() if theirs in declared),
+            frozenset(tensor.name for tensor in config.output),
+            config.model_transaction_policy.decoupled,
+        )
+
+    @override
+    async def prompt_tokens(self, prompt: str) -> int | None:
+        return None
+
+    @override
+    def tensors(self, request: Request, served: Served) -> Tensors:
+        """The request by the model's names, as arrays of shape [n]: it takes one prompt."""
+        ours = request.tensors(served.inputs)
+        if request.stream:
+            # A text that ends at a stop string would be shorter than the one before. The endpoint
+            # ends the answer itself.
+            ours.pop("stop_words", None)
+        named = {_INPUTS[name]: array.reshape(-1) for name, array in ours.items()}
+        return {**named, "return_finish_reason": np.array([True])}
+
+    @override
+    async def pieces(
+        self, request: Request, served: Served, *, histogram: bool = False
+    ) -> AsyncGenerator[Piece, None]:
+        """As `Triton.pieces`, with only the new text of each response."""
+        sent = 0
+        async with aclosing(super().pieces(request, served)) as responses:
+            async for response in responses:
+                text = response.text
+                ready = text if response.reason else text.rstrip(_INCOMPLETE)
+                new, sent = ready[sent:], max(sent, len(ready))
+                yield replace(response, text=new)
