@@ -1,7 +1,9 @@
 """The demo's parts in order; `tests/e2e` uses the same ones."""
 
 import json
+import shlex
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from specdec.client import Answer, Client, Request, metrics
 
 OPERATOR = ("specdec-system", "specdec-operator")
 MODEL = "reference-draft-target"
+OPENAI, OPENAI_PORT = "reference-openai", 9000
 SAMPLES = ROOT / "manifests" / "samples"
 PROMPT = "def read_lines(path):"
 _TOKENS = 96
@@ -104,6 +107,36 @@ def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.Speculatio
     return seen[-1]
 
 
+def ask_openai(kubectl: Kubectl, screen: Screen) -> None:
+    """Request a chat completion of the OpenAI endpoint, and show the call and its answer.
+
+    Raises:
+        DemoError: the endpoint gave no answer, or one without accepted draft tokens.
+    """
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "def read_lines(path):"}],
+        "max_completion_tokens": 24,
+        "include_metrics": True,
+    }
+    with kubectl.forward(f"service/{OPENAI}", OPENAI_PORT) as ports:
+        url = f"http://localhost:{ports[OPENAI_PORT]}/v1/chat/completions"
+        header = "content-type: application/json"
+        command = ["curl", "-s", url, "-H", header, "-d", json.dumps(body)]
+        screen.block([shlex.join(command)])
+        name, _, value = header.partition(": ")
+        request = urllib.request.Request(url, json.dumps(body).encode(), {name: value})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                answer = json.load(reply)
+        except (OSError, ValueError) as error:
+            raise DemoError(f"the OpenAI endpoint of {OPENAI} gave no answer: {error}") from error
+    screen.block(json.dumps(answer, indent=2).splitlines())
+    counts = answer["metrics"]["speculative_decoding"]
+    if not counts["num_accepted_draft_tokens"]:
+        raise DemoError(f"the answer of {OPENAI} has no accepted draft tokens: {counts}")
+
+
 def show_next_steps(machine: Machine, screen: Screen) -> None:
     """Commands that inspect the demo and remove it."""
     kubectl = machine.kubectl()
@@ -124,7 +157,7 @@ def show_next_steps(machine: Machine, screen: Screen) -> None:
         ]
     )
     screen.heading("Remove it")
-    screen.block([f"kubectl delete specm {MODEL}", "make demo-down"])
+    screen.block([f"kubectl delete specm {MODEL} {OPENAI}", "make demo-down"])
 
 
 def run(machine: Machine, screen: Screen) -> None:
@@ -148,6 +181,11 @@ def run(machine: Machine, screen: Screen) -> None:
         follow(kubectl, screen, MODEL, 120, progress, is_verified)
     screen.heading("Answer: prompt in bold, each chunk is what one round accepted")
     ask(kubectl, screen, MODEL)
+    screen.heading("The same models by the OpenAI API")
+    with screen.part(f"SpeculativeModel {OPENAI}"):
+        kubectl("apply", "-f", str(SAMPLES / f"{OPENAI}.yaml"))
+        follow(kubectl, screen, OPENAI)
+    ask_openai(kubectl, screen)
     screen.console.print(
         "\n  A tiny model on a CPU: it shows that the pieces work together and lose nothing, "
         "not that they are fast.",

@@ -9,6 +9,8 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +24,7 @@ from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
 from demo.progress import Progress, is_ready, is_verified, why_not
 from demo.screen import Screen
-from demo.story import follow
+from demo.story import ask_openai, follow
 from specdec.api.conditions import Type
 from specdec.client import Answer
 from specdec.client.metrics import SpeculationTotals
@@ -144,6 +146,32 @@ def test_forward_yields_local_ports(program: Program) -> None:
     """
     with Kubectl(str(program("kubectl", body))).forward("service/x", 8001, 8002) as ports:
         assert ports == {8001: 4001, 8002: 4002}
+
+
+@pytest.mark.parametrize("accepted", [5, 0])
+def test_openai_answer_is_shown_with_its_draft_tokens(program: Program, accepted: int) -> None:
+    counts = {"num_draft_tokens": 9, "num_accepted_draft_tokens": accepted}
+    answer = json.dumps({"metrics": {"speculative_decoding": counts}}).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+    out = StringIO()
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.handle_request).start()
+        body = f"""
+            print("Forwarding from 127.0.0.1:{server.server_port} -> 9000", flush=True)
+            time.sleep(60)
+        """
+        kubectl = Kubectl(str(program("kubectl", body)))
+        fails = pytest.raises(DemoError, match="no accepted draft tokens")
+        with nullcontext() if accepted else fails:
+            ask_openai(kubectl, Screen(Console(file=out, width=400)))
+    assert "curl -s http://localhost:" in out.getvalue()
+    assert '"num_draft_tokens": 9' in out.getvalue()
 
 
 def test_failed_forward_reports_the_reason(program: Program) -> None:
