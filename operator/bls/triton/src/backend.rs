@@ -28,8 +28,12 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// that was not released sends its client an error.
     fn accept(self: &Arc<Self>, request: Request);
 
+    /// Note that this many requests have arrived. [`Backend::accept`] follows for each of them.
+    fn announce(&self, _requests: usize) {}
+
     /// Take over requests that Triton has batched. A panic drops its request, and others continue.
     fn accept_batch(self: &Arc<Self>, requests: Vec<Request>) {
+        self.announce(requests.len());
         for request in requests {
             catch_panic(|| (), || self.accept(request));
         }

@@ -21,6 +21,10 @@ impl Backend for Bls {
         load(model).map_err(Error::from)
     }
 
+    fn announce(&self, requests: usize) {
+        Bls::announce(self, requests);
+    }
+
     fn accept(self: &Arc<Self>, request: Request) {
         Bls::accept(self, request);
     }

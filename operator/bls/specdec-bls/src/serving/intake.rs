@@ -25,33 +25,60 @@ const TOO_MANY: &str = "tensorrt_llm_bls has as many long prompts waiting as it 
 /// Returning it blocks other allocations, so it is done only after texts of a rare size.
 const TRIM_BYTES: usize = 256 << 10;
 
-/// Counts a request as in flight until its sequences are counted, or until it is refused.
-struct Counted(Arc<Metrics>);
+/// Counts a request as in flight until its sequences are counted, or until it is refused. It also
+/// counts the prompts of the request that wait for a slot: one until they are known.
+struct Counted {
+    metrics: Arc<Metrics>,
+    waiting: i32,
+}
 
 impl Counted {
-    fn new(metrics: &Arc<Metrics>) -> Self {
-        metrics.in_flight(1);
-        Self(Arc::clone(metrics))
+    /// A request that [`Bls::announce`] has counted.
+    fn announced(metrics: &Arc<Metrics>) -> Self {
+        Self {
+            metrics: Arc::clone(metrics),
+            waiting: 1,
+        }
+    }
+
+    /// Set the number of prompts that wait.
+    fn set_waiting(&mut self, prompts: usize) {
+        let prompts = i32::try_from(prompts).unwrap_or(i32::MAX);
+        self.metrics.waiting(prompts - self.waiting);
+        self.waiting = prompts;
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.in_flight(-1);
+        self.set_waiting(0);
+        self.metrics.in_flight(-1);
     }
 }
 
 impl Bls {
-    /// Take over a request. Its responses are sent from other threads.
+    /// Count requests that have arrived. Triton hands over all requests of its queue that fit a
+    /// batch, so that the last ones wait until the first ones are taken over.
+    pub fn announce(&self, requests: usize) {
+        let requests = i32::try_from(requests).unwrap_or(i32::MAX);
+        self.metrics.in_flight(requests);
+        self.metrics.waiting(requests);
+    }
+
+    /// Take over a request that was announced. Its responses are sent from other threads.
     ///
     /// This blocks while the queue of short requests is full: then requests arrive faster than they
     /// are parsed and get a slot.
     pub fn accept(self: &Arc<Self>, request: Request) {
+        let counted = Counted::announced(&self.metrics);
         let bytes = match self.measure(&request) {
             Ok(bytes) => bytes,
-            Err(error) => return refuse(request, error),
+            Err(error) => {
+                drop(counted);
+                return refuse(request, error);
+            }
         };
-        let (bls, counted) = (Arc::clone(self), Counted::new(&self.metrics));
+        let bls = Arc::clone(self);
         if !is_long(bytes) {
             let job = move || bls.begin_request(request, counted);
             self.pool.run_short(Box::new(job));
@@ -81,7 +108,7 @@ impl Bls {
     }
 
     /// Start a sequence for each prompt of a request, as soon as it has a slot.
-    fn begin_request(self: &Arc<Self>, request: Request, counted: Counted) {
+    fn begin_request(self: &Arc<Self>, request: Request, mut counted: Counted) {
         let (parsed, outputs) = match self.parse(&request) {
             Ok(parsed) => parsed,
             Err(error) => {
@@ -95,12 +122,16 @@ impl Bls {
         self.find_processes();
         let rows = parsed.tasks.len();
         let reply = Arc::new(self.reply(request, rows, outputs));
+        counted.set_waiting(rows);
         let mut counted = Some(counted);
         for (row, task) in parsed.tasks.into_iter().enumerate() {
             self.acquire_slot();
-            // Before the last sequence starts, so that the gauge is exact when the client has its
-            // answer.
-            counted.take_if(|_| row + 1 == rows);
+            // Before the sequence starts, so that the gauges are exact when the client has its
+            // answer. The last one ends the count.
+            counted.take_if(|counted| {
+                counted.set_waiting(rows - row - 1);
+                row + 1 == rows
+            });
             self.start(row, Arc::new(task), &reply);
         }
     }

@@ -44,6 +44,8 @@ pub struct Metrics {
     pipelined_rounds: Metric,
     generated: Metric,
     in_flight: Metric,
+    running: Metric,
+    waiting: Metric,
     length: Metric,
     fallbacks: Mutex<Fallbacks>,
     positions: Mutex<Positions>,
@@ -79,6 +81,11 @@ impl Metrics {
                 "Tokens of answers, speculative or not",
             )?,
             in_flight: gauge("specdec_requests_in_flight", "Prompts being answered")?,
+            running: gauge("specdec_requests_running", "Prompts that are being decoded")?,
+            waiting: gauge(
+                "specdec_requests_waiting",
+                "Prompts that wait for others to end, and requests that are being encoded",
+            )?,
             length: gauge(
                 "specdec_draft_length",
                 "Draft tokens a round proposes by default, or as the policy last chose",
@@ -103,6 +110,16 @@ impl Metrics {
     /// Count sequences that started (positive) or ended (negative).
     pub fn in_flight(&self, change: i32) {
         self.in_flight.increment(f64::from(change));
+    }
+
+    /// Count sequences that began to be decoded (positive) or ended (negative).
+    pub fn running(&self, change: i32) {
+        self.running.increment(f64::from(change));
+    }
+
+    /// Count prompts that began to wait (positive), and prompts that wait no more (negative).
+    pub fn waiting(&self, change: i32) {
+        self.waiting.increment(f64::from(change));
     }
 
     /// Publish the draft length that the adaptive policy settled on.

@@ -134,6 +134,7 @@ impl Bls {
     pub(super) fn acquire_slot(&self) {
         self.slots.acquire();
         self.metrics.in_flight(1);
+        self.metrics.running(1);
     }
 
     /// Start the sequence of the prompt at index `row` of its request.
@@ -164,6 +165,7 @@ impl Bls {
         let removed = locked(&self.sequences).remove(&number).is_some();
         if removed {
             self.metrics.in_flight(-1);
+            self.metrics.running(-1);
             self.slots.release();
         }
         removed

@@ -12,6 +12,8 @@ use triton::*;
 #[macro_use]
 mod calls;
 mod engine;
+#[macro_use]
+mod gauges;
 mod memory;
 mod model;
 #[macro_use]

@@ -247,4 +247,6 @@ impl Simulation for Server {
     response_functions!();
 
     call_functions!();
+
+    metric_functions!();
 }

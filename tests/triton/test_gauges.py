@@ -1,0 +1,89 @@
+"""The gauges of requests that wait and run are exact, while they wait and after their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cluster.processes import until
+from specdec.triton.repository import RepositoryPlan, render
+from support.triton_client import RefusedError, Stream, ask, stream
+from support.triton_server import Server
+
+BLS = "tensorrt_llm_bls"
+SLOTS = 2
+STALL_SECONDS = 60.0
+# About twelve seconds with the latency below: requests end when the test cancels them.
+LONG = {"text_input": "def f(", "max_tokens": 400, "num_draft_tokens": 0, "end_id": -1}
+
+
+@pytest.fixture(scope="module")
+def server(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A BLS with two slots, on slow engines."""
+    target = replace(draft_target_plan.target, step_latency_ms=30.0)
+    plan = replace(draft_target_plan, bls_max_in_flight=SLOTS, target=target)
+    with Server(executable, render(plan), tmp_path_factory.mktemp("gauges")) as running:
+        yield running
+
+
+@pytest.fixture
+def requests(server: Server) -> Iterator[Callable[[int], list[Stream]]]:
+    """Start this many long requests; the end of the test cancels them."""
+    with ExitStack() as opened:
+        yield lambda count: [
+            opened.enter_context(stream(server.url, BLS, stream=True, **LONG))
+            for _ in range(count)
+        ]
+    holds(server, 0, 0)
+
+
+def holds(server: Server, running: int, waiting: int) -> None:
+    """Wait until the BLS reports these numbers."""
+    seen: dict[str, float] = {}
+
+    def reached() -> bool:
+        names = ("running", "waiting", "in_flight")
+        seen.update({name: server.metric(f"specdec_requests_{name}") for name in names})
+        return (seen["running"], seen["waiting"]) == (running, waiting)
+
+    until(reached, STALL_SECONDS, lambda: f"not {running} running and {waiting} waiting: {seen}")
+
+
+def test_gauges_count_requests_beyond_the_slots(
+    server: Server, requests: Callable[[int], list[Stream]]
+) -> None:
+    holds(server, 0, 0)
+    first = requests(1)
+    holds(server, 1, 0)
+    others = requests(6)
+    holds(server, SLOTS, 5)
+    # A running request makes room for one that waits, a waiting one keeps its place.
+    first[0].cancel()
+    holds(server, SLOTS, 4)
+    for request in others:
+        request.cancel()
+    holds(server, 0, 0)
+
+
+def test_every_prompt_of_a_request_is_counted(server: Server) -> None:
+    values = {"text_input": [["def f("], ["def g("], ["def h("], ["def i("]]}
+    rows = {name: [[value]] * 4 for name, value in LONG.items() if name != "text_input"}
+    with stream(server.url, BLS, stream=[[True]] * 4, **values, **rows):
+        holds(server, SLOTS, 2)
+    holds(server, 0, 0)
+
+
+def test_refused_requests_leave_no_count(server: Server) -> None:
+    for values in ({"max_tokens": 0}, {"max_tokens": 4, "beam_width": 3}):
+        with pytest.raises(RefusedError):
+            ask(server.url, BLS, text_input="def f(", stream=True, **values)
+    assert server.metric("specdec_requests_running") == 0
+    assert server.metric("specdec_requests_waiting") == 0
+    ask(server.url, BLS, text_input="def f(", stream=True, max_tokens=2)
+    holds(server, 0, 0)
