@@ -11,11 +11,16 @@ import pytest
 
 from cluster.processes import until
 from specdec.triton.repository import RepositoryPlan, render
+from support.openai_endpoint import MODEL, OpenAIEndpoint
+from support.shipped_pair import PAIR
 from support.triton_client import RefusedError, Stream, ask, stream
 from support.triton_server import Server
 
 BLS = "tensorrt_llm_bls"
 SLOTS = 2
+# More than the BLS holds: two requests on its threads, eight in its queue, and a batch of sixteen
+# that Triton has handed over.
+MANY = 40
 STALL_SECONDS = 60.0
 # About twelve seconds with the latency below: requests end when the test cancels them.
 LONG = {"text_input": "def f(", "max_tokens": 400, "num_draft_tokens": 0, "end_id": -1}
@@ -87,3 +92,32 @@ def test_refused_requests_leave_no_count(server: Server) -> None:
     assert server.metric("specdec_requests_waiting") == 0
     ask(server.url, BLS, text_input="def f(", stream=True, max_tokens=2)
     holds(server, 0, 0)
+
+
+def test_endpoint_adds_the_queue_of_the_server(
+    server: Server, requests: Callable[[int], list[Stream]]
+) -> None:
+    options = ["--metrics-url", f"127.0.0.1:{server.metrics_port}"]
+    with OpenAIEndpoint(server.url, PAIR / "target", options) as endpoint:
+
+        def shows(running: int, waiting: int) -> None:
+            labels = f'{{engine="0",model_name="{MODEL}"}}'
+            lines = [
+                f"vllm:num_requests_running{labels} {float(running)}",
+                f"vllm:num_requests_waiting{labels} {float(waiting)}",
+            ]
+            page = ""
+
+            def reached() -> bool:
+                nonlocal page
+                page = endpoint.get("/metrics")
+                return all(line in page.splitlines() for line in lines)
+
+            until(reached, STALL_SECONDS, lambda: f"not {lines} in {page}")
+
+        shows(0, 0)
+        requests(SLOTS + MANY)
+        shows(SLOTS, MANY)
+        assert server.metric("specdec_requests_waiting") < MANY
+        # The Reference engine has no gauge of its cache.
+        assert "vllm:kv_cache_usage_perc{" not in endpoint.get("/metrics")

@@ -52,6 +52,7 @@ async def _serve(options: argparse.Namespace) -> None:
         tool_parser=options.tool_call_parser,
         reasoning_parser=options.reasoning_parser,
         limits=limits,
+        metrics_url=options.metrics_url,
     )
     connection = Connection(options.url, options.timeout_seconds)
     try:
@@ -101,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--served-model-name", required=True, help="the model's name in requests")
     add("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
+    add("--metrics-url", default=Settings.metrics_url, help="host:port of Triton's metrics")
     add("--model", default=BLS, choices=(BLS, ENSEMBLE, TARGET), help="the Triton model")
     add("--host", default="0.0.0.0", help="the address on which to listen")  # noqa: S104
     add("--port", type=int, default=9000, help="the port on which to listen")

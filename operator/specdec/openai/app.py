@@ -16,6 +16,7 @@ from specdec.openai.body import parse
 from specdec.openai.chat import variables, without_first_token
 from specdec.openai.errors import ApiError, overloaded, too_large, unavailable, unknown_model
 from specdec.openai.exchange import Exchange
+from specdec.openai.load import read
 from specdec.openai.metrics import Metrics
 from specdec.openai.models import Chat, Completion
 from specdec.openai.request import Served, Task, prompt_of, task
@@ -75,7 +76,10 @@ class Endpoint:
         return PlainTextResponse("ready")
 
     async def exposition(self, request: Request) -> Response:
-        """The metrics."""
+        """The metrics, and the load of the server under the names that routers read."""
+        settings = self.settings
+        load = await read(settings.metrics_url, settings.model, self._in_flight)
+        self.metrics.set_load(load, settings.served_name)
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def models(self, request: Request) -> Response:

@@ -34,6 +34,7 @@ class Settings:
         tool_parser, reasoning_parser: names in `parsers`; None for no parser.
         max_tokens: of a chat completion without a limit, if the server has no longest sequence.
         limits: what one process accepts.
+        metrics_url: `host:port` of Triton's metrics.
     """
 
     served_name: str
@@ -42,3 +43,4 @@ class Settings:
     reasoning_parser: str | None = None
     max_tokens: int = 4096
     limits: Limits = Limits()
+    metrics_url: str = "127.0.0.1:8002"

@@ -1,0 +1,110 @@
+"""The load that the endpoint publishes for routers, from pages of Triton's metrics port."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from specdec.openai.load import Load, load, read
+from specdec.openai.metrics import Metrics
+from specdec.openai.settings import Settings
+from unit.openai.fake_backend import FakeBackend, endpoint
+from unit.openai.test_app import client
+
+BLS_PAGE = """\
+# TYPE specdec_requests_running gauge
+specdec_requests_running{model="tensorrt_llm_bls",version="1"} 2
+specdec_requests_waiting{model="tensorrt_llm_bls",version="1"} 11
+nv_inference_pending_request_count{model="tensorrt_llm_bls",version="1"} 9
+nv_inference_pending_request_count{model="tensorrt_llm",version="1"} 5
+nv_inference_pending_request_count{model="tensorrt_llm_draft",version="1"} 7
+"""
+ENGINES = """\
+nv_trt_llm_request_metrics{model="tensorrt_llm_draft",request_type="waiting",version="1"} 30
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="waiting",version="1"} 3
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="scheduled",version="1"} 4
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="active",version="1"} 7
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="tensorrt_llm_draft"} 0.9
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="tensorrt_llm"} 0.25
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="tensorrt_llm"} 25
+"""
+QUEUES = """\
+nv_inference_pending_request_count{model="ensemble",version="1"} 0
+nv_inference_pending_request_count{model="preprocessing",version="1"} 1
+nv_inference_pending_request_count{model="tensorrt_llm",version="1"} 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "model", "expected"),
+    [
+        (BLS_PAGE, "tensorrt_llm_bls", Load(20, 2, None)),
+        # The calls of the BLS to its engines are no requests of clients.
+        (BLS_PAGE + ENGINES, "tensorrt_llm_bls", Load(20, 2, 0.25)),
+        (QUEUES + ENGINES, "ensemble", Load(6, 4, 0.25)),
+        (QUEUES, "ensemble", Load(3, 5, None)),
+        ("", "ensemble", Load(0, 8, None)),
+    ],
+)
+def test_load_is_that_of_the_model_and_the_target(page: str, model: str, expected: Load) -> None:
+    assert load(page, model, in_flight=8) == expected
+
+
+def test_requests_never_run_in_negative_numbers() -> None:
+    assert load(QUEUES, "ensemble", in_flight=1) == Load(3, 0, None)
+
+
+def test_page_has_no_gauge_for_what_is_unknown() -> None:
+    metrics = Metrics()
+    value = metrics.registry.get_sample_value
+    labels = {"model_name": "llama", "engine": "0"}
+    metrics.set_load(Load(3, 2, 0.5), "llama")
+    assert value("vllm:num_requests_waiting", labels) == 3
+    assert value("vllm:num_requests_running", labels) == 2
+    assert value("vllm:kv_cache_usage_perc", labels) == 0.5
+    metrics.set_load(Load(1, 0, None), "llama")
+    assert value("vllm:num_requests_running", labels) == 0
+    assert value("vllm:kv_cache_usage_perc", labels) is None
+    metrics.set_load(None, "llama")
+    assert value("vllm:num_requests_waiting", labels) is None
+
+
+async def _reply(body: bytes) -> Load | None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(body)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        return await read(f"127.0.0.1:{port}", "tensorrt_llm_bls", 0)
+
+
+async def test_server_reports_its_load_over_http() -> None:
+    body = b"HTTP/1.0 200 OK\r\n\r\n" + BLS_PAGE.encode()
+    assert await _reply(body) == Load(20, 2, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"HTTP/1.0 404 Not Found\r\n\r\n",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\n\xff\xfe",
+        b'HTTP/1.0 200 OK\r\n\r\nnv_inference_pending_request_count{model="a"} many\n',
+        b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\na",
+    ],
+)
+async def test_load_is_unknown_if_the_page_cannot_be_read(body: bytes) -> None:
+    assert await _reply(body) is None
+
+
+async def test_own_metrics_are_served_without_those_of_the_server() -> None:
+    # Nothing listens on this port.
+    served = endpoint(FakeBackend(), Settings("llama", metrics_url="127.0.0.1:1"))
+    async with client(served) as http:
+        page = (await http.get("/metrics")).text
+    assert "specdec_openai_requests_in_flight 0.0" in page
+    assert "vllm:num_requests_waiting{" not in page
