@@ -72,6 +72,7 @@ PROGRAMS = {
         Program("coredns", "coredns", "."),
         Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
         Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
+        Program("epp", "gateway", "sigs.k8s.io/gateway-api-inference-extension/cmd/epp"),
         Program("hey", "load", "github.com/rakyll/hey"),
         Program("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool"),
     )
