@@ -1,13 +1,13 @@
 """The program of the container: `python -m specdec.openai --served-model-name NAME`."""
 
 import argparse
-import asyncio
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 from typing_extensions import override
 
 from specdec.client.connection import Connection
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until a signal; the exit code is 2 for a setting that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
-        asyncio.run(_serve(options))
+        uvloop.run(_serve(options))
     except (CheckpointError, ClientError, TemplateStartError) as error:
         print(f"specdec.openai: {error}", file=sys.stderr)
         return 2
@@ -72,7 +72,7 @@ def _config(options: argparse.Namespace, endpoint: Endpoint) -> uvicorn.Config:
         port=options.port,
         http=Protocol,
         ws="none",
-        loop="asyncio",
+        loop="none",
         lifespan="off",
         access_log=False,
         log_level="warning",

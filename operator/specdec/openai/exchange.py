@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from specdec.client.model_names import BLS
 from specdec.openai.answer import DONE, Head, LogProbs, Pieces, whole
 from specdec.openai.assembly import Assembly, Piece
 from specdec.openai.errors import ApiError
+from specdec.openai.http import BODY, EXTENSION, Body
 from specdec.openai.metrics import Metrics
 from specdec.openai.parsers.split import Event
 from specdec.openai.request import Served, Task
@@ -54,12 +56,15 @@ class Exchange(Response):
         self._head = Head(owner.settings.served_name, task.chat)
         self._assembly = Assembly(task, owner.settings, served.max_seq_len)
         self._log_probs = LogProbs(chat=task.chat) if task.log_probs else None
+        self._is_plain = self._assembly.plain and self._log_probs is None
+        self._body: Body | None = None
         self._started = False
         self._began = time.perf_counter()
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 200
+        self._body = scope.get("extensions", {}).get(EXTENSION, {}).get(BODY)
         try:
             status = await self._run(receive, send)
         except ApiError as error:
@@ -103,10 +108,16 @@ class Exchange(Response):
         if not self._served.counts and (task.include_usage or not task.stream):
             count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
-            source = backend.pieces(task.request, self._served, histogram=task.include_metrics)
+            encoder = Pieces(self._head, null_usage=task.include_usage)
+            # A callback cannot end an answer.
+            may_end = self._owner.settings.model != BLS and bool(task.stop)
+            direct = None if may_end or not task.stream else partial(self._direct, encoder)
+            source = backend.pieces(
+                task.request, self._served, histogram=task.include_metrics, direct=direct
+            )
             async with aclosing(source) as pieces:
                 if task.stream:
-                    await self._stream(pieces, count, send)
+                    await self._stream(pieces, encoder, count, send)
                 else:
                     await self._whole(pieces, count, send)
         except ApiError as error:
@@ -151,19 +162,14 @@ class Exchange(Response):
     async def _stream(
         self,
         pieces: AsyncGenerator[Piece, None],
+        encoder: Pieces,
         count: "asyncio.Future[int | None] | None",
         send: Send,
     ) -> None:
         """Send each piece when it arrives. An error before the first one has a status of HTTP."""
         task, assembly = self._task, self._assembly
-        encoder = Pieces(self._head, null_usage=task.include_usage)
-        is_plain = assembly.plain and self._log_probs is None
         async for piece in pieces:
-            if is_plain:
-                assembly.count(piece)
-                text = encoder.text(piece.text) if piece.text else ""
-            else:
-                text = self._encoded(encoder, piece)
+            text = self._encoded(encoder, piece)
             if not self._started:
                 await self._start(send)
                 text = encoder.first() + text
@@ -182,6 +188,15 @@ class Exchange(Response):
             text += encoder.usage(assembly.totals.usage(), metrics)
         body = text.encode() + DONE
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def _direct(self, encoder: Pieces, piece: Piece) -> bool:
+        """Send a piece in the callback that received it, if nothing has to wait."""
+        body = self._body
+        if not self._started or body is None or not body.is_writable:
+            return False
+        if text := self._encoded(encoder, piece):
+            body.write(text.encode())
+        return True
 
     async def _start(self, send: Send) -> None:
         self._started = True
@@ -214,6 +229,9 @@ class Exchange(Response):
 
     def _encoded(self, encoder: Pieces, piece: Piece) -> str:
         """The events of a piece; the first has its log probabilities."""
+        if self._is_plain:
+            self._assembly.count(piece)
+            return encoder.text(piece.text) if piece.text else ""
         values = None
         if self._log_probs is not None and not self._assembly.stopped:
             values = self._log_probs.add(piece.text, piece.log_probs)

@@ -1,7 +1,8 @@
 """One HTTP/2 connection with gRPC calls, on asyncio."""
 
 import asyncio
-from typing import Any, cast
+import struct
+from typing import cast
 from urllib.parse import unquote
 
 import h2.config
@@ -10,6 +11,8 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+from hyperframe.exceptions import HyperframeError
+from hyperframe.frame import DataFrame, Frame, GoAwayFrame, WindowUpdateFrame
 from typing_extensions import override
 
 from specdec.openai.h2_stream import UNAVAILABLE, Stream, StreamError
@@ -17,22 +20,10 @@ from specdec.openai.h2_stream import WINDOW as STREAM_WINDOW
 
 # Bytes that the server may send on the connection before they are acknowledged.
 _WINDOW = 16 << 20
-_FRAME_HEAD = 9
-# Frames of type 0 (DATA), and their flags END_STREAM and PADDED.
-_DATA, _SPECIAL_DATA = 0, 0x1 | 0x8
+# Length and type, flags, and number of the stream (RFC 9113, 4.1). An ordinary DATA frame, which
+# is not padded and not the last, has type 0 and flags 0.
+_HEAD = struct.Struct(">IBI")
 _FRAME_BYTES = 1 << 14
-
-
-class _H2(h2.connection.H2Connection):
-    """h2's connection, whose streams go on after a GOAWAY as HTTP/2 specifies (RFC 9113, 6.8).
-
-    h2 itself treats the connection as closed then. Triton sends a GOAWAY to every connection that
-    reaches its age, and finishes its streams.
-    """
-
-    @override
-    def _receive_goaway_frame(self, frame: Any) -> tuple[list[Any], list[h2.events.Event]]:
-        return [], [h2.events.ConnectionTerminated()]
 
 
 class Connection(asyncio.Protocol):
@@ -45,7 +36,7 @@ class Connection(asyncio.Protocol):
             validate_inbound_headers=False,
             validate_outbound_headers=False,
         )
-        self._h2 = _H2(config)
+        self._h2 = h2.connection.H2Connection(config)
         # As initial values: changed ones would count from now, but be sent with a later change.
         self._h2.local_settings = h2.settings.Settings(
             client=True,
@@ -74,27 +65,32 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Split the bytes into frames.
 
-        Ordinary DATA frames are most of all, and go to their streams directly. h2 gets the others:
-        it needs 40 us for a frame, and DATA frames change nothing in its state but windows, which
-        this class acknowledges itself.
+        Ordinary DATA frames are most of all, and go to their streams directly. They change nothing
+        in the state of h2 but windows, which this class acknowledges itself (ADR 0138).
         """
         data = self._received + data if self._received else data
         at, size = 0, len(data)
-        while size - at >= _FRAME_HEAD:
-            length = int.from_bytes(data[at : at + 3], "big")
-            body, end = at + _FRAME_HEAD, at + _FRAME_HEAD + length
+        while size - at >= _HEAD.size:
+            length_and_type, flags, number = _HEAD.unpack_from(data, at)
+            length, body = length_and_type >> 8, at + _HEAD.size
+            end = body + length
             if length > _FRAME_BYTES:
                 self._transport.close()
                 return
             if end > size:
                 break
-            if data[at + 3] == _DATA and not data[at + 4] & _SPECIAL_DATA:
-                stream = self._streams.get(int.from_bytes(data[at + 5 : body], "big"))
+            stream = self._streams.get(number)
+            if stream is not None and not length_and_type & 0xFF and not flags:
                 self._unacknowledged += length
-                if stream is not None:
-                    stream.feed(data[body:end])
-            elif not self._frame(data[at:end]):
-                return
+                stream.feed(data[body:end], length)
+            else:
+                try:
+                    self._frame(memoryview(data)[at:end])
+                except (HyperframeError, h2.exceptions.ProtocolError):
+                    # h2 has prepared a message to the server, if it refused the frame.
+                    self._flush()
+                    self._transport.close()
+                    return
             at = end
         self._received = data[at:]
         if self._unacknowledged * 2 >= _WINDOW:
@@ -103,24 +99,37 @@ class Connection(asyncio.Protocol):
 
     def acknowledge(self, number: int, length: int) -> None:
         """Let the server send more on a stream; 0 is the connection (WINDOW_UPDATE)."""
-        frame = b"\0\0\x04\x08\0" + number.to_bytes(4, "big") + length.to_bytes(4, "big")
-        self._transport.write(frame)
+        self._transport.write(WindowUpdateFrame(number, window_increment=length).serialize())
 
-    def _frame(self, data: bytes) -> bool:
-        """Give a frame to h2; false if it ends the connection."""
-        try:
-            events = self._h2.receive_data(data)
-        except h2.exceptions.ProtocolError:
-            self._transport.close()
-            return False
-        for event in events:
-            if isinstance(event, h2.events.DataReceived):
-                if (stream := self._streams.get(event.stream_id)) is not None and event.data:
-                    stream.feed(event.data)
-            else:
-                self._other(event)
-        self._flush()
-        return True
+    def _frame(self, data: memoryview) -> None:
+        """Handle a whole frame that is no ordinary DATA."""
+        frame, _ = Frame.parse_frame_header(data[: _HEAD.size])
+        if isinstance(frame, DataFrame) and self._is_over(frame.stream_id):
+            frame.parse_body(data[_HEAD.size :])
+            self._unacknowledged += frame.flow_controlled_length
+        elif isinstance(frame, GoAwayFrame):
+            # h2 would end all streams. Those that the server accepted go on (RFC 9113, 6.8);
+            # Triton sends this frame to every connection that reaches its age.
+            frame.parse_body(data[_HEAD.size :])
+            self._retire(frame.last_stream_id)
+        else:
+            for event in self._h2.receive_data(data):
+                self._handle(event)
+            self._flush()
+
+    def _is_over(self, number: int) -> bool:
+        """Whether a stream of this connection has ended, so that DATA may still be in flight."""
+        is_ours = number % 2 == 1 and number < self._h2.get_next_available_stream_id()
+        return is_ours and number not in self._streams
+
+    def _retire(self, last: int) -> None:
+        """Open no further streams, and end those that the server did not accept."""
+        self.usable = False
+        for number in [number for number in self._streams if number > last]:
+            error = StreamError(UNAVAILABLE, "the server ended the connection before the request")
+            self._streams.pop(number).end(error)
+        self._window.set()
+        self._close_if_idle()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -133,12 +142,6 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """End the connection."""
         self._transport.close()
-
-    def retire(self) -> None:
-        """Open no further streams; the connection ends with the last one."""
-        self.usable = False
-        if not self._streams:
-            self._transport.close()
 
     async def open(self, path: str, message: bytes) -> Stream:
         """Start a call and send its request."""
@@ -199,8 +202,14 @@ class Connection(asyncio.Protocol):
             await self._window.wait()
         self._flush()
 
-    def _other(self, event: h2.events.Event) -> None:
-        if isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
+    def _handle(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived):
+            # The last of its stream, or padded. h2 counts it, so h2 acknowledges it.
+            length = event.flow_controlled_length or 0
+            self._h2.acknowledge_received_data(length, event.stream_id)
+            if (stream := self._streams.get(event.stream_id)) is not None:
+                stream.feed(event.data or b"", 0)
+        elif isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
             self._status(event)
         elif isinstance(event, h2.events.StreamEnded | h2.events.StreamReset):
             stream = self._streams.pop(event.stream_id, None)
@@ -213,8 +222,6 @@ class Connection(asyncio.Protocol):
             self._close_if_idle()
         elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
             self._window.set()
-        elif isinstance(event, h2.events.ConnectionTerminated):
-            self.retire()
 
     def _status(self, event: h2.events.ResponseReceived | h2.events.TrailersReceived) -> None:
         """The gRPC status of a stream, which its trailers have, or its only headers."""

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 # Bytes that the server may send on a stream whose reader does not read. A piece has some hundred.
 WINDOW = 256 << 10
-UNAVAILABLE = 14
+INTERNAL, UNAVAILABLE = 13, 14
 _PREFIX = 5
+# A message of a piece has some hundred bytes; only a broken server sends larger ones than this.
+_MESSAGE_BYTES = 64 << 20
 
 
 class Connection(Protocol):
@@ -36,9 +39,15 @@ class StreamError(Exception):
 
 
 class Stream:
-    """One call: `read` returns the messages of the server."""
+    """One call: `read` returns the messages of the server.
+
+    Attributes:
+        direct: gets a message in the callback that reads the socket, if a reader waits for it, and
+            returns whether it used the message. The reader gets the messages that it did not use.
+    """
 
     def __init__(self, connection: Connection, number: int) -> None:
+        self.direct: Callable[[bytes], bool] | None = None
         self._connection, self._number = connection, number
         self._buffer = bytearray()
         self._messages: deque[bytes] = deque()
@@ -75,17 +84,30 @@ class Stream:
         if not self._ended:
             self._connection.half_close(self._number)
 
-    def feed(self, data: bytes) -> None:
-        """Add received bytes: messages with a prefix of one flag and four bytes of length."""
+    def feed(self, data: bytes, length: int) -> None:
+        """Add received bytes: messages with a prefix of one flag and four bytes of length.
+
+        Args:
+            length: what the bytes take of the window.
+        """
+        self._unacknowledged += length
+        if self._unacknowledged > WINDOW:
+            self._fail("the server sends more than the window of the stream")
+        if self._ended:
+            return
         buffer = self._buffer
         buffer += data
-        self._unacknowledged += len(data)
         while len(buffer) >= _PREFIX:
             end = _PREFIX + int.from_bytes(buffer[1:_PREFIX], "big")
+            if buffer[0] or end > _MESSAGE_BYTES:
+                self._fail("the server sends a message that is compressed or too large")
+                return
             if len(buffer) < end:
                 break
-            self._messages.append(bytes(buffer[_PREFIX:end]))
+            message = bytes(buffer[_PREFIX:end])
             del buffer[:end]
+            if not self._is_used(message):
+                self._messages.append(message)
         if self._messages:
             self._wake()
         else:
@@ -96,6 +118,26 @@ class Stream:
         if not self._ended:
             self._ended, self._error = True, error
         self._wake()
+
+    def _fail(self, message: str) -> None:
+        """End the call, because its bytes break the protocol."""
+        self.cancel()
+        self.end(StreamError(INTERNAL, message))
+
+    def _is_used(self, message: bytes) -> bool:
+        """Whether `direct` used a message.
+
+        A reader that does not wait, or that has messages, is still busy with an earlier one, which
+        must not be overtaken.
+        """
+        direct, waiter = self.direct, self._waiter
+        if direct is None or waiter is None or waiter.done() or self._messages:
+            return False
+        try:
+            return direct(message)
+        except Exception as error:  # noqa: BLE001 -- it ends this stream, and not the connection
+            waiter.set_exception(error)
+            return True
 
     def _acknowledge(self) -> None:
         """Let the server send more, once what it sent is read."""

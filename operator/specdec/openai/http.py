@@ -8,10 +8,13 @@ import asyncio
 from typing import Any
 
 from typing_extensions import override
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from specdec.openai.errors import ApiError
 
+# The extension of ASGI's scope that has the body of the response, and the key of the body in it.
+EXTENSION, BODY = "specdec", "body"
 HEAD_BYTES = 64 << 10
 HEAD_SECONDS = 30.0
 # A body may have this many chunks of any size, and more if they are not small on average.
@@ -19,6 +22,24 @@ FREE_CHUNKS = 1024
 CHUNK_BYTES = 64
 # What a client may send of a body that was refused already; then its connection ends.
 DRAINED_BYTES = 256 << 20
+
+
+class Body:
+    """The body of a response that has started, for a callback, which cannot wait."""
+
+    def __init__(self, flow: FlowControl, cycle: RequestResponseCycle) -> None:
+        self._flow, self._cycle = flow, cycle
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `send` would write now: the client reads, and its answer is not complete."""
+        cycle = self._cycle
+        is_open = bool(cycle.chunked_encoding) and not cycle.response_complete
+        return is_open and not cycle.disconnected and not self._flow.write_paused
+
+    def write(self, part: bytes) -> None:
+        """Write a part, which is not empty, as `send` does."""
+        self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
 
 
 class Protocol(HttpToolsProtocol):
@@ -69,6 +90,8 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_deadline()
         super().on_headers_complete()
+        if self.cycle is not None:
+            self.scope["extensions"] = {EXTENSION: {BODY: Body(self.flow, self.cycle)}}
 
     def on_chunk_header(self) -> None:
         """Count the chunks of a body; called by the parser."""

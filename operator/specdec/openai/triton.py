@@ -1,7 +1,8 @@
 """The client of the Triton server: one gRPC stream for each request."""
 
 import struct
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -28,6 +29,7 @@ _REASON, _REASONS = "finish_reason", ("stop", "length")
 _OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED, _REASON)
 _FINAL = "triton_final_response"
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
+_parse = service_pb2.ModelStreamInferResponse.FromString
 _NUMBER = struct.Struct("<i").unpack_from
 # A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
 # How the BLS and the models report a prompt that is too long,
@@ -50,12 +52,19 @@ class Backend(Protocol):
         """Whether the model accepts requests."""
 
     def pieces(
-        self, request: Request, served: Served, *, histogram: bool = False
+        self,
+        request: Request,
+        served: Served,
+        *,
+        histogram: bool = False,
+        direct: Callable[[Piece], bool] | None = None,
     ) -> AsyncGenerator[Piece, None]:
         """Send a request and yield its pieces; closing the generator cancels the request.
 
         Args:
             histogram: pieces have the histogram of acceptance, if the server has it.
+            direct: may get a piece at once while the generator waits for it, and returns whether
+                it used the piece. The generator yields the pieces that it did not use.
         """
 
     async def prompt_tokens(self, prompt: str) -> int | None:
@@ -119,12 +128,19 @@ class Triton:
         return request.tensors(served.inputs)
 
     async def pieces(
-        self, request: Request, served: Served, *, histogram: bool = False
+        self,
+        request: Request,
+        served: Served,
+        *,
+        histogram: bool = False,
+        direct: Callable[[Piece], bool] | None = None,
     ) -> AsyncGenerator[Piece, None]:
         """Send a request and yield its pieces; closing the generator cancels the request.
 
         Args:
             histogram: pieces have the histogram of acceptance, if the server has it.
+            direct: may get a piece at once while the generator waits for it, and returns whether
+                it used the piece. The generator yields the pieces that it did not use.
         """
         names = [name for name in _OUTPUTS if name in served.outputs]
         names += [_LOG_PROBS] if request.log_probs else []
@@ -135,6 +151,8 @@ class Triton:
             stream = await self._channel.open(_STREAM, message.SerializeToString())
         except StreamError as error:
             raise unavailable(f"the server is not reachable ({error}); try again later") from error
+        if direct is not None:
+            stream.direct = partial(_is_used, direct)
         ended = False
         try:
             while not ended:
@@ -142,7 +160,7 @@ class Triton:
                 if data is None:
                     ended = True
                     raise unavailable("the server ended the answer early; try again")
-                reply = service_pb2.ModelStreamInferResponse.FromString(data)
+                reply = _parse(data)
                 if reply.error_message:
                     ended = True
                     raise refused(reply.error_message)
@@ -159,6 +177,16 @@ class Triton:
                 stream.done()
             else:
                 stream.cancel()
+
+
+def _is_used(direct: Callable[[Piece], bool], data: bytes) -> bool:
+    """Whether a message has only a piece, and `direct` used it."""
+    reply = _parse(data)
+    response = reply.infer_response
+    # Only the last message has this parameter with a value, and only errors have a message.
+    if reply.error_message or response.parameters[_FINAL].bool_param or not response.outputs:
+        return False
+    return direct(piece(response))
 
 
 def refused(message: str) -> ApiError:

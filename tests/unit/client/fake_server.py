@@ -1,6 +1,6 @@
 """A scripted fake of Triton's gRPC endpoint, on loopback."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,7 @@ OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 class Script:
     """The responses of the server: chunks of text, the counts after each, or an error."""
 
-    chunks: tuple[str, ...] = ("a", "b")
+    chunks: Iterable[str] = ("a", "b")
     counts: tuple[tuple[int, int], ...] = ()
     error: str = ""
     decoupled: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from specdec.client.answer import Counts
@@ -65,7 +65,12 @@ class FakeBackend:
         return len(prompt)
 
     async def pieces(
-        self, request: Request, served: Served, *, histogram: bool = False
+        self,
+        request: Request,
+        served: Served,
+        *,
+        histogram: bool = False,
+        direct: Callable[[Piece], bool] | None = None,
     ) -> AsyncGenerator[Piece, None]:
         self.requests.append(request)
         try:

@@ -4,60 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
-from typing_extensions import override
 
 from specdec.openai import http
 from specdec.openai.settings import Limits, Settings
 from unit.openai.fake_backend import FakeBackend, endpoint, pieces
+from unit.openai.listening import listening
 
 HEAD = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
 BODY = json.dumps({"model": "llama", "prompt": "x"}).encode()
 _DEADLINE = 60
 
 
-class Listening(uvicorn.Server):
-    """A server with an event for its start, and without signal handlers."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    @override
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[int]:
-    """The port of a server with the program's protocol."""
     served = endpoint(FakeBackend(pieces("ok")), Settings("llama", limits=Limits(**limits)))
-    config = uvicorn.Config(
-        served.application(),
-        http=http.Protocol,
-        ws="none",
-        lifespan="off",
-        host="127.0.0.1",
-        port=0,
-        log_level="error",
-    )
-    server = Listening(config)
-    running = asyncio.ensure_future(server._serve())
-    async with asyncio.timeout(_DEADLINE):
-        await server.listening.wait()
-    try:
-        yield server.servers[0].sockets[0].getsockname()[1]
-    finally:
-        server.should_exit = True
-        await running
+    async with listening(served.application()) as port:
+        yield port
 
 
 async def exchange(port: int, *parts: bytes) -> tuple[int, dict[str, Any]]:

@@ -1,0 +1,52 @@
+"""An endpoint on a socket, with the protocol of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+from typing_extensions import override
+
+from specdec.openai import http
+
+_DEADLINE = 60
+
+
+class Listening(uvicorn.Server):
+    """A server with an event for its start, and without signal handlers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+@asynccontextmanager
+async def listening(application: ASGIApp) -> AsyncIterator[int]:
+    """The port of a server with the program's protocol."""
+    config = uvicorn.Config(
+        application,
+        http=http.Protocol,
+        ws="none",
+        lifespan="off",
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+    )
+    server = Listening(config)
+    running = asyncio.ensure_future(server._serve())
+    async with asyncio.timeout(_DEADLINE):
+        await server.listening.wait()
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await running
