@@ -78,7 +78,7 @@ def test_counts_are_the_servers_own(
     assert report.streamed is streamed
     assert (arm.time_to_first_token is not None) is streamed
     assert len(arm.acceptance_by_position) == (4 if streamed else 0)
-    assert level.baseline.acceptance_percent is None
+    assert level.arms[0].acceptance_percent is None
 
 
 def test_command_on_a_real_server(server: Server) -> None:

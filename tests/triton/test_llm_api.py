@@ -13,7 +13,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ from typing import Any
 import pytest
 import yaml
 
+from specdec.bench import Settings, measure
+from specdec.client import BadRequestError, Client, Connection, Request
+from specdec.client.dataset import Entry
+from specdec.client.generate import Protocol
+from specdec.client.verification import Options, verify
 from specdec.dry_run.plan import Plan as DryRun
 from specdec.jobs.verify import Plan, measured
 from specdec.payload.serving import engines
@@ -176,6 +181,53 @@ def test_the_verification_job_counts_draft_tokens(server: Server) -> None:
     assert (result["prompts"], result["failed"], result["active"]) == (3, 0, True)
     assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
     assert "matched" not in result
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_client_speaks_to_the_llm_api(
+    server: Server, expected: str, protocol: Protocol, stream: bool
+) -> None:
+    port = server.grpc_port if protocol == "grpc" else server.http_port
+    request = Request(PROMPT, MODEL, max_tokens=40, stream=stream, seed=3)
+    with Client(Connection(f"127.0.0.1:{port}"), protocol=protocol) as client:
+        answer = client.ask(request)
+        with pytest.raises(BadRequestError, match="drafts inside its engine"):
+            client.ask(Request(PROMPT, MODEL, draft_tokens=0))
+    assert answer.text == expected
+    assert (answer.chunks > 1) == stream
+    assert answer.counts is not None
+    assert answer.counts.drafted >= answer.counts.accepted > 0
+
+
+def test_verification_compares_the_llm_api_with_a_service(
+    server: Server, newer_server: Server
+) -> None:
+    entries = [Entry(PROMPT), Entry("class Stack:\n")]
+    here, other = Connection(server.url), Connection(newer_server.url)
+    options = Options(model=MODEL, max_tokens=24)
+    result = asyncio.run(verify(entries, options, here, baseline=other))
+    assert (result.prompts, result.matched, result.failures) == (2, 2, ())
+    assert result.draft_tokens
+    with pytest.raises(BadRequestError, match="no baseline in its own service"):
+        asyncio.run(verify(entries, options, here))
+    again = replace(options, baseline_model=MODEL)
+    with pytest.raises(BadRequestError, match="the measured service itself"):
+        asyncio.run(verify(entries, again, here, baseline=here))
+
+
+def test_the_benchmark_measures_the_llm_api(server: Server) -> None:
+    settings = Settings(
+        model=MODEL, requests=2, output_tokens=12, warmup=0, resamples=100, single=True
+    )
+    where = Connection(f"127.0.0.1:{server.http_port}")
+    report = asyncio.run(measure(where, settings))
+    [level] = report.levels
+    [arm] = level.arms
+    assert (arm.requests, arm.errors, arm.speedup_percent) == (2, 0, None)
+    assert arm.acceptance_percent is not None
+    with pytest.raises(BadRequestError, match="give --baseline-url"):
+        asyncio.run(measure(where, replace(settings, single=False)))
 
 
 @pytest.mark.parametrize("sample", TRAINED)

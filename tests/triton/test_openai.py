@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,12 @@ import openai
 import pytest
 
 from cluster.processes import until
-from specdec.client import Client, Request
+from specdec.bench import Settings, measure
+from specdec.client import BadRequestError, Client, Connection, Request
+from specdec.client.connection import of_url
+from specdec.client.dataset import Entry
+from specdec.client.model_names import BLS
+from specdec.client.verification import Options, verify
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
@@ -240,3 +247,51 @@ def test_hostile_bodies_do_not_reach_the_server(
         client.post("/completions", cast_to=object, content=b"[" * 200_000)
     answer = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=1)
     assert json.loads(answer.model_dump_json())["object"] == "text_completion"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_our_client_speaks_to_the_endpoint(
+    server: Server, endpoint: OpenAIEndpoint, stream: bool
+) -> None:
+    request = Request(PROMPT, "", max_tokens=LENGTH, stream=stream, token_counts=True)
+    with Client(endpoint.url) as ours:
+        answer = ours.ask(request)
+        chat = ours.ask(Request("read lines", MODEL, max_tokens=LENGTH, chat=True, stream=stream))
+    assert answer.text == expected(server, PROMPT)
+    assert int(answer.extras["num_output_tokens"].sum()) == LENGTH
+    with Client(server.url) as direct:
+        drafts = direct.ask(Request(PROMPT, max_tokens=LENGTH, stream=False)).counts
+    # The oldest release counts no draft tokens.
+    assert answer.counts == drafts
+    assert chat.text == expected(server, "# read lines\n")
+
+
+def test_our_client_names_the_models_of_the_endpoint(endpoint: OpenAIEndpoint) -> None:
+    with Client(endpoint.url) as ours, pytest.raises(BadRequestError, match=f"one of: {MODEL}"):
+        ours.ask(Request(PROMPT, "other"))
+
+
+def test_the_benchmark_compares_the_endpoint_with_a_service(
+    server: Server, endpoint: OpenAIEndpoint
+) -> None:
+    settings = Settings(model="", requests=2, output_tokens=12, resamples=100)
+    baseline = Connection(f"127.0.0.1:{server.http_port}")
+    report = asyncio.run(measure(of_url(endpoint.url), settings, baseline=baseline))
+    [level] = report.levels
+    [arm] = level.speculative
+    assert (report.errors, report.model, report.baseline_model) == (0, MODEL, BLS)
+    assert arm.output_tokens_counted
+    assert arm.speedup_percent is not None
+    again = replace(settings, baseline_model="")
+    with pytest.raises(BadRequestError, match="the measured service itself"):
+        asyncio.run(measure(of_url(endpoint.url), again, baseline=of_url(endpoint.url)))
+
+
+def test_verification_compares_the_endpoint_with_a_service(
+    server: Server, endpoint: OpenAIEndpoint
+) -> None:
+    options = Options(model="", max_tokens=LENGTH)
+    baseline = Connection(server.url)
+    compared = verify([Entry(PROMPT)], options, of_url(endpoint.url), baseline=baseline)
+    result = asyncio.run(compared)
+    assert (result.prompts, result.matched, result.failures) == (1, 1, ())

@@ -73,7 +73,11 @@ class Endpoint(Shape):
 
 
 def endpoint(connection: Connection, protocol: Protocol) -> AbstractAsyncContextManager[Endpoint]:
-    """Open the endpoint of a server for a protocol."""
+    """Open the endpoint of a server: OpenAI's if its URL has a path, else Triton's."""
+    if connection.path:
+        from specdec.bench.openai_endpoint import OpenAI
+
+        return nullcontext(OpenAI(connection))
     if protocol == "http":
         from specdec.bench.http_endpoint import Http
 

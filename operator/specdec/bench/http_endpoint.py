@@ -16,7 +16,7 @@ import httptools
 from typing_extensions import override
 
 from specdec.bench.endpoint import LoadClient
-from specdec.bench.exchange import OUTPUTS, Exchange
+from specdec.bench.exchange import OUTPUTS, Decoder, Exchange
 from specdec.client import http_transport as http
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError, RefusedError
@@ -42,21 +42,28 @@ class Http:
         self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
     ) -> bytes:
         """Encode a request with its head; HTTP always returns all outputs."""
-        body = http.body(tensors).encode()
+        operation = "generate_stream" if streamed else "generate"
+        return self._post(f"{http.path(model)}/{operation}", http.body(tensors))
+
+    def client(self, *, streamed: bool) -> LoadClient:
+        """Create a client with its own connection."""
+        return _HttpClient(self._connection, self._context, self._decoder())
+
+    def _decoder(self) -> Decoder:
+        return EventDecoder(self._connection.url)
+
+    def _post(self, path: str, text: str) -> bytes:
+        """Encode a request with its head."""
+        body = text.encode()
         headers = {
             "host": self._connection.url,
             **self._connection.headers,
             "content-type": "application/json",
             "content-length": str(len(body)),
         }
-        operation = "generate_stream" if streamed else "generate"
-        lines = [f"POST {http.path(model)}/{operation} HTTP/1.1"]
+        lines = [f"POST {path} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, "", ""]).encode() + body
-
-    def client(self, *, streamed: bool) -> LoadClient:
-        """Create a client with its own connection."""
-        return _HttpClient(self._connection, self._context)
 
 
 @dataclass(frozen=True)
@@ -96,10 +103,12 @@ class EventDecoder:
 
 
 class _HttpClient(LoadClient):
-    def __init__(self, connection: Connection, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, connection: Connection, context: ssl.SSLContext | None, decoder: Decoder
+    ) -> None:
         super().__init__(connection)
         self._context = context
-        self._decoder = EventDecoder(connection.url)
+        self._decoder = decoder
         self._link: _HttpConnection | None = None
 
     @override

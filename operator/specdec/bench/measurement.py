@@ -8,21 +8,20 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from specdec.bench import summary
 from specdec.bench.endpoint import Endpoint, LoadClient, Protocol, endpoint
-from specdec.bench.exchange import OUTPUTS, Exchange, sample, undisturbed
+from specdec.bench.exchange import Exchange, sample, undisturbed
 from specdec.bench.report import Ended, Report
-from specdec.bench.settings import BLS, Settings
+from specdec.bench.requests import Requests, Service
+from specdec.bench.settings import Settings
 from specdec.bench.summary import Totals, Turn
 from specdec.client import metrics
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
-from specdec.client.request import Request
-from specdec.client.transport import Model
+from specdec.client.fronts.same_service import refuse_same
 
 # The requests of an arm are split into turns, so that a drift of the machine affects all arms.
 _TURNS = 4
@@ -50,10 +49,16 @@ async def measure(
     metrics_url: str | None = None,
     on_progress: ProgressCallback | None = None,
     protocol: Protocol = "http",
+    baseline: Connection | None = None,
 ) -> Report:
     """Run a complete benchmark; see `Measurement`."""
     measurement = Measurement(
-        connection, settings, metrics_url=metrics_url, on_progress=on_progress, protocol=protocol
+        connection,
+        settings,
+        metrics_url=metrics_url,
+        on_progress=on_progress,
+        protocol=protocol,
+        baseline=baseline,
     )
     await measurement.run()
     return measurement.report()
@@ -73,6 +78,7 @@ class Measurement:
             answers do not report it. The metrics include other users of the server.
         on_progress: called after every request.
         protocol: of the endpoint. HTTP gives times closer to those of the server.
+        baseline: to the server of the baseline; by default the same server, without drafts.
     """
 
     def __init__(
@@ -83,8 +89,12 @@ class Measurement:
         metrics_url: str | None = None,
         on_progress: ProgressCallback | None = None,
         protocol: Protocol = "http",
+        baseline: Connection | None = None,
     ) -> None:
+        if baseline is not None and settings.single:
+            raise BadRequestError("a single arm has no baseline; leave out one of them")
         self._connection = connection
+        self._baseline = baseline
         self._protocol: Protocol = protocol
         self._settings = settings
         self._metrics_url = metrics_url
@@ -108,11 +118,16 @@ class Measurement:
             UnreachableError: the first connection failed.
             RefusedError, BadRequestError: the first request of an arm failed.
         """
-        async with endpoint(self._connection, self._protocol) as server:
-            requests = await self._prepare(server)
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(endpoint(self._connection, self._protocol))
+            baseline = server
+            if self._baseline is not None:
+                opened = endpoint(self._baseline, self._protocol)
+                baseline = await stack.enter_async_context(opened)
+            requests = await self._prepare(server, baseline)
             try:
                 for concurrency in self._settings.concurrency:
-                    await self._level(server, requests, concurrency)
+                    await self._level(requests, concurrency)
             except _ServerLostError as error:
                 self._ended, self._message = "unreachable", str(error)
             else:
@@ -129,43 +144,51 @@ class Measurement:
             ended=self._ended,
             message=self._message,
             streamed=self._streamed,
+            baseline_url=None
+            if self._baseline is None
+            else f"{self._baseline.url}{self._baseline.path}",
         )
 
-    async def _prepare(self, server: Endpoint) -> "_Requests":
+    async def _prepare(self, server: Endpoint, baseline: Endpoint) -> Requests:
         if self._metrics_url is not None:
             await asyncio.to_thread(metrics.totals, self._metrics_url)
-        model = await server.model(self._settings.model)
+        settings = self._settings
+        model = await server.model(settings.model)
         self._streamed = model.streams
-        requests = _Requests(self._settings, model, server)
-        client = server.client(streamed=self._streamed)
-        try:
-            for length in self._settings.arms:
-                exchange = await client.send(0, requests.get(length, 0))
+        served = Service(server, model, model.name or settings.model, self._connection)
+        other = served
+        if self._baseline is not None:
+            declared = await baseline.model(settings.baseline_model)
+            name = declared.name or settings.baseline_model
+            await asyncio.to_thread(
+                refuse_same, self._connection, served.name, self._baseline, name
+            )
+            other = Service(baseline, declared, name, self._baseline)
+        self._settings = replace(settings, model=served.name, baseline_model=other.name)
+        requests = Requests(self._settings, served, other)
+        async with requests.clients(1) as clients:
+            for length in settings.arms:
+                exchange = await clients[length][0].send(0, requests.get(length, 0))
                 error = exchange.error or sample(exchange).error
                 if error is not None:
                     raise error
-        finally:
-            await client.close()
         return requests
 
-    async def _level(self, server: Endpoint, requests: "_Requests", concurrency: int) -> None:
+    async def _level(self, requests: Requests, concurrency: int) -> None:
         settings = self._settings
         turns = self._blocks[concurrency] = {arm: [] for arm in settings.arms}
-        async with AsyncExitStack() as stack:
-            clients = [server.client(streamed=self._streamed) for _ in range(concurrency)]
-            for client in clients:
-                stack.push_async_callback(client.close)
+        async with requests.clients(concurrency) as clients:
             if count := _warmup(settings, concurrency):
                 for length in settings.arms:
-                    await self._run_turn(clients, requests, length, range(count), [])
+                    await self._run_turn(clients[length], requests, length, range(count), [])
             for number, indices in enumerate(_turns(settings.sent(concurrency), concurrency)):
                 for length in settings.arms[::-1] if number % 2 else settings.arms:
-                    await self._run_turn(clients, requests, length, indices, turns[length])
+                    await self._run_turn(clients[length], requests, length, indices, turns[length])
 
     async def _run_turn(
         self,
         clients: Sequence[LoadClient],
-        requests: "_Requests",
+        requests: Requests,
         length: int | None,
         indices: range,
         turns: list[Turn],
@@ -221,52 +244,6 @@ class Measurement:
 
 class _ServerLostError(Exception):
     """The server became unreachable; the run ends and keeps its results."""
-
-
-class _Requests:
-    """The encoded requests of a run, created before any clock starts.
-
-    Raises:
-        BadRequestError: the model lacks an input that a benchmark needs.
-    """
-
-    def __init__(self, settings: Settings, model: Model, server: Endpoint) -> None:
-        self._settings = settings
-        self._server = server
-        self._declared = model.inputs
-        self._outputs = [name for name in OUTPUTS if name in model.outputs]
-        self._streamed = model.streams
-        if "num_draft_tokens" not in self._declared:
-            raise BadRequestError(
-                f"model {settings.model} has no input num_draft_tokens, so its speculation cannot "
-                f"be disabled for the baseline; use model {BLS}"
-            )
-        count = max(settings.sent(level) for level in settings.concurrency)
-        self._encoded = {
-            arm: [self._encode(arm, index) for index in range(count)] for arm in settings.arms
-        }
-
-    def get(self, length: int | None, index: int) -> Any:
-        """An encoded request of an arm."""
-        return self._encoded[length][index]
-
-    def _encode(self, length: int | None, index: int) -> Any:
-        settings = self._settings
-        request = Request(
-            settings.prompts[index % len(settings.prompts)],
-            model=settings.model,
-            max_tokens=settings.output_tokens,
-            # No token has the id -1, so that only the length ends the answer.
-            end_id=-1,
-            seed=settings.seed + index,
-            draft_tokens=length,
-            stream=self._streamed,
-            token_counts="return_num_output_tokens" in self._declared,
-        )
-        tensors = request.tensors(self._declared)
-        return self._server.message(
-            settings.model, tensors, self._outputs, streamed=self._streamed
-        )
 
 
 def _warmup(settings: Settings, concurrency: int) -> int:

@@ -92,19 +92,20 @@ class Level:
     """The results for one number of concurrent clients.
 
     Attributes:
+        baseline: None in a run with a single arm, which shows no speed-up.
         recommended_draft_tokens: of the fastest arm, 0 for the baseline; None if that arm uses the
             server's default, or if no arms could be compared.
     """
 
     concurrency: int
-    baseline: Arm
+    baseline: Arm | None
     speculative: tuple[Arm, ...]
     recommended_draft_tokens: int | None
 
     @property
     def arms(self) -> tuple[Arm, ...]:
         """All arms, the baseline first."""
-        return (self.baseline, *self.speculative)
+        return ((self.baseline,) if self.baseline else ()) + self.speculative
 
     @property
     def best(self) -> Arm | None:
@@ -120,6 +121,7 @@ class Report:
     Attributes:
         format: version of this document.
         url, model: of the server.
+        baseline_url, baseline_model: of the baseline's own server; None if it has none.
         started_at: RFC 3339, UTC.
         seconds: duration of the run, with warm-up.
         ended: whether the run completed.
@@ -153,6 +155,8 @@ class Report:
     streamed: bool
     levels: tuple[Level, ...]
     recommended_draft_tokens: int | None
+    baseline_url: str | None = None
+    baseline_model: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The JSON document, with the names of the fields as keys."""

@@ -30,7 +30,9 @@ class Settings:
 
     Attributes:
         prompts: texts; request n of every arm uses prompt n modulo their number.
-        model: Triton name of a model with the input num_draft_tokens.
+        model: name of a model that takes text; empty selects the only one of an OpenAI endpoint.
+        baseline_model: name of the baseline's model, if it has its own server.
+        single: measure speculation only, without a baseline.
         concurrency: numbers of concurrent clients, one level each.
         requests: per arm and level; at least one per client is sent.
         output_tokens: exact length of every answer, because the end token is disabled.
@@ -47,6 +49,8 @@ class Settings:
 
     prompts: Sequence[str] = PROMPTS
     model: str = BLS
+    baseline_model: str = BLS
+    single: bool = False
     concurrency: Sequence[int] = (1,)
     requests: int = 24
     output_tokens: int = 128
@@ -89,8 +93,8 @@ class Settings:
 
     @property
     def arms(self) -> tuple[int | None, ...]:
-        """The draft lengths of all arms; the first one is 0, the baseline."""
-        return (0, *self.draft_tokens)
+        """The draft lengths of all arms; the first one is 0, the baseline, if there is one."""
+        return tuple(self.draft_tokens) if self.single else (0, *self.draft_tokens)
 
     def sent(self, concurrency: int) -> int:
         """The number of requests per arm at a level."""

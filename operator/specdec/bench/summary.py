@@ -54,6 +54,7 @@ def report(
     ended: Ended,
     message: str,
     streamed: bool,
+    baseline_url: str | None = None,
 ) -> Report:
     """Create the report of a run, which may be incomplete.
 
@@ -66,6 +67,7 @@ def report(
         ended: whether the run completed.
         message: why it did not complete.
         streamed: whether answers came in chunks.
+        baseline_url: of the baseline's own server.
     """
     results = tuple(
         _level(settings, concurrency, turns)
@@ -95,11 +97,16 @@ def report(
         streamed=streamed,
         levels=results,
         recommended_draft_tokens=_recommended(results),
+        baseline_url=baseline_url,
+        baseline_model=None if baseline_url is None else settings.baseline_model,
     )
 
 
 def _level(settings: Settings, concurrency: int, turns: Turns) -> Level:
     arms = {length: _arm(settings, length, turns[length]) for length in settings.arms}
+    speculative = tuple(arms[length] for length in settings.draft_tokens)
+    if settings.single:
+        return Level(concurrency, None, speculative, None)
     baseline = _answered(_samples(turns[0]))
     baseline_tokens = {sample.index: sample.tokens for sample in baseline}
     requested = settings.output_tokens

@@ -40,6 +40,10 @@ def table(report: Report) -> Table:
 
 def sentences(report: Report) -> Iterator[str]:
     """The conclusions of the report; errors come last."""
+    if report.baseline_url is not None:
+        yield f"baseline: {report.baseline_model} at {report.baseline_url}"
+    elif any(level.baseline is None for level in report.levels):
+        yield "no baseline was measured, so no speed-up is known; compare with --baseline-url"
     for level in report.levels:
         best = level.best
         if best is not None and best.speedup_percent is not None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from specdec.bench.measurement import Measurement, Progress
     from specdec.bench.report import Report
     from specdec.bench.settings import Settings
+    from specdec.client.connection import Connection
 
 _INTERRUPTED = 130
 _FAILED = 1
@@ -34,7 +35,20 @@ def bench(
     protocol: Annotated[
         opt.Protocol, typer.Option(help="Protocol; http measures with less client overhead.")
     ] = opt.Protocol.HTTP,
-    model: Annotated[str, typer.Option(help="Model with the input num_draft_tokens.")] = BLS,
+    model: Annotated[
+        str | None,
+        typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
+    ] = None,
+    baseline_url: Annotated[
+        str | None,
+        typer.Option(help="Service without speculation to compare with; default: --url itself."),
+    ] = None,
+    baseline_model: Annotated[
+        str | None, typer.Option(help="Model of --baseline-url; default: like --model.")
+    ] = None,
+    single: Annotated[
+        bool, typer.Option("--single", help="Measure without a baseline, and without a speed-up.")
+    ] = False,
     concurrency: Annotated[
         str, typer.Option(metavar="N,N,...", help="Concurrent clients; one level per number.")
     ] = "1",
@@ -71,8 +85,9 @@ def bench(
 ) -> None:
     """Measure a served model with and without speculation.
 
-    The two decoding paths alternate on the same connections, with the same prompts, seeds and
-    response lengths. After Ctrl-C or a lost server it reports what was measured so far.
+    The two decoding paths alternate, with the same prompts, seeds and response lengths. A service
+    that drafts inside its engine is compared with another one: --baseline-url
+    http://baseline:9000/v1. After Ctrl-C or a lost server it reports what was measured so far.
 
     Exit status: 0 measured, 1 too many requests failed, 2 bad input, 3 the server cannot be
     reached, 130 interrupted.
@@ -89,7 +104,7 @@ def _run(params: Mapping[str, Any]) -> int:
     settings = _settings(params)
     for option in ("csv", "html"):
         _require_writable(f"--{option}", params[option])
-    connection = opt.connection(params, opt.address(params))
+    connection, baseline = _connections(params)
     with _progress_bar(shown=not params["as_json"]) as update:
         measurement = Measurement(
             connection,
@@ -97,6 +112,7 @@ def _run(params: Mapping[str, Any]) -> int:
             metrics_url=params["metrics"],
             on_progress=update,
             protocol=params["protocol"].value,
+            baseline=baseline,
         )
         _measure(measurement)
     report = measurement.report()
@@ -110,6 +126,18 @@ def _run(params: Mapping[str, Any]) -> int:
 
         _write("--html", params["html"], as_html(report))
     return _status(report)
+
+
+def _connections(params: Mapping[str, Any]) -> "tuple[Connection, Connection | None]":
+    url = params["baseline_url"]
+    if url is None and params["baseline_model"]:
+        raise BadRequestError("--baseline-model needs --baseline-url; give both or neither")
+    baseline = opt.front_connection(params, url) if url else None
+    return opt.front_connection(params, opt.address(params)), baseline
+
+
+def _baseline_model(params: Mapping[str, Any], baseline: "Connection") -> str:
+    return params["baseline_model"] or opt.model(params, baseline)
 
 
 def _measure(measurement: "Measurement") -> None:
@@ -133,9 +161,12 @@ def _settings(params: Mapping[str, Any]) -> "Settings":
 
     own_prompts = any(params[name] for name in ("prompt", "prompt_file", "prompts_file"))
     lengths = params["draft_tokens"]
+    connection, baseline = _connections(params)
     return Settings(
         prompts=opt.prompts(params) if own_prompts else PROMPTS,
-        model=params["model"],
+        model=opt.model(params, connection),
+        baseline_model="" if baseline is None else _baseline_model(params, baseline),
+        single=params["single"],
         concurrency=_numbers("--concurrency", params["concurrency"]),
         requests=params["requests"],
         output_tokens=params["output_tokens"],

@@ -15,6 +15,7 @@ from specdec.client.model_names import BLS
 
 if TYPE_CHECKING:
     from specdec.client.answer import Answer, Chunk
+    from specdec.client.connection import Connection
     from specdec.client.generate import Client
     from specdec.client.request import Request
 
@@ -39,7 +40,13 @@ def generate(
     prompts_file: opt.PromptsFile = None,
     url: opt.Url = None,
     protocol: Annotated[opt.Protocol, typer.Option(help="Protocol.")] = opt.Protocol.GRPC,
-    model: Annotated[str, typer.Option(help=f"{BLS} with speculation, ensemble without.")] = BLS,
+    model: Annotated[
+        str | None,
+        typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Send the prompt as a chat message (OpenAI only).")
+    ] = False,
     max_tokens: opt.MaxTokens = 64,
     draft_tokens: Annotated[
         int | None, typer.Option(help="Draft tokens per round; default: the server's; 0: off.")
@@ -80,7 +87,8 @@ def generate(
     """Generate text with a served model.
 
     Several prompts are sent as concurrent requests; their responses are printed in order. With
-    --json every chunk is a line, and the last line of a prompt is a summary.
+    --json every chunk is a line, and the last line of a prompt is a summary. An example with an
+    OpenAI endpoint: specdec generate --url http://localhost:9000/v1 --chat --prompt hello.
 
     Exit status: 0 success, 1 refused by the server, 2 bad input, 3 the server cannot be reached.
     """
@@ -92,7 +100,10 @@ def _run(params: Mapping[str, Any]) -> None:
     from specdec.client.request import Request
 
     prompts = opt.prompts(params)
-    options = opt.fields_of(Request, {k: v for k, v in params.items() if k != "prompt"})
+    model = opt.model(params, _where(params))
+    options = opt.fields_of(
+        Request, {k: v for k, v in params.items() if k != "prompt"} | {"model": model}
+    )
     requests = [Request(prompt, **options) for prompt in prompts]
     if len(requests) > 1:
         _several(params, requests)
@@ -104,7 +115,11 @@ def _run(params: Mapping[str, Any]) -> None:
 def _client(params: Mapping[str, Any]) -> "Client":
     from specdec.client.generate import Client
 
-    return Client(opt.connection(params, opt.address(params)), protocol=params["protocol"].value)
+    return Client(_where(params), protocol=params["protocol"].value)
+
+
+def _where(params: Mapping[str, Any]) -> "Connection":
+    return opt.front_connection(params, opt.address(params))
 
 
 def _several(params: Mapping[str, Any], requests: "list[Request]") -> None:

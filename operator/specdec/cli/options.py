@@ -4,7 +4,7 @@ Commands annotate their parameters with these types, and pass `context.params` t
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from enum import StrEnum
@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from specdec.api.text import plain
-from specdec.client.connection import Connection, headers
+from specdec.client.connection import Connection, headers, of_url
 from specdec.client.errors import BadRequestError, ClientError
+from specdec.client.model_names import BLS
 
 
 class Protocol(StrEnum):
@@ -25,7 +26,13 @@ class Protocol(StrEnum):
     HTTP = "http"
 
 
-Url = Annotated[str | None, typer.Option(help="host:port; default localhost:8001, 8000 for http.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="host:port of Triton (default localhost:8001, 8000 for http), or the base URL of an "
+        "OpenAI endpoint."
+    ),
+]
 Prompts = Annotated[
     list[str] | None, typer.Option("--prompt", help="Text to continue; repeat for several.")
 ]
@@ -100,7 +107,23 @@ def address(params: Mapping[str, Any]) -> str:
 
 def connection(params: Mapping[str, Any], url: str) -> Connection:
     """The connection that a command's options describe."""
-    return Connection(
+    return _connection(Connection, params, url)
+
+
+def front_connection(params: Mapping[str, Any], url: str) -> Connection:
+    """Like `connection`; the URL may be that of an OpenAI endpoint."""
+    return _connection(of_url, params, url)
+
+
+def model(params: Mapping[str, Any], connection: Connection) -> str:
+    """`--model`; by default the BLS, or the only model of an OpenAI endpoint (empty)."""
+    return params["model"] or ("" if connection.path else BLS)
+
+
+def _connection(
+    create: Callable[..., Connection], params: Mapping[str, Any], url: str
+) -> Connection:
+    return create(
         url,
         timeout=params["timeout"],
         tls=params["tls"],

@@ -43,9 +43,11 @@ class _Counts:
 
 def verify(
     context: typer.Context,
-    url: Annotated[str, typer.Option(help="gRPC endpoint to verify.")] = "localhost:8001",
+    url: Annotated[
+        str, typer.Option(help="gRPC endpoint to verify, or OpenAI URL.")
+    ] = "localhost:8001",
     baseline_url: Annotated[
-        str | None, typer.Option(help="gRPC endpoint of the target alone; default: --url.")
+        str | None, typer.Option(help="Endpoint of the target alone; default: --url.")
     ] = None,
     draft_url: Annotated[
         str | None, typer.Option(help="gRPC endpoint of the draft, for --client-loop.")
@@ -54,7 +56,13 @@ def verify(
         str | None,
         typer.Option(help="Metrics endpoint, if responses have no draft token counts."),
     ] = None,
-    model: Annotated[str, typer.Option(help="Model to verify, with the inputs of the BLS.")] = BLS,
+    model: Annotated[
+        str | None,
+        typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
+    ] = None,
+    baseline_model: Annotated[
+        str | None, typer.Option(help="Model of --baseline-url, in place of --against.")
+    ] = None,
     dataset: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON lines with prompt, max_tokens; - is stdin."),
@@ -85,7 +93,8 @@ def verify(
     """Compare outputs with those of the target alone, token by token.
 
     Sends every prompt twice with greedy sampling: with speculation and without. Without --dataset
-    it uses built-in prompts.
+    it uses built-in prompts. A service that drafts inside its engine is compared with another:
+    specdec verify --url http://eagle3:9000/v1 --baseline-url http://plain:9000/v1.
 
     Exit status: 0 all equal, 1 a difference, 2 bad input or a refused prompt, 3 a server cannot
     be reached.
@@ -102,17 +111,21 @@ def _run(params: Mapping[str, Any]) -> None:
 
     entries = _entries(params["dataset"], params["limit"])
     against = params["against"]
+    server = opt.front_connection(params, params["url"])
+    if params["baseline_model"] and not params["baseline_url"]:
+        raise BadRequestError("--baseline-model needs --baseline-url; give both or neither")
     options = Options(
         max_tokens=params["max_tokens"],
         draft_tokens=params["draft_tokens"],
         against=None if against is None else against.value,
         client_loop=params["client_loop"],
-        model=params["model"],
+        model=opt.model(params, server),
+        baseline_model=params["baseline_model"],
     )
     connections = {
         name: None
         if params[f"{name}_url"] is None
-        else opt.connection(params, params[f"{name}_url"])
+        else opt.front_connection(params, params[f"{name}_url"])
         for name in ("baseline", "draft")
     }
     with _progress_bar(len(entries)) as update:
@@ -120,7 +133,7 @@ def _run(params: Mapping[str, Any]) -> None:
             run(
                 entries,
                 options,
-                opt.connection(params, params["url"]),
+                server,
                 baseline=connections["baseline"],
                 draft=connections["draft"],
                 metrics=params["metrics_url"],

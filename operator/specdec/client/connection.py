@@ -8,10 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from specdec.client.errors import BadRequestError
 
 CONNECT_SECONDS = 5.0
+_PORTS = {"http": 80, "https": 443}
 # gRPC errors of a server that accepts a connection but does not speak gRPC, or not with this TLS.
 _PROTOCOL_ERRORS = ("Socket closed", "Connection reset", "Broken pipe", "andshake", "erification")
 # Header names in gRPC are lower case, and limited to these characters.
@@ -27,6 +30,7 @@ class Connection:
         timeout: maximum seconds for one answer.
         tls: use TLS. The three files are PEM; without `root_certificates` the system's CAs apply.
         headers: sent with every request; never printed, because they may contain tokens.
+        path: of an OpenAI endpoint, like /v1; empty for Triton.
 
     Raises:
         BadRequestError: invalid host:port, a missing file, or a file without TLS.
@@ -39,6 +43,7 @@ class Connection:
     private_key: str | None = None
     certificate_chain: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    path: str = ""
 
     def __post_init__(self) -> None:
         host, _, port = self.url.rpartition(":")
@@ -83,6 +88,35 @@ class Connection:
     def certificate(self, file: str | None) -> bytes | None:
         """The content of a PEM file, None without one."""
         return None if file is None else Path(file).read_bytes()
+
+
+def of_url(url: str, *, tls: bool = False, **options: Any) -> Connection:
+    """The connection to `host:port` of Triton, or to the base URL of an OpenAI endpoint.
+
+    Args:
+        url: `host:port`, or `http://host:port/v1`; https implies TLS.
+        tls: use TLS.
+        options: see `Connection`.
+
+    Raises:
+        BadRequestError: it is neither.
+    """
+    if "://" not in url:
+        return Connection(url, tls=tls, **options)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        port, parts = None, urlsplit("")
+    path = parts.path.rstrip("/")
+    if parts.scheme not in _PORTS or not parts.hostname or not path or parts.query:
+        raise BadRequestError(
+            f"url is {url!r}; give host:port of Triton, or the base URL of an OpenAI endpoint, "
+            "for example http://localhost:9000/v1"
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    tls = tls or parts.scheme == "https"
+    return Connection(f"{host}:{port or _PORTS[parts.scheme]}", tls=tls, path=path, **options)
 
 
 def headers(lines: Iterable[str]) -> dict[str, str]:

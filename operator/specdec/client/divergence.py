@@ -49,7 +49,7 @@ def equal(expected: PathAnswer, got: PathAnswer) -> bool:
 
 
 async def divergence(
-    server: Server, index: int, prompt: str, expected: PathAnswer, got: PathAnswer
+    server: Server | None, index: int, prompt: str, expected: PathAnswer, got: PathAnswer
 ) -> Divergence:
     """Locate the first difference between two answers.
 
@@ -57,12 +57,27 @@ async def divergence(
     the texts and may differ from the generated ones.
 
     Args:
-        server: that has the tokenizer.
+        server: that has the tokenizer; None without one.
         index: of the prompt.
         prompt: its text.
         expected: the answer of the baseline.
         got: the verified answer.
     """
+    position: int | None = None
+    pair: tuple[int | None, int | None] = (None, None)
+    texts = ("", "")
+    if server is not None:
+        position, pair, texts = await _token_difference(server, prompt, expected, got)
+    return Divergence(
+        index, prompt, position, *pair, *texts, _first(expected.text, got.text),
+        expected.text, got.text,
+    )  # fmt: skip
+
+
+async def _token_difference(
+    server: Server, prompt: str, expected: PathAnswer, got: PathAnswer
+) -> tuple[int | None, tuple[int | None, int | None], tuple[str, str]]:
+    """The position of the first difference, its token ids and their texts."""
     position: int | None = None
     pair: tuple[int | None, int | None] = (None, None)
     texts = ("", "")
@@ -76,10 +91,7 @@ async def divergence(
         except ClientError:
             # The difference in the texts is reported even without a tokenizer.
             texts = ("", "")
-    return Divergence(
-        index, prompt, position, *pair, *texts, _first(expected.text, got.text),
-        expected.text, got.text,
-    )  # fmt: skip
+    return position, pair, texts
 
 
 async def _ids(

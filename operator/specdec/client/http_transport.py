@@ -139,7 +139,12 @@ def reason(text: bytes, status: int) -> str:
     # A stream that fails immediately still has the format of an event.
     text = text.removeprefix(EVENT).strip()
     response = read(text) if text.startswith(b"{") else {}
-    return str(response.get("error", f"HTTP {status}"))
+    return message_of(response.get("error", f"HTTP {status}"))
+
+
+def message_of(error: Any) -> str:
+    """The message of an error: Triton sends a text, OpenAI an object with `message`."""
+    return str(error.get("message", error) if isinstance(error, dict) else error)
 
 
 def arrays(event: Mapping[str, Any], outputs: Collection[str]) -> Outputs:

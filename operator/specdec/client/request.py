@@ -40,6 +40,7 @@ class Request(Sampling):
         use_draft_logits: accept by the draft's logits; None applies the server's default.
         stream: several chunks instead of one.
         log_probs, context_logits, generation_logits, token_counts: optional outputs.
+        chat: the prompt is a user's message to an OpenAI endpoint, which applies its template.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -55,6 +56,7 @@ class Request(Sampling):
     context_logits: bool = False
     generation_logits: bool = False
     token_counts: bool = False
+    chat: bool = False
 
     @override
     def __post_init__(self) -> None:
@@ -85,7 +87,7 @@ class Request(Sampling):
         """
         return {
             input_name(field, declared, self.model): array.reshape(1, -1)
-            for field, array in self._fields(declared)
+            for field, array in self.fields(declared)
         }
 
     def optional_outputs(self) -> frozenset[str]:
@@ -97,7 +99,8 @@ class Request(Sampling):
             for output in outputs
         )
 
-    def _fields(self, declared: Collection[str]) -> Iterator[Field]:
+    def fields(self, declared: Collection[str]) -> Iterator[Field]:
+        """The values of the request, by the names of the BLS, as arrays of shape [n]."""
         yield "text_input", strings((self.prompt,))
         yield "max_tokens", np.array([self.max_tokens], np.int32)
         yield "stream", np.array([self.stream])

@@ -23,11 +23,16 @@ _UNREACHABLE = ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED")
 
 @dataclass(frozen=True)
 class Model:
-    """The declaration of a served model: names of its tensors, and whether it can stream."""
+    """The declaration of a served model: names of its tensors, and whether it can stream.
+
+    Attributes:
+        name: that the server gives the model; empty if it is the requested one.
+    """
 
     inputs: frozenset[str]
     outputs: frozenset[str]
     streams: bool
+    name: str = ""
 
 
 class Transport(Protocol):

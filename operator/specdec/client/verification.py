@@ -15,6 +15,9 @@ from specdec.client.dataset import Entry
 from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
 from specdec.client.divergence import Divergence
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
+from specdec.client.front_path import FrontPath
+from specdec.client.fronts.llm_api import MAX_TOKENS
+from specdec.client.fronts.same_service import refuse_same
 from specdec.client.grpc_calls import Server
 from specdec.client.metrics import SpeculationTotals
 from specdec.client.metrics import read as read_metrics
@@ -38,7 +41,9 @@ class Options:
             (`target`). None selects the engine for the client's loop, because both return token
             ids, and otherwise the ensemble.
         client_loop: verify the client's draft/target loop instead of the BLS.
-        model: Triton name of the BLS, or of a model with the same inputs.
+        model: name of the BLS, of a model with the same inputs, of the LLM API, or of an OpenAI
+            endpoint (empty for its only one).
+        baseline_model: of the baseline's server, in place of `against`.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -49,6 +54,7 @@ class Options:
     against: Against | None = None
     client_loop: bool = False
     model: str = BLS
+    baseline_model: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -102,28 +108,57 @@ async def verify(
     async with AsyncExitStack() as stack:
         verified = await stack.enter_async_context(Server(server))
         baseline_server = await stack.enter_async_context(Server(baseline or server))
-        run = _Run(
-            _verified_path(options, verified, server, draft), _baseline(options, baseline_server)
-        )
+        verified_path = await _verified_path(options, verified, server, draft)
+        baseline_path = _baseline(options, baseline_server, verified_path, baseline)
+        run = _Run(verified_path, baseline_path)
         await run.check()
+        if isinstance(verified_path, FrontPath) and isinstance(baseline_path, FrontPath):
+            refuse_same(
+                verified_path.connection,
+                verified_path.model,
+                baseline_path.connection,
+                baseline_path.model,
+            )
         before = await _counted(metrics)
         await run.all(entries, options.max_tokens, concurrency, on_result or (lambda _: None))
         outcomes = [run.outcomes[index] for index in range(len(entries))]
         return await summary(
-            entries, outcomes, baseline_server, await _counted_since(before, metrics)
+            entries,
+            outcomes,
+            None if isinstance(baseline_path, FrontPath) else baseline_server,
+            await _counted_since(before, metrics),
         )
 
 
-def _verified_path(
+async def _verified_path(
     options: Options, server: Server, target: Connection, draft: Connection | None
 ) -> DecodingPath:
     if not options.client_loop:
+        if target.path or await _is_llm_api(server, options.model):
+            return FrontPath(target, options.model)
         return TextModel(server, options.model, options.draft_tokens)
     length = _LOOP_DRAFT_TOKENS if options.draft_tokens is None else options.draft_tokens
     return ClientLoop(server, target, draft, length)
 
 
-def _baseline(options: Options, server: Server) -> DecodingPath:
+async def _is_llm_api(server: Server, model: str) -> bool:
+    try:
+        return MAX_TOKENS in await server.inputs(model)
+    except RefusedError:
+        # The check of the path reports a missing model.
+        return False
+
+
+def _baseline(
+    options: Options, server: Server, verified: DecodingPath, baseline: Connection | None
+) -> DecodingPath:
+    if baseline is not None and (baseline.path or options.baseline_model):
+        return FrontPath(baseline, options.baseline_model or "")
+    if isinstance(verified, FrontPath) and baseline is None:
+        raise BadRequestError(
+            "this model has no baseline in its own service; give --baseline-url of a service "
+            "without speculation, and --baseline-model if it is not the ensemble"
+        )
     against = options.against or ("target" if options.client_loop else "ensemble")
     if against == "target":
         return EngineModel(server)

@@ -123,7 +123,7 @@ class Comparison:
 async def summary(
     entries: Sequence[Entry],
     outcomes: Sequence[Comparison],
-    server: Server,
+    server: Server | None,
     counted: SpeculationTotals | None,
 ) -> Verification:
     """Summarize the outcomes of a data set.
@@ -131,7 +131,7 @@ async def summary(
     Args:
         entries: the data set.
         outcomes: one per entry, in the same order.
-        server: that has the tokenizer.
+        server: that has the tokenizer; None without one.
         counted: the verified server's counters for this run, if its answers report no counts.
     """
     pairs = [outcome.pair for outcome in outcomes if outcome.pair is not None]

@@ -130,7 +130,7 @@ def _level(level: Level) -> Json:
     (speculative,) = level.speculative
     summary: Json = {
         "concurrency": level.concurrency,
-        "baseline": _arm(level.baseline),
+        **({"baseline": _arm(level.baseline)} if level.baseline else {}),
         "speculative": _arm(speculative),
     }
     if speculative.speedup_percent is not None:

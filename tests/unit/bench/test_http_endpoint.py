@@ -92,7 +92,7 @@ def test_results_before_a_lost_connection_are_kept() -> None:
     report = run(Simulated(stops_at=30), requests=40, output_tokens=4)
     assert report.ended == "unreachable"
     assert "connection to" in report.message
-    assert report.levels[0].baseline.request_latency is not None
+    assert report.levels[0].arms[0].request_latency is not None
 
 
 def send_requests(url: str, count: int = 1) -> list[Sample]:
@@ -187,3 +187,34 @@ def test_event_is_decoded_with_its_last_byte_for_any_chunk_size(size: int) -> No
     assert [tensors["text_output"].item() for _, tensors in read] == texts
     ends = [place for place in range(len(whole)) if whole[place : place + 2] == b"\n\n"]
     assert [moment for moment, _ in read] == [1.0 + end // size for end in ends]
+
+
+def test_a_baseline_has_its_own_service() -> None:
+    fast, slow = Simulated(0.8, 0.01, 0.001), Simulated(0.8, 0.01, 0.001)
+    settings = Settings(requests=2, output_tokens=4, warmup=0, resamples=100)
+    with served_http(fast) as served, served_http(slow) as other:
+        baseline = Connection(other.url)
+        report = asyncio.run(measure(Connection(served.url), settings, baseline=baseline))
+    assert report.baseline_url == other.url
+    [level] = report.levels
+    assert [arm.requests for arm in level.arms] == [2, 2]
+    assert level.speculative[0].speedup_percent is not None
+    assert len(fast.seen) == len(slow.seen) == 3
+
+
+def test_a_single_arm_has_no_speedup() -> None:
+    with served_http(Simulated()) as server:
+        settings = Settings(requests=2, output_tokens=4, warmup=0, resamples=100, single=True)
+        report = asyncio.run(measure(Connection(server.url), settings))
+    [level] = report.levels
+    assert level.baseline is None
+    assert level.speculative[0].speedup_percent is None
+    assert report.recommended_draft_tokens is None
+
+
+def test_a_service_is_not_compared_with_itself() -> None:
+    with served_http(Simulated()) as server:
+        other_name = Connection(server.url.replace("127.0.0.1", "localhost"))
+        with pytest.raises(BadRequestError, match="is the measured service itself") as error:
+            asyncio.run(measure(Connection(server.url), Settings(), baseline=other_name))
+    assert error.value.exit_status == 2

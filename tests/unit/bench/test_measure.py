@@ -86,7 +86,7 @@ def test_speedup_and_acceptance_are_those_of_the_closed_form(
     bound = 100 * expected / (length * draft / target + 1)
     assert arm.speedup_percent is not None
     assert arm.speedup_percent.value == pytest.approx(bound, rel=0.05)
-    plain = report.levels[0].baseline
+    plain = report.levels[0].arms[0]
     assert plain.inter_token_latency is not None
     assert plain.inter_token_latency.p99 == pytest.approx(1000 * target)
     assert plain.output_token_throughput == pytest.approx(1 / target)
@@ -105,7 +105,7 @@ def test_energy_is_the_sum_over_the_turns_of_an_arm() -> None:
     blocks: Turns = {0: [turn(0, 100, 130), turn(0, 150, 160)], 4: [turn(4, 130, 150)]}
     report = reported(settings, blocks)
     [level] = report.levels
-    assert level.baseline.energy_joules == 40
+    assert level.arms[0].energy_joules == 40
     assert level.speculative[0].energy_joules == 20
 
 
@@ -138,8 +138,8 @@ def test_counts_agree_with_those_of_the_server() -> None:
         assert len(arm.acceptance_by_position) == arm.draft_tokens
         assert arm.acceptance_by_position[0] == pytest.approx(70, abs=10)
         assert list(arm.acceptance_by_position) == sorted(arm.acceptance_by_position, reverse=True)
-    assert level.baseline.acceptance_percent is None
-    assert level.baseline.tokens_per_round is None
+    assert level.arms[0].acceptance_percent is None
+    assert level.arms[0].tokens_per_round is None
 
 
 def test_arms_send_the_same_requests_alternately() -> None:
@@ -183,7 +183,7 @@ def test_server_default_length_is_requested_without_the_input() -> None:
 def test_latencies_are_consistent() -> None:
     server = Simulated(target_seconds=0.01)
     report = run(server, requests=6, output_tokens=10, draft_tokens=[4], warmup=0)
-    baseline = report.levels[0].baseline
+    baseline = report.levels[0].arms[0]
     assert baseline.request_latency is not None
     assert baseline.time_to_first_token is not None
     assert baseline.inter_token_latency is not None
@@ -203,7 +203,7 @@ def test_model_without_streaming_has_no_time_to_first_token() -> None:
     report = run(Simulated(decoupled=False), requests=4, output_tokens=8, draft_tokens=[4])
     [level] = report.levels
     assert not report.streamed
-    assert level.baseline.time_to_first_token is None
+    assert level.arms[0].time_to_first_token is None
     assert level.speculative[0].acceptance_percent is not None
     assert level.speculative[0].acceptance_by_position == ()
 
@@ -213,7 +213,7 @@ def test_errors_above_the_limit_fail_the_run() -> None:
     report = run(Simulated(refuse=16), **values)
     assert (report.requests, report.errors, report.failed) == (16, 2, True)
     assert report.ended == "completed"
-    assert "no more of these" in str(report.levels[0].baseline.first_error)
+    assert "no more of these" in str(report.levels[0].arms[0].first_error)
     assert not run(Simulated(refuse=16), error_limit_percent=20, **values).failed
 
 
@@ -236,7 +236,7 @@ def test_results_before_a_lost_connection_are_kept() -> None:
     assert report.ended == "unreachable"
     assert "connection to" in report.message
     assert report.failed
-    assert report.levels[0].baseline.request_latency is not None
+    assert report.levels[0].arms[0].request_latency is not None
 
 
 def test_interrupted_run_keeps_its_measurements() -> None:

@@ -227,9 +227,9 @@ def test_benchmark_returns_a_summary_and_writes_the_report(
         assert shown["speedupInterval"] == f"{speed.low:.0f}-{speed.high:.0f}"
         assert shown["acceptancePercent"] == round(fast.acceptance_percent) == 100
         assert shown["tokensPerRound"] == f"{fast.tokens_per_round:.2f}"
-        for name, arm in (("baseline", level.baseline), ("speculative", fast)):
+        for name, arm in (("baseline", level.arms[0]), ("speculative", fast)):
             assert shown[name] == figures(arm), "the figures differ from the report's"
-        assert level.baseline.requests == 6
+        assert level.arms[0].requests == 6
     assert "% with 1" in summary["message"]
 
 

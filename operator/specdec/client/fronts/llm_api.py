@@ -1,0 +1,101 @@
+"""The front end of TensorRT-LLM's LLM API on Triton: backend PyTorch.
+
+Its inputs have other names than those of the BLS, and no request selects draft tokens. Each
+response of its stream has the whole text so far.
+Source: `triton_backend/all_models/llmapi` of TensorRT-LLM.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from specdec.client.answer import ALWAYS, Chunk, chunk
+from specdec.client.errors import BadRequestError
+from specdec.client.request import Request
+from specdec.client.sampling import input_name
+from specdec.client.transport import Model, Outputs
+
+PREFIX = "sampling_param_"
+MAX_TOKENS = f"{PREFIX}max_tokens"
+_PERFORMANCE = f"{PREFIX}return_perf_metrics"
+_NAMES = {
+    "text_input": "text_input",
+    "stream": "streaming",
+    "stop_words": f"{PREFIX}stop",
+    "exclude_input_in_output": f"{PREFIX}exclude_input_from_output",
+}
+# The model has no such input, but its default is the requested value in some releases.
+_LEFT_OUT = {f"{PREFIX}exclude_input_from_output", _PERFORMANCE}
+# A text that ends within a character ends with this one until the character is complete.
+_INCOMPLETE = "\ufffd"
+
+
+@dataclass(frozen=True)
+class LlmApi:
+    """A model with the input `sampling_param_max_tokens`; see `protocol.Front`."""
+
+    model: Model
+    drafts_by_request = False
+    counts_tokens = False
+
+    def tensors(self, request: Request) -> dict[str, NDArray[Any]]:
+        """Arrays of shape [n], by the names of the LLM API's sampling parameters."""
+        if request.chat:
+            raise BadRequestError(
+                f"model {request.model} takes text and no chat; leave out --chat, or give the URL "
+                "of an OpenAI endpoint"
+            )
+        if request.draft_tokens is not None or request.use_draft_logits is not None:
+            raise BadRequestError(
+                f"model {request.model} drafts inside its engine, and no request changes that; "
+                "leave out draft tokens and draft logits"
+            )
+        declared = self.model.inputs
+        tensors: dict[str, NDArray[Any]] = {}
+        for name, array in request.fields({"return_perf_metrics"}):
+            own = _NAMES.get(name, f"{PREFIX}{name}")
+            if own in declared:
+                tensors[own] = array
+            elif own not in _LEFT_OUT:
+                # It raises the error for an input that the model lacks.
+                tensors[input_name(name, declared, request.model)] = array
+        return tensors
+
+    def outputs(self, request: Request) -> list[str]:
+        """Text and counts."""
+        return [name for name in ALWAYS if name in self.model.outputs]
+
+    def reader(self, request: Request) -> "TextSoFar":
+        """A reader of whole texts."""
+        return TextSoFar()
+
+
+@dataclass
+class TextSoFar:
+    """Reads responses with the whole text so far; see `protocol.Reader`.
+
+    It holds back a character that is not complete, because a later response replaces it.
+    """
+
+    _text: str = ""
+    _given: int = field(default=0)
+
+    def read(self, outputs: Outputs) -> Chunk | None:
+        """The chunk with the new part of the text."""
+        part = chunk(outputs, frozenset())
+        if part is None:
+            return None
+        self._text = part.text
+        return self._new(part, len(part.text.rstrip(_INCOMPLETE)))
+
+    def end(self) -> Chunk | None:
+        """The rest of a text that ends within a character."""
+        if self._given >= len(self._text):
+            return None
+        return self._new(Chunk(""), len(self._text))
+
+    def _new(self, part: Chunk, end: int) -> Chunk:
+        text = self._text[self._given : end]
+        self._given = max(self._given, end)
+        return replace(part, text=text, beams=(text,))
