@@ -100,7 +100,7 @@ class Requests:
             # No token has the id -1, so that only the length ends the answer.
             end_id=-1 if "end_id" in declared.inputs else None,
             seed=settings.seed + index,
-            # A baseline of its own may draft by no request, because it never drafts.
+            # A baseline with its own service may have no input for the draft length.
             draft_tokens=length if length != 0 or served.drafts_by_request else None,
             stream=declared.streams,
             token_counts=served.counts_tokens,

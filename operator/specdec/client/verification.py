@@ -112,13 +112,9 @@ async def verify(
         baseline_path = _baseline(options, baseline_server, verified_path, baseline)
         run = _Run(verified_path, baseline_path)
         await run.check()
-        if isinstance(verified_path, FrontPath) and isinstance(baseline_path, FrontPath):
-            refuse_same(
-                verified_path.connection,
-                verified_path.model,
-                baseline_path.connection,
-                baseline_path.model,
-            )
+        if isinstance(baseline_path, FrontPath) and not options.client_loop:
+            named = verified_path.model if isinstance(verified_path, FrontPath) else options.model
+            refuse_same(server, named, baseline_path.connection, baseline_path.model)
         before = await _counted(metrics)
         await run.all(entries, options.max_tokens, concurrency, on_result or (lambda _: None))
         outcomes = [run.outcomes[index] for index in range(len(entries))]

@@ -89,6 +89,8 @@ def test_prompts_come_from_options(simulated: Simulated, url: str, tmp_path: Pat
         (["--prompts-file", "/no/such/file"], 2, "cannot be read"),
         (["--model", "ensemble"], 2, "no input num_draft_tokens"),
         (["--model", "absent"], 1, "unknown model"),
+        (["--baseline-model", "x"], 2, "--baseline-model needs --baseline-url"),
+        (["--url", "http://host:9"], 2, "http://localhost:9000/v1"),
         (["--url", "127.0.0.1:9"], 3, "connection to 127.0.0.1:9 failed"),
         (["--metrics", "127.0.0.1:9"], 3, "no metrics at"),
     ],
@@ -102,6 +104,28 @@ def test_invalid_benchmark_is_reported_in_one_sentence(
     assert result.stderr.startswith("specdec: ")
     assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
+
+
+def test_a_service_is_not_compared_with_itself(url: str) -> None:
+    result = bench(url, "--baseline-url", url)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"specdec: baseline url {url} is the measured service itself")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_single_arm_shows_no_speedup(url: str) -> None:
+    result = bench(url, "--single")
+    assert result.exit_code == 0, result.output
+    assert "no baseline was measured, so no speed-up is known" in result.stdout
+    both = bench(url, "--single", "--baseline-url", "127.0.0.1:9")
+    assert (both.exit_code, "leave out one of them" in both.stderr) == (2, True)
+
+
+def test_html_of_a_single_arm_has_plots(url: str, tmp_path: Path) -> None:
+    html = tmp_path / "report.html"
+    result = bench(url, "--single", "--html", str(html), "--csv", str(tmp_path / "report.csv"))
+    assert result.exit_code == 0, result.output
+    assert "<svg" in html.read_text("utf-8")
 
 
 def test_too_many_errors_exit_with_1(simulated: Simulated, url: str) -> None:

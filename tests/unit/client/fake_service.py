@@ -44,6 +44,10 @@ class Service(Pair):
     calls: int = 0
 
     @override
+    def ServerLive(self, request: Any, context: Any) -> Any:
+        return service_pb2.ServerLiveResponse(live=True)
+
+    @override
     def ModelConfig(self, request: Any, context: Any) -> Any:
         if request.name in self.absent:
             context.abort(grpc.StatusCode.NOT_FOUND, f"unknown model: '{request.name}'")

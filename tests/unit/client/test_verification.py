@@ -250,6 +250,7 @@ def test_command_uses_the_built_in_prompts_by_default() -> None:
         (Service(drafts=False), ["--draft-tokens", "2"], None, 2, "no input num_draft_tokens"),
         (Service(refuse="tokenizer_dir is empty"), ["--client-loop"], None, 2, "is empty"),
         (Service(), ["--metrics-url", "127.0.0.1:9"], None, 3, "no metrics at 127.0.0.1:9"),
+        (Service(), ["--baseline-model", "x"], None, 2, "--baseline-model needs --baseline-url"),
     ],
 )
 def test_command_reports_an_error_in_one_sentence_with_its_exit_status(
@@ -271,3 +272,12 @@ def test_servers_with_two_vocabularies_are_refused_prompt_by_prompt() -> None:
     assert status == 2
     assert "tokenize a prompt differently" in stderr
     assert [failure["kind"] for failure in json.loads(stdout)["failures"]] == ["bad_request"] * 2
+
+
+def test_command_does_not_compare_a_service_with_itself() -> None:
+    with served(Service()) as url:
+        own = ("--baseline-url", url, "--baseline-model", "tensorrt_llm_bls")
+        status, _, stderr = command(url, *own)
+    assert status == 2
+    assert stderr.startswith(f"specdec: baseline url {url} is the measured service itself")
+    assert len(stderr.splitlines()) == 1
