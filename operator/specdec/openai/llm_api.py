@@ -4,7 +4,7 @@ The model reports no token counts, so answers have no usage. It drafts by itself
 no draft length.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from specdec.client.errors import ClientError
+from specdec.client.fronts.llm_api import INCOMPLETE, own_name
 from specdec.client.grpc_calls import Tensors
 from specdec.client.request import Request
 from specdec.openai.assembly import Piece
@@ -21,26 +22,22 @@ from specdec.openai.triton import Triton
 
 # Inputs of the LLM API's model by those of `Request`.
 _INPUTS: Mapping[str, str] = {
-    "text_input": "text_input",
-    "stream": "streaming",
-    "stop_words": "sampling_param_stop",
-    "exclude_input_in_output": "sampling_param_exclude_input_from_output",
-    "return_perf_metrics": "sampling_param_return_perf_metrics",
-    **{
-        name: f"sampling_param_{name}"
-        for name in (
-            "max_tokens",
-            "temperature",
-            "top_k",
-            "top_p",
-            "seed",
-            "presence_penalty",
-            "frequency_penalty",
-        )
-    },
+    name: own_name(name)
+    for name in (
+        "text_input",
+        "stream",
+        "stop_words",
+        "exclude_input_in_output",
+        "return_perf_metrics",
+        "max_tokens",
+        "temperature",
+        "top_k",
+        "top_p",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+    )
 }
-# The start of a character whose other tokens are missing.
-_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 class LlmApi(Triton):
@@ -76,13 +73,18 @@ class LlmApi(Triton):
 
     @override
     async def pieces(
-        self, request: Request, served: Served, *, histogram: bool = False
+        self,
+        request: Request,
+        served: Served,
+        *,
+        histogram: bool = False,
+        direct: Callable[[Piece], bool] | None = None,
     ) -> AsyncGenerator[Piece, None]:
-        """As `Triton.pieces`, with only the new text of each response."""
+        """As `Triton.pieces`, with only the new text of each response, and without `direct`."""
         sent = 0
         async with aclosing(super().pieces(request, served)) as responses:
             async for response in responses:
                 text = response.text
-                ready = text if response.reason else text.rstrip(_INCOMPLETE)
+                ready = text if response.reason else text.rstrip(INCOMPLETE)
                 new, sent = ready[sent:], max(sent, len(ready))
                 yield replace(response, text=new)

@@ -28,7 +28,12 @@ _NAMES = {
 # The model has no such input, but its default is the requested value in some releases.
 _LEFT_OUT = {f"{PREFIX}exclude_input_from_output", _PERFORMANCE}
 # A text that ends within a character ends with this one until the character is complete.
-_INCOMPLETE = "\ufffd"
+INCOMPLETE = "\ufffd"
+
+
+def own_name(name: str) -> str:
+    """The LLM API's name of an input that `Request` names as the BLS does."""
+    return _NAMES.get(name, f"{PREFIX}{name}")
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class LlmApi:
         declared = self.model.inputs
         tensors: dict[str, NDArray[Any]] = {}
         for name, array in request.fields({"return_perf_metrics"}):
-            own = _NAMES.get(name, f"{PREFIX}{name}")
+            own = own_name(name)
             if own in declared:
                 tensors[own] = array
             elif own not in _LEFT_OUT:
@@ -87,7 +92,7 @@ class TextSoFar:
         if part is None:
             return None
         self._text = part.text
-        return self._new(part, len(part.text.rstrip(_INCOMPLETE)))
+        return self._new(part, len(part.text.rstrip(INCOMPLETE)))
 
     def end(self) -> Chunk | None:
         """The rest of a text that ends within a character."""
