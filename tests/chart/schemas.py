@@ -12,7 +12,10 @@ from cluster import binaries
 FOREIGN = {
     "Application",
     "ApplicationSet",
+    "EndpointPickerConfig",
     "HTTPRoute",
+    "InferenceObjective",
+    "InferencePool",
     "LeaderWorkerSet",
     "PodMonitor",
     "PrometheusRule",

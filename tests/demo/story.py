@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import textwrap
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ from specdec.client import Answer, Client, Request, metrics
 OPERATOR = ("specdec-system", "specdec-operator")
 MODEL = "reference-draft-target"
 OPENAI, OPENAI_PORT = "reference-openai", 9000
+# Of a line of an answer.
+_COLUMNS = 96
 SAMPLES = ROOT / "manifests" / "samples"
 PROMPT = "def read_lines(path):"
 _TOKENS = 96
@@ -131,7 +134,7 @@ def ask_openai(kubectl: Kubectl, screen: Screen) -> None:
                 answer = json.load(reply)
         except (OSError, ValueError) as error:
             raise DemoError(f"the OpenAI endpoint of {OPENAI} gave no answer: {error}") from error
-    screen.block(json.dumps(answer, indent=2).splitlines())
+    screen.block(textwrap.wrap(json.dumps(answer), _COLUMNS, break_on_hyphens=False))
     counts = answer["metrics"]["speculative_decoding"]
     if not counts["num_accepted_draft_tokens"]:
         raise DemoError(f"the answer of {OPENAI} has no accepted draft tokens: {counts}")

@@ -25,7 +25,7 @@ from demo.kubectl import Kubectl, wait
 from demo.progress import Progress, is_ready, is_verified, why_not
 from demo.screen import Screen
 from demo.story import ask_openai, follow
-from specdec.api.conditions import Type
+from specdec.api.conditions import OPTIONAL, Type
 from specdec.client import Answer
 from specdec.client.metrics import SpeculationTotals
 
@@ -287,7 +287,7 @@ def test_picture_of_the_readme_matches_the_demo() -> None:
     svg = (tools.ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
     assert "url(http" not in svg
     shown = written(svg).replace("\xa0", " ")
-    held = {str(kind) for kind in Type} - {"ScalingReady", "RouteReady", "BenchmarkCompleted"}
+    held = {str(kind) for kind in Type if kind not in OPTIONAL} - {"BenchmarkCompleted"}
     assert {kind for kind in held if kind not in shown} == set()
     out = StringIO()
     did = SpeculationTotals(rounds=1, drafted=1, accepted=1, generated=1)

@@ -133,18 +133,23 @@ def resident(server: Server) -> int:
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
 def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -> None:
-    """Buffers are kept for the next request, so that a constant amount may stay."""
+    """Each thread of the server may keep a buffer for its next request, but no more than that.
+
+    So six prompts more than the first ones leave less than one, once every thread had its turn.
+    """
     size = 50 * MEGABYTE
     large = prompt(size)
-    for _ in range(3):
-        refusal(attacked, model, text_input=large)
-    before = resident(attacked)
-    for _ in range(6):
-        refusal(attacked, model, text_input=large)
+
+    def left_by_six() -> int:
+        before = resident(attacked)
+        for _ in range(6):
+            refusal(attacked, model, text_input=large)
+        return resident(attacked) - before
+
     until(
-        lambda: resident(attacked) < before + size,
+        lambda: left_by_six() < size,
         STALL_SECONDS,
-        lambda: f"{resident(attacked)} bytes are held after {before}",
+        lambda: f"{resident(attacked)} bytes are held, and more after each prompt",
     )
 
 
