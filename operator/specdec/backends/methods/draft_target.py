@@ -139,6 +139,7 @@ class DraftTargetMethod(MethodDefinition):
         server: Server,
         engines: Mapping[str, ModelPlan],
     ) -> RepositoryPlan:
+        """As `Method.configured`: adds the draft's engine and the settings of the BLS."""
         own = block(model)
         rows = _rows_per_call(own, plan)
         return replace(

@@ -51,6 +51,7 @@ class MedusaMethod(MethodDefinition):
 
     @override
     def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+        """As `Method.findings`; also compares `numHeads` and `numLayers` with the checkpoint."""
         fit, own = heads.fit(model, facts), model.spec.speculation.medusa
         yield from fit.findings
         count, layers = fit.facts.get("numHeads"), fit.facts.get("layers")

@@ -46,6 +46,7 @@ class Eagle3Method(LlmApiMethod):
 
     @override
     def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
+        """The keys of a dynamic tree and of suffix matching, by the names of the generation."""
         own = model.spec.speculation.eagle3
         if own is None:
             return {}
@@ -63,6 +64,7 @@ class Eagle3Method(LlmApiMethod):
 
     @override
     def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+        """As `Method.findings`; also compares the heads' draft vocabulary with the target's."""
         own = facts.get("heads", {})
         # Heads may be narrower than the states of the target that they read.
         read = own.get("targetHiddenSize") or own.get("hiddenSize")
