@@ -1,7 +1,7 @@
 """Kinds that a cluster may have: the published definitions of KEDA and of the Gateway API."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
@@ -21,9 +21,9 @@ def files() -> list[Path]:
 
 
 @contextlib.contextmanager
-def installed(plane: ControlPlane) -> Iterator[None]:
-    """Install the kinds, and remove them at the end."""
-    manifests = files()
+def installed(plane: ControlPlane, manifests: Sequence[Path] = ()) -> Iterator[None]:
+    """Install the kinds of these files, or of all in `FILES`, and remove them at the end."""
+    manifests = manifests or files()
     names = [str(yaml.safe_load(file.read_text())["metadata"]["name"]) for file in manifests]
     for file in manifests:
         plane.kubectl("apply", "--server-side", "-f", str(file))

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import yaml
 from prometheus_client import generate_latest
 from typing_extensions import override
 
-from cluster import ClusterError, ControlPlane, binaries
+from cluster import ControlPlane, binaries
 from cluster.progress import report
 from controlplane.operating import free_port, until
 from specdec.openai.load import Load
@@ -112,25 +111,10 @@ def _field(number: int, value: bytes) -> bytes:
     return bytes([number << 3 | 2, *digits, size]) + value
 
 
-@contextlib.contextmanager
-def definitions(plane: ControlPlane) -> Iterator[None]:
-    """The kinds that the picker reads, of the pinned version."""
+def pool_definitions() -> list[Path]:
+    """The definitions of the kinds that the picker reads, of the pinned version."""
     folder = binaries.source("gateway", MODULE) / "config" / "crd" / "bases"
-    names = [str(yaml.safe_load(f.read_text())["metadata"]["name"]) for f in folder.iterdir()]
-    plane.kubectl("apply", "--server-side", "-f", str(folder))
-    try:
-        until(lambda: all(_served(plane, name) for name in names), f"served {names}")
-        yield
-    finally:
-        plane.kubectl("delete", "crd", *names, "--ignore-not-found")
-
-
-def _served(plane: ControlPlane, kind: str) -> bool:
-    try:
-        plane.kubectl("get", kind, "-n", "default")
-    except ClusterError:
-        return False
-    return True
+    return sorted(folder.iterdir())
 
 
 @contextlib.contextmanager

@@ -10,8 +10,7 @@ import yaml
 from cluster import ClusterError, ControlPlane
 from controlplane import definitions
 from controlplane.operating import free_port, until
-from controlplane.picker import Picker, Replica, running
-from controlplane.picker import definitions as kinds
+from controlplane.picker import Picker, Replica, pool_definitions, running
 
 pytestmark = pytest.mark.controlplane
 
@@ -27,7 +26,7 @@ def pool_and_route() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def plane(bare: ControlPlane) -> Iterator[ControlPlane]:
-    with definitions.installed(bare), kinds(bare):
+    with definitions.installed(bare), definitions.installed(bare, pool_definitions()):
         yield bare
 
 

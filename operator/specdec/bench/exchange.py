@@ -30,6 +30,19 @@ def decode_messages(
             yield arrival, decoded(message)
 
 
+def lines(arrivals: Sequence[float], bodies: Sequence[bytes]) -> Iterator[tuple[float, bytes]]:
+    """Cut a body into lines, each with the arrival time of its last byte.
+
+    The last line may lack its newline, as the single response of a model that does not stream.
+    """
+    line, arrival = b"", 0.0
+    for arrival, body in zip(arrivals, bodies, strict=True):
+        *complete, line = (line + body).split(b"\n")
+        for item in complete:
+            yield arrival, item
+    yield arrival, line
+
+
 @dataclass
 class Exchange:
     """The raw messages of one request.

@@ -16,7 +16,7 @@ import httptools
 from typing_extensions import override
 
 from specdec.bench.endpoint import LoadClient
-from specdec.bench.exchange import OUTPUTS, Decoder, Exchange
+from specdec.bench.exchange import OUTPUTS, Decoder, Exchange, lines
 from specdec.client import http_transport as http
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError, RefusedError
@@ -84,22 +84,14 @@ class EventDecoder:
         Raises:
             RefusedError: an event is an error, or is not JSON.
         """
-        line, arrival = b"", 0.0
-        for arrival, body in zip(arrivals, bodies, strict=True):
-            *complete, line = (line + body).split(b"\n")
-            for item in complete:
-                yield from self._read(arrival, item)
-        # The single response of a model that does not stream has no newline at the end.
-        yield from self._read(arrival, line)
-
-    def _read(self, arrival: float, line: bytes) -> Iterator[tuple[float, Tensors]]:
-        text = line.removeprefix(http.EVENT).strip()
-        if not text:
-            return
-        event = http.read(text)
-        if "error" in event:
-            raise http.refused(self.url, event["error"])
-        yield arrival, http.arrays(event, OUTPUTS)
+        for arrival, line in lines(arrivals, bodies):
+            text = line.removeprefix(http.EVENT).strip()
+            if not text:
+                continue
+            event = http.read(text)
+            if "error" in event:
+                raise http.refused(self.url, event["error"])
+            yield arrival, http.arrays(event, OUTPUTS)
 
 
 class _HttpClient(LoadClient):

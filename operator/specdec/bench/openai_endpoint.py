@@ -11,6 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from specdec.bench.exchange import lines
 from specdec.bench.http_endpoint import Http
 from specdec.client.fronts import openai
 from specdec.client.grpc_calls import Tensors
@@ -57,7 +58,10 @@ class CompletionDecoder:
         """
         texts: list[tuple[float, Tensors]] = []
         counts: dict[str, Any] = {}
-        for arrival, event in self._events(arrivals, bodies):
+        for arrival, line in lines(arrivals, bodies):
+            event = openai.event_of(line, self.url)
+            if event is None:
+                continue
             outputs = dict(openai.values(event))
             text = outputs.pop("text_output")
             counts |= outputs
@@ -68,17 +72,3 @@ class CompletionDecoder:
         yield from texts[:-1]
         for arrival, last in texts[-1:]:
             yield arrival, {**last, **counts}
-
-    def _events(
-        self, arrivals: Sequence[float], bodies: Sequence[bytes]
-    ) -> Iterator[tuple[float, dict[str, Any]]]:
-        line, arrival = b"", 0.0
-        for arrival, body in zip(arrivals, bodies, strict=True):
-            *complete, line = (line + body).split(b"\n")
-            for item in complete:
-                event = openai.event_of(item, self.url)
-                if event is not None:
-                    yield arrival, event
-        event = openai.event_of(line, self.url)
-        if event is not None:
-            yield arrival, event

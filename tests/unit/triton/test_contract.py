@@ -9,25 +9,18 @@ from typing import Any
 import pytest
 
 from specdec.api.matrix import matrix
-from specdec.backends.methods import lookahead
 from specdec.triton import contract
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.published_layouts import VERSIONS, differences, parse
+from unit.triton import repositories
 
-PLAN = RepositoryPlan(
+PLAN = replace(
+    repositories.PLAN,
     version="1.2.1",
-    tokenizer_dir="/models/checkpoints/abc",
     target=ModelPlan("/models/engines/target", (1, 2), (2, 3)),
     draft=ModelPlan("/models/engines/draft", (0,), (1,)),
-    draft_tokens=4,
-    max_draft_tokens=8,
 )
-LOOKAHEAD = replace(
-    PLAN,
-    target=replace(PLAN.target, parameters=lookahead.parameters(5, 4, 3)),
-    draft=None,
-    draft_tokens=0,
-)
+LOOKAHEAD = replace(repositories.LOOKAHEAD, version="1.2.1")
 PLAIN = replace(PLAN, draft=None, draft_tokens=0)
 LLM, BLS = "tensorrt_llm", "tensorrt_llm_bls"
 
