@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.bench_report import Report
 from support.server_memory import memory_of
 from support.shipped_pair import PAIR, build
-from support.triton_client import ask, ask_once, text
+from support.triton_client import RefusedError, ask, ask_once, text
 from support.triton_server import Server, installed_server
 
 KINDS = 2000
@@ -40,6 +40,9 @@ _WARM = 0.3
 # the cache keeps the tokens of each, since none continues another one's prompt.
 _KV_TOKENS = 2048
 _LONGEST = 6
+# The limit for a prompt before it is encoded, of checkpoints with short tokens.
+_PROMPT_BYTES = 65_536
+_MODELS = ("tensorrt_llm_bls", "ensemble")
 _SECONDS = 60.0
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": True}
@@ -161,19 +164,22 @@ class _Client:
 
         The ensemble goes through every model but the BLS.
         """
-        answers: list[str] = []
+        return " | ".join(self._ask(model, **values) for model in _MODELS)
+
+    def _ask(self, model: str, **values: int | str) -> str:
         request = {**_GOOD, **values}
-        for model in ("tensorrt_llm_bls", "ensemble"):
-            if self._decoupled:
-                answers.append(text(ask(self._server.url, model, **request)))
-            else:
-                answers.append(text([ask_once(self._server.url, model, **request)]))
-        return " | ".join(answers)
+        if self._decoupled:
+            return text(ask(self._server.url, model, **request))
+        return text([ask_once(self._server.url, model, **request)])
 
     def fill_caches(self) -> None:
-        """Let every engine generate as many tokens as its cache holds."""
+        """Let every engine generate what its cache holds, and encode the longest prompts."""
         for _ in range(_LONGEST):
             self.good(max_tokens=10_000, end_id=-1)
+        for model in _MODELS:
+            # Encoded, and then refused for its number of tokens.
+            with suppress(RefusedError):
+                self._ask(model, text_input="a " * (_PROMPT_BYTES // 2))
 
     def alive(self) -> bool:
         """Whether the server answers for itself."""
