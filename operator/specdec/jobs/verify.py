@@ -30,7 +30,7 @@ from specdec.client.model_names import BLS
 from specdec.client.sampling import Sampling
 from specdec.client.verification import Options, verify
 from specdec.client.verification_result import Verification
-from specdec.jobs import measurement_common, result, verify_llm_api
+from specdec.jobs import measurement_common, result, verify_counts
 from specdec.jobs.result import JobError, progress
 
 FAILED = VerificationReason.VERIFICATION_FAILED
@@ -114,7 +114,7 @@ async def measured(plan: Plan) -> Json:
             measured = await _engine_steps(plan, entries)
         elif plan.path == "LlmApi":
             server = measurement_common.connection(plan.server, plan.tls)
-            measured = await verify_llm_api.counted(server, entries, plan.max_tokens)
+            measured = await verify_counts.counted(server, entries, plan.max_tokens)
         else:
             measured = await _compare(plan, entries)
     except ClientError as error:

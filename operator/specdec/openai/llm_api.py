@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from specdec.client.errors import ClientError
-from specdec.client.fronts.llm_api import INCOMPLETE, own_name
+from specdec.client.fronts.llm_api import NewText, own_name
 from specdec.client.grpc_calls import Tensors
 from specdec.client.request import Request
 from specdec.openai.assembly import Piece
@@ -81,10 +81,8 @@ class LlmApi(Triton):
         direct: Callable[[Piece], bool] | None = None,
     ) -> AsyncGenerator[Piece, None]:
         """As `Triton.pieces`, with only the new text of each response, and without `direct`."""
-        sent = 0
+        new = NewText()
         async with aclosing(super().pieces(request, served)) as responses:
             async for response in responses:
-                text = response.text
-                ready = text if response.reason else text.rstrip(INCOMPLETE)
-                new, sent = ready[sent:], max(sent, len(ready))
-                yield replace(response, text=new)
+                text = new.of(response.text)
+                yield replace(response, text=text + new.rest() if response.reason else text)

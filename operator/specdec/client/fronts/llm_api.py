@@ -28,7 +28,7 @@ _NAMES = {
 # The model has no such input, but its default is the requested value in some releases.
 _LEFT_OUT = {f"{PREFIX}exclude_input_from_output", _PERFORMANCE}
 # A text that ends within a character ends with this one until the character is complete.
-INCOMPLETE = "\ufffd"
+_INCOMPLETE = "\ufffd"
 
 
 def own_name(name: str) -> str:
@@ -77,30 +77,45 @@ class LlmApi:
 
 
 @dataclass
-class TextSoFar:
-    """Reads responses with the whole text so far; see `protocol.Reader`.
+class NewText:
+    """Cuts the whole text so far to what is new in it.
 
-    It holds back a character that is not complete, because a later response replaces it.
+    It holds back a character that is not complete, because a later text replaces it.
     """
 
     _text: str = ""
-    _given: int = field(default=0)
+    _given: int = 0
+
+    def of(self, text: str) -> str:
+        """What a text adds to those before."""
+        self._text = text
+        return self._until(len(text.rstrip(_INCOMPLETE)))
+
+    def rest(self) -> str:
+        """The rest of a text that ends within a character."""
+        return self._until(len(self._text))
+
+    def _until(self, end: int) -> str:
+        new = self._text[self._given : end]
+        self._given = max(self._given, end)
+        return new
+
+
+@dataclass
+class TextSoFar:
+    """Reads responses with the whole text so far; see `protocol.Reader`."""
+
+    _new: NewText = field(default_factory=NewText)
 
     def read(self, outputs: Outputs) -> Chunk | None:
         """The chunk with the new part of the text."""
         part = chunk(outputs, frozenset())
         if part is None:
             return None
-        self._text = part.text
-        return self._new(part, len(part.text.rstrip(INCOMPLETE)))
+        text = self._new.of(part.text)
+        return replace(part, text=text, beams=(text,))
 
     def end(self) -> Chunk | None:
         """The rest of a text that ends within a character."""
-        if self._given >= len(self._text):
-            return None
-        return self._new(Chunk(""), len(self._text))
-
-    def _new(self, part: Chunk, end: int) -> Chunk:
-        text = self._text[self._given : end]
-        self._given = max(self._given, end)
-        return replace(part, text=text, beams=(text,))
+        text = self._new.rest()
+        return Chunk(text, beams=(text,)) if text else None
