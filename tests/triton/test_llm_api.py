@@ -25,8 +25,11 @@ from specdec.bench import Settings, measure
 from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.dataset import Entry
 from specdec.client.generate import Protocol
+from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
 from specdec.dry_run.plan import Plan as DryRun
+from specdec.jobs.benchmark import benchmark
+from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
 from specdec.payload.serving import engines
 from support.planned_samples import NAMESPACE, planned
@@ -228,6 +231,39 @@ def test_the_benchmark_measures_the_llm_api(server: Server) -> None:
     assert arm.acceptance_percent is not None
     with pytest.raises(BadRequestError, match="give --baseline-url"):
         asyncio.run(measure(where, replace(settings, single=False)))
+
+
+def benchmark_plan(server: Server, baseline: Server, model: str) -> dict[str, Any]:
+    """The plan of a benchmark Job with a baseline, as the operator writes it."""
+    address = f"127.0.0.1:{baseline.http_port}"
+    return {
+        "planHash": "0" * 16,
+        "server": f"127.0.0.1:{server.http_port}",
+        "protocol": "http",
+        "model": MODEL,
+        "baseline": {"name": "plain", "server": address, "model": model},
+        "draftTokens": 0,
+        "concurrency": [1],
+        "requests": 4,
+        "outputTokens": 12,
+        "maxErrorPercent": 0,
+        "report": "reports/report.json",
+    }
+
+
+def test_the_benchmark_job_compares_the_llm_api_with_another_service(
+    server: Server, newer_server: Server, tmp_path: Path
+) -> None:
+    result = benchmark(benchmark_plan(server, newer_server, BLS), tmp_path)["benchmark"]
+    (level,) = result["levels"]
+    assert result["message"].startswith("speed relative to plain, by concurrent clients: ")
+    assert level["speedupPercent"] > 0
+    assert level["acceptancePercent"] > 0
+    assert level["baseline"]["requests"] == level["speculative"]["requests"] == 4
+    report = json.loads((tmp_path / "reports" / "report.json").read_text("utf-8"))
+    assert report["baseline_url"].endswith(str(newer_server.http_port))
+    with pytest.raises(JobError, match="the measured service itself"):
+        benchmark(benchmark_plan(server, server, MODEL), tmp_path)
 
 
 @pytest.mark.parametrize("sample", TRAINED)

@@ -150,6 +150,7 @@ def test_the_benchmark_job_is_answered_over_tls(
         "planHash": "0" * 16,
         "server": encrypted.url,
         "draftTokens": 4,
+        "model": "tensorrt_llm_bls",
         "concurrency": [1],
         "requests": 2,
         "outputTokens": 8,

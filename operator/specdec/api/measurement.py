@@ -5,7 +5,7 @@ Both measure a service: whether speculation is active, keeps the output, and is 
 
 from typing import Literal
 
-from specdec.api.value import Value
+from specdec.api.value import Reference, Value
 
 
 class ConfigMapKey(Value):
@@ -33,14 +33,22 @@ class Verification(Value):
     run: str | None = None
 
 
+class Baseline(Value):
+    """The resource of the same namespace that a benchmark compares with."""
+
+    model_ref: Reference
+
+
 class Benchmark(Value):
     """A longer measurement at several numbers of clients, with and without speculation.
 
-    `concurrency` lists these numbers; if it is empty, `CONCURRENCY` is used. `requests` is the
-    number of requests for each of them, with speculation and again without.
+    Without `baseline`, both are requests to the service itself. `concurrency` lists these numbers;
+    if it is empty, `CONCURRENCY` is used. `requests` is the number of requests for each of them,
+    with speculation and again without.
     """
 
     mode: Literal["Disabled", "OnReady"] = "Disabled"
+    baseline: Baseline | None = None
     prompts_config_map_ref: ConfigMapKey | None = None
     concurrency: tuple[int, ...] = ()
     requests: int = 50
@@ -48,6 +56,11 @@ class Benchmark(Value):
     max_error_percent: int = 1
     timeout_seconds: int = 3600
     run: str | None = None
+
+    @property
+    def baseline_name(self) -> str | None:
+        """The name of the resource to compare with; None for the service itself."""
+        return self.baseline.model_ref.name if self.baseline else None
 
     @property
     def levels(self) -> tuple[int, ...]:

@@ -80,7 +80,8 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         optional_objects={
             (item["kind"], item["metadata"]["name"]): item for items in extras for item in items
         },
-        peer=await _get_split_peer(cluster, model),
+        peer=await _get_other(cluster, model, _split_target(model)),
+        baseline=await _get_other(cluster, model, model.spec.benchmark.baseline_name),
     )
 
 
@@ -109,12 +110,16 @@ async def _get_group(
     return await cluster.get(names.GROUP_API, names.GROUP_KIND, namespace, name)
 
 
-async def _get_split_peer(cluster: Cluster, model: SpeculativeModel) -> Object | None:
-    """The other resource of a traffic split."""
+def _split_target(model: SpeculativeModel) -> str | None:
     split = model.spec.networking.split
-    if split is None:
+    return split.model_ref.name if split else None
+
+
+async def _get_other(cluster: Cluster, model: SpeculativeModel, name: str | None) -> Object | None:
+    """Another resource of the namespace, if the spec names one."""
+    if name is None:
         return None
-    return await cluster.get(API_VERSION, KIND, model.metadata.namespace, split.model_ref.name)
+    return await cluster.get(API_VERSION, KIND, model.metadata.namespace, name)
 
 
 async def _list_optional(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[Json]:

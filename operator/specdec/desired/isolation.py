@@ -38,7 +38,8 @@ def objects(model: SpeculativeModel, networks: Sequence[str] = ()) -> tuple[dict
     # All resources on the claim share a build, so its pods have no label of a single resource.
     claim = names.claim_label(names.claim_name(model))
     shared = {names.CLAIM: claim, names.MANAGED_BY: names.MANAGER}
-    to_servers = {"to": [{"podSelector": servers(model)}]}
+    measured = [{"podSelector": servers(model)}, *_baseline(model)]
+    to_servers = {"to": measured}
     return (
         _policy(model, "fetch", own, ["fetch"], [_DNS, {"to": _outside(networks)}]),
         _policy(model, "build", shared, ["engine", "publish"], []),
@@ -65,6 +66,16 @@ def _policy(
             **given(egress=[dict(rule) for rule in egress]),
         },
     }
+
+
+def _baseline(model: SpeculativeModel) -> list[dict[str, Any]]:
+    """The pods of the resource that a benchmark compares with."""
+    own = model.spec.benchmark
+    if own.mode == "Disabled" or own.baseline_name is None:
+        return []
+    pods = servers(model)
+    labels = {**pods["matchLabels"], names.INSTANCE: own.baseline_name}
+    return [{"podSelector": {**pods, "matchLabels": labels}}]
 
 
 def _outside(networks: Sequence[str]) -> list[dict[str, Any]]:

@@ -50,6 +50,7 @@ def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
         "outputTokens": spec.output_tokens,
         "maxErrorPercent": spec.max_error_percent,
         "run": spec.run,
+        **given(baseline=spec.baseline_name),
     }
     return _hash(model, repository, image, spec.prompts_config_map_ref, settings)
 
@@ -89,13 +90,25 @@ def verify_job(
 
 
 def benchmark_job(
-    model: SpeculativeModel, plan_hash: str, draft_tokens: int, volume: Volume, image: str
+    model: SpeculativeModel,
+    plan_hash: str,
+    draft_tokens: int,
+    volume: Volume,
+    image: str,
+    baseline: SpeculativeModel | None = None,
 ) -> dict[str, Any]:
-    """The Job that compares requests with `draft_tokens` and without; its report is a file."""
+    """The Job that measures the service with speculation and without; its report is a file.
+
+    Without a `baseline`, requests with `draft_tokens` are compared with requests without drafts.
+    """
     spec = model.spec.benchmark
+    # Both sides are measured over the same protocol.
+    http = all(side.spec.serving.takes_http for side in (model, baseline) if side)
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
-        **_over_http(model),
+        **(_over_http(model) if http else {}),
+        **given(baseline=_baseline(baseline, http=http) if baseline else None),
+        "model": front(model).model,
         "concurrency": list(spec.levels),
         "requests": spec.requests,
         "outputTokens": spec.output_tokens,
@@ -139,10 +152,19 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
     return None if _COUNTS in outputs else address(model, "target", front(model).metrics)
 
 
+def _baseline(other: SpeculativeModel, *, http: bool) -> dict[str, Any]:
+    """How the Job reaches the resource that it compares with."""
+    server = front(other)
+    port = server.http if http else server.grpc
+    return {
+        "name": other.metadata.name,
+        "server": address(other, "target", port),
+        "model": server.model,
+    }
+
+
 def _over_http(model: SpeculativeModel) -> dict[str, Any]:
-    """The HTTP address, if the server accepts HTTP: the client then adds less overhead."""
-    if not model.spec.serving.takes_http:
-        return {}
+    """The HTTP address; the client adds less overhead than with gRPC."""
     return {"server": address(model, "target", front(model).http), "protocol": "http"}
 
 

@@ -43,6 +43,8 @@ class SimulatedCluster:
         self.extras: dict[tuple[str, str], Json] = {}
         # The other resource of a traffic split is ready, as everything is here.
         self.peer: Json | None = other_resource(ready=True)
+        self.has_baseline = True
+        self.other_baseline: Json | None = None
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -76,7 +78,21 @@ class SimulatedCluster:
             group=self.group,
             optional_objects=self.extras,
             peer=self.peer,
+            baseline=self._baseline(),
         )
+
+    def _baseline(self) -> Json | None:
+        """The resource that the benchmark compares with: like this one, without speculation."""
+        name = self.model().spec.benchmark.baseline_name
+        if name is None or not self.has_baseline:
+            return None
+        if self.other_baseline is not None:
+            return self.other_baseline
+        other = copied(self.cr)
+        other["metadata"]["name"] = name
+        other["spec"]["speculation"] = {"method": "None"}
+        ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
+        return {**other, "status": {"conditions": [ready]}}
 
     def step(self) -> Decision:
         """One reconcile: decide, then apply the decision."""

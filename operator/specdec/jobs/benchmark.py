@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,10 @@ def benchmark(plan: Json, root: Path) -> Json:
     texts = measurement_common.prompts(
         file, plan.get("promptsName", ""), plan["requests"], "benchmark"
     )
+    other: Mapping[str, str] = plan.get("baseline", {})
     settings = Settings(
+        model=plan["model"],
+        baseline_model=other.get("model", plan["model"]),
         prompts=[entry.prompt for entry in texts],
         concurrency=plan["concurrency"],
         requests=plan["requests"],
@@ -57,7 +61,11 @@ def benchmark(plan: Json, root: Path) -> Json:
     try:
         report = asyncio.run(
             measure(
-                server, settings, on_progress=_ProgressLog(), protocol=plan.get("protocol", "grpc")
+                server,
+                settings,
+                on_progress=_ProgressLog(),
+                protocol=plan.get("protocol", "grpc"),
+                baseline=measurement_common.connection(other["server"], None) if other else None,
             )
         )
     except ClientError as error:
@@ -103,18 +111,19 @@ def _summary(report: Report, plan: Json) -> Json:
         "planHash": plan["planHash"],
         "measuredAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "draftTokens": plan["draftTokens"],
-        "message": _failure(report) if report.failed else _message(report),
+        "message": _failure(report) if report.failed else _message(report, plan),
         "levels": [_level(level) for level in report.levels],
     }
 
 
-def _message(report: Report) -> str:
+def _message(report: Report, plan: Json) -> str:
+    baseline = plan.get("baseline", {}).get("name", "the target alone")
     speeds = [
         f"{arm.speedup_percent.value:.0f} % with {level.concurrency}"
         for level in report.levels
         if (arm := level.best) is not None and arm.speedup_percent is not None
     ]
-    return f"speed relative to the target alone, by concurrent clients: {', '.join(speeds)}"
+    return f"speed relative to {baseline}, by concurrent clients: {', '.join(speeds)}"
 
 
 def _failure(report: Report) -> str:

@@ -10,7 +10,7 @@ from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Status, Type
 from specdec.api.reasons import BenchmarkReason, VerificationReason
 from specdec.desired import measurement as desired
-from specdec.pipeline import job
+from specdec.pipeline import baseline, job
 from specdec.pipeline.job import Done, LiveJob, Task
 from specdec.pipeline.stage import Context, Outcome
 from specdec.pipeline.verification import SUSPENDED
@@ -67,9 +67,10 @@ def _task(context: Context) -> Task[Entry]:
     drafts, image = backends.method(model).draft_tokens(model), context.images.operator
     last: Entry = model.status.get("benchmark", {})
     waits_for = "the verification" if facts.available else "Available"
+    other = baseline.baseline(context)
     return Task(
         job=job.with_spec_hash(
-            desired.benchmark_job(model, plan_hash, drafts, facts.volume, image)
+            desired.benchmark_job(model, plan_hash, drafts, facts.volume, image, other)
         ),
         parse=lambda live: _result(context, live, plan_hash),
         sections=("benchmark",),
@@ -80,6 +81,7 @@ def _task(context: Context) -> Task[Entry]:
         suspended=SUSPENDED,
         remembered={**last, "stale": False} if last.get("planHash") == plan_hash else None,
         waits_for="" if facts.available and facts.verified else waits_for,
+        obstacle=baseline.obstacle(context, other),
         # A Job that fails because too many requests failed still reports its measurements.
         final=("Complete", "Failed"),
     )

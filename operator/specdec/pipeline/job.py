@@ -58,6 +58,7 @@ class Task(Generic[R]):
         suspended: the message while `spec.suspend` is true.
         remembered: the result of an earlier Job, from the resource's status.
         waits_for: what the Job's creation waits for; empty if it waits for nothing.
+        obstacle: why the Job is not created, though it waits for nothing.
         inputs: objects that the Job's pods mount.
         membership: the owner reference and label that add this resource to a Job that another
             resource created; None where Jobs are not shared.
@@ -74,6 +75,7 @@ class Task(Generic[R]):
     suspended: str
     remembered: R | None = None
     waits_for: str = ""
+    obstacle: Cause | None = None
     inputs: tuple[Object, ...] = ()
     membership: Object | None = None
     final: tuple[State, ...] = ("Complete",)
@@ -129,6 +131,8 @@ def _absent(live: LiveJob, task: Task[R]) -> Pending:
         return Pending(
             Cause(CommonReason.WAITING, f"waits for {task.waits_for}"), requeue_after=None
         )
+    if task.obstacle is not None:
+        return Pending(task.obstacle, requeue_after=None)
     cause = Cause(CommonReason.QUEUED, f"Job {live.name} is created {task.purpose}")
     return Pending(cause, apply=(*task.inputs, task.job))
 

@@ -43,6 +43,7 @@ class Observed:
         group: the LeaderWorkerSet.
         optional_objects: optional objects by kind and name.
         peer: the SpeculativeModel that gets a share of the route's requests.
+        baseline: the SpeculativeModel that the benchmark compares with.
     """
 
     now: datetime
@@ -58,6 +59,7 @@ class Observed:
     group: Object | None = None
     optional_objects: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     peer: Object | None = None
+    baseline: Object | None = None
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of a Job, newest first."""

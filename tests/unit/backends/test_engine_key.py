@@ -187,6 +187,7 @@ NEITHER: dict[str, Any] = {
     "verification.timeoutSeconds": 60,
     "verification.run": "again",
     "benchmark.mode": "OnReady",
+    "benchmark.baseline.modelRef": {"name": "plain"},
     "benchmark.promptsConfigMapRef": {"name": "prompts"},
     "benchmark.concurrency": [2],
     "benchmark.requests": 9,

@@ -126,6 +126,13 @@ def test_benchmark_is_turned_off_and_named() -> None:
     assert any(change.startswith("spec.benchmark.mode is Disabled") for change in result.changes)
 
 
+def test_benchmark_with_a_baseline_stays() -> None:
+    own = {"mode": "OnReady", "baseline": {"modelRef": {"name": "plain"}}}
+    result = migrate(changed({"spec.benchmark": own}))
+    assert result.body is not None
+    assert result.body["spec"]["benchmark"] == own
+
+
 def test_resource_of_another_backend_is_refused() -> None:
     (need,) = migrate(load(str(SAMPLES["pytorch-ngram"]))).needs
     assert need == "spec.runtime.backend is PyTorch: give a resource of backend TensorRT"

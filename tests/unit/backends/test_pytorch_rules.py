@@ -34,7 +34,7 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
         ("NGram", "1.2.1", "speculation.maxDraftTokens", None, "set maxDraftTokens"),
         ("NGram", "1.2.1", "speculation.draftTokens", 2, "draftTokens is set, and no request"),
         ("NGram", "1.2.1", "speculation.draftLengthPolicy", {}, "draftLengthPolicy is set"),
-        ("NGram", "1.2.1", "benchmark.mode", "OnReady", "set it to Disabled"),
+        ("NGram", "1.2.1", "benchmark.mode", "OnReady", "or mode to Disabled"),
         (
             "NGram",
             "1.2.1",

@@ -22,6 +22,17 @@ def test_resource_depends_on_split_target_in_same_namespace() -> None:
     assert dependents.of(("one", "a")) == []
 
 
+def test_resource_depends_on_the_baseline_of_its_benchmark() -> None:
+    dependents = Dependents()
+    baseline = {"modelRef": {"name": "plain"}}
+    dependents.update(("one", "a"), {"spec": {"benchmark": {"baseline": baseline}}})
+    both = body("next") | {}
+    both["spec"]["benchmark"] = {"baseline": baseline}
+    dependents.update(("one", "b"), both)
+    assert dependents.of(("one", "plain")) == [("one", "a"), ("one", "b")]
+    assert dependents.of(("one", "next")) == [("one", "b")]
+
+
 def test_dependency_ends_with_another_target_no_target_or_deletion() -> None:
     dependents = Dependents()
     key, target = ("one", "a"), ("one", "next")

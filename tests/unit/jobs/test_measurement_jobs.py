@@ -75,6 +75,7 @@ def run_benchmark(url: str, volume: Path, **changed: Any) -> int:
         "planHash": "0" * 16,
         "server": url,
         "draftTokens": 4,
+        "model": "tensorrt_llm_bls",
         "concurrency": [1, 2],
         "requests": 6,
         "outputTokens": 24,

@@ -13,6 +13,16 @@ class BenchmarkReason(Reason):
         "Completed", "the benchmark ran; the message has its result and the path of the report"
     )
     MEASURING = _SECTION.progress("Measuring", "the benchmark Job is running", "wait")
+    BASELINE_MISSING = _SECTION.blocked(
+        "BaselineMissing",
+        "the resource in `spec.benchmark.baseline.modelRef` does not exist, or has `serving.tls`",
+        "correct the name, or create that resource in this namespace without TLS",
+    )
+    BASELINE_WAITS = _SECTION.progress(
+        "BaselineWaits",
+        "the resource in `spec.benchmark.baseline.modelRef` is not Ready",
+        "wait, or check the conditions of that resource",
+    )
     ERROR_RATE_HIGH = _SECTION.blocked(
         "ErrorRateHigh",
         "the share of failed requests exceeded `spec.benchmark.maxErrorPercent`",

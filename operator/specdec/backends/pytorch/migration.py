@@ -144,11 +144,12 @@ def _changes(body: Body) -> Iterator[str]:
     for path, why in _REMOVED.items():
         if _removed(body, path.split(".")):
             yield f"{path} is removed: {why}"
-    if spec.get("benchmark", {}).get("mode", "Disabled") != "Disabled":
-        spec["benchmark"]["mode"] = "Disabled"
+    measured = spec.get("benchmark", {})
+    if measured.get("mode", "Disabled") != "Disabled" and "baseline" not in measured:
+        measured["mode"] = "Disabled"
         yield (
-            "spec.benchmark.mode is Disabled: no request turns drafts off, so compare with a "
-            "second resource of method None"
+            "spec.benchmark.mode is Disabled: no request turns drafts off, so set "
+            "spec.benchmark.baseline to a second resource, of method None"
         )
 
 

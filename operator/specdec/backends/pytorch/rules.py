@@ -81,10 +81,12 @@ def lengths(model: SpeculativeModel, _: Images) -> Cause | None:
                 f"spec.speculation.{name} is set, and no request to backend PyTorch can set a "
                 "draft length: remove it, and set maxDraftTokens"
             )
-    if model.spec.benchmark.mode != "Disabled":
+    own = model.spec.benchmark
+    if own.mode != "Disabled" and own.baseline is None:
         return invalid(
-            f"spec.benchmark.mode is {model.spec.benchmark.mode}, and no request to backend "
-            "PyTorch turns drafts off for a baseline: set it to Disabled"
+            f"spec.benchmark.mode is {own.mode}, and no request to backend PyTorch turns drafts "
+            "off: set spec.benchmark.baseline to a service without speculation, or mode to "
+            "Disabled"
         )
     return None
 
