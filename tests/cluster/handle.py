@@ -147,9 +147,15 @@ class Node(Cluster):
     def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
         super().__init__(name, Options(kind="node", **options), keep=keep)
 
-    def load(self, target: str, tag: str | None = None) -> str:
-        """Build the Dockerfile's target if need be, load it, and return its name in pods."""
-        image = images.build(target, tag or images.default_tag(target), report)
+    def load(self, target: str, tag: str | None = None, file: str = "Dockerfile") -> str:
+        """Build the Dockerfile's target if need be, load it, and return its name in pods.
+
+        Args:
+            target: the stage of `file` that becomes the image.
+            tag: its name; None names it after the target.
+            file: path of the Dockerfile in the repository; its folder is the context.
+        """
+        image = images.build(target, tag or images.default_tag(target), report, file)
         archive.load_built(self.state, image.tag, image.id)
         return image.tag
 
