@@ -6,7 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from cluster import ClusterError, ControlPlane, binaries
+from cluster import ClusterError, binaries
+from cluster.handle import Cluster
 from controlplane.operating import until
 
 FILES = {
@@ -21,7 +22,7 @@ def files() -> list[Path]:
 
 
 @contextlib.contextmanager
-def installed(plane: ControlPlane, manifests: Sequence[Path] = ()) -> Iterator[None]:
+def installed(plane: Cluster, manifests: Sequence[Path] = ()) -> Iterator[None]:
     """Install the kinds of these files, or of all in `FILES`, and remove them at the end."""
     manifests = manifests or files()
     names = [str(yaml.safe_load(file.read_text())["metadata"]["name"]) for file in manifests]
@@ -35,7 +36,7 @@ def installed(plane: ControlPlane, manifests: Sequence[Path] = ()) -> Iterator[N
         until(lambda: not any(_served(plane, name) for name in names), f"no {names}")
 
 
-def _served(plane: ControlPlane, kind: str) -> bool:
+def _served(plane: Cluster, kind: str) -> bool:
     try:
         plane.kubectl("get", kind, "-n", "default")
     except ClusterError:

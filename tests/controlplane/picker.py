@@ -17,7 +17,8 @@ import grpc
 from prometheus_client import generate_latest
 from typing_extensions import override
 
-from cluster import ControlPlane, binaries
+from cluster import binaries
+from cluster.handle import Cluster
 from cluster.progress import report
 from controlplane.operating import free_port, until
 from specdec.openai.load import Load
@@ -77,6 +78,7 @@ class Picker:
 
         Raises:
             grpc.RpcError: the picker has no answer.
+            LookupError: it answers that it has no pod.
         """
         body = json.dumps({"model": "model", "prompt": "def f", "max_tokens": 4}).encode()
         header = [
@@ -96,7 +98,7 @@ class Picker:
         for reply in call(iter(messages), timeout=10):
             if picked := _PICKED.search(reply):
                 return picked[1].decode()
-        raise AssertionError("the picker named no endpoint")
+        raise LookupError("the picker named no endpoint")
 
     def close(self) -> None:
         self._channel.close()
@@ -118,7 +120,7 @@ def pool_definitions() -> list[Path]:
 
 
 @contextlib.contextmanager
-def running(plane: ControlPlane, pool: str, config: Path, log: Path) -> Iterator[Picker]:
+def running(plane: Cluster, pool: str, config: Path, log: Path) -> Iterator[Picker]:
     """The picker for a pool of the namespace `default`."""
     binaries.ensure(["epp"], report)
     port = free_port()
@@ -143,5 +145,5 @@ def _answers(process: subprocess.Popen[bytes], picker: Picker) -> bool:
     assert process.poll() is None, "the picker has ended"
     try:
         return bool(picker.pick())
-    except grpc.RpcError:
+    except (grpc.RpcError, LookupError):
         return False

@@ -1,20 +1,33 @@
-"""The OpenAI endpoint of a real pod, through the Service and with the official client."""
+"""The OpenAI endpoint of real pods: through the Service, and by the load that routers read."""
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
+import grpc
 import openai
 import pytest
 import yaml
 
+from controlplane import definitions, picker
 from demo.story import SAMPLES
 from e2e.polling import listens
 from e2e.world import DEADLINE_SECONDS, World, merged
 from specdec.client import Client, Request
 
+GATEWAYS = SAMPLES.parent / "gateways"
+# Without a reason to prefer a pod, the picker selects at random.
+PICKS = 20
+# A pod takes twice the sample's maxBatchSize at a time, which is 32; the others wait.
+STREAMS = 40
 NAME, SERVED, PORT = "reference-openai", "tiny", 9000
 QUESTION: list[Any] = [{"role": "user", "content": "def read_lines(path):"}]
 PROMPT = "def read_lines(path):\n"
@@ -29,10 +42,17 @@ def sample(**spec: Any) -> Object:
     return body
 
 
+@pytest.fixture(scope="module")
+def service(world: World) -> Iterator[str]:
+    """The sample, for all tests of this file."""
+    yield world.apply(sample(), keep=True)
+    world.kubectl("delete", "specm", NAME, timeout=DEADLINE_SECONDS)
+
+
 @pytest.fixture
-def client(world: World) -> Iterator[openai.OpenAI]:
+def client(world: World, service: str) -> Iterator[openai.OpenAI]:
     """A client of the Service's address; the sample is served."""
-    ready = world.ready(world.apply(sample()))
+    ready = world.ready(service)
     (target,) = ready["status"]["endpoints"]
     assert target["openAI"] == f"http://{NAME}.default.svc:{PORT}/v1"
     host = world.address(NAME).partition(":")[0]
@@ -98,6 +118,102 @@ def _end_pod_during_streams(world: World, client: openai.OpenAI, pod: str) -> No
     deleted.set()
     thread.join(DEADLINE_SECONDS)
     assert set(outcomes) <= {"length", "stop"}, outcomes
+
+
+def test_picker_leads_requests_away_from_the_pod_that_decodes_long_streams(
+    world: World, service: str, tmp_path: Path
+) -> None:
+    world.patch(service, {"serving": {"replicas": 2}})
+    world.wait(
+        lambda: len(answering(world, service)) == 2,
+        DEADLINE_SECONDS,
+        lambda: f"{service} does not come to two pods that answer",
+    )
+    first, second = answering(world, service)
+    pool = next(yaml.safe_load_all((GATEWAYS / "inferencepool.yaml").read_text("utf-8")))
+    pool["metadata"]["name"] = service
+    pool["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] = service
+    assert pool["spec"]["targetPorts"] == [{"number": PORT}]
+    config = GATEWAYS / "endpoint-picker.yaml"
+    with definitions.installed(world.node, picker.pool_definitions()):
+        world.kubectl("apply", "-f", "-", given=json.dumps(pool))
+        with picker.running(world.node, service, config, tmp_path / "log") as running:
+            # Each of them in turn: no preference of the picker's own leads to both.
+            for busy, idle in ((first, second), (second, first)):
+                with streaming(busy):
+                    loaded(world, busy)
+                    picked = picks(world, running, idle)
+                assert picked == {idle}
+                with openai.OpenAI(base_url=f"http://{idle}/v1", api_key="none") as at:
+                    answer = at.completions.create(model=SERVED, prompt=PROMPT, max_tokens=4)
+                assert answer.choices[0].text
+
+
+def answering(world: World, name: str) -> list[str]:
+    """`address:port` of the endpoints of the pods that answer their probes."""
+    return sorted(
+        f"{pod['status']['podIP']}:{PORT}"
+        for pod in world.pods(name)
+        if any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"]["conditions"])
+    )
+
+
+def picks(world: World, running: picker.Picker, expected: str) -> set[str]:
+    """Where the picker leads requests, once it has read the load of both pods."""
+    picked: set[str] = set()
+
+    def settled() -> bool:
+        picked.clear()
+        # A busy machine may fail probes, and the picker then knows no pod for a moment.
+        with suppress(grpc.RpcError, LookupError):
+            picked.update([running.pick() for _ in range(PICKS)])
+        return picked == {expected}
+
+    world.wait(settled, DEADLINE_SECONDS, lambda: f"{expected} is not picked alone: {picked}")
+    return picked
+
+
+def loaded(world: World, address: str) -> None:
+    """Wait until the gauges of a pod show requests that run, and others that wait for them."""
+    world.wait(
+        lambda: all(gauges(address).get(name, 0) > 0 for name in ("running", "waiting")),
+        DEADLINE_SECONDS,
+        lambda: f"{address} has the load {gauges(address)}",
+    )
+
+
+def gauges(address: str) -> dict[str, float]:
+    """The requests that wait and that run, as the endpoint reports them; none if it does not."""
+    with urlopen(f"http://{address}/metrics", timeout=10) as reply:
+        page = reply.read().decode()
+    lines = re.findall(r"^vllm:num_requests_(waiting|running)\{.*\} (\S+)$", page, re.MULTILINE)
+    return {name: float(value) for name, value in lines}
+
+
+@contextmanager
+def streaming(address: str) -> Iterator[None]:
+    """More long streams than one pod decodes at a time, one after another until the end."""
+    over, url = threading.Event(), f"http://{address}/v1"
+    with (
+        openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+        ThreadPoolExecutor(STREAMS) as pool,
+    ):
+
+        def ask() -> None:
+            while not over.is_set():
+                for _ in client.completions.create(
+                    model=SERVED, prompt=PROMPT, max_tokens=200, stream=True
+                ):
+                    if over.is_set():
+                        break
+
+        running = [pool.submit(ask) for _ in range(STREAMS)]
+        try:
+            yield
+        finally:
+            over.set()
+        for stream in running:
+            stream.result(DEADLINE_SECONDS)
 
 
 def test_missing_chat_template_is_reported_by_the_condition(world: World) -> None:
