@@ -27,6 +27,14 @@ NAMES = ("pytorch-draft-target", "pytorch-ngram", "pytorch-suffix-automaton")
 GPUS = dict(zip(NAMES, ("4", "1", "2"), strict=True))
 WITH_ENDPOINT, PORT = "pytorch-ngram", 9000
 MODEL, PROMPT, LENGTH = "tensorrt_llm", "def read_lines(path):\n", 40
+# Compared with the resource of the fixture `served`.
+BENCHMARK: Object = {
+    "mode": "OnReady",
+    "baseline": {"modelRef": {"name": "served"}},
+    "concurrency": [1],
+    "requests": 4,
+    "outputTokens": 12,
+}
 IMAGE = "localhost/specdec/llm-api-simulation:dev"
 
 
@@ -46,6 +54,8 @@ def sample(name: str) -> Object:
         "serving": {**small, "openAI": {}} if name == WITH_ENDPOINT else small,
         "verification": {"maxPrompts": 3, "maxTokens": 24},
     }
+    if name == WITH_ENDPOINT:
+        changes["benchmark"] = BENCHMARK
     body["spec"] = merged(spec, changes)
     return body
 
@@ -94,6 +104,7 @@ def test_sample_answers_as_the_target_alone_and_is_measured(
         assert answer.counts.drafted >= answer.counts.accepted > 0
     if name == WITH_ENDPOINT:
         assert_endpoint_answers(world, name, expected)
+        assert_compared_with_another_resource(world, name)
     assert_verified_and_measured(world, name, served)
 
 
@@ -111,6 +122,15 @@ def assert_endpoint_answers(world: World, name: str, expected: str) -> None:
     assert sum(map(bool, pieces)) > 1
     counts = chunks[-1].metrics["speculative_decoding"]
     assert 0 < counts["num_accepted_draft_tokens"] <= counts["num_draft_tokens"]
+
+
+def assert_compared_with_another_resource(world: World, name: str) -> None:
+    """By the benchmark Job of the operator."""
+    message = world.until(name, "BenchmarkCompleted", "Completed")["message"]
+    assert message.startswith("speed relative to served, by concurrent clients: ")
+    (level,) = world.get(name)["status"]["benchmark"]["levels"]
+    assert level["speedupPercent"] > 0
+    assert (level["baseline"]["requests"], level["speculative"]["errors"]) == (4, 0)
 
 
 def assert_verified_and_measured(world: World, name: str, served: str) -> None:
