@@ -1,31 +1,29 @@
 """The routes of the endpoint, as an ASGI application."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from specdec.openai.body import parse
 from specdec.openai.chat import variables, without_first_token
-from specdec.openai.errors import ApiError, overloaded, too_large, unavailable, unknown_model
+from specdec.openai.errors import ApiError, overloaded, unknown_model
 from specdec.openai.exchange import Exchange
 from specdec.openai.load import read
 from specdec.openai.metrics import Metrics
 from specdec.openai.models import Chat, Completion
+from specdec.openai.replies import HANDLERS, read_body
 from specdec.openai.request import Served, Task, prompt_of, task
 from specdec.openai.settings import Settings
 from specdec.openai.template import Templates
 from specdec.openai.triton import Backend
 
 _Handler = Callable[[Request], Awaitable[Response]]
-_GENERATING = ("/v1/completions", "/v1/chat/completions")
 
 
 class Endpoint:
@@ -57,12 +55,7 @@ class Endpoint:
                 Route("/health/ready", self.ready, methods=["GET"]),
                 Route("/metrics", self.exposition, methods=["GET"]),
             ],
-            exception_handlers={
-                ApiError: _api_error,
-                ClientDisconnect: _disconnected,
-                HTTPException: _http_error,
-                Exception: _unexpected,
-            },
+            exception_handlers=dict(HANDLERS),
         )
 
     async def live(self, request: Request) -> Response:
@@ -131,7 +124,7 @@ class Endpoint:
             )
         self._enter()
         try:
-            body = await self._body(request)
+            body = await read_body(request, limits)
             prepared = await prepare(body, await self._declaration())
         except BaseException as error:
             status = error.status if isinstance(error, ApiError) else 499
@@ -144,26 +137,6 @@ class Endpoint:
         if self._served is None:
             self._served = await self.backend.served()
         return self._served
-
-    async def _body(self, request: Request) -> bytes:
-        limits = self.settings.limits
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > limits.body_bytes:
-            raise too_large(limits.body_bytes)
-        body = bytearray()
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                async for part in request.stream():
-                    body += part
-                    if len(body) > limits.body_bytes:
-                        raise too_large(limits.body_bytes)
-        except TimeoutError:
-            raise ApiError(
-                f"the body did not arrive within {limits.body_seconds:g} s; send it faster",
-                status=408,
-                code="request_timeout",
-            ) from None
-        return bytes(body)
 
     def _enter(self) -> None:
         self._in_flight += 1
@@ -181,27 +154,3 @@ class Endpoint:
             "created": self._created,
             "owned_by": "specdec",
         }
-
-
-async def _api_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)  # noqa: S101 -- registered for this class
-    headers = {"retry-after": "1"} if error.status in (429, 503) else None
-    return JSONResponse(error.body(), error.status, headers)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 -- registered for this class
-    paths = f"{' and '.join(_GENERATING)} with POST, and /v1/models with GET"
-    message = f"{request.method} {request.url.path} is no operation of this server; use {paths}"
-    return await _api_error(request, ApiError(message, status=error.status_code))
-
-
-async def _disconnected(request: Request, error: Exception) -> Response:
-    """A client that disconnects before its request is complete gets no response."""
-    return Response(status_code=499)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    return await _api_error(
-        request, unavailable("the endpoint failed; its log has the cause, and a retry may succeed")
-    )

@@ -18,12 +18,7 @@ def parse(body: bytes, model: type[_Model]) -> _Model:
     Raises:
         ApiError: no JSON, JSON that is nested too deeply, or an invalid value.
     """
-    try:
-        value = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        raise ApiError(f"the body is no JSON that can be read ({error}); send an object") from None
-    if not isinstance(value, dict):
-        raise ApiError(f"the body is a JSON {type(value).__name__}; send an object")
+    value = read(body)
     try:
         return model.model_validate(value)
     except pydantic.ValidationError as error:
@@ -31,6 +26,21 @@ def parse(body: bytes, model: type[_Model]) -> _Model:
         # Each type of a union adds an error; the one that fits is checked most deeply.
         alternatives = [item for item in errors if item["loc"][:1] == errors[0]["loc"][:1]]
         raise _invalid(max(alternatives, key=lambda item: len(item["loc"])), value) from None
+
+
+def read(body: bytes) -> dict[str, Any]:
+    """The JSON object of a body.
+
+    Raises:
+        ApiError: no JSON, JSON that is nested too deeply, or no object.
+    """
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise ApiError(f"the body is no JSON that can be read ({error}); send an object") from None
+    if not isinstance(value, dict):
+        raise ApiError(f"the body is a JSON {type(value).__name__}; send an object")
+    return value
 
 
 def _invalid(error: ErrorDetails, body: dict[str, Any]) -> ApiError:
