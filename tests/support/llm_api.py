@@ -48,6 +48,16 @@ def llm_api_differences(config: Any) -> list[str]:
     return differing
 
 
+def options_schema(version: str) -> dict[str, Any]:
+    """The JSON schema of the options file of `trtllm-serve`, which has arguments alone."""
+    own = schema(version)
+    known = dict(own["properties"])
+    for name in ("model", "backend", "triton_config"):
+        del known[name]
+    flags = {"enable_iter_perf_stats": {"type": "boolean"}}
+    return {**own, "required": ["tensor_parallel_size"], "properties": {**known, **flags}}
+
+
 def schema(version: str) -> dict[str, Any]:
     """The JSON schema of `model.yaml` in the generation of a version."""
     numbers = tuple(int(part) for part in version.split("."))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from specdec.api.methods.block import Control
 from specdec.api.tables import table
 
+# The default of `spec.runtime.frontend`.
+_TRITON = "Triton"
 # The release in an image's tag: 26.07 in tritonserver:26.07-trtllm-python-py3.
 _RELEASE = re.compile(r":(\d{2}\.(?:0[1-9]|1[0-2]))(?![\d.])")
 
@@ -86,7 +88,7 @@ class Support:
         image_sources: the source that names the version in that image, by version.
         folders: folders of scripts and templates in an image; the first that exists is used.
         unserved: releases that it does not serve although their images exist.
-        front: the name of the front end that its servers run.
+        fronts: by `spec.runtime.frontend`, the name of the front end that its servers run.
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
         deprecation_link: the announcement of that.
@@ -111,7 +113,7 @@ class Support:
     image_sources: Mapping[str, str]
     folders: tuple[ImageFolders, ...]
     unserved: tuple[Unserved, ...]
-    front: str
+    fronts: Mapping[str, str]
     triton: str
     deprecation: str
     deprecation_link: str
@@ -123,6 +125,10 @@ class Support:
         """Whether a method exists in a version; versions are compared by number."""
         first = self.methods.get(method)
         return first is not None and at_least(version, first)
+
+    def front(self, frontend: str) -> str:
+        """The name of the front end; that of Triton for one that the backend does not have."""
+        return self.fronts.get(frontend, self.fronts[_TRITON])
 
 
 @cache
@@ -150,7 +156,7 @@ def matrix() -> dict[Backend, Support]:
             image_sources={v: entry["source"] for v, entry in row.get("images", {}).items()},
             folders=tuple(ImageFolders(**folders) for folders in row.get("folders", ())),
             unserved=tuple(Unserved(**entry) for entry in row.get("unserved", ())),
-            front=row.get("front", "Triton"),
+            fronts=row.get("fronts", {_TRITON: _TRITON}),
             triton=row.get("triton", ""),
             deprecation=row.get("deprecation", ""),
             deprecation_link=row.get("deprecationLink", ""),

@@ -1,4 +1,4 @@
-"""Read the speculation counters of a served model from Triton's metrics endpoint.
+"""Read the speculation counters of a served model from a server's metrics endpoint.
 
 Verification, the benchmark and the demo use it. Counters that a server lacks are 0.
 """
@@ -14,6 +14,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from specdec.client.errors import RefusedError, UnreachableError
 
 _SECONDS = 5.0
+_OWN = "specdec_draft_tokens_total"
+# Drafted and accepted tokens in the two spellings of `trtllm-serve`, and all tokens that it gave.
+_DRAFTS = tuple(
+    (f"trtllm_spec_decode_{drafted}_total", f"trtllm_spec_decode_{accepted}_total")
+    for drafted, accepted in (
+        ("drafted_tokens", "accepted_tokens"),
+        ("num_draft_tokens", "num_accepted_tokens"),
+    )
+)
+_GENERATED = "trtllm_generation_tokens_total"
 
 
 @dataclass(frozen=True)
@@ -88,9 +98,25 @@ def speculation(totals: Mapping[str, float]) -> SpeculationTotals:
     def total(name: str) -> int:
         return int(totals.get(f"specdec_{name}_total", 0.0))
 
+    drafted, accepted = _drafts(totals)
     return SpeculationTotals(
         rounds=total("rounds"),
-        drafted=total("draft_tokens"),
-        accepted=total("accepted_tokens"),
-        generated=total("generated_tokens"),
+        drafted=total("draft_tokens") + drafted,
+        accepted=total("accepted_tokens") + accepted,
+        generated=total("generated_tokens") + int(totals.get(_GENERATED, 0.0)),
     )
+
+
+def counts_drafts(totals: Mapping[str, float]) -> bool:
+    """Whether a server counts draft tokens."""
+    return any(name in totals for name, _ in (*_DRAFTS, (_OWN, "")))
+
+
+def _drafts(totals: Mapping[str, float]) -> tuple[int, int]:
+    """Drafted and accepted tokens of `trtllm-serve`.
+
+    A release may have both spellings, and then each counts all tokens, or stays at 0.
+    """
+    pairs = [tuple(int(totals.get(name, 0.0)) for name in pair) for pair in _DRAFTS]
+    drafted, accepted = max(pairs)
+    return drafted, accepted

@@ -12,6 +12,7 @@ from typing import Any
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.client.model_names import BLS, TARGET
+from specdec.desired import trtllm_serve
 from specdec.triton import launch, probes
 from specdec.triton.layout import Launch
 from specdec.triton.probes import Programs
@@ -38,6 +39,12 @@ class Front:
         command: arguments of the server's container.
         environment: variables of every container that runs MPI ranks of the server.
         pre_stop: arguments of the hook that drains the server before it gets SIGTERM.
+        files: the programs of `payload/serving` that run in the pod.
+        openai: the port that serves the OpenAI API, if the server does so itself.
+        proxy: the server listens on localhost, and a proxy in its pod has the ports. It is no
+            tritonserver.
+        verification: how the verification Job measures, if not by who runs the rounds.
+        attempt_seconds: how long one run of the startup probe may take.
     """
 
     ports: Mapping[str, int]
@@ -45,14 +52,26 @@ class Front:
     command: Callable[..., list[str]]
     environment: Callable[[Launch], dict[str, str]]
     pre_stop: Callable[..., list[str]]
+    files: tuple[str, ...] = (
+        "alive.py",
+        "check_volume.py",
+        "drain.py",
+        "engines.py",
+        "renewal.py",
+    )
     model: str = BLS
     http: str = "http"
     grpc: str = "grpc"
     metrics: str = "metrics"
+    openai: str = ""
+    proxy: bool = False
+    verification: str = ""
+    attempt_seconds: int = _ATTEMPT
 
     def clients(self, model: SpeculativeModel) -> tuple[str, ...]:
         """The ports that serve clients; without HTTP if that port only reports health."""
-        return (self.http, self.grpc) if model.spec.serving.takes_http else (self.grpc,)
+        names = (self.http, self.grpc) if model.spec.serving.takes_http else (self.grpc,)
+        return tuple(name for name in names if name in self.ports)
 
     def service_ports(self, model: SpeculativeModel) -> tuple[str, ...]:
         """The ports of the Service: those of clients, and the metrics."""
@@ -60,10 +79,11 @@ class Front:
         return tuple(name for name in self.ports if name in served)
 
     def container_ports(self) -> list[dict[str, Any]]:
-        """The ports of the server's container."""
+        """The ports of the server's container; none behind a proxy."""
+        ports = {} if self.proxy else self.ports
         return [
             {"name": name, "containerPort": port, "protocol": "TCP"}
-            for name, port in self.ports.items()
+            for name, port in ports.items()
         ]
 
     def drain_ports(self, model: SpeculativeModel) -> dict[str, Any]:
@@ -73,8 +93,8 @@ class Front:
         """
         endpoint = model.spec.serving.open_ai
         more = (endpoint.port,) if endpoint else ()
-        clients = (self.ports[self.http], self.ports[self.grpc], *more)
-        return {"metrics_port": self.ports[self.metrics], "client_ports": clients}
+        clients = (self.ports[name] for name in (self.http, self.grpc) if name in self.ports)
+        return {"metrics_port": self.ports[self.metrics], "client_ports": (*clients, *more)}
 
     def probes(
         self, launch: Launch, engines: Sequence[str], *, budget_seconds: int, drain_seconds: int
@@ -90,14 +110,15 @@ class Front:
         programs = self.programs(
             launch,
             engines,
-            attempt_seconds=_ATTEMPT - _START,
+            attempt_seconds=self.attempt_seconds - _START,
             patience_seconds=max(_LEAST_PATIENCE, drain_seconds),
             http_port=self.ports[self.http],
             metrics_port=self.ports[self.metrics],
         )
-        attempts = math.ceil(budget_seconds / _ATTEMPT)
+        each = self.attempt_seconds
+        attempts = math.ceil(budget_seconds / each)
         return {
-            "startupProbe": _probe(programs.startup, attempts, _ATTEMPT, _ATTEMPT),
+            "startupProbe": _probe(programs.startup, attempts, each, each),
             "readinessProbe": _probe(programs.readiness, 3, _PERIOD, 10),
             "livenessProbe": _probe(programs.liveness, 6, _PERIOD, 9),
         }
@@ -113,19 +134,39 @@ def _probe(program: list[str], failures: int, period: int, timeout: int) -> dict
     }
 
 
+def _tritonserver(*arguments: Any, checkpoint: str, **options: Any) -> list[str]:
+    # Its repository names the checkpoint.
+    del checkpoint
+    return launch.command(*arguments, **options)
+
+
 TRITON = Front(
     ports=launch.PORTS,
     programs=probes.programs,
-    command=launch.command,
+    command=_tritonserver,
     environment=launch.environment,
     pre_stop=launch.pre_stop,
 )
 # The LLM API's model answers with text, and its clients wait for no other ports.
 LLM_API = replace(TRITON, programs=partial(probes.programs, answer="text"), model=TARGET)
+TRTLLM_SERVE = Front(
+    ports=trtllm_serve.PORTS,
+    programs=trtllm_serve.programs,
+    command=trtllm_serve.command,
+    environment=trtllm_serve.environment,
+    pre_stop=trtllm_serve.pre_stop,
+    files=("check_volume.py", "drain.py", "health.py"),
+    openai="http",
+    proxy=True,
+    verification="OpenAI",
+    # The server aborts a request whose client leaves: its first token may take this long.
+    attempt_seconds=30,
+)
 # By the name in the backend's row of api/support.yaml.
-_FRONTS = {"Triton": TRITON, "LlmApi": LLM_API}
+_FRONTS = {"Triton": TRITON, "LlmApi": LLM_API, "TrtllmServe": TRTLLM_SERVE}
 
 
 def front(model: SpeculativeModel) -> Front:
     """The front end of a resource's servers."""
-    return _FRONTS[support(model.spec.runtime.backend).front]
+    runtime = model.spec.runtime
+    return _FRONTS[support(runtime.backend).front(runtime.frontend)]

@@ -81,7 +81,7 @@ def verify_job(
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
         **given(metrics=_metrics(model, version)),
         # Methods that draft inside the engine have neither counters nor a switch for clients.
-        "way": model.control,
+        "way": front(model).verification or model.control,
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
     }
@@ -127,7 +127,8 @@ def report(model: SpeculativeModel, plan_hash: str) -> str:
 def _plan(
     model: SpeculativeModel, plan_hash: str, draft_tokens: int, prompts: ConfigMapKey | None
 ) -> dict[str, Any]:
-    roles, grpc = names.servers(model), front(model).grpc
+    roles, server = names.servers(model), front(model)
+    grpc = server.grpc if server.grpc in server.ports else server.http
     return {
         "planHash": plan_hash,
         "server": address(model, "target", grpc),
@@ -142,11 +143,15 @@ def _plan(
 
 
 def _metrics(model: SpeculativeModel, version: str) -> str | None:
-    """The address of the BLS's draft counters, if responses of the release have no counts.
+    """The address of the server's draft counters, if responses of the release have no counts.
 
     None with several replicas: each request to the Service may read another pod's metrics.
     """
-    if model.control != "Bls" or model.spec.serving.replicas != 1:
+    if model.spec.serving.replicas != 1:
+        return None
+    if front(model).proxy:
+        return address(model, "target", front(model).metrics)
+    if model.control != "Bls":
         return None
     outputs = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
     return None if _COUNTS in outputs else address(model, "target", front(model).metrics)

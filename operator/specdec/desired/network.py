@@ -65,9 +65,11 @@ def url(model: SpeculativeModel, role: str = "target") -> str:
 
 def endpoint(model: SpeculativeModel, role: str) -> dict[str, str]:
     """The entry of a server in the status."""
-    grpc, settings = address(model, role, front(model).grpc), model.spec.serving.open_ai
-    base = f"http://{_host(model, role)}:{settings.port}/v1" if settings else None
-    return {"role": role, "url": url(model, role), "grpc": grpc, **given(openAI=base)}
+    server, settings = front(model), model.spec.serving.open_ai
+    grpc = address(model, role, server.grpc) if server.grpc in server.ports else None
+    port = settings.port if settings else server.ports.get(server.openai)
+    base = f"http://{_host(model, role)}:{port}/v1" if port else None
+    return {"role": role, "url": url(model, role), **given(grpc=grpc, openAI=base)}
 
 
 def address(model: SpeculativeModel, role: str, port: str) -> str:

@@ -49,8 +49,8 @@ def containers(
             mounts=[volume, *([template] if settings.chat_template else [])],
             extra={
                 "ports": [{"name": CONTAINER, "containerPort": settings.port, "protocol": "TCP"}],
-                "readinessProbe": _probe("/health/ready", 3),
-                "livenessProbe": _probe("/health/live", 6),
+                "readinessProbe": probe("/health/ready", CONTAINER, 3),
+                "livenessProbe": probe("/health/live", CONTAINER, 6),
                 "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(linger_seconds)]}}},
             },
         ),
@@ -92,9 +92,10 @@ def _command(model: SpeculativeModel, settings: OpenAI, tokenizer: str) -> list[
     return ["python", "-m", "specdec.openai", *(str(part) for pair in pairs for part in pair)]
 
 
-def _probe(path: str, failures: int) -> dict[str, Any]:
+def probe(path: str, port: str, failures: int) -> dict[str, Any]:
+    """A probe over HTTP of a container with this image."""
     return {
-        "httpGet": {"path": path, "port": CONTAINER, "scheme": "HTTP"},
+        "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
         "periodSeconds": _PERIOD,
         "timeoutSeconds": _TIMEOUT,
         "failureThreshold": failures,

@@ -11,16 +11,16 @@ from typing import Any
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import metadata
+from specdec.desired.front import front
 from specdec.triton import launch
 
 COMPONENT = "programs"
 MOUNT = {"name": COMPONENT, "mountPath": launch.PROGRAMS, "readOnly": True}
-_FILES = ("alive.py", "check_volume.py", "drain.py", "engines.py", "renewal.py")
 
 
 def name(model: SpeculativeModel) -> str:
     """The name of this release's ConfigMap."""
-    return names.job_name(model, COMPONENT, names.digest(_sources()))
+    return names.job_name(model, COMPONENT, names.digest(_sources(model)))
 
 
 def config_map(model: SpeculativeModel) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def config_map(model: SpeculativeModel) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(model, name(model), COMPONENT),
-        "data": dict(_sources()),
+        "data": dict(_sources(model)),
     }
 
 
@@ -45,5 +45,5 @@ def config_map_names(pod_spec: Mapping[str, Any]) -> Iterator[str]:
             yield item["configMap"]["name"]
 
 
-def _sources() -> Mapping[str, str]:
-    return {file: launch.program(file) for file in _FILES}
+def _sources(model: SpeculativeModel) -> Mapping[str, str]:
+    return {file: launch.program(file) for file in front(model).files}

@@ -8,7 +8,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
-from specdec.desired import openai, pod, programs, tls
+from specdec.desired import openai, pod, programs, proxy, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
@@ -38,7 +38,8 @@ class Revision:
     serves; empty means all of it. `product` is the GPU product that its engines are built for.
     `engines` are the Triton models that must give tokens.
     `certificate` is the mark of the certificate files for which pods were last replaced.
-    `operator_image` and `tokenizer`, the directory of its files, are for the OpenAI endpoint.
+    `operator_image` and `tokenizer`, the directory of the target's checkpoint, are for the OpenAI
+    endpoint, and for front ends that read the checkpoint themselves.
     """
 
     repository: str
@@ -99,6 +100,7 @@ def deployment(
                     *openai.containers(
                         model, revision.operator_image, revision.tokenizer, _LINGER
                     ),
+                    *proxy.containers(model, revision.operator_image, revision.tokenizer, _LINGER),
                 ],
             ),
         },
@@ -204,6 +206,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     command = server.command(
         revision.launch,
         revision.directory,
+        checkpoint=revision.tokenizer,
         exit_timeout_seconds=drain,
         connection_age_seconds=connection_age_seconds(model),
         tls=tls.files(model),
@@ -232,7 +235,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,
         extra={
-            "ports": server.container_ports(),
+            **given(ports=server.container_ports()),
             **server.probes(
                 revision.launch,
                 revision.engines,

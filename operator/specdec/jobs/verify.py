@@ -30,7 +30,7 @@ from specdec.client.model_names import BLS
 from specdec.client.sampling import Sampling
 from specdec.client.verification import Options, verify
 from specdec.client.verification_result import Verification
-from specdec.jobs import measurement_common, result, verify_counts
+from specdec.jobs import measurement_common, result, verify_counts, verify_openai
 from specdec.jobs.result import JobError, progress
 
 FAILED = VerificationReason.VERIFICATION_FAILED
@@ -50,7 +50,8 @@ class Plan:
         plan_hash: returned with the result.
         path: `Bls` or `Loop` (the client's draft/target loop) is compared with the target alone.
             `Engine` drafts inside the engine, which shows only the number of tokens per step.
-            `LlmApi` reports draft tokens with its answers, and has no target alone.
+            `LlmApi` reports draft tokens with its answers, and has no target alone. `OpenAI` is a
+            server with the OpenAI API, whose metrics count draft tokens.
         server, draft_server: `host:port` of gRPC endpoints; the second one if the draft model has
             its own server.
         metrics: `host:port` of the server's metrics, if its answers do not report draft tokens.
@@ -115,6 +116,11 @@ async def measured(plan: Plan) -> Json:
         elif plan.path == "LlmApi":
             server = measurement_common.connection(plan.server, plan.tls)
             measured = await verify_counts.counted(server, entries, plan.max_tokens)
+        elif plan.path == "OpenAI":
+            server = measurement_common.connection(plan.server, plan.tls)
+            measured = await asyncio.to_thread(
+                verify_openai.counted, server, plan.metrics, entries, plan.max_tokens
+            )
         else:
             measured = await _compare(plan, entries)
     except ClientError as error:

@@ -14,6 +14,7 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.matrix import exposed, support
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AcceptedReason, DeprecatedReason
+from specdec.desired.front import front
 from specdec.pipeline.stage import Context, Outcome
 
 
@@ -26,9 +27,7 @@ def accept(context: Context) -> Outcome:
         return Outcome((refused,), context.facts, proceed=False)
     runtime, version = model.spec.runtime, validation.version(model)
     image = runtime.image or backends.of(model).default_image(images, version)
-    reason = (
-        AcceptedReason.BELOW_FIX_LEVEL if exposed(runtime.backend, image) else AcceptedReason.VALID
-    )
+    reason = AcceptedReason.BELOW_FIX_LEVEL if _below(model, image) else AcceptedReason.VALID
     accepted = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
     plan = {
         "backend": runtime.backend.value,
@@ -65,7 +64,7 @@ def _deprecated(model: SpeculativeModel) -> Iterator[Condition]:
 def _faults_warning(model: SpeculativeModel, image: str) -> str:
     """A warning about a server with published faults."""
     backend = model.spec.runtime.backend
-    releases = exposed(backend, image)
+    releases = _below(model, image)
     if releases is None:
         return ""
     release, level = releases
@@ -77,6 +76,11 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
         + (http if model.spec.serving.takes_http else "")
         + (f", or take the image of runtime.version {fixed[-1]}" if fixed else "")
     )
+
+
+def _below(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
+    """`exposed` of the image, if its Triton runs."""
+    return None if front(model).proxy else exposed(model.spec.runtime.backend, image)
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:

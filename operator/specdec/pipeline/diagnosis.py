@@ -10,7 +10,7 @@ from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import PROBLEMS
 from specdec.api.reasons import AvailableReason, CommonReason, EngineReason, Reason, parse
-from specdec.desired import openai
+from specdec.desired import openai, proxy
 from specdec.pipeline import server_log
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, termination_message
@@ -267,7 +267,8 @@ def _gpu_product(pod: Object) -> str:
 
 
 def _of_endpoint(status: Object) -> str:
-    return openai.CONTAINER if status.get("name") == openai.CONTAINER else ""
+    name = str(status.get("name", ""))
+    return name if name in (openai.CONTAINER, proxy.CONTAINER) else ""
 
 
 def _statuses(pod: Object) -> Iterator[dict[str, Any]]:

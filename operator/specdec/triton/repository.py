@@ -12,9 +12,10 @@ from specdec.triton import contract, library, llm_api, pbtxt
 from specdec.triton.llm_api import LlmApiPlan
 from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
 from specdec.triton.pbtxt import Batching, ModelConfig
-from specdec.triton.plan import ModelPlan, PlanError, RepositoryPlan
+from specdec.triton.plan import FilesPlan, ModelPlan, PlanError, RepositoryPlan
 
 __all__ = [
+    "FilesPlan",
     "LlmApiPlan",
     "ModelPlan",
     "Plan",
@@ -24,8 +25,8 @@ __all__ = [
     "render",
 ]
 
-# A model repository, in one of the two layouts.
-Plan = RepositoryPlan | LlmApiPlan
+# A model repository in one of the two layouts, or files without one.
+Plan = RepositoryPlan | LlmApiPlan | FilesPlan
 
 ENSEMBLE = "ensemble"
 PREPROCESSING = "preprocessing"
@@ -51,6 +52,8 @@ def render(plan: Plan) -> dict[str, str]:
     Raises:
         ValueError: a string of the plan cannot be written as text.
     """
+    if isinstance(plan, FilesPlan):
+        return dict(plan.files)
     return llm_api.files(plan) if isinstance(plan, LlmApiPlan) else _files(plan)
 
 

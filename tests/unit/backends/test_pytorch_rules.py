@@ -17,13 +17,6 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
 @pytest.mark.parametrize(
     ("method", "version", "path", "value", "sentence"),
     [
-        (
-            "NGram",
-            "1.2.1",
-            "runtime.frontend",
-            "TrtllmServe",
-            "does not start yet: set it to Triton",
-        ),
         ("NGram", "1.2.1", "target.parallelism.pipeline", 2, "set it to 1 and raise tensor"),
         ("NGram", "1.2.1", "target.gpu.deviceIds", [1], "[1], and backend PyTorch uses the first"),
         ("NGram", "1.2.1", "serving.nodesPerReplica", 2, "in one pod: set it to 1"),
@@ -124,6 +117,24 @@ def test_bad_input_is_one_sentence(
     message = problem(put(pytorch(method, version), path, value))
     assert sentence in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("runtime.instances", 2, "runtime.instances is 2, and spec.runtime.frontend is"),
+        ("serving.nodesPerReplica", 2, "in one pod: set it to 1"),
+        ("serving.openAI", {}, "which serves the OpenAI API itself: remove it"),
+        ("serving.tls", {"secretName": "tls"}, "which has no gRPC port to encrypt: remove it"),
+        ("serving.http", "HealthOnly", "serving.http is HealthOnly, and"),
+        ("serving.streaming", False, "where each request decides: set it to true"),
+        ("runtime.parameters", {"enable_lora": "true"}, "name adapters by paths in the server"),
+    ],
+)
+def test_trtllm_serve_refuses_fields_of_triton(path: str, value: Any, sentence: str) -> None:
+    cr = put(pytorch("NGram"), "runtime.frontend", "TrtllmServe")
+    assert problem(cr) == ""
+    assert sentence in problem(put(cr, path, value))
 
 
 @pytest.mark.parametrize(

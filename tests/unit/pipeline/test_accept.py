@@ -23,9 +23,9 @@ def target(**fields: Any) -> dict[str, Any]:
 
 BAD = [
     (
-        {"runtime": {"backend": "PyTorch", "frontend": "TrtllmServe"}},
+        {"runtime": {"backend": "PyTorch", "frontend": "TrtllmServe", "instances": 2}},
         "InvalidSpec",
-        "frontend is TrtllmServe, which this release does not start yet: set it to Triton",
+        "which serves one instance: set it to 1 and raise serving.replicas, or set the front end",
     ),
     ({"runtime": {"backend": "Reference", "version": "9.9.9"}}, "UnsupportedVersion", "9.9.9"),
     (

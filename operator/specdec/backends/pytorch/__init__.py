@@ -1,4 +1,4 @@
-"""Checkpoints that TensorRT-LLM's LLM API serves as they are, as one Triton model."""
+"""Checkpoints that TensorRT-LLM's LLM API serves as they are, in Triton or `trtllm-serve`."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,11 @@ from specdec.backends.footprint import Footprint
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.backends.pytorch import configuration, memory, methods, rules
+from specdec.desired import trtllm_serve
 from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan, Server
 from specdec.triton.llm_api import LlmApiPlan
-from specdec.triton.repository import Plan
+from specdec.triton.repository import FilesPlan, Plan
 
 _NAME = "PyTorch"
 
@@ -70,7 +71,9 @@ class PyTorch:
         del version
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:
-        """One model with `model.yaml`."""
+        """One model with `model.yaml`, or the options of `trtllm-serve`."""
+        if not rules.in_triton(model):
+            return {"": FilesPlan(((trtllm_serve.OPTIONS, configuration.options(model, facts)),))}
         instances = _instances(model)
         plan = LlmApiPlan(
             configuration=configuration.text(model, facts),

@@ -1,4 +1,4 @@
-"""`model.yaml`: arguments of the LLM API, and `triton_config` for the Triton model around it."""
+"""Arguments of the LLM API: `model.yaml` of its Triton model, options of `trtllm-serve`."""
 
 from typing import Any
 
@@ -22,11 +22,35 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def text(model: SpeculativeModel, facts: Facts) -> str:
-    """The file's text.
+    """The text of `model.yaml`, with `triton_config` for the Triton model.
 
     Batches are made by the LLM API, so `max_batch_size` of `triton_config` is 0.
     """
-    return yaml.safe_dump(_arguments(model, facts), sort_keys=False, allow_unicode=False)
+    arguments = {
+        "model": facts.checkpoints["target"].path,
+        "backend": "pytorch",
+        **_arguments(model, facts),
+        "triton_config": {
+            "max_batch_size": 0,
+            "decoupled": model.spec.serving.streaming,
+            "cancellation_check_period_ms": _CANCELLATION_MS,
+        },
+    }
+    return _dump(arguments)
+
+
+def options(model: SpeculativeModel, facts: Facts) -> str:
+    """The options file of `trtllm-serve`, whose command line has the model and the backend.
+
+    Its comment names the checkpoint: the publish Job compares the checkpoints that files name.
+    """
+    head = f"# Options of trtllm-serve for {facts.checkpoints['target'].path}\n"
+    # Without the statistics of iterations some releases count no draft tokens.
+    return head + _dump({**_arguments(model, facts), "enable_iter_perf_stats": True})
+
+
+def _dump(arguments: dict[str, Any]) -> str:
+    return yaml.safe_dump(arguments, sort_keys=False, allow_unicode=False)
 
 
 def _arguments(model: SpeculativeModel, facts: Facts) -> dict[str, Any]:
@@ -35,8 +59,6 @@ def _arguments(model: SpeculativeModel, facts: Facts) -> dict[str, Any]:
     spelling = generation.methods.get(model.spec.speculation.method)
     speculative = method.speculative_config(model, generation, facts)
     arguments: dict[str, Any] = {
-        "model": facts.checkpoints["target"].path,
-        "backend": "pytorch",
         "dtype": _DTYPES[spec.dtype],
         "tensor_parallel_size": spec.parallelism.tensor,
         "pipeline_parallel_size": spec.parallelism.pipeline,
@@ -58,11 +80,6 @@ def _arguments(model: SpeculativeModel, facts: Facts) -> dict[str, Any]:
     }
     if speculative:
         arguments["speculative_config"] = speculative
-    arguments["triton_config"] = {
-        "max_batch_size": 0,
-        "decoupled": model.spec.serving.streaming,
-        "cancellation_check_period_ms": _CANCELLATION_MS,
-    }
     return arguments
 
 

@@ -11,13 +11,45 @@ from specdec.backends.rule import Rule, invalid, version
 
 
 def frontend(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The front end is one that this release starts."""
-    own = model.spec.runtime.frontend
-    if own == "Triton":
+    """`trtllm-serve` has one port, one instance, and the OpenAI API."""
+    if in_triton(model):
         return None
-    return invalid(
-        f"spec.runtime.frontend is {own}, which this release does not start yet: set it to Triton"
-    )
+    for field, value, why in _only_triton(model):
+        return invalid(
+            f"spec.{field} is {value}, and spec.runtime.frontend is TrtllmServe, {why}, or set "
+            "the front end to Triton"
+        )
+    return None
+
+
+def in_triton(model: SpeculativeModel) -> bool:
+    """Whether Triton serves the LLM API."""
+    return model.spec.runtime.frontend == "Triton"
+
+
+def _only_triton(model: SpeculativeModel) -> Iterator[tuple[str, str, str]]:
+    """Fields that need Triton: name, value, and what to do instead."""
+    runtime, serving = model.spec.runtime, model.spec.serving
+    if runtime.instances > 1:
+        yield (
+            "runtime.instances",
+            str(runtime.instances),
+            "which serves one instance: set it to 1 and raise serving.replicas",
+        )
+    if serving.open_ai is not None:
+        yield "serving.openAI", "set", "which serves the OpenAI API itself: remove it"
+    if serving.tls is not None:
+        yield "serving.tls", "set", "which has no gRPC port to encrypt: remove it"
+    if serving.http != "Open":
+        yield "serving.http", serving.http, "which serves clients over HTTP only: set it to Open"
+    if not serving.streaming:
+        yield "serving.streaming", "false", "where each request decides: set it to true"
+    if runtime.parameters.get("enable_lora") == "true":
+        yield (
+            "runtime.parameters.enable_lora",
+            "true",
+            "whose requests would name adapters by paths in the server: remove it",
+        )
 
 
 def processes(model: SpeculativeModel, _: Images) -> Cause | None:

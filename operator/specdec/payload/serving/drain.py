@@ -12,9 +12,9 @@ kills its ranks shortly after, which would cut the server's own drain. So the ho
 rank 0 first. When rank 0 ends, the other ranks end by themselves, and mpirun after them.
 
 Arguments: seconds to go on serving while endpoints are removed, seconds for connections to end,
-seconds for all that follows, the port of the metrics, the ports of clients separated by commas,
-and with several ranks the argument that identifies the server of rank 0. A server that has already
-ended counts as drained.
+seconds for all that follows, the port of the metrics (0 if the end of the connections is the end
+of all requests), the ports of clients separated by commas, and with several ranks the argument
+that identifies the server of rank 0. A server that has already ended counts as drained.
 """
 
 import http.client
@@ -148,7 +148,8 @@ def drain(
     time.sleep(linger)
     await_disconnected(clients, time.monotonic() + moving)
     deadline = time.monotonic() + timeout
-    await_idle(port, deadline)
+    if port:
+        await_idle(port, deadline)
     if not mark:
         return True
     for pid in servers(mark):

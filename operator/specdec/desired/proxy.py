@@ -1,0 +1,66 @@
+"""The container of the proxy in front of a server that listens on localhost only."""
+
+from pathlib import PurePosixPath
+
+from specdec.api.model import SpeculativeModel
+from specdec.desired import trtllm_serve
+from specdec.desired.front import front
+from specdec.desired.openai import probe
+from specdec.desired.pod import Container
+
+CONTAINER = "proxy"
+_RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+
+
+def containers(
+    model: SpeculativeModel, image: str, checkpoint: str, linger_seconds: int
+) -> tuple[Container, ...]:
+    """The proxy's container; none if the server is reached directly.
+
+    Args:
+        model: the resource.
+        image: the operator's.
+        checkpoint: directory of the target; the server names its model after it.
+        linger_seconds: a stopping proxy accepts requests for this time, until no Service leads
+            clients to it. Then it gets SIGTERM and finishes its answers.
+    """
+    server = front(model)
+    if not server.proxy:
+        return ()
+    ports = [
+        {"name": name, "containerPort": port, "protocol": "TCP"}
+        for name, port in server.ports.items()
+    ]
+    return (
+        Container(
+            name=CONTAINER,
+            image=image,
+            pull_policy=model.spec.runtime.pull_policy,
+            command=_command(model, checkpoint),
+            resources=_RESOURCES,
+            extra={
+                "ports": ports,
+                "readinessProbe": probe("/health/ready", server.http, 3),
+                "livenessProbe": probe("/health/live", server.http, 6),
+                "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(linger_seconds)]}}},
+            },
+        ),
+    )
+
+
+def _command(model: SpeculativeModel, checkpoint: str) -> list[str]:
+    server, serving = front(model), model.spec.serving
+    options = {
+        "--served-model-name": model.metadata.name,
+        "--upstream": f"{trtllm_serve.ADDRESS}:{trtllm_serve.PORT}",
+        "--upstream-model": PurePosixPath(checkpoint).name,
+        "--port": server.ports[server.http],
+        "--metrics-port": server.ports[server.metrics],
+        # Those that run, and those that wait: the server itself has no limit.
+        "--max-in-flight": model.spec.target.limits.max_batch_size + serving.max_queue_size,
+        "--drain-seconds": serving.drain.timeout_seconds,
+    }
+    return [
+        *("python", "-m", "specdec.openai.proxy"),
+        *(str(part) for pair in options.items() for part in pair),
+    ]

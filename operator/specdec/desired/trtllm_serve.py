@@ -1,0 +1,86 @@
+"""The command line, the probes and the hook of `trtllm-serve`, behind a proxy in the same pod.
+
+On its one port `trtllm-serve` also has POSTs that free its memory or replace its weights. It
+listens on localhost, where only the containers of its pod reach it; `desired/proxy.py` passes on
+what clients may send. Probes of the kubelet reach no port on localhost, so they are programs.
+"""
+
+from collections.abc import Sequence
+
+from specdec.triton.launch import program_path
+from specdec.triton.layout import Launch
+from specdec.triton.probes import Programs
+
+# The ports of the proxy.
+PORTS = {"http": 8000, "metrics": 8002}
+ADDRESS, PORT = "127.0.0.1", 8001
+# The repository's only file: arguments of the LLM API.
+OPTIONS = "options.yaml"
+_HEALTH, _GENERATE = "/health", "/health_generate"
+# Seconds for a reply of a server that answers at all.
+_REPLY = 4.0
+_PYTHON = ("python3", "-I", "-S")
+
+
+def command(launch: Launch, directory: str, *, checkpoint: str, **_: object) -> list[str]:
+    """Arguments of the server's container; all other settings are in the options file.
+
+    Args:
+        launch: of one process, which starts its own ranks.
+        directory: of the options file.
+        checkpoint: directory of the target.
+    """
+    del launch
+    return [
+        *("trtllm-serve", checkpoint, "--backend", "pytorch"),
+        *("--host", ADDRESS, "--port", str(PORT)),
+        # The oldest spelling, which newer releases accept too.
+        *("--extra_llm_api_options", f"{directory}/{OPTIONS}"),
+    ]
+
+
+def environment(launch: Launch) -> dict[str, str]:
+    """Variables of the server's container: its libraries do not ask the hub for a local model."""
+    del launch
+    return {"HF_HUB_OFFLINE": "1"}
+
+
+def programs(
+    launch: Launch, engines: Sequence[str], *, attempt_seconds: float, **_: object
+) -> Programs:
+    """The probes of the server.
+
+    Older releases report themselves as healthy before they generate, so a start is proved by a
+    token. After the loss of a rank the server answers 503 for ever and does not end by itself, so
+    the liveness probe fails then too.
+
+    Args:
+        launch, engines: not used; the server reports for all of its ranks.
+        attempt_seconds: how long one run of the startup probe tries.
+    """
+    del launch, engines
+    healthy = _probe(_HEALTH, _REPLY)
+    return Programs(_probe(_GENERATE, attempt_seconds), healthy, healthy)
+
+
+def _probe(path: str, seconds: float) -> list[str]:
+    return [*_PYTHON, program_path("health.py"), str(PORT), path, f"{seconds:g}"]
+
+
+def pre_stop(
+    launch: Launch,
+    *,
+    linger_seconds: int,
+    exit_timeout_seconds: int,
+    moving_seconds: int = 0,
+    client_ports: Sequence[int] = (PORTS["http"],),
+    **_: object,
+) -> list[str]:
+    """Arguments of the hook: it waits until neither clients nor the proxy have a connection.
+
+    The proxy opens a connection for each request, so this also waits for requests in flight.
+    """
+    del launch
+    ports = ",".join(str(port) for port in (*client_ports, PORT))
+    seconds = (linger_seconds, moving_seconds + exit_timeout_seconds, 0)
+    return ["python3", program_path("drain.py"), *(str(each) for each in seconds), "0", ports]

@@ -1,0 +1,253 @@
+"""The routes of the proxy, as an ASGI application for two ports: clients, and metrics."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from typing_extensions import override
+
+from specdec.openai.errors import ApiError, overloaded, unavailable, unknown_model
+from specdec.openai.metrics import Metrics
+from specdec.openai.proxy.checks import Names, checked
+from specdec.openai.proxy.upstream import Reply, Upstream
+from specdec.openai.replies import GENERATING, HANDLERS, read_body
+from specdec.openai.settings import Limits
+
+HEALTH, PAGE = "/health", "/prometheus/metrics"
+_HEALTH_SECONDS = 2.0
+# Bytes of bodies that are being read, of all requests together.
+_BODIES = 256 << 20
+_STREAM, _END = "text/event-stream", b"\n\n"
+_OK = 200
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the proxy serves.
+
+    Attributes:
+        served_name: the model's name for clients.
+        upstream_model: the model's name in the server.
+        metrics_port: the port that has metrics only.
+        limits: of one process.
+    """
+
+    served_name: str
+    upstream_model: str
+    metrics_port: int
+    limits: Limits
+
+
+class Proxy:
+    """The state of one process: its server, and its requests in flight."""
+
+    def __init__(self, settings: Settings, upstream: Upstream) -> None:
+        self.settings, self.upstream, self.metrics = settings, upstream, Metrics()
+        self.draining = False
+        self._names = Names(settings.upstream_model, settings.served_name)
+        self._created = int(time.time())
+        self._in_flight = self._bodies = 0
+
+    def application(self) -> ASGIApp:
+        """The ASGI application, which selects its routes by the port."""
+        clients = _routes(
+            *(Route(path, partial(self.generate, path), methods=["POST"]) for path in GENERATING),
+            Route("/v1/models", self.models, methods=["GET"]),
+            Route("/v1/models/{name:path}", self.model, methods=["GET"]),
+            Route("/health", self.ready, methods=["GET"]),
+            Route("/health/live", self.live, methods=["GET"]),
+            Route("/health/ready", self.ready, methods=["GET"]),
+        )
+        metrics = _routes(Route("/metrics", self.exposition, methods=["GET"]))
+
+        async def by_port(scope: Scope, receive: Receive, send: Send) -> None:
+            own = scope["server"][1] == self.settings.metrics_port
+            await (metrics if own else clients)(scope, receive, send)
+
+        return by_port
+
+    async def live(self, request: Request) -> Response:
+        """The process answers."""
+        return PlainTextResponse("live")
+
+    async def ready(self, request: Request) -> Response:
+        """The server reports itself as healthy, and the process is not about to end."""
+        if self.draining or not await self._healthy():
+            return PlainTextResponse("not ready", 503)
+        return PlainTextResponse("ready")
+
+    async def exposition(self, request: Request) -> Response:
+        """The metrics of the proxy and those of the server, which some releases lack."""
+        own = generate_latest(self.metrics.registry)
+        return Response(own + await self._page(), media_type=CONTENT_TYPE_LATEST)
+
+    async def models(self, request: Request) -> Response:
+        """The list of models."""
+        return JSONResponse({"object": "list", "data": [self._model()]})
+
+    async def model(self, request: Request) -> Response:
+        """One model by its name."""
+        name = request.path_params["name"]
+        if name != self.settings.served_name:
+            raise unknown_model(name, self.settings.served_name)
+        return JSONResponse(self._model())
+
+    async def generate(self, path: str, request: Request) -> Response:
+        """Pass a request on to one of `GENERATING`, and its answer back as it arrives."""
+        limits = self.settings.limits
+        if self._in_flight >= limits.in_flight:
+            self.metrics.requests.labels(path, 429).inc()
+            raise overloaded(
+                f"{limits.in_flight} requests are being answered, the limit of this server; "
+                "try again later"
+            )
+        self._in_flight += 1
+        self.metrics.in_flight.inc()
+        state = _State()
+        # It ends the connection to the server and the request's place, in this order.
+        async with AsyncExitStack() as stack:
+            stack.callback(self._leave, path, state)
+            try:
+                return await self._answer(path, request, stack, state)
+            except ApiError as error:
+                state.status = error.status
+                raise
+            except TimeoutError:
+                failure = _timed_out(limits.seconds)
+                state.status = failure.status
+                raise failure from None
+
+    async def _answer(
+        self, path: str, request: Request, stack: AsyncExitStack, state: "_State"
+    ) -> Response:
+        """The answer, whose stream takes the stack over."""
+        body = await self._checked(request)
+        seconds = self.settings.limits.seconds
+        reply = await stack.enter_async_context(self.upstream.request("POST", path, seconds, body))
+        if reply.status != _OK:
+            raise _refused(reply.status, await reply.read())
+        if reply.content_type.startswith(_STREAM):
+            return _Stream(self._events(reply, state), stack.pop_all())
+        whole = self._names.replaced(await reply.read())
+        state.status = reply.status
+        return Response(whole, media_type=reply.content_type)
+
+    async def _checked(self, request: Request) -> bytes:
+        """The body for the server; bodies of many clients together stay below a limit."""
+        length = request.headers.get("content-length", "")
+        limit = self.settings.limits.body_bytes
+        reserved = min(int(length), limit) if length.isdigit() else limit
+        if self._bodies + reserved > _BODIES:
+            raise overloaded("too many requests are being read; try again later")
+        self._bodies += reserved
+        try:
+            body = await read_body(request, self.settings.limits)
+            return checked(body, self.settings.served_name, self.settings.upstream_model)
+        finally:
+            self._bodies -= reserved
+
+    async def _events(self, reply: Reply, state: "_State") -> AsyncIterator[bytes]:
+        """The events of an answer, each as a whole; a failure is the last event."""
+        rest = b""
+        try:
+            async for part in reply.parts():
+                events, end, rest = (rest + part).rpartition(_END)
+                if end:
+                    yield self._names.replaced(events) + end
+            state.status = reply.status
+            if rest:
+                yield self._names.replaced(rest)
+        except ApiError as error:
+            state.status = error.status
+            yield _event(error)
+        except TimeoutError:
+            failure = _timed_out(self.settings.limits.seconds)
+            state.status = failure.status
+            yield _event(failure)
+
+    async def _healthy(self) -> bool:
+        try:
+            async with self.upstream.request("GET", HEALTH, _HEALTH_SECONDS) as reply:
+                return reply.status == _OK
+        except (ApiError, TimeoutError):
+            return False
+
+    async def _page(self) -> bytes:
+        try:
+            async with self.upstream.request("GET", PAGE, _HEALTH_SECONDS) as reply:
+                return await reply.read() if reply.status == _OK else b""
+        except (ApiError, TimeoutError):
+            return b""
+
+    def _leave(self, path: str, state: "_State") -> None:
+        self._in_flight -= 1
+        self.metrics.in_flight.dec()
+        self.metrics.requests.labels(path, state.status).inc()
+
+    def _model(self) -> dict[str, Any]:
+        return {
+            "id": self.settings.served_name,
+            "object": "model",
+            "created": self._created,
+            # Clients take further parameters from this: see `client/fronts/openai.py`.
+            "owned_by": "tensorrt_llm",
+        }
+
+
+class _Stream(StreamingResponse):
+    """A stream that ends its request, also if the client leaves before the first event."""
+
+    def __init__(self, events: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
+        super().__init__(events, media_type=_STREAM)
+        self._stack = stack
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            await super().__call__(scope, receive, send)
+
+
+@dataclass
+class _State:
+    """The status that a request is counted with; 499 is a client that disconnected."""
+
+    status: int = 499
+
+
+def _routes(*routes: Route) -> Starlette:
+    return Starlette(routes=list(routes), exception_handlers=dict(HANDLERS))
+
+
+def _refused(status: int, body: bytes) -> ApiError:
+    """The server's error in OpenAI's shape; the server's own has the fields at the top."""
+    try:
+        value = json.loads(body)
+        message = str(value.get("message") or value["error"]["message"])
+    except (ValueError, AttributeError, KeyError, TypeError):
+        message = "the server refused the request without a message"
+    if status >= 500:
+        return unavailable(f"{message}; try again later")
+    return ApiError(message, status=status)
+
+
+def _timed_out(seconds: float) -> ApiError:
+    return ApiError(
+        f"the answer took longer than {seconds:g} s; request fewer tokens",
+        status=504,
+        kind="server_error",
+        code="timeout",
+    )
+
+
+def _event(error: ApiError) -> bytes:
+    return b"data: " + error.encoded() + b"\n\n"

@@ -1,0 +1,165 @@
+"""The containers of a pod with `trtllm-serve`, as processes with their own argv and environment.
+
+Only ports and the path of the volume differ from the pod; `trtllm-serve` is the simulation.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from cluster.processes import until
+from specdec.api import names
+from specdec.desired.trtllm_serve import PORT, PORTS
+from specdec.dry_run.plan import Plan
+from specdec.triton import start
+from support import trtllm_serve
+from support.programs import local
+
+SECONDS = 60.0
+Json = dict[str, Any]
+
+
+class Pod:
+    """A running pod; a context manager.
+
+    Args:
+        plan: of a sample with the front end.
+        folder: empty, for the volume and the signals.
+        release: of TensorRT-LLM.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, release: str) -> None:
+        (body,) = [item for item in plan.objects if item["kind"] == "Deployment"]
+        containers = body["spec"]["template"]["spec"]["containers"]
+        self.server, self.proxy = ({**container} for container in containers)
+        self._release = release
+        self.signals, self._volume = folder / "signals", folder / "volume"
+        self._ports = dict(zip((*PORTS.values(), PORT), _free(3), strict=True))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._fill(plan)
+
+    def _fill(self, plan: Plan) -> None:
+        argv = start.server(self.server["command"])
+        self.signals.mkdir()
+        self._path(argv[1]).mkdir(parents=True)
+        directory = self._path(argv[-1]).parent
+        for name, text in plan.files.items():
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(text, "utf-8")
+        program = self._volume / "bin" / "trtllm-serve"
+        program.parent.mkdir()
+        lines = ("#!/bin/sh", f'exec {sys.executable} {trtllm_serve.__file__} "$@"', "")
+        program.write_text("\n".join(lines), "ascii")
+        program.chmod(0o755)
+
+    @property
+    def url(self) -> str:
+        """The address of the proxy for clients."""
+        return f"http://127.0.0.1:{self._ports[PORTS['http']]}"
+
+    @property
+    def metrics(self) -> str:
+        """`host:port` of the proxy's metrics."""
+        return f"127.0.0.1:{self._ports[PORTS['metrics']]}"
+
+    @property
+    def direct(self) -> str:
+        """The address of the server, which only its own pod can reach."""
+        return f"http://127.0.0.1:{self._ports[PORT]}"
+
+    def __enter__(self) -> Self:
+        self._start("server", start.server(self.server["command"]), self.server["env"])
+        proxy = [sys.executable, *self.proxy["command"][1:]]
+        self._start("proxy", proxy, self.proxy["env"])
+        until(lambda: self.status("/health/live") == 200, SECONDS, lambda: "no proxy")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def signal(self, *files: str) -> None:
+        """Create files that the simulation waits for."""
+        for file in files:
+            (self.signals / file).touch()
+
+    def signalled(self, file: str) -> None:
+        """Wait for a file of the simulation."""
+        until((self.signals / file).exists, SECONDS, lambda: f"no {file}")
+
+    def probe(self, name: str) -> str:
+        """Run a probe of the server's container once; its message, empty if it succeeds."""
+        command = self._mapped(self.server[f"{name}Probe"]["exec"]["command"])
+        done = subprocess.run(local(command), capture_output=True, text=True, check=False)
+        assert bool(done.returncode) == bool(done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stderr.strip()
+
+    def stop(self) -> subprocess.Popen[bytes]:
+        """Run the server's hook, as the kubelet does."""
+        command = self._mapped(self.server["lifecycle"]["preStop"]["exec"]["command"])
+        return subprocess.Popen(local(command))
+
+    def terminate(self, name: str) -> None:
+        """Send SIGTERM to a container."""
+        self._processes[name].terminate()
+
+    def ended(self, name: str) -> int | None:
+        """The exit status of a container; None while it runs."""
+        return self._processes[name].poll()
+
+    def status(self, path: str, method: str = "GET", url: str = "") -> int:
+        """The status of a request without a body; 0 if the connection failed."""
+        request = urllib.request.Request((url or self.url) + path, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as reply:
+                return int(reply.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except (urllib.error.URLError, ConnectionError):
+            return 0
+
+    def _start(self, name: str, argv: Sequence[str], env: Sequence[Mapping[str, str]]) -> None:
+        path = f"{self._volume / 'bin'}:{os.environ['PATH']}"
+        variables = {entry["name"]: entry["value"] for entry in env}
+        simulated = {"SIMULATION": str(self.signals), "SIMULATION_RELEASE": self._release}
+        # The simulation imports the helpers of the tests.
+        own = {"PATH": path, "PYTHONPATH": str(Path(__file__).parents[1]), **simulated}
+        self._processes[name] = subprocess.Popen(self._mapped(argv), env={**variables, **own})
+
+    def _mapped(self, argv: Sequence[str]) -> list[str]:
+        """The arguments with the ports of this machine and the folder of the volume."""
+        return [self._argument(argument) for argument in argv]
+
+    def _argument(self, argument: str) -> str:
+        if argument.startswith(f"{names.VOLUME}/"):
+            return str(self._path(argument))
+        head, colon, port = argument.rpartition(":")
+        numbers = port.split(",")
+        if not all(number.isdigit() and int(number) in self._ports for number in numbers):
+            return argument
+        return head + colon + ",".join(str(self._ports[int(number)]) for number in numbers)
+
+    def _path(self, path: str) -> Path:
+        return self._volume / path.removeprefix(f"{names.VOLUME}/")
+
+
+def _free(count: int) -> list[int]:
+    """Ports that are free on this machine."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,227 @@
+"""A pod with `trtllm-serve`: its probes, closed paths, answers, counters and drain.
+
+The server is a simulation. Its command line, its options, the proxy and the probes are those that
+the operator generates of the sample.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from cluster.processes import until
+from specdec.client import Entry
+from specdec.client.connection import Connection
+from specdec.jobs import verify_openai
+from support.planned_samples import planned
+from support.trtllm_serve import ACCEPTED, DRAFTED
+from support.trtllm_serve_pod import SECONDS, Pod
+
+SAMPLE = "pytorch-trtllm-serve"
+OLDER, NEWER = "1.2.1", "1.3.0"
+QUESTION: list[Any] = [{"role": "user", "content": "Count."}]
+HOLDING: list[Any] = [{"role": "user", "content": "hold on"}]
+CLOSED = ("/release_memory", "/resume_memory", "/update_weights", "/steady_clock_offset")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@contextmanager
+def serving(folder: Path, release: str = NEWER) -> Iterator[Pod]:
+    with Pod(planned(SAMPLE), folder, release) as pod:
+        pod.signal("loaded", "generates")
+        until(lambda: pod.status("/health/ready") == 200, SECONDS, lambda: "not ready")
+        yield pod
+
+
+@contextmanager
+def clients(pod: Pod) -> Iterator[openai.OpenAI]:
+    url = f"{pod.url}/v1"
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def refusal(pod: Pod, path: str, body: dict[str, Any]) -> tuple[int, str]:
+    request = urllib.request.Request(f"{pod.url}{path}", json.dumps(body).encode())
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(request, timeout=10)
+    error = raised.value
+    with error:
+        return error.code, json.loads(error.read())["error"]["message"]
+
+
+def test_the_startup_probe_waits_for_a_token(folder: Path) -> None:
+    with Pod(planned(SAMPLE), folder, OLDER) as pod:
+        short = [*pod.server["startupProbe"]["exec"]["command"][:-1], "1"]
+        pod.server["startupProbe"] = {"exec": {"command": short}}
+        assert "/health_generate did not answer" in pod.probe("startup")
+        assert pod.status("/health/ready") == 503
+        pod.signal("loaded")
+        until(lambda: pod.status("/health", url=pod.direct) == 200, SECONDS, lambda: "no server")
+        assert "/health_generate answered with status 500" in pod.probe("startup")
+        pod.signal("generates")
+        assert not pod.probe("startup")
+        assert not pod.probe("readiness")
+        assert not pod.probe("liveness")
+
+
+def test_liveness_fails_after_the_loss_of_a_rank(folder: Path) -> None:
+    with serving(folder) as pod:
+        assert not pod.probe("liveness")
+        pod.signal("rank-died")
+        assert "/health answered with status 503" in pod.probe("liveness")
+        assert "/health answered with status 503" in pod.probe("readiness")
+        assert pod.status("/health/ready") == 503
+        assert pod.ended("server") is None
+        with clients(pod) as client, pytest.raises(openai.InternalServerError) as raised:
+            client.chat.completions.create(model=SAMPLE, messages=QUESTION)
+        assert "the executor has failed; try again later" in str(raised.value)
+
+
+@pytest.mark.parametrize("path", CLOSED)
+def test_no_client_reaches_the_open_posts(folder: Path, path: str) -> None:
+    with serving(folder) as pod:
+        name = path[1:]
+        for asked in (path, f"/v1/..{path}", f"/v1/%2e%2e{path}", f"{path}%0a", f"//{name}"):
+            assert pod.status(asked, "POST") in (404, 405), asked
+        assert pod.status(path, "POST", f"http://{pod.metrics}") in (404, 405)
+        assert not (pod.signals / f"called-{name}").exists()
+        # The path itself is open in the pod.
+        assert pod.status(path, "POST", pod.direct) == 200
+        assert (pod.signals / f"called-{name}").exists()
+
+
+def test_the_server_listens_on_localhost_only() -> None:
+    (body,) = [item for item in planned(SAMPLE).objects if item["kind"] == "Deployment"]
+    server, _ = body["spec"]["template"]["spec"]["containers"]
+    argv = server["command"]
+    assert argv[argv.index("--host") + 1] == "127.0.0.1"
+    assert "ports" not in server
+
+
+def test_only_one_port_has_the_metrics_and_the_statistics_stay_in_the_server(folder: Path) -> None:
+    with serving(folder) as pod, clients(pod) as client:
+        assert pod.status("/metrics") == 404
+        assert pod.status("/v1/models", url=f"http://{pod.metrics}") == 404
+        client.chat.completions.create(model=SAMPLE, messages=QUESTION, max_tokens=2)
+        with urllib.request.urlopen(f"http://{pod.metrics}/metrics", timeout=10) as reply:
+            page = reply.read().decode()
+        counted = 'specdec_openai_requests_total{path="/v1/chat/completions",status="200"} 1.0'
+        assert counted in page
+        assert "trtllm_request_success_total{" in page
+        with urllib.request.urlopen(f"{pod.direct}/metrics", timeout=10) as reply:
+            assert json.loads(reply.read()) == [{"iter": 1}]
+
+
+def test_chat_is_streamed_under_the_name_of_the_resource(folder: Path) -> None:
+    with serving(folder) as pod, clients(pod) as client:
+        stream = client.chat.completions.create(
+            model=SAMPLE, messages=QUESTION, max_completion_tokens=5, stream=True
+        )
+        chunks = list(stream)
+        assert "".join(c.choices[0].delta.content or "" for c in chunks) == "w0 w1 w2 w3 w4 "
+        assert {chunk.model for chunk in chunks} == {SAMPLE}
+        answer = client.chat.completions.create(
+            model=SAMPLE, messages=QUESTION, max_completion_tokens=3
+        )
+        assert answer.choices[0].message.content == "w0 w1 w2 "
+        assert answer.model == SAMPLE
+        text = client.completions.create(model=SAMPLE, prompt="a", max_tokens=2).choices[0].text
+        assert text == "w0 w1 "
+        assert [model.id for model in client.models.list()] == [SAMPLE]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"model": "another"}, "model is another, which is not served here; set it to "),
+        ({"chat_template": "{{ 1 }}"}, "chat_template is no parameter of this endpoint"),
+        ({"lora_request": {"lora_path": "/etc"}}, "lora_request is no parameter"),
+        ({"disaggregated_params": {"a": 1}}, "disaggregated_params is no parameter"),
+        ({"max_tokens": 100_000}, "max_tokens 100000 is too large"),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}
+                        ],
+                    }
+                ]
+            },
+            "a part of type image_url, and this endpoint takes text only",
+        ),
+    ],
+)
+def test_a_refusal_is_one_sentence(folder: Path, fields: dict[str, Any], sentence: str) -> None:
+    with serving(folder) as pod:
+        body = {"model": SAMPLE, "messages": QUESTION, **fields}
+        status, message = refusal(pod, "/v1/chat/completions", body)
+        assert status in (400, 404)
+        assert sentence in message
+
+
+def test_a_client_that_leaves_ends_its_request(folder: Path) -> None:
+    with serving(folder) as pod:
+        with clients(pod) as client:
+            stream = client.chat.completions.create(model=SAMPLE, messages=HOLDING, stream=True)
+            next(stream)
+            pod.signalled("held")
+            stream.close()
+        pod.signalled("aborted")
+
+
+def test_a_server_that_dies_ends_a_stream_with_an_error(folder: Path) -> None:
+    with serving(folder) as pod, clients(pod) as client:
+        stream = client.chat.completions.create(model=SAMPLE, messages=HOLDING, stream=True)
+        next(stream)
+        pod._processes["server"].kill()
+        with pytest.raises(openai.APIError, match="the server ended the request"):
+            list(stream)
+
+
+@pytest.mark.parametrize(("release", "counts"), [(OLDER, False), (NEWER, True)])
+def test_the_verification_counts_draft_tokens(folder: Path, release: str, counts: bool) -> None:
+    with serving(folder, release) as pod:
+        entries = [Entry("a", 2), Entry("b", 2)]
+        connection = Connection(pod.url.removeprefix("http://"))
+        result = verify_openai.counted(connection, pod.metrics, entries, 8)
+        assert (result["prompts"], result["failed"]) == (2, 0)
+        if counts:
+            assert result["active"]
+            assert result["draftedTokens"] == 2 * DRAFTED
+            assert result["acceptedTokens"] == 2 * ACCEPTED
+            assert result["acceptancePercent"] == round(100 * ACCEPTED / DRAFTED)
+        else:
+            assert "draftedTokens" not in result
+
+
+def test_a_request_in_flight_is_answered_before_the_server_stops(folder: Path) -> None:
+    with serving(folder) as pod, clients(pod) as client:
+        stream = client.chat.completions.create(
+            model=SAMPLE, messages=HOLDING, max_tokens=4, stream=True
+        )
+        next(stream)
+        pod.signalled("held")
+        hook = pod.stop()
+        # The proxy's own hook has waited; the kubelet ends it now.
+        pod.terminate("proxy")
+        until(lambda: pod.status("/v1/models") == 0, SECONDS, lambda: "the proxy still accepts")
+        assert hook.poll() is None
+        assert pod.ended("proxy") is None
+        pod.signal("finish")
+        assert "".join(c.choices[0].delta.content or "" for c in stream) == "w1 w2 w3 "
+        assert hook.wait(SECONDS) == 0
+        until(lambda: pod.ended("proxy") == 0, SECONDS, lambda: "the proxy does not end")
