@@ -123,7 +123,9 @@ class Simulation:
             events = self._events(pieces, prompt, chat=chat)
             return StreamingResponse(events, media_type="text/event-stream")
         if _HOLD in prompt:
-            await self._hold()
+            await self._hold(request)
+        if self.has("aborted"):
+            return Response(status_code=499)
         self._count()
         content: dict[str, Any] = {"text": "".join(pieces)}
         if chat:
@@ -134,17 +136,21 @@ class Simulation:
     async def _events(self, pieces: list[str], prompt: str, *, chat: bool) -> AsyncIterator[str]:
         for index, piece in enumerate(pieces):
             if _HOLD in prompt and index == 1:
-                await self._hold()
+                await self._hold(None)
             content: dict[str, Any] = {"delta": {"content": piece}} if chat else {"text": piece}
             yield f"data: {json.dumps(self._frame(chat=chat, **content))}\n\n"
         self._count()
         yield "data: [DONE]\n\n"
 
-    async def _hold(self) -> None:
+    async def _hold(self, request: Request | None) -> None:
         (self.folder / "held").touch()
         try:
-            while not self.has("finish"):  # noqa: ASYNC110 -- another process signals
+            while not self.has("finish"):
                 await asyncio.sleep(0.02)
+                # A stream is cancelled; of another request the real program asks, too.
+                if request is not None and await request.is_disconnected():
+                    (self.folder / "aborted").touch()
+                    return
         except asyncio.CancelledError:
             (self.folder / "aborted").touch()
             raise

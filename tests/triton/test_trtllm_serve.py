@@ -6,6 +6,7 @@ the operator generates of the sample.
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -180,6 +181,17 @@ def test_a_client_that_leaves_ends_its_request(folder: Path) -> None:
             next(stream)
             pod.signalled("held")
             stream.close()
+        pod.signalled("aborted")
+
+
+def test_a_client_that_leaves_before_its_answer_ends_its_request(folder: Path) -> None:
+    with serving(folder) as pod:
+        host, port = pod.url.removeprefix("http://").split(":")
+        body = json.dumps({"model": SAMPLE, "messages": HOLDING})
+        connection = http.client.HTTPConnection(host, int(port), timeout=SECONDS)
+        connection.request("POST", "/v1/chat/completions", body)
+        pod.signalled("held")
+        connection.close()
         pod.signalled("aborted")
 
 

@@ -61,6 +61,10 @@ def _backend(row: Support) -> Iterator[str]:
         yield f"| `{method}` | {' | '.join(able)} | {models} | {after} |"
     yield ""
     yield f"Default version {row.default_version}; `dtype` {', '.join(row.dtypes)}."
+    if len(row.fronts) > 1:
+        names = ", ".join(f"`{name}`" for name in row.fronts)
+        yield ""
+        yield f"`runtime.frontend` {names}, with every method."
     if row.triton:
         yield ""
         yield (

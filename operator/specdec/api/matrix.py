@@ -127,7 +127,7 @@ class Support:
         return first is not None and at_least(version, first)
 
     def front(self, frontend: str) -> str:
-        """The name of the front end; that of Triton for one that the backend does not have."""
+        """The name of the front end; that of Triton if the backend lacks the given one."""
         return self.fronts.get(frontend, self.fronts[_TRITON])
 
 

@@ -57,6 +57,11 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
 def _uncounted(model: SpeculativeModel) -> str:
     if model.control == "Engine":
         return "they are not streamed; set spec.serving.streaming to true to count steps"
+    if model.control == "LlmApi":
+        return (
+            "the server counts draft tokens in its metrics from TensorRT-LLM 1.3 on, and these "
+            "can be read only if spec.serving.replicas is 1"
+        )
     return (
         "this spec.runtime.version reports none, and the server's counters can be read only if "
         "the Service has one pod; set the version to 0.19.0 or later"

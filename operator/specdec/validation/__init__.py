@@ -24,6 +24,7 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     serves it.
     """
     yield from (runtime.served, runtime.known_version, runtime.method, runtime.image)
+    yield runtime.frontend
     yield speculation.blocks
     yield from backends.method(model).rules
     yield from (runtime.dtypes, runtime.parameters, runtime.sources, runtime.storage)

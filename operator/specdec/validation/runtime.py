@@ -74,6 +74,18 @@ def image(model: SpeculativeModel, images: Images) -> Cause | None:
     )
 
 
+def frontend(model: SpeculativeModel, _: Images) -> Cause | None:
+    """The backend has the front end."""
+    runtime = model.spec.runtime
+    known = support(runtime.backend).fronts
+    if runtime.frontend in known:
+        return None
+    return invalid(
+        f"spec.runtime.frontend is {runtime.frontend}, and backend {runtime.backend} has "
+        f"{', '.join(known)}: remove it"
+    )
+
+
 def dtypes(model: SpeculativeModel, _: Images) -> Cause | None:
     """The backend builds the dtype."""
     backend = model.spec.runtime.backend

@@ -77,3 +77,44 @@ def test_other_content_than_metrics_is_reported(url: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(Handler, "body", "specdec_rounds_total{ 12")
     with pytest.raises(RefusedError, match="not in the Prometheus format"):
         metrics.read(url)
+
+
+PER_REQUEST = """\
+# TYPE trtllm_spec_decode_drafted_tokens_total counter
+trtllm_spec_decode_drafted_tokens_total{model_name="m",token_position="0"} 12.0
+trtllm_spec_decode_drafted_tokens_total{model_name="m",token_position="1"} 8.0
+# TYPE trtllm_spec_decode_accepted_tokens_total counter
+trtllm_spec_decode_accepted_tokens_total{model_name="m",token_position="0"} 9.0
+# TYPE trtllm_generation_tokens_total counter
+trtllm_generation_tokens_total{model_name="m"} 40.0
+"""
+PER_ITERATION = """\
+# TYPE trtllm_spec_decode_num_draft_tokens_total counter
+trtllm_spec_decode_num_draft_tokens_total{model_name="m"} 20.0
+# TYPE trtllm_spec_decode_num_accepted_tokens_total counter
+trtllm_spec_decode_num_accepted_tokens_total{model_name="m"} 9.0
+"""
+UNCOUNTED = PER_ITERATION.replace("20.0", "0.0").replace("9.0", "0.0")
+
+
+@pytest.mark.parametrize(
+    ("page", "drafted", "accepted"),
+    [
+        (PER_REQUEST, 20, 9),
+        (PER_ITERATION, 20, 9),
+        (PER_REQUEST + PER_ITERATION, 20, 9),
+        (PER_REQUEST + UNCOUNTED, 20, 9),
+        (UNCOUNTED, 0, 0),
+    ],
+)
+def test_both_spellings_of_trtllm_serve_are_read_and_never_added(
+    page: str, drafted: int, accepted: int
+) -> None:
+    samples = metrics.summed(page)
+    totals = metrics.speculation(samples)
+    assert (totals.drafted, totals.accepted) == (drafted, accepted)
+    assert metrics.counts_drafts(samples)
+
+
+def test_a_server_without_these_counters_counts_no_drafts() -> None:
+    assert not metrics.counts_drafts(metrics.summed("# TYPE a counter\na_total 1.0\n"))

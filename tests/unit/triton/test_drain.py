@@ -157,3 +157,21 @@ def test_a_server_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(drain, "_page", page)
     drain.await_idle(8002, time.monotonic() + 3600)
+
+
+@PROC
+def test_without_metrics_the_end_of_the_connections_is_the_end_of_the_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drain, "_QUIET", 0.1)
+    monkeypatch.setattr(drain, "_POLL", 0.01)
+
+    def page(port: int) -> str:
+        raise AssertionError(f"metrics of port {port} are read")
+
+    monkeypatch.setattr(drain, "_page", page)
+    with connected() as (port, client):
+        started = time.monotonic()
+        assert drain.drain(0, 0.5, 0, 0, {port})
+        assert time.monotonic() - started >= 0.5, "a client is connected"
+        client.close()

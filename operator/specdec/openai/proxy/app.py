@@ -1,8 +1,9 @@
 """The routes of the proxy, as an ASGI application for two ports: clients, and metrics."""
 
+import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,6 +20,7 @@ from typing_extensions import override
 from specdec.openai.errors import ApiError, overloaded, unavailable, unknown_model
 from specdec.openai.metrics import Metrics
 from specdec.openai.proxy.checks import Names, checked
+from specdec.openai.proxy.load import load
 from specdec.openai.proxy.upstream import Reply, Upstream
 from specdec.openai.replies import GENERATING, HANDLERS, read_body
 from specdec.openai.settings import Limits
@@ -88,8 +90,10 @@ class Proxy:
 
     async def exposition(self, request: Request) -> Response:
         """The metrics of the proxy and those of the server, which some releases lack."""
+        page = await self._page()
+        self.metrics.set_load(load(page, self._in_flight), self.settings.served_name)
         own = generate_latest(self.metrics.registry)
-        return Response(own + await self._page(), media_type=CONTENT_TYPE_LATEST)
+        return Response(own + page, media_type=CONTENT_TYPE_LATEST)
 
     async def models(self, request: Request) -> Response:
         """The list of models."""
@@ -118,7 +122,8 @@ class Proxy:
         async with AsyncExitStack() as stack:
             stack.callback(self._leave, path, state)
             try:
-                return await self._answer(path, request, stack, state)
+                body = await self._checked(request)
+                return await _unless_left(request, self._answer(path, body, stack, state))
             except ApiError as error:
                 state.status = error.status
                 raise
@@ -128,10 +133,9 @@ class Proxy:
                 raise failure from None
 
     async def _answer(
-        self, path: str, request: Request, stack: AsyncExitStack, state: "_State"
+        self, path: str, body: bytes, stack: AsyncExitStack, state: "_State"
     ) -> Response:
         """The answer, whose stream takes the stack over."""
-        body = await self._checked(request)
         seconds = self.settings.limits.seconds
         reply = await stack.enter_async_context(self.upstream.request("POST", path, seconds, body))
         if reply.status != _OK:
@@ -202,6 +206,26 @@ class Proxy:
             # Clients take further parameters from this: see `client/fronts/openai.py`.
             "owned_by": "tensorrt_llm",
         }
+
+
+async def _unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """The result of `work`, which ends if the client leaves first.
+
+    Raises:
+        ClientDisconnect: the client has left.
+    """
+    answering = asyncio.ensure_future(work)
+    # After the body, nothing but the end of the connection is received.
+    leaving = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        for each in (answering, leaving):
+            each.cancel()
+        await asyncio.gather(answering, leaving, return_exceptions=True)
 
 
 class _Stream(StreamingResponse):

@@ -1,0 +1,214 @@
+"""The proxy in front of a server that is slow, broken or absent, and what it passes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from specdec.openai.load import Load
+from specdec.openai.proxy.app import Proxy, Settings
+from specdec.openai.proxy.checks import Names
+from specdec.openai.proxy.load import load
+from specdec.openai.proxy.upstream import Upstream
+from specdec.openai.settings import Limits
+
+SERVED, OWN, METRICS_PORT = "served", "a" * 64, 8002
+PATH = "/v1/completions"
+BODY = {"model": SERVED, "prompt": "a"}
+Json = dict[str, Any]
+
+
+class Server:
+    """A server that answers every request with the same bytes; None answers nothing."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        self.answer = answer
+        self.requests: list[bytes] = []
+        self.asked = asyncio.Event()
+        self._end = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next((line for line in head.split(b"\r\n") if b"content-length" in line), b": 0")
+        self.requests.append(head + await reader.readexactly(int(length.split(b": ")[1])))
+        self.asked.set()
+        if self.answer is None:
+            await self._end.wait()
+        writer.write(self.answer or b"")
+        writer.close()
+
+    def end(self) -> None:
+        self._end.set()
+
+
+@asynccontextmanager
+async def running(
+    answer: bytes | None, **limits: Any
+) -> AsyncIterator[tuple[Server, Proxy, httpx.AsyncClient]]:
+    """A server, its proxy, and a client of the proxy."""
+    server = Server(answer)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    proxy = Proxy(
+        Settings(SERVED, OWN, METRICS_PORT, Limits(**limits)), Upstream("127.0.0.1", port)
+    )
+    transport = httpx.ASGITransport(proxy.application())
+    async with httpx.AsyncClient(transport=transport, base_url="http://proxy:8000") as client:
+        try:
+            yield server, proxy, client
+        finally:
+            server.end()
+            listening.close()
+
+
+def reply(body: bytes, kind: str = "application/json", status: str = "200 OK") -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def chunked(*parts: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
+    head = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + end
+
+
+def message(answer: httpx.Response) -> str:
+    return str(answer.json()["error"]["message"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (b"", "the server ended the request (it closed the connection); try again later"),
+        (b"HTTP/1.1 200 OK\r\ncontent-le", "it closed the connection"),
+        (b"SSH-2.0-nothing\r\n\r\n", "the server ended the request (HttpParser"),
+        (reply(b'{"message": "no", "code": 500}', status="500 E"), "no; try again later"),
+        (reply(b"<html>", status="502 E"), "refused the request without a message"),
+    ],
+)
+async def test_a_broken_server_is_unavailable(answer: bytes, sentence: str) -> None:
+    async with running(answer) as (_, proxy, client):
+        got = await client.post(PATH, json=BODY)
+        assert got.status_code == 503
+        assert sentence in message(got)
+        assert proxy._in_flight == 0
+
+
+async def test_an_absent_server_is_unavailable_and_not_ready() -> None:
+    proxy = Proxy(Settings(SERVED, OWN, METRICS_PORT, Limits()), Upstream("127.0.0.1", 1))
+    transport = httpx.ASGITransport(proxy.application())
+    async with httpx.AsyncClient(transport=transport, base_url="http://proxy:8000") as client:
+        got = await client.post(PATH, json=BODY)
+        assert got.status_code == 503
+        assert "does not accept connections" in message(got)
+        assert (await client.get("/health/ready")).status_code == 503
+        assert (await client.get("/health/live")).status_code == 200
+        page = await client.get("http://proxy:8002/metrics")
+        assert "specdec_openai_requests_total" in page.text
+
+
+async def test_the_servers_refusal_has_openais_shape() -> None:
+    answer = reply(b'{"object": "error", "message": "too long", "code": 400}', status="400 B")
+    async with running(answer) as (_, _, client):
+        got = await client.post(PATH, json=BODY)
+        assert (got.status_code, message(got)) == (400, "too long")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_has_a_time(stream: bool) -> None:
+    async with running(None, seconds=0.05) as (_, proxy, client):
+        got = await client.post(PATH, json={**BODY, "stream": stream})
+        assert (got.status_code, message(got)) == (
+            504,
+            "the answer took longer than 0.05 s; request fewer tokens",
+        )
+        assert proxy._in_flight == 0
+
+
+async def test_more_requests_than_the_limit_are_refused() -> None:
+    async with running(None, in_flight=1) as (server, _, client):
+        first = asyncio.create_task(client.post(PATH, json=BODY))
+        await server.asked.wait()
+        second = await client.post(PATH, json=BODY)
+        assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+        server.answer = reply(b"{}")
+        server.end()
+        assert (await first).status_code == 200
+        assert (await client.post(PATH, json=BODY)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        (b"x" * 65, 413, "the body has more than 64 bytes"),
+        (b"{", 400, "the body is no JSON that can be read"),
+        (b"[1]", 400, "the body is a JSON list; send an object"),
+        (b'{"model": NaN}', 400, "the body is no JSON that can be read"),
+        (b'{"prompt": "a"}', 404, "which is not served here; set it to served"),
+    ],
+)
+async def test_a_bad_body_never_reaches_the_server(
+    body: bytes, status: int, sentence: str
+) -> None:
+    async with running(reply(b"{}"), body_bytes=64) as (server, _, client):
+        got = await client.post(PATH, content=body)
+        assert got.status_code == status
+        assert sentence in message(got)
+        assert server.requests == []
+
+
+async def test_the_body_is_written_anew_and_the_path_is_a_constant() -> None:
+    async with running(reply(b"{}")) as (server, _, client):
+        body = b'{"model": "other", "prompt": "a",\r\n "model": "served", "seed": 7}'
+        got = await client.post(
+            f"{PATH}%0A?x=1", content=body, headers={"x-forwarded-for": "10.0.0.1"}
+        )
+        assert got.status_code == 200
+        (request,) = server.requests
+        head, _, sent = request.partition(b"\r\n\r\n")
+        assert head.split(b"\r\n")[0] == b"POST /v1/completions HTTP/1.1"
+        assert b"x-forwarded-for" not in head
+        assert json.loads(sent) == {"model": OWN, "prompt": "a", "seed": 7}
+        assert sent.count(b'"model"') == 1
+
+
+async def test_a_stream_that_breaks_ends_with_an_error_after_its_last_whole_event() -> None:
+    named = f'data: {{"model":"{OWN}"}}\n\n'.encode()
+    answer = chunked(named[:20], named[20:] + b'data: {"half', end=b"")
+    async with running(answer) as (_, proxy, client):
+        got = await client.post(PATH, json={**BODY, "stream": True})
+        first, second, rest = got.text.split("\n\n")
+        assert first == 'data: {"model":"served"}'
+        assert "the server ended the request" in second
+        assert rest == ""
+        assert proxy._in_flight == 0
+
+
+def test_only_the_field_is_renamed() -> None:
+    names = Names(OWN, 'my "model"')
+    text = json.dumps({"text": f'"model":"{OWN}"', "model": OWN})
+    renamed = json.loads(names.replaced(text.encode()))
+    assert renamed == {"text": f'"model":"{OWN}"', "model": 'my "model"'}
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (b"", Load(0, 3, None)),
+        (b'trtllm_num_requests_running{a="b"} x\n', Load(0, 3, None)),
+        (
+            b'trtllm_num_requests_running{a="b"} 2.0\ntrtllm_num_requests_waiting{a="b"} 5.0\n'
+            b"trtllm_kv_cache_utilization 0.25\n",
+            Load(5, 2, 0.25),
+        ),
+    ],
+)
+def test_routers_read_the_servers_load(page: bytes, expected: Load) -> None:
+    assert load(page, 3) == expected
