@@ -5,6 +5,7 @@ Only ports and the path of the volume differ from the pod; `trtllm-serve` is the
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -42,6 +43,7 @@ class Pod:
         self.server, self.proxy = ({**container} for container in containers)
         self._release = release
         self.signals, self._volume = folder / "signals", folder / "volume"
+        self.state = folder / "health"
         self._ports = dict(zip((*PORTS.values(), PORT), _free(3), strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._fill(plan)
@@ -99,10 +101,23 @@ class Pod:
     def probe(self, name: str) -> str:
         """Run a probe of the server's container once; its message, empty if it succeeds."""
         command = self._mapped(self.server[f"{name}Probe"]["exec"]["command"])
-        done = subprocess.run(local(command), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            local(command),
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "SPECDEC_HEALTH": str(self.state)},
+        )
         assert bool(done.returncode) == bool(done.stderr)
         assert "Traceback" not in done.stderr
         return done.stderr.strip()
+
+    def age(self, seconds: float) -> None:
+        """Move what the probes know into the past."""
+        record = json.loads(self.state.read_bytes())
+        for name in ("at", "asked"):
+            record[name] -= seconds
+        self.state.write_text(json.dumps(record), "utf-8")
 
     def stop(self) -> subprocess.Popen[bytes]:
         """Run the server's hook, as the kubelet does."""

@@ -70,7 +70,7 @@ def test_the_startup_probe_waits_for_a_token(folder: Path) -> None:
         assert pod.status("/health/ready") == 503
         pod.signal("loaded")
         until(lambda: pod.status("/health", url=pod.direct) == 200, SECONDS, lambda: "no server")
-        assert "/health_generate answered with status 500" in pod.probe("startup")
+        assert "/health_generate answered 500" in pod.probe("startup")
         pod.signal("generates")
         assert not pod.probe("startup")
         assert not pod.probe("readiness")
@@ -81,13 +81,26 @@ def test_liveness_fails_after_the_loss_of_a_rank(folder: Path) -> None:
     with serving(folder) as pod:
         assert not pod.probe("liveness")
         pod.signal("rank-died")
-        assert "/health answered with status 503" in pod.probe("liveness")
-        assert "/health answered with status 503" in pod.probe("readiness")
+        assert "/health answered 503" in pod.probe("liveness")
+        assert "/health answered 503" in pod.probe("readiness")
         assert pod.status("/health/ready") == 503
         assert pod.ended("server") is None
         with clients(pod) as client, pytest.raises(openai.InternalServerError) as raised:
             client.chat.completions.create(model=SAMPLE, messages=QUESTION)
         assert "the executor has failed; try again later" in str(raised.value)
+
+
+def test_probes_find_the_loss_of_a_rank_where_health_does_not_report_it(folder: Path) -> None:
+    with serving(folder, OLDER) as pod:
+        assert not pod.probe("startup")
+        pod.signal("rank-died")
+        assert pod.status("/health", url=pod.direct) == 200
+        assert not pod.probe("readiness"), "it has given a token just now"
+        pod.age(20)
+        assert "/health_generate answered 500" in pod.probe("readiness")
+        assert not pod.probe("liveness")
+        pod.age(200)
+        assert "no token for more than 120 s" in pod.probe("liveness")
 
 
 @pytest.mark.parametrize("path", CLOSED)

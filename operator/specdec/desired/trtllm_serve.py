@@ -16,9 +16,6 @@ PORTS = {"http": 8000, "metrics": 8002}
 ADDRESS, PORT = "127.0.0.1", 8001
 # The repository's only file: arguments of the LLM API.
 OPTIONS = "options.yaml"
-_HEALTH, _GENERATE = "/health", "/health_generate"
-# Seconds for a reply of a server that answers at all.
-_REPLY = 4.0
 _PYTHON = ("python3", "-I", "-S")
 
 
@@ -46,25 +43,30 @@ def environment(launch: Launch) -> dict[str, str]:
 
 
 def programs(
-    launch: Launch, engines: Sequence[str], *, attempt_seconds: float, **_: object
+    launch: Launch,
+    engines: Sequence[str],
+    *,
+    attempt_seconds: float,
+    patience_seconds: float,
+    **_: object,
 ) -> Programs:
-    """The probes of the server.
-
-    Older releases report themselves as healthy before they generate, so a start is proved by a
-    token. After the loss of a rank the server answers 503 for ever and does not end by itself, so
-    the liveness probe fails then too.
+    """The probes of the server, in `payload/serving/health.py`.
 
     Args:
         launch, engines: not used; the server reports for all of its ranks.
         attempt_seconds: how long one run of the startup probe tries.
+        patience_seconds: how long a token may take behind other requests.
     """
     del launch, engines
-    healthy = _probe(_HEALTH, _REPLY)
-    return Programs(_probe(_GENERATE, attempt_seconds), healthy, healthy)
+    return Programs(
+        _probe("startup", attempt_seconds),
+        _probe("readiness", patience_seconds),
+        _probe("liveness", patience_seconds),
+    )
 
 
-def _probe(path: str, seconds: float) -> list[str]:
-    return [*_PYTHON, program_path("health.py"), str(PORT), path, f"{seconds:g}"]
+def _probe(name: str, seconds: float) -> list[str]:
+    return [*_PYTHON, program_path("health.py"), name, str(PORT), f"{seconds:g}"]
 
 
 def pre_stop(

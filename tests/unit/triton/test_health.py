@@ -1,57 +1,183 @@
-"""The probe of a path on localhost: which answers pass, and for how long it tries."""
+"""The probes of `trtllm-serve`: what proves that it generates, and what fails it."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
+import pytest
 from typing_extensions import override
 
 from specdec.payload.serving import health
 
+PATIENCE = 100.0
+COUNTER = 'trtllm_request_success_total{finished_reason="%s"} %d.0\n'
+
+
+class Server(ThreadingHTTPServer):
+    """A server with the status of each path; a token without a status never arrives."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.health: list[int] = [200]
+        self.generate: list[int | None] = [200]
+        self.page = ""
+        self.asked = 0
+        self.released = threading.Event()
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        if self.path == health.PAGE:
+            self._reply(200, self.server.page)
+        elif self.path == health.HEALTH:
+            self._reply(self.server.health[0])
+        else:
+            self.server.asked += 1
+            left = self.server.generate
+            status = left.pop(0) if len(left) > 1 else left[0]
+            if status is None:
+                self.server.released.wait()
+            else:
+                self._reply(status)
+
+    def _reply(self, status: int, text: str = "") -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    @override
+    def log_message(self, *_: object) -> None:
+        """Keep the output of tests short."""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "health"
+    monkeypatch.setattr(health, "STATE", path)
+    return path
+
 
 @contextmanager
-def answering(statuses: Sequence[int]) -> Iterator[int]:
-    """The port of a server that gives these statuses, and the last one for ever."""
-    left = list(statuses)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(left.pop(0) if len(left) > 1 else left[0])
-            self.end_headers()
-
-        @override
-        def log_message(self, *_: object) -> None:
-            """Keep the output of tests short."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+def running() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.released.set()
+            server.shutdown()
+            thread.join()
 
 
-def test_success_passes() -> None:
-    with answering([200]) as port:
-        assert health.check(port, "/health", 1) == ""
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that has started."""
+    with running() as started:
+        assert health.startup(started.port, 30) == ""
+        started.asked = 0
+        yield started
 
 
-def test_it_tries_until_the_path_answers() -> None:
-    with answering([500, 503, 200]) as port:
-        assert health.check(port, "/health_generate", 30) == ""
+def age(seconds: float) -> None:
+    record = health.load()
+    assert record is not None
+    record.at -= seconds
+    record.asked -= seconds
+    health.save(record)
 
 
-def test_the_last_failure_is_the_message() -> None:
-    with answering([500, 503]) as port:
-        assert health.check(port, "/health", 0.6) == "/health answered with status 503"
+def test_a_start_is_a_token() -> None:
+    with running() as server:
+        server.generate = [500, 503, 200]
+        assert health.startup(server.port, 30) == ""
+        assert health.load() is not None
 
 
-def test_a_server_that_is_silent_or_absent_is_named() -> None:
+def test_the_last_failure_of_a_start_is_the_message() -> None:
+    with running() as server:
+        server.generate = [500, 503]
+        assert health.startup(server.port, 0.6) == "/health_generate answered 503"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert health.check(port, "/health", 0.2) == "/health did not answer within 0 s"
-    assert health.check(port, "/health", 0.2) == "/health did not answer (ConnectionRefusedError)"
+        assert health.startup(port, 0.2) == "/health_generate did not answer within 0 s"
+    problem = health.startup(port, 0.2)
+    assert problem == "/health_generate did not answer (ConnectionRefusedError)"
+    assert health.load() is None
+
+
+def test_only_an_idle_server_is_asked(server: Server) -> None:
+    assert health.readiness(server.port, PATIENCE) == ""
+    assert server.asked == 0, "it has given a token just now"
+    age(20)
+    assert health.readiness(server.port, PATIENCE) == ""
+    assert server.asked == 1
+    age(20)
+    server.page = COUNTER % ("length", 1)
+    assert health.readiness(server.port, PATIENCE) == ""
+    assert server.asked == 1, "a request has ended"
+
+
+def test_a_request_whose_client_left_is_no_proof(server: Server) -> None:
+    age(20)
+    server.page = COUNTER % ("cancelled", 1)
+    assert health.readiness(server.port, PATIENCE) == ""
+    assert server.asked == 1
+
+
+def test_a_page_that_disappears_is_no_proof(server: Server) -> None:
+    server.page = COUNTER % ("length", 1)
+    assert health.readiness(server.port, PATIENCE) == ""
+    age(20)
+    server.page = ""
+    server.generate = [500]
+    assert health.readiness(server.port, PATIENCE) == "/health_generate answered 500"
+
+
+def test_a_refused_token_fails_at_once_and_until_one_arrives(server: Server) -> None:
+    age(20)
+    server.generate = [500]
+    for _ in range(2):
+        assert health.readiness(server.port, PATIENCE) == "/health_generate answered 500"
+        assert health.liveness(server.port, PATIENCE) == ""
+    age(PATIENCE)
+    assert health.liveness(server.port, PATIENCE) == "no token for more than 100 s"
+    server.generate = [200]
+    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.liveness(server.port, PATIENCE) == ""
+
+
+def test_a_token_may_wait_behind_requests(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_CHECK", 1.5)
+    server.generate = [None]
+    age(20)
+    assert health.readiness(server.port, PATIENCE) == ""
+    age(PATIENCE)
+    assert "/health_generate did not answer" in health.readiness(server.port, PATIENCE)
+    assert health.liveness(server.port, PATIENCE) == "no token for more than 100 s"
+
+
+def test_the_servers_own_report_comes_first(server: Server) -> None:
+    server.health = [503]
+    assert health.readiness(server.port, PATIENCE) == "/health answered 503"
+    assert health.liveness(server.port, PATIENCE) == "/health answered 503"
+    assert server.asked == 0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"at": 1}'])
+def test_a_damaged_record_is_none(server: Server, state: Path, text: str) -> None:
+    state.write_text(text, "ascii")
+    assert health.load() is None
+    assert health.liveness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE) == ""
