@@ -17,8 +17,10 @@ from typing import Any
 
 import openai
 import pytest
+from typer.testing import CliRunner
 
 from cluster.processes import until
+from specdec.cli.app import app
 from specdec.client import Entry
 from specdec.client.connection import Connection
 from specdec.jobs import verify_openai
@@ -250,3 +252,15 @@ def test_a_request_in_flight_is_answered_before_the_server_stops(folder: Path) -
         assert "".join(c.choices[0].delta.content or "" for c in stream) == "w1 w2 w3 "
         assert hook.wait(SECONDS) == 0
         until(lambda: pod.ended("proxy") == 0, SECONDS, lambda: "the proxy does not end")
+
+
+def test_the_command_line_compares_two_services(folder: Path) -> None:
+    folders = [folder / "one", folder / "two"]
+    for each in folders:
+        each.mkdir()
+    with serving(folders[0]) as one, serving(folders[1]) as two:
+        command = ["verify", "--url", f"{one.url}/v1", "--baseline-url", f"{two.url}/v1"]
+        done = CliRunner().invoke(app, [*command, "--max-tokens", "4", "--limit", "3", "--json"])
+        assert done.exit_code == 0, done.output
+        result = json.loads(done.stdout)
+        assert (result["prompts"], result["matched"]) == (3, 3)

@@ -112,6 +112,7 @@ async def test_an_absent_server_is_unavailable_and_not_ready() -> None:
         assert (await client.get("/health/live")).status_code == 200
         page = await client.get("http://proxy:8002/metrics")
         assert "specdec_openai_requests_total" in page.text
+        assert "vllm:num_requests_running{" not in page.text
 
 
 async def test_the_servers_refusal_has_openais_shape() -> None:

@@ -91,9 +91,11 @@ class Proxy:
     async def exposition(self, request: Request) -> Response:
         """The metrics of the proxy and those of the server, which some releases lack."""
         page = await self._page()
-        self.metrics.set_load(load(page, self._in_flight), self.settings.served_name)
+        # Without the server a router must not take the pod for an idle one.
+        current = None if page is None else load(page, self._in_flight)
+        self.metrics.set_load(current, self.settings.served_name)
         own = generate_latest(self.metrics.registry)
-        return Response(own + page, media_type=CONTENT_TYPE_LATEST)
+        return Response(own + (page or b""), media_type=CONTENT_TYPE_LATEST)
 
     async def models(self, request: Request) -> Response:
         """The list of models."""
@@ -186,12 +188,13 @@ class Proxy:
         except (ApiError, TimeoutError):
             return False
 
-    async def _page(self) -> bytes:
+    async def _page(self) -> bytes | None:
+        """The server's metrics; empty if its release has none, None if it does not answer."""
         try:
             async with self.upstream.request("GET", PAGE, _HEALTH_SECONDS) as reply:
                 return await reply.read() if reply.status == _OK else b""
         except (ApiError, TimeoutError):
-            return b""
+            return None
 
     def _leave(self, path: str, state: "_State") -> None:
         self._in_flight -= 1
