@@ -6,6 +6,7 @@ the operator generates of the sample.
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import urllib.error
@@ -224,7 +225,7 @@ def test_the_verification_counts_draft_tokens(folder: Path, release: str, counts
     with serving(folder, release) as pod:
         entries = [Entry("a", 2), Entry("b", 2)]
         connection = Connection(pod.url.removeprefix("http://"))
-        result = verify_openai.counted(connection, pod.metrics, entries, 8)
+        result = asyncio.run(verify_openai.counted(connection, pod.metrics, entries, 8))
         assert (result["prompts"], result["failed"]) == (2, 0)
         if counts:
             assert result["active"]

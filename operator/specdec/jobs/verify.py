@@ -50,8 +50,7 @@ class Plan:
         plan_hash: returned with the result.
         path: `Bls` or `Loop` (the client's draft/target loop) is compared with the target alone.
             `Engine` drafts inside the engine, which shows only the number of tokens per step.
-            `LlmApi` reports draft tokens with its answers, and has no target alone. `OpenAI` is a
-            server with the OpenAI API, whose metrics count draft tokens.
+            `LlmApi` reports draft tokens with its answers, `OpenAI` in its metrics.
         server, draft_server: `host:port` of gRPC endpoints; the second one if the draft model has
             its own server.
         metrics: `host:port` of the server's metrics, if its answers do not report draft tokens.
@@ -118,9 +117,7 @@ async def measured(plan: Plan) -> Json:
             measured = await verify_counts.counted(server, entries, plan.max_tokens)
         elif plan.path == "OpenAI":
             server = measurement_common.connection(plan.server, plan.tls)
-            measured = await asyncio.to_thread(
-                verify_openai.counted, server, plan.metrics, entries, plan.max_tokens
-            )
+            measured = await verify_openai.counted(server, plan.metrics, entries, plan.max_tokens)
         else:
             measured = await _compare(plan, entries)
     except ClientError as error:

@@ -4,6 +4,7 @@ Its answers have no counts: they come from the server's metrics, before and afte
 requests of other clients in that time count too.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ _COUNTED_SECONDS = 10.0
 _POLL = 0.5
 
 
-def counted(
+async def counted(
     connection: Connection, metrics: str | None, entries: Sequence[Entry], max_tokens: int
 ) -> dict[str, Any]:
     """The fields of `status.speculation` that such a server can show.
@@ -40,6 +41,12 @@ def counted(
         JobError: no prompt has an answer.
         UnreachableError: the connection failed.
     """
+    return await asyncio.to_thread(_counted, connection, metrics, entries, max_tokens)
+
+
+def _counted(
+    connection: Connection, metrics: str | None, entries: Sequence[Entry], max_tokens: int
+) -> dict[str, Any]:
     before = _read(metrics)
     failures: list[str] = []
     with Client(replace(connection, path=_PATH)) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -89,7 +90,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def counted(service: Service, metrics: str | None = "") -> Json:
     address = service.address if metrics == "" else metrics
-    return verify_openai.counted(Connection(service.address), address, ENTRIES, 8)
+    counting = verify_openai.counted(Connection(service.address), address, ENTRIES, 8)
+    return asyncio.run(counting)
 
 
 def test_the_difference_of_the_counters_is_reported() -> None:
