@@ -25,6 +25,7 @@ from specdec.cli.app import app
 from specdec.client import Entry
 from specdec.client.connection import Connection
 from specdec.jobs import verify_openai
+from specdec.jobs.benchmark import benchmark
 from support.planned_samples import planned
 from support.trtllm_serve import ACCEPTED, DRAFTED
 from support.trtllm_serve_pod import SECONDS, Pod
@@ -255,7 +256,7 @@ def test_a_request_in_flight_is_answered_before_the_server_stops(folder: Path) -
         until(lambda: pod.ended("proxy") == 0, SECONDS, lambda: "the proxy does not end")
 
 
-def test_the_command_line_compares_two_services(folder: Path) -> None:
+def test_command_and_benchmark_job_compare_two_services(folder: Path) -> None:
     folders = [folder / "one", folder / "two"]
     for each in folders:
         each.mkdir()
@@ -265,3 +266,23 @@ def test_the_command_line_compares_two_services(folder: Path) -> None:
         assert done.exit_code == 0, done.output
         result = json.loads(done.stdout)
         assert (result["prompts"], result["matched"]) == (3, 3)
+        plan = {
+            "planHash": "0" * 16,
+            "draftTokens": 0,
+            "report": "report.json",
+            "concurrency": [1],
+            "requests": 4,
+            "outputTokens": 8,
+            "maxErrorPercent": 0,
+            **service(one),
+            "baseline": {"name": "plain", **service(two)},
+        }
+        summary = benchmark(plan, folder)["benchmark"]
+        assert summary["message"].startswith("speed relative to plain, by concurrent clients: ")
+        (level,) = summary["levels"]
+        assert (level["baseline"]["errors"], level["speculative"]["errors"]) == (0, 0)
+
+
+def service(pod: Pod) -> dict[str, str]:
+    """How the plan of a benchmark names a service with an OpenAI endpoint."""
+    return {"server": pod.url.removeprefix("http://"), "path": "/v1", "model": ""}

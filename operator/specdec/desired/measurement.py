@@ -23,6 +23,7 @@ PROMPTS = "/specdec/prompts"
 _FILE = "prompts.jsonl"
 _REPORTS = "reports"
 _COUNTS = "total_draft_tokens"
+OPENAI_PATH = "/v1"
 _RESOURCES = {
     "requests": {"cpu": "250m", "memory": "128Mi"},
     "limits": {"memory": "512Mi"},
@@ -106,9 +107,13 @@ def benchmark_job(
     http = all(side.spec.serving.takes_http for side in (model, baseline) if side)
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
-        **(_over_http(model) if http else {}),
-        **given(baseline=_baseline(baseline, http=http) if baseline else None),
-        "model": front(model).model,
+        **_service(model, http=http),
+        **given(
+            protocol="http" if http else None,
+            baseline={"name": baseline.metadata.name, **_service(baseline, http=http)}
+            if baseline
+            else None,
+        ),
         "concurrency": list(spec.levels),
         "requests": spec.requests,
         "outputTokens": spec.output_tokens,
@@ -157,20 +162,15 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
     return None if _COUNTS in outputs else address(model, "target", front(model).metrics)
 
 
-def _baseline(other: SpeculativeModel, *, http: bool) -> dict[str, Any]:
-    """How the Job reaches the resource that it compares with."""
-    server = front(other)
+def _service(model: SpeculativeModel, *, http: bool) -> dict[str, Any]:
+    """How a benchmark reaches a service; over HTTP its client adds less overhead."""
+    server = front(model)
+    if server.openai:
+        # An endpoint with one model, which needs no name.
+        at = address(model, "target", server.openai)
+        return {"server": at, "path": OPENAI_PATH, "model": ""}
     port = server.http if http else server.grpc
-    return {
-        "name": other.metadata.name,
-        "server": address(other, "target", port),
-        "model": server.model,
-    }
-
-
-def _over_http(model: SpeculativeModel) -> dict[str, Any]:
-    """The HTTP address; the client adds less overhead than with gRPC."""
-    return {"server": address(model, "target", front(model).http), "protocol": "http"}
+    return {"server": address(model, "target", port), "model": server.model}
 
 
 def _job(

@@ -12,9 +12,9 @@ from typing import Any
 from specdec.api import conditions, names
 from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
-from specdec.api.reasons import EngineReason, ReadyReason
 from specdec.backends.facts import Images
 from specdec.desired import measurement
+from specdec.dry_run.other_resources import baseline, other_resource
 from specdec.pipeline.adjustments import with_replaced_pods
 from specdec.pipeline.decide import Decision, decide
 from specdec.pipeline.observed import Observed
@@ -41,10 +41,9 @@ class SimulatedCluster:
         self.services: dict[str, Json] = {}
         self.group: Json | None = None
         self.extras: dict[tuple[str, str], Json] = {}
-        # The other resource of a traffic split is ready, as everything is here.
+        # Other resources are ready, as everything is here.
         self.peer: Json | None = other_resource(ready=True)
-        self.has_baseline = True
-        self.other_baseline: Json | None = None
+        self.baseline: Json | None = baseline(self.cr)
         self.ever_applied: dict[tuple[str, str], Json] = {}
         self.last: Decision | None = None
 
@@ -78,21 +77,8 @@ class SimulatedCluster:
             group=self.group,
             optional_objects=self.extras,
             peer=self.peer,
-            baseline=self._baseline(),
+            baseline=self.baseline,
         )
-
-    def _baseline(self) -> Json | None:
-        """The resource that the benchmark compares with: like this one, without speculation."""
-        name = self.model().spec.benchmark.baseline_name
-        if name is None or not self.has_baseline:
-            return None
-        if self.other_baseline is not None:
-            return self.other_baseline
-        other = copied(self.cr)
-        other["metadata"]["name"] = name
-        other["spec"]["speculation"] = {"method": "None"}
-        ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
-        return {**other, "status": {"conditions": [ready]}}
 
     def step(self) -> Decision:
         """One reconcile: decide, then apply the decision."""
@@ -240,17 +226,6 @@ class SimulatedCluster:
             obj["metadata"]["generation"] = live["metadata"]["generation"] + changed
             obj |= {key: live[key] for key in ("status",) if key in live}
         self.deployments[name] = obj
-
-
-def other_resource(*, ready: bool, pods: int = 1) -> Json:
-    """Another resource, with its Ready condition and its number of ready pods."""
-    condition = {
-        "type": "Ready",
-        "status": str(ready),
-        "reason": str(ReadyReason.SERVING if ready else EngineReason.BUILDING),
-    }
-    status = {"conditions": [{**condition, "observedGeneration": 1}], "readyReplicas": pods}
-    return {"metadata": {"name": "other", "generation": 1}, "spec": {}, "status": status}
 
 
 def merge_metadata(live: Json, intent: Json) -> None:

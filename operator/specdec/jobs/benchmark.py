@@ -17,6 +17,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.reasons import BenchmarkReason
 from specdec.bench import Arm, Level, Progress, Report, Settings, measure
+from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
 from specdec.jobs import measurement_common, result, volume
 from specdec.jobs.result import JobError, progress
@@ -57,7 +58,7 @@ def benchmark(plan: Json, root: Path) -> Json:
         output_tokens=plan["outputTokens"],
         error_limit_percent=plan["maxErrorPercent"],
     )
-    server = measurement_common.connection(plan["server"], plan.get("tls"))
+    server = measurement_common.connection(plan["server"], plan.get("tls"), plan.get("path", ""))
     try:
         report = asyncio.run(
             measure(
@@ -65,7 +66,7 @@ def benchmark(plan: Json, root: Path) -> Json:
                 settings,
                 on_progress=_ProgressLog(),
                 protocol=plan.get("protocol", "grpc"),
-                baseline=measurement_common.connection(other["server"], None) if other else None,
+                baseline=_connection(other) if other else None,
             )
         )
     except ClientError as error:
@@ -77,6 +78,10 @@ def benchmark(plan: Json, root: Path) -> Json:
     if report.failed:
         raise JobError(BenchmarkReason.ERROR_RATE_HIGH, _failure(report), partial_result=summary)
     return summary
+
+
+def _connection(other: Mapping[str, str]) -> Connection:
+    return measurement_common.connection(other["server"], None, other.get("path", ""))
 
 
 def write(file: Path, report: Report) -> None:

@@ -17,18 +17,19 @@ UNREACHABLE = VerificationReason.SERVER_UNREACHABLE
 REQUEST_TIMEOUT_SECONDS = 120.0
 
 
-def connection(server: str, tls: Mapping[str, str] | None) -> Connection:
+def connection(server: str, tls: Mapping[str, str] | None, path: str = "") -> Connection:
     """The connection to a server's endpoint.
 
     Args:
         server: `host:port`.
         tls: as `desired.tls.plan` writes it. Without a CA file the system's CAs are trusted.
+        path: of an OpenAI endpoint.
 
     Raises:
         JobError: SecretMissing if the plan needs a client certificate and there is none.
     """
     if not tls:
-        return Connection(server, REQUEST_TIMEOUT_SECONDS)
+        return Connection(server, REQUEST_TIMEOUT_SECONDS, path=path)
     client_files = [Path(tls[name]) for name in ("certificate", "key") if name in tls]
     missing = [file.name for file in client_files if not file.is_file()]
     if missing:
@@ -46,6 +47,7 @@ def connection(server: str, tls: Mapping[str, str] | None) -> Connection:
         root_certificates=str(authority) if has_authority else None,
         certificate_chain=tls.get("certificate"),
         private_key=tls.get("key"),
+        path=path,
     )
 
 

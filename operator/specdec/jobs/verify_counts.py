@@ -5,12 +5,12 @@ drafts off, so there is no answer of the target alone to compare with.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec.api.reasons import VerificationReason
 from specdec.client import Client, Request
-from specdec.client.answer import Counts
+from specdec.client.answer import Answer
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import RefusedError
@@ -29,41 +29,53 @@ async def counted(
         JobError: no prompt has an answer.
         UnreachableError: the connection failed.
     """
-    counts, failures = await asyncio.to_thread(_answers, connection, entries, max_tokens)
-    if not counts:
+    greedy = {"model": TARGET, "top_k": 1}
+    responses, status = await asyncio.to_thread(answers, connection, entries, max_tokens, greedy)
+    counts = [answer.counts for answer in responses if answer.counts is not None]
+    drafted = sum(count.drafted for count in counts)
+    return {**status, **drafts(drafted, sum(count.accepted for count in counts))}
+
+
+def answers(
+    connection: Connection,
+    entries: Sequence[Entry],
+    max_tokens: int,
+    options: Mapping[str, Any],
+) -> tuple[list[Answer], dict[str, Any]]:
+    """The answers to all prompts, and the fields of `status.speculation` that count them.
+
+    Args:
+        connection: to the server.
+        entries: the prompts.
+        max_tokens: limit of a prompt without its own.
+        options: further fields of each `Request`.
+
+    Raises:
+        JobError: no prompt has an answer.
+        UnreachableError: the connection failed.
+    """
+    answered: list[Answer] = []
+    failures: list[str] = []
+    with Client(connection) as client:
+        for entry in entries:
+            length = entry.max_tokens or max_tokens
+            request = Request(entry.prompt, max_tokens=length, stream=False, **options)
+            try:
+                answered.append(client.ask(request))
+            except RefusedError as error:
+                failures.append(str(error))
+    if not answered:
         raise JobError(
             VerificationReason.VERIFICATION_FAILED,
             f"no prompt has an answer: {failures[0]}",
             permanent=False,
         )
-    drafted = sum(count.drafted for count in counts)
-    accepted = sum(count.accepted for count in counts)
-    status: dict[str, Any] = {
-        "prompts": len(counts),
-        "failed": len(failures),
-        "active": drafted > 0,
-        "draftedTokens": drafted,
-        "acceptedTokens": accepted,
-    }
-    if drafted:
-        status["acceptancePercent"] = round(100 * accepted / drafted)
-    if failures:
-        status["failure"] = failures[0][:_MESSAGE_CHARACTERS]
-    return status
+    failure = {"failure": failures[0][:_MESSAGE_CHARACTERS]} if failures else {}
+    return answered, {"prompts": len(answered), "failed": len(failures), **failure}
 
 
-def _answers(
-    connection: Connection, entries: Sequence[Entry], max_tokens: int
-) -> tuple[list[Counts], list[str]]:
-    """The counts of each greedy answer, and the sentences of those that were refused."""
-    counts: list[Counts] = []
-    failures: list[str] = []
-    with Client(connection) as client:
-        for entry in entries:
-            length = entry.max_tokens or max_tokens
-            request = Request(entry.prompt, model=TARGET, max_tokens=length, top_k=1, stream=False)
-            try:
-                counts.append(client.ask(request).counts or Counts(0, 0))
-            except RefusedError as error:
-                failures.append(str(error))
-    return counts, failures
+def drafts(drafted: int, accepted: int) -> dict[str, Any]:
+    """The fields of `status.speculation` for numbers of draft tokens."""
+    percent = {"acceptancePercent": round(100 * accepted / drafted)} if drafted else {}
+    counts = {"draftedTokens": drafted, "acceptedTokens": accepted}
+    return {"active": drafted > 0, **counts, **percent}

@@ -10,17 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from specdec.api.reasons import VerificationReason
 from specdec.client import metrics as counters
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
-from specdec.client.errors import ClientError, RefusedError
-from specdec.client.generate import Client
-from specdec.client.request import Request
-from specdec.jobs.result import JobError
+from specdec.client.errors import ClientError
+from specdec.jobs import verify_counts
 
 _PATH = "/v1"
-_MESSAGE_CHARACTERS = 300
 # Some releases count at the end of a request, others when they next report on their iterations.
 _COUNTED_SECONDS = 10.0
 _POLL = 0.5
@@ -48,28 +44,10 @@ def _counted(
     connection: Connection, metrics: str | None, entries: Sequence[Entry], max_tokens: int
 ) -> dict[str, Any]:
     before = _read(metrics)
-    failures: list[str] = []
-    with Client(replace(connection, path=_PATH)) as client:
-        for entry in entries:
-            limit = entry.max_tokens or max_tokens
-            request = Request(
-                entry.prompt, model="", max_tokens=limit, temperature=0.0, stream=False
-            )
-            try:
-                client.ask(request)
-            except RefusedError as error:
-                failures.append(str(error))
-    answered = len(entries) - len(failures)
-    if not answered:
-        raise JobError(
-            VerificationReason.VERIFICATION_FAILED,
-            f"no prompt has an answer: {failures[0]}",
-            permanent=False,
-        )
-    status: dict[str, Any] = {"prompts": answered, "failed": len(failures), "active": False}
-    if failures:
-        status["failure"] = failures[0][:_MESSAGE_CHARACTERS]
-    return {**status, **({} if before is None else _counts(before, _after(metrics, before)))}
+    endpoint, greedy = replace(connection, path=_PATH), {"model": "", "temperature": 0.0}
+    _, status = verify_counts.answers(endpoint, entries, max_tokens, greedy)
+    counts = {} if before is None else _counts(before, _after(metrics, before))
+    return {**status, "active": False, **counts}
 
 
 def _counts(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
@@ -78,11 +56,7 @@ def _counts(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
     drafted, accepted = difference.drafted, difference.accepted
     if not counters.counts_drafts(after) or drafted < 0 or accepted < 0:
         return {}
-    counts = {"active": drafted > 0, "draftedTokens": drafted, "acceptedTokens": accepted}
-    return {
-        **counts,
-        **({"acceptancePercent": round(100 * accepted / drafted)} if drafted else {}),
-    }
+    return verify_counts.drafts(drafted, accepted)
 
 
 def _read(metrics: str | None) -> Mapping[str, float] | None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from specdec.desired import isolation
+from specdec.dry_run.other_resources import baseline
 from support.simulated_cluster import World, measured, resource
 from unit.pipeline.verifying import finish, serve
 
@@ -13,11 +14,11 @@ Json = dict[str, Any]
 BENCHMARK: Json = {"mode": "OnReady", "baseline": {"modelRef": {"name": "plain"}}}
 
 
-def waiting(**baseline: Any) -> World:
+def waiting(**spec: Any) -> World:
     """A verified service whose baseline does not exist."""
-    world = World(resource("Lookahead", benchmark=BENCHMARK, **baseline))
+    world = World(resource("Lookahead", benchmark=BENCHMARK, **spec))
     world.spec["speculation"]["lookahead"] = {}
-    world.has_baseline = False
+    world.baseline = None
     serve(world)
     finish(world)
     return world
@@ -35,7 +36,7 @@ def test_benchmark_waits_for_a_baseline_that_does_not_exist() -> None:
     condition = world.condition("BenchmarkCompleted")
     assert (condition["status"], condition["reason"]) == ("Unknown", "BaselineMissing")
     assert "SpeculativeModel plain of spec.benchmark.baseline.modelRef" in condition["message"]
-    world.has_baseline = True
+    world.baseline = baseline(world.cr)
     world.step()
     assert world.named("benchmark")
 
@@ -54,12 +55,11 @@ def test_benchmark_waits_for_a_baseline_that_cannot_be_measured(
     changed: Json, reason: str, text: str
 ) -> None:
     world = waiting()
-    world.has_baseline = True
-    ready = world.observed().baseline
+    ready = baseline(world.cr)
     assert ready is not None
     spec = changed.get("spec")
     more = {**ready["spec"], **spec} if spec else spec
-    world.other_baseline = {
+    world.baseline = {
         **ready,
         **changed,
         **({} if spec is None else {"spec": more}),
@@ -74,7 +74,7 @@ def test_benchmark_waits_for_a_baseline_that_cannot_be_measured(
 
 def test_plan_has_both_services_over_one_protocol() -> None:
     world = waiting()
-    world.has_baseline = True
+    world.baseline = baseline(world.cr)
     world.step()
     measured_plan = plan(world)
     assert (measured_plan["server"], measured_plan["protocol"]) == ("pair.demo.svc:8000", "http")
@@ -83,8 +83,10 @@ def test_plan_has_both_services_over_one_protocol() -> None:
         "server": "plain.demo.svc:8000",
         "model": "tensorrt_llm_bls",
     }
-    world.other_baseline = dict(world.observed().baseline or {})
-    world.other_baseline["spec"] = {**world.spec, "serving": {"http": "HealthOnly"}}
+    world.baseline = {
+        **(baseline(world.cr) or {}),
+        "spec": {**world.spec, "serving": {"http": "HealthOnly"}},
+    }
     world.step()
     world.step()
     assert plan(world)["server"] == "pair.demo.svc:8001"
@@ -94,12 +96,12 @@ def test_plan_has_both_services_over_one_protocol() -> None:
 
 def test_result_stays_when_the_baseline_goes() -> None:
     world = waiting()
-    world.has_baseline = True
+    world.baseline = baseline(world.cr)
     world.step()
     result = measured(world.jobs[world.job("benchmark")])["benchmark"]
     world.finish(world.job("benchmark"), {"benchmark": result})
     world.step()
-    world.has_baseline = False
+    world.baseline = None
     world.step()
     assert world.condition("BenchmarkCompleted")["reason"] == "Completed"
 
@@ -117,3 +119,18 @@ def test_policy_of_measuring_jobs_allows_the_pods_of_the_baseline() -> None:
         for peer in rule.get("to", ())
     ]
     assert instances == ["pair", "plain"]
+
+
+def test_service_with_an_openai_endpoint_is_measured_there() -> None:
+    world = waiting()
+    world.baseline = baseline(world.cr)
+    runtime = {"backend": "PyTorch", "frontend": "TrtllmServe", "version": "1.2.1"}
+    assert world.baseline is not None
+    world.baseline["spec"]["runtime"] = runtime
+    world.step()
+    assert plan(world)["baseline"] == {
+        "name": "plain",
+        "server": "plain.demo.svc:8000",
+        "path": "/v1",
+        "model": "",
+    }
