@@ -126,7 +126,7 @@ def summary(body: Json) -> Json:
         "method": speculation.get("method", ""),
         "backend": spec.get("runtime", {}).get("backend", ""),
         "suspended": bool(spec.get("suspend")),
-        "wantedReplicas": serving.get("replicas", 1),
+        "desiredReplicas": serving.get("replicas", 1),
         **{key: status[key] for key in _STATUS_FIELDS if key in status},
     }
 

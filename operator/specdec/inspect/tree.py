@@ -43,7 +43,7 @@ def show_all(console: Console, resources: Sequence[Json], now: datetime) -> None
             resource["method"],
             Text(plain(status), _style(ready)),
             _build_progress(resource),
-            f"{resource.get('readyReplicas', 0)}/{resource['wantedReplicas']}",
+            f"{resource.get('readyReplicas', 0)}/{resource['desiredReplicas']}",
             _percent(speculation.get("acceptancePercent")),
             _percent(speculation.get("speedupPercent")),
             _age(resource["createdAt"], now),
@@ -60,7 +60,7 @@ def _head(resource: Json) -> Text:
         else resource.get("phase", "not yet reconciled by the operator")
     )
     head.append(plain(f"  {state}"), style=_style(ready))
-    pods = f"{resource.get('readyReplicas', 0)} of {resource['wantedReplicas']} pods ready"
+    pods = f"{resource.get('readyReplicas', 0)} of {resource['desiredReplicas']} pods ready"
     head.append(
         plain(f"  {resource['method']} on {resource['backend']}, {pods}"), style="not bold"
     )
