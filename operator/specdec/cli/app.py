@@ -110,7 +110,7 @@ COMMANDS = {
     ),
     "migrate": Command(
         "specdec.cli.migrate:migrate",
-        "Print the resource of another backend that serves the same models.",
+        "Print the resources of another backend that serve the same models.",
         "Examples: specdec migrate -f model.yaml --to PyTorch > migrated.yaml; "
         "kubectl get specm code-assistant -o yaml | specdec migrate -f - --to PyTorch",
     ),

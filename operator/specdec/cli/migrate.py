@@ -1,27 +1,34 @@
 """The command `specdec migrate`; it imports the API only when it runs."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specdec.cli.resource_options import (
     BAD_INPUT,
-    Resource,
     exit_if_refused,
     images,
     report_errors,
 )
 
+if TYPE_CHECKING:
+    from specdec.backends.pytorch.migration import Migration
+
+Resources = Annotated[
+    str, typer.Option("-f", "--file", help="YAML file with SpeculativeModels; - is stdin.")
+]
+
 
 def migrate(
-    file: Resource,
+    file: Resources,
     to: Annotated[str, typer.Option(help="The backend: PyTorch.")] = "PyTorch",
 ) -> None:
-    """Print the resource of another backend that serves the same models.
+    """Print the resources of another backend that serve the same models.
 
-    The resource goes to stdout, what changed to stderr. Comments of the file are lost.
+    They go to stdout with the other objects of the file, and what changed to stderr. Comments of
+    the file are lost.
 
-    Exit status: 0 printed, 1 the operator would refuse the result, 2 bad input, or a field has no
+    Exit status: 0 printed, 1 the operator would refuse a result, 2 bad input, or a field has no
     equivalent.
     """
     with report_errors():
@@ -29,18 +36,40 @@ def migrate(
 
         from specdec.backends.pytorch import migration
         from specdec.dry_run.plan import make
-        from specdec.dry_run.resource import InputError, complete, load
+        from specdec.dry_run.resource import InputError, complete, load_all
 
         if to != migration.TO:
             raise InputError(f"--to {to}: give {migration.TO}")
-        body = load(file)
-        complete(body, file)
-        result = migration.migrate(body)
-        for need in result.needs:
-            typer.echo(f"specdec: {need}", err=True)
-        if result.body is None:
+        objects = load_all(file)
+        migrated = [_migrated(body, file) for body in objects]
+        if any(result is not None and result.body is None for result in migrated):
             raise typer.Exit(BAD_INPUT)
-        exit_if_refused(make(complete(result.body, file), images(), {}))
-        for change in result.changes:
-            typer.echo(f"# {change}", err=True)
-        typer.echo(yaml.safe_dump(result.body, sort_keys=False), nl=False)
+        printed: list[dict[str, Any]] = []
+        for body, result in zip(objects, migrated, strict=True):
+            if result is None or result.body is None:
+                printed.append(body)
+                continue
+            exit_if_refused(make(complete(result.body, file), images(), {}))
+            for change in result.changes:
+                typer.echo(f"# {_name(body)}{change}", err=True)
+            printed.append(result.body)
+        typer.echo(yaml.safe_dump_all(printed, sort_keys=False), nl=False)
+
+
+def _migrated(body: dict[str, Any], file: str) -> "Migration | None":
+    """The result for a resource, whose needs are reported; None for another object."""
+    from specdec.api.model import KIND
+    from specdec.backends.pytorch import migration
+    from specdec.dry_run.resource import complete
+
+    if body.get("kind") != KIND:
+        return None
+    complete(body, file)
+    result = migration.migrate(body)
+    for need in result.needs:
+        typer.echo(f"specdec: {_name(body)}{need}", err=True)
+    return result
+
+
+def _name(body: dict[str, Any]) -> str:
+    return f"{body['metadata'].get('name', 'SpeculativeModel')}: "

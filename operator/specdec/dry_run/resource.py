@@ -54,7 +54,33 @@ def load(path: str) -> Body:
         raise InputError(
             f"{path} holds {len(resources)} objects of kind {KIND}: give a file with one"
         )
-    (body,) = resources
+    return _checked(resources[0], path)
+
+
+def load_all(path: str) -> list[Body]:
+    """Every object of a YAML file (`-` is stdin) in its order, with the items of a List.
+
+    Raises:
+        InputError: the file has no SpeculativeModel, or its objects are not objects.
+    """
+    objects = [
+        item
+        for document in _documents(path)
+        for item in (document["items"] if _is_list(document) else [document])
+    ]
+    if not any(item.get("kind") == KIND for item in objects):
+        raise InputError(f"{path} holds no object of kind {KIND}: give a file with one")
+    return [_checked(item, path) if item.get("kind") == KIND else item for item in objects]
+
+
+def _is_list(document: Body) -> bool:
+    """Whether it is what `kubectl get` prints for several objects."""
+    items = document.get("items")
+    is_list = str(document.get("kind", "")).endswith("List") and isinstance(items, list)
+    return is_list and all(isinstance(item, dict) for item in items or ())
+
+
+def _checked(body: Body, path: str) -> Body:
     if body.get("apiVersion") != API_VERSION:
         raise InputError(
             f"{path}: apiVersion is {body.get('apiVersion')!r}: this release reads {API_VERSION}"

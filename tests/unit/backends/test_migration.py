@@ -142,9 +142,39 @@ def test_command_prints_the_resource_and_reports_changes_on_stderr(tmp_path: Pat
     result = run("migrate", "-f", SAMPLES["tensorrt-draft-target-shared"], "--to", "PyTorch")
     assert result.exit_code == 0, result.output
     assert yaml.safe_load(result.stdout) == migrate(BASE).body
-    assert "# spec.speculation.maxDraftTokens is 5" in result.stderr
+    name = BASE["metadata"]["name"]
+    assert f"# {name}: spec.speculation.maxDraftTokens is 5" in result.stderr
     (tmp_path / "migrated.yaml").write_text(result.stdout)
     assert run("plan", "-f", tmp_path / "migrated.yaml").exit_code == 0
+
+
+def test_command_migrates_every_resource_of_a_file(tmp_path: Path) -> None:
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "prompts"}}
+    baseline = load(str(SAMPLES["tensorrt-baseline"]))
+    several, listed = tmp_path / "several.yaml", tmp_path / "list.yaml"
+    several.write_text(yaml.safe_dump_all([other, BASE, baseline]))
+    listed.write_text(yaml.safe_dump({"kind": "List", "items": [other, BASE, baseline]}))
+    for file in (several, listed):
+        result = run("migrate", "-f", file)
+        assert result.exit_code == 0, result.output
+        printed = list(yaml.safe_load_all(result.stdout))
+        assert printed == [other, migrate(BASE).body, migrate(baseline).body]
+
+
+def test_one_resource_without_an_equivalent_stops_the_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "several.yaml"
+    file.write_text(yaml.safe_dump_all([BASE, load(str(SAMPLES["tensorrt-medusa"]))]))
+    result = run("migrate", "-f", file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "tensorrt-medusa: spec.speculation.method is Medusa" in result.stderr
+
+
+def test_file_without_a_resource_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text("kind: ConfigMap\n")
+    result = run("migrate", "-f", file)
+    assert result.exit_code == 2
+    assert "holds no object of kind SpeculativeModel" in result.stderr
 
 
 @pytest.mark.parametrize(
