@@ -64,8 +64,13 @@ def test_unrecorded_process_is_a_stray(state: Path) -> None:
 
 
 def test_check_reports_the_last_output_of_an_ended_process(state: Path) -> None:
-    argv = [sys.executable, "-c", "import sys; sys.exit('no such flag: --colour')"]
+    # A process that has ended before it is on record is another error.
+    recorded = state / "recorded"
+    os.mkfifo(recorded)
+    program = f"import sys; open({str(recorded)!r}).read(); sys.exit('no such flag: --colour')"
+    argv = [sys.executable, "-c", program]
     started = processes.record("short", processes.spawn("short", argv, state), state)
+    recorded.write_text("")
     processes.until(lambda: not started.alive, 20, lambda: "it does not end")
     with pytest.raises(ClusterError, match=r"short ended: no such flag: --colour"):
         processes.check(state, ["short"])
