@@ -20,7 +20,7 @@ from specdec.openai.metrics import Metrics
 from specdec.openai.parsers.split import Event
 from specdec.openai.request import Served, Task
 from specdec.openai.settings import Settings
-from specdec.openai.triton import Backend
+from specdec.openai.triton import Backend, Options
 
 _DISCONNECTED = 499
 _STREAM_HEADERS = [
@@ -112,9 +112,8 @@ class Exchange(Response):
             # A callback cannot end an answer.
             may_end = self._owner.settings.model != BLS and bool(task.stop)
             direct = None if may_end or not task.stream else partial(self._direct, encoder)
-            source = backend.pieces(
-                task.request, self._served, histogram=task.include_metrics, direct=direct
-            )
+            options = Options(histogram=task.include_metrics, direct=direct)
+            source = backend.pieces(task.request, self._served, options)
             async with aclosing(source) as pieces:
                 if task.stream:
                     await self._stream(pieces, encoder, count, send)

@@ -4,7 +4,7 @@ The model reports no token counts, so answers have no usage. It drafts by itself
 no draft length.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from specdec.client.request import Request
 from specdec.openai.assembly import Piece
 from specdec.openai.errors import unavailable
 from specdec.openai.request import Served
-from specdec.openai.triton import Triton
+from specdec.openai.triton import DEFAULT, Options, Triton
 
 # Inputs of the LLM API's model by those of `Request`.
 _INPUTS: Mapping[str, str] = {
@@ -73,14 +73,9 @@ class LlmApi(Triton):
 
     @override
     async def pieces(
-        self,
-        request: Request,
-        served: Served,
-        *,
-        histogram: bool = False,
-        direct: Callable[[Piece], bool] | None = None,
+        self, request: Request, served: Served, options: Options = DEFAULT
     ) -> AsyncGenerator[Piece, None]:
-        """As `Triton.pieces`, with only the new text of each response, and without `direct`."""
+        """As `Triton.pieces`, with only the new text of each response, and without `options`."""
         new = NewText()
         async with aclosing(super().pieces(request, served)) as responses:
             async for response in responses:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -39,6 +40,23 @@ _BUSY = ("again later", "Exceeds maximum queue size", "Maximum queue size of ")
 _FAILED = ("its process ended during the call", "is not ready", "is unavailable", "unload")
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a caller wants the pieces of an answer.
+
+    Attributes:
+        histogram: pieces have the histogram of acceptance, if the server has it.
+        direct: may get a piece at once while the generator waits for it, and returns whether it
+            used the piece. The generator yields the pieces that it did not use.
+    """
+
+    histogram: bool = False
+    direct: Callable[[Piece], bool] | None = None
+
+
+DEFAULT = Options()
+
+
 class Backend(Protocol):
     """What the endpoint needs of a server.
 
@@ -52,20 +70,9 @@ class Backend(Protocol):
         """Whether the model accepts requests."""
 
     def pieces(
-        self,
-        request: Request,
-        served: Served,
-        *,
-        histogram: bool = False,
-        direct: Callable[[Piece], bool] | None = None,
+        self, request: Request, served: Served, options: Options = DEFAULT
     ) -> AsyncGenerator[Piece, None]:
-        """Send a request and yield its pieces; closing the generator cancels the request.
-
-        Args:
-            histogram: pieces have the histogram of acceptance, if the server has it.
-            direct: may get a piece at once while the generator waits for it, and returns whether
-                it used the piece. The generator yields the pieces that it did not use.
-        """
+        """Send a request and yield its pieces; closing the generator cancels the request."""
 
     async def prompt_tokens(self, prompt: str) -> int | None:
         """The number of tokens of a prompt, None if the server does not count them."""
@@ -128,31 +135,20 @@ class Triton:
         return request.tensors(served.inputs)
 
     async def pieces(
-        self,
-        request: Request,
-        served: Served,
-        *,
-        histogram: bool = False,
-        direct: Callable[[Piece], bool] | None = None,
+        self, request: Request, served: Served, options: Options = DEFAULT
     ) -> AsyncGenerator[Piece, None]:
-        """Send a request and yield its pieces; closing the generator cancels the request.
-
-        Args:
-            histogram: pieces have the histogram of acceptance, if the server has it.
-            direct: may get a piece at once while the generator waits for it, and returns whether
-                it used the piece. The generator yields the pieces that it did not use.
-        """
+        """As `Backend.pieces`."""
         names = [name for name in _OUTPUTS if name in served.outputs]
         names += [_LOG_PROBS] if request.log_probs else []
-        names += [_HISTOGRAM] if histogram and _HISTOGRAM in served.outputs else []
+        names += [_HISTOGRAM] if options.histogram and _HISTOGRAM in served.outputs else []
         message = infer_request(self._model, self.tensors(request, served), names)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
             stream = await self._channel.open(_STREAM, message.SerializeToString())
         except StreamError as error:
             raise unavailable(f"the server is not reachable ({error}); try again later") from error
-        if direct is not None:
-            stream.direct = partial(_is_used, direct)
+        if options.direct is not None:
+            stream.direct = partial(_is_used, options.direct)
         ended = False
         try:
             while not ended:

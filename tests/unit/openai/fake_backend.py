@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from specdec.client.answer import Counts
@@ -16,6 +16,7 @@ from specdec.openai.errors import ApiError
 from specdec.openai.request import Served
 from specdec.openai.settings import Settings
 from specdec.openai.template import Templates
+from specdec.openai.triton import DEFAULT, Options
 from specdec.triton import contract
 
 
@@ -65,12 +66,7 @@ class FakeBackend:
         return len(prompt)
 
     async def pieces(
-        self,
-        request: Request,
-        served: Served,
-        *,
-        histogram: bool = False,
-        direct: Callable[[Piece], bool] | None = None,
+        self, request: Request, served: Served, options: Options = DEFAULT
     ) -> AsyncGenerator[Piece, None]:
         self.requests.append(request)
         try:

@@ -10,7 +10,7 @@ from specdec.openai.load import Load, load, read
 from specdec.openai.metrics import Metrics
 from specdec.openai.settings import Settings
 from unit.openai.fake_backend import FakeBackend, endpoint
-from unit.openai.test_app import client
+from unit.openai.in_process import client
 
 BLS_PAGE = """\
 # TYPE specdec_requests_running gauge
