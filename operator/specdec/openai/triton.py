@@ -1,7 +1,7 @@
 """The client of the Triton server: one gRPC stream for each request."""
 
 import struct
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -10,7 +10,6 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from specdec.client.answer import Counts
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError
 from specdec.client.grpc_calls import Server, Tensors, infer_request
@@ -20,17 +19,24 @@ from specdec.openai.assembly import Piece
 from specdec.openai.errors import ApiError, context_length, overloaded, unavailable
 from specdec.openai.h2_channel import Channel
 from specdec.openai.h2_stream import StreamError
+from specdec.openai.piece_layout import (
+    ACCEPTED,
+    DRAFTED,
+    HISTOGRAM,
+    LOG_PROBS,
+    PROMPT_TOKENS,
+    REASON,
+    TEXT,
+    TOKENS,
+    PieceLayout,
+    is_final,
+    last_piece,
+    parse,
+)
 from specdec.openai.request import Served
 
-_TEXT, _TOKENS, _PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
-_DRAFTED, _ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
-_LOG_PROBS, _HISTOGRAM = "output_log_probs", "acceptance_histogram"
-# Only the LLM API's model has it, also before the end, where it is no known reason.
-_REASON, _REASONS = "finish_reason", ("stop", "length")
-_OUTPUTS = (_TEXT, _TOKENS, _PROMPT_TOKENS, _DRAFTED, _ACCEPTED, _REASON)
-_FINAL = "triton_final_response"
+_OUTPUTS = (TEXT, TOKENS, PROMPT_TOKENS, DRAFTED, ACCEPTED, REASON)
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
-_parse = service_pb2.ModelStreamInferResponse.FromString
 _NUMBER = struct.Struct("<i").unpack_from
 # A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
 # How the BLS and the models report a prompt that is too long,
@@ -139,16 +145,17 @@ class Triton:
     ) -> AsyncGenerator[Piece, None]:
         """As `Backend.pieces`."""
         names = [name for name in _OUTPUTS if name in served.outputs]
-        names += [_LOG_PROBS] if request.log_probs else []
-        names += [_HISTOGRAM] if options.histogram and _HISTOGRAM in served.outputs else []
+        names += [LOG_PROBS] if request.log_probs else []
+        names += [HISTOGRAM] if options.histogram and HISTOGRAM in served.outputs else []
         message = infer_request(self._model, self.tensors(request, served), names)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
             stream = await self._channel.open(_STREAM, message.SerializeToString())
         except StreamError as error:
             raise unavailable(f"the server is not reachable ({error}); try again later") from error
+        layout = PieceLayout()
         if options.direct is not None:
-            stream.direct = partial(_is_used, options.direct)
+            stream.direct = partial(_is_used, layout, options.direct)
         ended = False
         try:
             while not ended:
@@ -156,14 +163,15 @@ class Triton:
                 if data is None:
                     ended = True
                     raise unavailable("the server ended the answer early; try again")
-                reply = _parse(data)
-                if reply.error_message:
-                    ended = True
-                    raise refused(reply.error_message)
-                response = reply.infer_response
-                ended = response.parameters[_FINAL].bool_param
-                if response.outputs:
-                    yield piece(response)
+                if (piece := layout.piece(data)) is None:
+                    reply = parse(data)
+                    if reply.error_message:
+                        ended = True
+                        raise refused(reply.error_message)
+                    ended = is_final(reply.infer_response)
+                    piece = last_piece(reply.infer_response)
+                if piece is not None:
+                    yield piece
         except StreamError as error:
             ended = True
             raise unavailable(f"the server is not reachable ({error}); try again later") from error
@@ -175,14 +183,10 @@ class Triton:
                 stream.cancel()
 
 
-def _is_used(direct: Callable[[Piece], bool], data: bytes) -> bool:
+def _is_used(layout: PieceLayout, direct: Callable[[Piece], bool], data: bytes) -> bool:
     """Whether a message has only a piece, and `direct` used it."""
-    reply = _parse(data)
-    response = reply.infer_response
-    # Only the last message has this parameter with a value, and only errors have a message.
-    if reply.error_message or response.parameters[_FINAL].bool_param or not response.outputs:
-        return False
-    return direct(piece(response))
+    piece = layout.piece(data)
+    return piece is not None and direct(piece)
 
 
 def refused(message: str) -> ApiError:
@@ -194,36 +198,3 @@ def refused(message: str) -> ApiError:
     if any(text in message for text in _FAILED):
         return unavailable(message)
     return ApiError(message)
-
-
-def piece(response: Any) -> Piece:
-    """The piece of a response."""
-    contents = response.raw_output_contents
-    raw: Mapping[str, bytes] = {
-        output.name: contents[index] for index, output in enumerate(response.outputs)
-    }
-    text = raw.get(_TEXT, b"")
-    drafted, accepted = raw.get(_DRAFTED), raw.get(_ACCEPTED)
-    tokens, prompt = raw.get(_TOKENS), raw.get(_PROMPT_TOKENS)
-    values = raw.get(_LOG_PROBS)
-    log_probs = struct.unpack(f"<{len(values) // 4}f", values) if values else ()
-    return Piece(
-        text[4:].decode(errors="replace"),
-        int(_NUMBER(tokens)[0]) if tokens else len(log_probs),
-        int(_NUMBER(prompt)[0]) if prompt else None,
-        Counts(int(_NUMBER(drafted)[0]), int(_NUMBER(accepted)[0]))
-        if drafted and accepted
-        else None,
-        log_probs,
-        _integers(raw.get(_HISTOGRAM, b"")),
-        _reason(raw.get(_REASON, b"")),
-    )
-
-
-def _reason(value: bytes) -> str | None:
-    text = value[4:].decode(errors="replace")
-    return text if text in _REASONS else None
-
-
-def _integers(values: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(values) // 4}i", values)
