@@ -1,11 +1,11 @@
 """What the OpenAI endpoint costs: processor time of a piece, latency of the first, and memory.
 
-`make bench NAME=openai` prints one JSON line per figure and exits 1 if a goal is missed. The
-server is one that stamps every chunk with its clock (`baseline/clock.py`), so the latency of
-engines is no part of a figure. 16 clients stream at a time: through the endpoint, which reads the
-server's gRPC, and in turns directly from the server in the form of Triton's `generate_stream`. The
-latency of a first piece is the time from the client's request to that piece, less what the server
-waited. That of the endpoint includes what the server's gRPC needs more than its HTTP.
+`make bench NAME=openai` prints one JSON line per figure and exits 1 if a goal is missed. Servers
+stamp every piece with their clock, so the latency of engines is no part of a figure. 16 clients
+stream at a time. For the processor time the server is a small one (`baseline/clock.py`). For the
+first piece it is a tritonserver with a model that stamps (`baseline/stamps.py`). The clients
+stream through the endpoint, and in turns from Triton's `generate_stream`. The latency of a first
+piece is the time from the client's request to that piece, less what the model waited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from typing import Self
 
 import numpy as np
 
+from bench.baseline.load import serving as triton
 from bench.client import CHUNK_SECONDS, stamping
+from specdec.client.model_names import BLS, PREPROCESSING
 from support.bench_report import Report
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 
@@ -38,7 +40,7 @@ _STAMPS = re.compile(rb'"text(?:_output)?": ?"([0-9.]+) ([0-9.]+)"')
 _END = b"\r\n0\r\n\r\n"
 _PATHS = {
     "endpoint": ("/v1/completions", {"model": MODEL, "prompt": "x", "stream": True}),
-    "generate_stream": ("/v2/models/bls/generate_stream", {"text_input": "x"}),
+    "generate_stream": (f"/v2/models/{BLS}/generate_stream", {"text_input": "x"}),
 }
 
 
@@ -105,6 +107,39 @@ def serving(chunks: int, seconds: float) -> Iterator[tuple[OpenAIEndpoint, dict[
         yield endpoint, {"endpoint": endpoint.port, "generate_stream": ports["http"]}
 
 
+def repository(pieces: int, seconds: float) -> dict[str, str]:
+    """Files of a model that stamps; the endpoint also reads a configuration of `preprocessing`."""
+    inputs = {
+        "text_input": "STRING",
+        "max_tokens": "INT32",
+        "stream": "BOOL",
+        "exclude_input_in_output": "BOOL",
+    }
+    config = f'backend: "python"\nmax_batch_size: {STREAMS}\n'
+    config += "model_transaction_policy { decoupled: true }\n"
+    for name, kind in inputs.items():
+        config += f'input {{ name: "{name}" data_type: TYPE_{kind} dims: [1] optional: true }}\n'
+    config += 'output { name: "text_output" data_type: TYPE_STRING dims: [1] }\n'
+    for key, value in {"pieces": pieces, "seconds": seconds}.items():
+        config += f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+    model = (Path(__file__).parent / "baseline" / "stamps.py").read_text("utf-8")
+    files: dict[str, str] = {}
+    for name in (BLS, PREPROCESSING):
+        files |= {f"{name}/config.pbtxt": f'name: "{name}"\n{config}', f"{name}/1/model.py": model}
+    return files
+
+
+@contextmanager
+def serving_triton(pieces: int, seconds: float) -> Iterator[tuple[OpenAIEndpoint, dict[str, int]]]:
+    """An endpoint on a tritonserver whose model stamps, and the ports of both."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        triton(repository(pieces, seconds)) as server,
+        OpenAIEndpoint(server.url, Path(folder)) as endpoint,
+    ):
+        yield endpoint, {"endpoint": endpoint.port, "generate_stream": server.http_port}
+
+
 def request_microseconds(chunks: int, seconds: float, repeats: int) -> float:
     """Processor time of one request whose answer has so many pieces."""
 
@@ -152,7 +187,7 @@ async def latencies(ports: dict[str, int], repeats: int) -> dict[str, float]:
 def measure(report: Report, runs: int, repeats: int) -> None:
     """Print every figure."""
     costs(report, runs, repeats)
-    with serving(SHORT, CHUNK_SECONDS) as (endpoint, ports):
+    with serving_triton(SHORT, CHUNK_SECONDS) as (endpoint, ports):
         results = [asyncio.run(latencies(ports, repeats * 10)) for _ in range(runs)]
         memory = endpoint.memory_bytes() / (1 << 20)
     added = [result["endpoint"] - result["generate_stream"] for result in results]

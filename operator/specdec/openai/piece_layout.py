@@ -1,7 +1,7 @@
-"""Read pieces from the messages of a stream.
+"""Read pieces from the messages of streams.
 
-The messages of a stream differ in their values only. The bytes before the values (the names of
-model and outputs, types and shapes) are those of the message before. So the first message is
+The messages of equal requests differ in their values only. The bytes before the values (the names
+of model and outputs, types and shapes) are those of the message before. So the first message is
 parsed whole, and later ones that begin with the same bytes are read without protobuf: this needs
 much less code, which the caches have lost when a piece arrives (ADR 0142). Every other message is
 parsed whole.
@@ -34,7 +34,7 @@ class Outputs:
     """The outputs of a response, by position."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.count = len(names)
+        self.names, self.count = names, len(names)
         positions = {name: index for index, name in enumerate(names)}
         # An absent output has the empty bytes, which follow the others.
         self._text, self._tokens, self._prompt, self._drafted, self._accepted = (
@@ -63,10 +63,10 @@ class Outputs:
 
 
 class PieceLayout:
-    """Where the pieces of a stream stand in its messages."""
+    """Where the pieces of equal requests stand in their messages."""
 
     def __init__(self) -> None:
-        self._outputs = Outputs(())
+        self._outputs = Outputs([])
         self._before = b""
 
     def piece(self, data: bytes) -> Piece | None:
@@ -84,7 +84,8 @@ class PieceLayout:
         # Only the last message has this parameter with a value, and only errors have a message.
         if reply.error_message or is_final(response) or not response.outputs:
             return None
-        outputs, contents = _outputs(response), list(response.raw_output_contents)
+        names, contents = _names(response), list(response.raw_output_contents)
+        outputs = self._outputs if names == self._outputs.names else Outputs(names)
         if start := _start(data):
             written = b"".join(map(_field, contents))
             if data.endswith(written) and len(contents) == outputs.count:
@@ -96,7 +97,7 @@ def last_piece(response: Any) -> Piece | None:
     """The piece of a response that may be the last; None if it has no outputs."""
     if not response.outputs:
         return None
-    return _outputs(response).piece(response.raw_output_contents)
+    return Outputs(_names(response)).piece(response.raw_output_contents)
 
 
 def is_final(response: Any) -> bool:
@@ -104,8 +105,8 @@ def is_final(response: Any) -> bool:
     return bool(response.parameters[_FINAL].bool_param)
 
 
-def _outputs(response: Any) -> Outputs:
-    return Outputs([output.name for output in response.outputs])
+def _names(response: Any) -> list[str]:
+    return [output.name for output in response.outputs]
 
 
 def _start(data: bytes) -> int:

@@ -91,6 +91,7 @@ class Triton:
         self._server = Server(connection)
         self._channel = Channel(connection.url)
         self._model = model
+        self._layouts: dict[tuple[str, ...], PieceLayout] = {}
 
     async def __aenter__(self) -> "Triton":
         await self._server.__aenter__()
@@ -153,7 +154,8 @@ class Triton:
             stream = await self._channel.open(_STREAM, message.SerializeToString())
         except StreamError as error:
             raise unavailable(f"the server is not reachable ({error}); try again later") from error
-        layout = PieceLayout()
+        # The messages of equal requests begin alike, whichever stream they belong to.
+        layout = self._layouts.setdefault(tuple(names), PieceLayout())
         if options.direct is not None:
             stream.direct = partial(_is_used, layout, options.direct)
         ended = False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from specdec.client.answer import Counts
 from specdec.client.connection import Connection
 from specdec.client.request import Request
+from specdec.openai import piece_layout
 from specdec.openai.assembly import Piece
 from specdec.openai.errors import ApiError
 from specdec.openai.triton import Triton, refused
@@ -36,6 +38,30 @@ async def test_pieces_have_text_and_counts() -> None:
     (message,) = script.seen
     assert message.model_name == BLS
     assert {tensor.name for tensor in message.inputs} >= {"text_input", "num_draft_tokens"}
+
+
+async def test_protobuf_reads_only_the_first_and_the_last_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    messages: list[bytes] = []
+    parse = piece_layout.parse
+
+    def recorded(data: bytes) -> Any:
+        messages.append(data)
+        return parse(data)
+
+    monkeypatch.setattr(piece_layout, "parse", recorded)
+    server, url = fake_server.serve(Script(chunks=[f"piece {i}" for i in range(50)]))
+    try:
+        async with Triton(Connection(url), BLS) as triton:
+            served = await triton.served()
+            for _ in range(3):
+                texts = [piece.text async for piece in triton.pieces(Request("p"), served)]
+                assert texts == [f"piece {i}" for i in range(50)]
+    finally:
+        server.stop(None)
+    # One message that teaches the layout, and the end of each answer.
+    assert len(messages) == 1 + 3
 
 
 async def test_refusal_of_the_server_is_an_error() -> None:
