@@ -115,7 +115,8 @@ class Endpoint:
         self, request: Request, prepare: Callable[[bytes, Served], Awaitable[Task]]
     ) -> Response:
         """Admit a request, and hand it to an exchange, which releases its place."""
-        limits, path = self.settings.limits, request.url.path
+        # A route also matches its path with a line break behind it.
+        limits, path = self.settings.limits, request.url.path.rstrip()
         if self._in_flight >= limits.in_flight:
             self.metrics.requests.labels(path, 429).inc()
             raise overloaded(
