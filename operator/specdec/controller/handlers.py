@@ -117,6 +117,6 @@ for _group, _version, _plural in CHILDREN:
 
 @kopf.on.probe(id="operator", errors=kopf.ErrorsMode.PERMANENT)
 async def healthy(memo: kopf.Memo, **_: Any) -> dict[str, float]:
-    """The figures of the health check; its exception makes the probe answer 500."""
+    """The figures of the health check; if the check raises an exception, the probe returns 500."""
     runtime: Runtime = memo.runtime
     return runtime.check_health()

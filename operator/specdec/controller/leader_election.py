@@ -132,9 +132,9 @@ class Lease:
 
     async def _clear_holder(self) -> None:
         while (live := await self._read()) is not None and self._holder() == self.identity:
-            # client-go marks a free Lease so; the API does not allow a duration of 0.
+            # client-go marks a free Lease in this way; the API does not allow a duration of 0.
             free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _timestamp()}
-            # A cancelled renewal may still arrive; then read it and clear it again.
+            # A cancelled renewal may still arrive; then read the Lease and clear it again.
             with contextlib.suppress(Conflict):
                 await self._cluster.update({**live, "spec": {**live["spec"], **free}})
 

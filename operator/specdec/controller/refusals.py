@@ -55,7 +55,7 @@ _UNKNOWN_OWNER_KIND = "cannot find RESTMapping"
 class DefinitionNotReadyError(Transient):
     """A part of the API server does not know our resource definition yet.
 
-    It will within half a minute.
+    That part reads the definition within half a minute.
     """
 
 

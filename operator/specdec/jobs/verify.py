@@ -93,7 +93,7 @@ class Plan:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit code is 0 if the service answered, equally or not."""
+    """Run the command line; the exit code is 0 if the service answered, even if outputs differ."""
     parser = argparse.ArgumentParser(description="Verify a served model")
     parser.add_argument("--plan", required=True, help="JSON: the server and the prompts")
     plan = Plan.parse(parser.parse_args(arguments).plan)

@@ -1,7 +1,7 @@
 """Count the draft tokens of a server with the OpenAI API, for the verification Job.
 
-Its answers have no counts: they come from the server's metrics, before and after the requests. The
-requests of other clients in that time count too.
+Its answers have no counts. So the Job reads the server's metrics before and after its requests.
+Requests of other clients in that time count too.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ async def counted(
     """The fields of `status.speculation` that such a server can show.
 
     Args:
-        connection: of the server; its path is added.
+        connection: of the server; the path of the OpenAI API is added.
         metrics: `host:port` of the server's metrics; None if several servers answer there.
         entries: the prompts.
         max_tokens: limit of a prompt without its own.

@@ -92,7 +92,8 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         self._endpoint.draining = True
         super().handle_exit(sig, frame)
-        # uvicorn raises the signal again after its end, for the exit status of a shell.
+        # uvicorn raises captured signals again after it has stopped, for the exit status of a
+        # shell. Without this one, the exit code after SIGTERM is 0.
         if sig == signal.SIGTERM:
             self._captured_signals.clear()
 

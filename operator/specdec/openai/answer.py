@@ -197,7 +197,7 @@ def tool_call(call: Call) -> dict[str, Any]:
 
 
 class LogProbs:
-    """Log probabilities in the shape of both kinds of answer.
+    """Log probabilities in OpenAI's shape for a completion, or in its shape for a chat.
 
     The server reports a probability for each token, and text for each piece. A piece of several
     tokens gives its text to the first of them and empty text to the others.

@@ -74,7 +74,7 @@ class Assembly:
         self._reason = piece.reason or self._reason
 
     def add(self, text: str) -> list[Event]:
-        """The events that new text decides."""
+        """The events that are certain after new text; the rest of the text is kept for later."""
         if self._stop is not None:
             text = self._stop.feed(text)
         events: list[Event] = [Content(text)] if text else []
@@ -83,7 +83,7 @@ class Assembly:
         return self._noted(events)
 
     def end(self) -> list[Event]:
-        """The events that the end of the answer decides."""
+        """The events of the text that was kept until the end of the answer."""
         text = self._stop.end() if self._stop is not None else ""
         events: list[Event] = [Content(text)] if text else []
         for parser in self._parsers:
@@ -109,7 +109,7 @@ class Assembly:
 
 
 def _through(parser: Parser, events: list[Event]) -> list[Event]:
-    """The events after a parser of their content."""
+    """The events in which the parser's events replace each `Content`."""
     result: list[Event] = []
     for event in events:
         result += parser.feed(event.text) if isinstance(event, Content) else [event]

@@ -23,7 +23,8 @@ def parse(body: bytes, model: type[_Model]) -> _Model:
         return model.model_validate(value)
     except pydantic.ValidationError as error:
         errors = error.errors(include_url=False)
-        # Each type of a union adds an error; the one that fits is checked most deeply.
+        # Each type of a union adds an error. The error of the type that fits best has the longest
+        # location.
         alternatives = [item for item in errors if item["loc"][:1] == errors[0]["loc"][:1]]
         raise _invalid(max(alternatives, key=lambda item: len(item["loc"])), value) from None
 

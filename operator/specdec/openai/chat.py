@@ -89,7 +89,7 @@ def _content(message: Message, at: str) -> str | None:
 
 
 def _arguments(text: str, at: str) -> Mapping[str, Any]:
-    """The arguments of an earlier call: templates write them as JSON themselves."""
+    """The arguments of an earlier call as an object: templates write it as JSON themselves."""
     try:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):

@@ -78,7 +78,7 @@ class Exchange(Response):
             self._owner.metrics.duration.observe(time.perf_counter() - self._began)
 
     async def _run(self, receive: Receive, send: Send) -> int:
-        """Answer until the client disconnects; the HTTP status for the metrics."""
+        """Answer until the client disconnects; return the HTTP status for the metrics."""
         seconds = self._owner.settings.limits.seconds
         work = asyncio.ensure_future(self._answer(send))
         disconnect = asyncio.ensure_future(_disconnected(receive))
@@ -109,7 +109,7 @@ class Exchange(Response):
             count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
             encoder = Pieces(self._head, null_usage=task.include_usage)
-            # A callback cannot end an answer.
+            # A callback can send a piece, but it cannot end an answer at a stop string.
             may_end = self._owner.settings.model != BLS and bool(task.stop)
             direct = None if may_end or not task.stream else partial(self._direct, encoder)
             options = Options(histogram=task.include_metrics, direct=direct)

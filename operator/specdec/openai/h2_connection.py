@@ -37,7 +37,8 @@ class Connection(asyncio.Protocol):
             validate_outbound_headers=False,
         )
         self._h2 = h2.connection.H2Connection(config)
-        # As initial values: changed ones would count from now, but be sent with a later change.
+        # These are initial values. A changed value would count from now, but h2 would send it only
+        # with a later change.
         self._h2.local_settings = h2.settings.Settings(
             client=True,
             initial_values={
@@ -65,8 +66,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Split the bytes into frames.
 
-        Ordinary DATA frames are most of all, and go to their streams directly. They change nothing
-        in the state of h2 but windows, which this class acknowledges itself (ADR 0138).
+        Most frames are ordinary DATA frames, which go to their streams directly. In the state of
+        h2 they would change only windows, which this class acknowledges itself (ADR 0138).
         """
         data = self._received + data if self._received else data
         at, size = 0, len(data)
@@ -87,7 +88,7 @@ class Connection(asyncio.Protocol):
                 try:
                     self._frame(memoryview(data)[at:end])
                 except (HyperframeError, h2.exceptions.ProtocolError):
-                    # h2 has prepared a message to the server, if it refused the frame.
+                    # If h2 refused the frame, it has prepared a message to the server.
                     self._flush()
                     self._transport.close()
                     return
@@ -109,7 +110,7 @@ class Connection(asyncio.Protocol):
             self._unacknowledged += frame.flow_controlled_length
         elif isinstance(frame, GoAwayFrame):
             # h2 would end all streams. Those that the server accepted go on (RFC 9113, 6.8);
-            # Triton sends this frame to every connection that reaches its age.
+            # Triton sends this frame to every connection that reaches its maximum age.
             frame.parse_body(data[_HEAD.size :])
             self._retire(frame.last_stream_id)
         else:
@@ -118,7 +119,7 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _is_over(self, number: int) -> bool:
-        """Whether a stream of this connection has ended, so that DATA may still be in flight."""
+        """Whether a stream of this connection has ended; DATA for it may still arrive."""
         is_ours = number % 2 == 1 and number < self._h2.get_next_available_stream_id()
         return is_ours and number not in self._streams
 
@@ -204,7 +205,7 @@ class Connection(asyncio.Protocol):
 
     def _handle(self, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.DataReceived):
-            # The last of its stream, or padded. h2 counts it, so h2 acknowledges it.
+            # The frame is the last of its stream, or padded. h2 counted it, so h2 acknowledges it.
             length = event.flow_controlled_length or 0
             self._h2.acknowledge_received_data(length, event.stream_id)
             if (stream := self._streams.get(event.stream_id)) is not None:
@@ -224,7 +225,7 @@ class Connection(asyncio.Protocol):
             self._window.set()
 
     def _status(self, event: h2.events.ResponseReceived | h2.events.TrailersReceived) -> None:
-        """The gRPC status of a stream, which its trailers have, or its only headers."""
+        """Handle the gRPC status of a stream, from its trailers, or its headers if it has none."""
         headers = {str(name): str(value) for name, value in event.headers or ()}
         code = headers.get("grpc-status")
         if code is None and headers.get(":status", "200") != "200":

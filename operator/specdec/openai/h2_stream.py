@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-# Bytes that the server may send on a stream whose reader does not read. A piece has some hundred.
+# Bytes that the server may send on a stream that nobody reads. A piece has a few hundred.
 WINDOW = 256 << 10
 INTERNAL, UNAVAILABLE = 13, 14
 _PREFIX = 5
-# A message of a piece has some hundred bytes; only a broken server sends larger ones than this.
+# A message of a piece has a few hundred bytes; only a broken server sends larger ones than this.
 _MESSAGE_BYTES = 64 << 20
 
 
@@ -114,7 +114,7 @@ class Stream:
             self._acknowledge()
 
     def end(self, error: StreamError | None = None) -> None:
-        """No further message follows."""
+        """Record that no further message follows."""
         if not self._ended:
             self._ended, self._error = True, error
         self._wake()

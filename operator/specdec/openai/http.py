@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with limits that an application cannot have.
+"""uvicorn's HTTP protocol with limits that an application cannot enforce.
 
 An application sees a body without its chunks, and a request only after its head. These limits
 therefore belong to the connection.
@@ -20,7 +20,7 @@ HEAD_SECONDS = 30.0
 # A body may have this many chunks of any size, and more if they are not small on average.
 FREE_CHUNKS = 1024
 CHUNK_BYTES = 64
-# What a client may send of a body that was refused already; then its connection ends.
+# The most bytes that are read of a body, even of one that was refused; then the connection ends.
 DRAINED_BYTES = 256 << 20
 
 
@@ -38,7 +38,7 @@ class Body:
         return is_open and not cycle.disconnected and not self._flow.write_paused
 
     def write(self, part: bytes) -> None:
-        """Write a part, which is not empty, as `send` does."""
+        """Write a part as `send` does; the part must not be empty."""
         self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
 
 

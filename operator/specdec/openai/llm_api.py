@@ -65,8 +65,8 @@ class LlmApi(Triton):
         """The request by the model's names, as arrays of shape [n]: it takes one prompt."""
         ours = request.tensors(served.inputs)
         if request.stream:
-            # A text that ends at a stop string would be shorter than the one before. The endpoint
-            # ends the answer itself.
+            # The server would end a text at a stop string, and the text could be shorter than the
+            # one of the response before. So the endpoint ends the answer itself.
             ours.pop("stop_words", None)
         named = {_INPUTS[name]: array.reshape(-1) for name, array in ours.items()}
         return {**named, "return_finish_reason": np.array([True])}

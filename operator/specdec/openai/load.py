@@ -55,8 +55,8 @@ def load(page: str, model: str, in_flight: int) -> Load:
     Args:
         page: of Triton's metrics port.
         model: the Triton model that the endpoint sends requests to.
-        in_flight: requests that the endpoint answers. It is the number of requests on a server
-            that reports none.
+        in_flight: requests that the endpoint answers. If the server reports no number of running
+            requests, they are those of `in_flight` that do not wait.
 
     Raises:
         ValueError: a value is not a number.

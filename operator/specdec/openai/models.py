@@ -18,7 +18,7 @@ class _Body(BaseModel):
 
 
 class StreamOptions(_Body):
-    """Options of a stream; without obfuscation every piece has its own length."""
+    """Options of a stream; `include_obfuscation` has no effect, because pieces are not padded."""
 
     include_usage: bool = False
     include_obfuscation: bool | None = None

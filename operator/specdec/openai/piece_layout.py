@@ -1,10 +1,10 @@
 """Read pieces from the messages of streams.
 
-The messages of equal requests differ in their values only. The bytes before the values (the names
-of model and outputs, types and shapes) are those of the message before. So the first message is
-parsed whole, and later ones that begin with the same bytes are read without protobuf: this needs
-much less code, which the caches have lost when a piece arrives (ADR 0142). Every other message is
-parsed whole.
+The messages for requests of the same outputs differ in their values only. The bytes before the
+values (the names of model and outputs, types and shapes) are those of the message before. So the
+first message is parsed whole, and later ones that begin with the same bytes are read without
+protobuf. This runs much less code, and the processor's caches no longer hold the code when a piece
+arrives (ADR 0142). Every other message is parsed whole.
 """
 
 import struct
@@ -19,7 +19,8 @@ from specdec.openai.assembly import Piece
 TEXT, TOKENS, PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
 DRAFTED, ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
 LOG_PROBS, HISTOGRAM = "output_log_probs", "acceptance_histogram"
-# Only the LLM API's model has it, also before the end, where it is no known reason.
+# Only the LLM API's model has this output. Before the end of an answer, its value is not in
+# `_REASONS`.
 REASON, _REASONS = "finish_reason", ("stop", "length")
 _FINAL = "triton_final_response"
 parse = service_pb2.ModelStreamInferResponse.FromString
@@ -36,7 +37,7 @@ class Outputs:
     def __init__(self, names: Sequence[str]) -> None:
         self.names, self.count = names, len(names)
         positions = {name: index for index, name in enumerate(names)}
-        # An absent output has the empty bytes, which follow the others.
+        # An absent output has position -1: `piece` puts empty bytes behind the others.
         self._text, self._tokens, self._prompt, self._drafted, self._accepted = (
             positions.get(name, -1) for name in (TEXT, TOKENS, PROMPT_TOKENS, DRAFTED, ACCEPTED)
         )
@@ -63,7 +64,7 @@ class Outputs:
 
 
 class PieceLayout:
-    """Where the pieces of equal requests stand in their messages."""
+    """Where the pieces stand in their messages, for requests of the same outputs."""
 
     def __init__(self) -> None:
         self._outputs = Outputs([])
@@ -81,7 +82,7 @@ class PieceLayout:
     def _parsed(self, data: bytes) -> Piece | None:
         reply = parse(data)
         response = reply.infer_response
-        # Only the last message has this parameter with a value, and only errors have a message.
+        # Only errors have an `error_message`, and only the last response is final.
         if reply.error_message or is_final(response) or not response.outputs:
             return None
         names, contents = _names(response), list(response.raw_output_contents)
@@ -110,7 +111,7 @@ def _names(response: Any) -> list[str]:
 
 
 def _start(data: bytes) -> int:
-    """Where the response begins, if the message has nothing else; 0 if it may have."""
+    """Where the response begins in a message with nothing else; 0 if there may be more."""
     size = len(data)
     if size < 3 or data[0] != _RESPONSE:
         return 0
@@ -121,7 +122,7 @@ def _start(data: bytes) -> int:
 
 
 def _contents(data: bytes, at: int, count: int) -> list[bytes] | None:
-    """The contents of so many outputs, if the message has nothing else from there on."""
+    """The contents of `count` outputs; None if the message has anything else from `at` on."""
     contents, size = [], len(data)
     for _ in range(count):
         if at + 3 > size or data[at] != _CONTENTS:

@@ -86,7 +86,8 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
             param="stop",
         )
     log_probs = _log_probs(body, served)
-    # The probabilities of a piece belong to its text, so pieces are needed even in one answer.
+    # The probabilities of a piece belong to its text. So the server sends pieces even if the
+    # answer is not streamed to the client.
     stream = served.streams and bool(body.stream or log_probs)
     limit = _max_tokens(body, served, settings)
     try:
@@ -96,7 +97,8 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
             max_tokens=limit,
             draft_tokens=body.num_draft_tokens,
             stream=stream,
-            # Releases before 1.2 report no counts, but a probability for each token.
+            # TensorRT-LLM before 1.2 reports no counts, but a probability for each token: these
+            # are counted.
             log_probs=log_probs or (not served.counts and "return_log_probs" in served.inputs),
             token_counts=served.counts,
             stop_words=stop,

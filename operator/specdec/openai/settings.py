@@ -32,7 +32,8 @@ class Settings:
         served_name: the name of the model in requests and answers.
         model: the Triton model.
         tool_parser, reasoning_parser: names in `parsers`; None for no parser.
-        max_tokens: of a chat completion without a limit, if the server has no longest sequence.
+        max_tokens: of a chat completion without a limit, if the server's longest sequence is
+            unknown.
         limits: what one process accepts.
         metrics_url: `host:port` of Triton's metrics.
     """

@@ -14,7 +14,7 @@ SECONDS = 2
 CHARACTERS = 4 << 20
 _PROGRAM = "specdec.openai.template_process"
 _START_SECONDS = 30
-# The pipe's lines: a prompt in JSON, whose characters may be escapes of six or twelve bytes.
+# The longest line of the pipe: a prompt in JSON, where a character has at most twelve bytes.
 _LINE_BYTES = 12 * CHARACTERS + 1024
 
 
@@ -100,7 +100,7 @@ class Templates:
                     "send a shorter conversation"
                 ) from None
             except asyncio.CancelledError:
-                # Its answer would be that of the next conversation.
+                # Otherwise the next conversation would get the result of this one.
                 await self._restart()
                 raise
         if "error" in result:

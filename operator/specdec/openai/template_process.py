@@ -69,7 +69,7 @@ def render(template: jinja2.Template, variables: Mapping[str, Any], limit: int) 
     except RecursionError:
         raise TemplateError("it is nested too deeply") from None
     except Exception as error:
-        # A template can raise anything: it adds numbers to texts, or reads keys of nothing.
+        # A template can raise any exception, for example if it adds a number to a text.
         raise TemplateError(f"{error or type(error).__name__}") from error
     if size > limit:
         raise TemplateError(f"it gives more than {limit} characters")
@@ -98,7 +98,7 @@ def main() -> None:
         return
     _write({"ready": "true"})
     for line in sys.stdin:
-        # The hard limit ends a loop that the process which waits could not stop.
+        # The limit of processor time also ends a loop if the waiting process cannot stop it.
         used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
         resource.setrlimit(resource.RLIMIT_CPU, (used + seconds + 1, resource.RLIM_INFINITY))
         _write(answer(templates, line, limit))

@@ -39,9 +39,9 @@ _OUTPUTS = (TEXT, TOKENS, PROMPT_TOKENS, DRAFTED, ACCEPTED, REASON)
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _NUMBER = struct.Struct("<i").unpack_from
 # A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
-# How the BLS and the models report a prompt that is too long,
+# Parts of the messages by which the BLS and the models report a prompt that is too long.
 _LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "exceeds max sequence length")
-# and how the BLS, Triton and the engines report that they are busy.
+# Parts of the messages by which the BLS, Triton and the engines report that they are busy.
 _BUSY = ("again later", "Exceeds maximum queue size", "Maximum queue size of ")
 _FAILED = ("its process ended during the call", "is not ready", "is unavailable", "unload")
 
@@ -102,7 +102,7 @@ class Triton:
         await self._server.__aexit__(None, None, None)
 
     async def served(self) -> Served:
-        """The declaration of the model, requested once."""
+        """The declaration of the model, with `add_special_tokens` from `preprocessing`."""
         try:
             config = await self._server.config(self._model)
             text = await self._server.config(PREPROCESSING)
@@ -154,7 +154,7 @@ class Triton:
             stream = await self._channel.open(_STREAM, message.SerializeToString())
         except StreamError as error:
             raise unavailable(f"the server is not reachable ({error}); try again later") from error
-        # The messages of equal requests begin alike, whichever stream they belong to.
+        # Messages with the same outputs begin alike, whichever stream they belong to.
         layout = self._layouts.setdefault(tuple(names), PieceLayout())
         if options.direct is not None:
             stream.direct = partial(_is_used, layout, options.direct)

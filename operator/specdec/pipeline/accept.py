@@ -79,12 +79,12 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
 
 
 def _below(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
-    """`exposed` of the image, if its Triton runs."""
+    """The result of `exposed` for the image; None if the pod runs no Triton from it."""
     return None if front(model).proxy else exposed(model.spec.runtime.backend, image)
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:
-    """Devices, ranks and launch mode for `status.plan`; with two servers, the target's launch."""
+    """Devices, ranks and launch mode for `status.plan`; of two servers, the first one's launch."""
     ranks = backends.of(model).ranks(model)
     first, product = ranks.servers[0], model.spec.gpu.product
     participants = {role: list(ids) for role, ids in first.participant_ids.items()}

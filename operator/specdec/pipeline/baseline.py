@@ -22,7 +22,7 @@ def baseline(context: Context) -> SpeculativeModel | None:
 
 
 def obstacle(context: Context, other: SpeculativeModel | None) -> Cause | None:
-    """Why the comparison cannot start; None if it can, or compares with nothing else."""
+    """Why the comparison cannot start; None if it can, or if the spec names no other resource."""
     name, body = context.model.spec.benchmark.baseline_name, context.observed.baseline
     if name is None:
         return None

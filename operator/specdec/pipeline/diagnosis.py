@@ -117,7 +117,7 @@ def running(name: str, activity: str, reason: Reason, pods: list[Object], log: s
 
 
 def failed(name: str, job: Object, pods: list[Object], reason: Reason) -> Cause:
-    """Why a Job failed, and how to run it again; `reason` where it reported none."""
+    """Why a Job failed, and how to run it again; `reason` is used if the Job reported none."""
     deadline = job.get("spec", {}).get("activeDeadlineSeconds")
     conditions = job.get("status", {}).get("conditions", [])
     if any(c.get("reason") == "DeadlineExceeded" for c in conditions):

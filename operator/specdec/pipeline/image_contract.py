@@ -1,4 +1,7 @@
-"""What builds read from the server's image. The status stores it, and the repository uses it."""
+"""What build Jobs read in the server's image and compared with its release of TensorRT-LLM.
+
+The status stores it, and the repository uses it.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +14,7 @@ from specdec.triton.contract import RequestFields
 def known(context: Context, read: Iterable[ImageContract | None]) -> ImageContract | None:
     """The contract of the image: from a new build, or else from the status for the same image.
 
-    Its `flags` is the number from the build that compared most flags.
+    Each build compares the flags that it uses. `flags` is the largest number that one compared.
     """
     now = [contract for contract in read if contract is not None]
     remembered = _remembered(context)
@@ -30,7 +33,7 @@ def request_fields(contract: ImageContract | None) -> RequestFields | None:
 
 
 def warning(contract: ImageContract | None) -> str:
-    """The end of a message about differences that the spec tolerates."""
+    """The end of a message: the differences that spec.checks.image lets pass."""
     return f"; warning: {contract.warning}" if contract and contract.warning else ""
 
 

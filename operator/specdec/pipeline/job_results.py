@@ -143,7 +143,7 @@ class RequestFields(SectionModel):
 
 
 class ImageContract(SectionModel):
-    """What a build read of its image: version, and how much of it was compared."""
+    """What a build read in its image and compared with its release of TensorRT-LLM."""
 
     version: Short
     templates: Count

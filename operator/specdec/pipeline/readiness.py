@@ -128,7 +128,7 @@ def of_revision(pod: Object, repository: str) -> bool:
 
 
 def _revisions(server: Server, live: Served) -> str:
-    """Which revisions the ready pods serve, to end a sentence; empty for the new one alone."""
+    """The end of a sentence: which revisions the ready pods serve; empty if only the new one."""
     new = {of_revision(pod, live.repository) for pod in server.pods if pod_ready(pod)}
     if new == {False}:
         return " with the previous revision"

@@ -46,7 +46,7 @@ def serving(context: Context) -> Outcome:
 
 
 def rescale(context: Context) -> tuple[Object, ...]:
-    """Live Deployments with the desired replicas and certificate, which do not wait for builds."""
+    """Live Deployments with the desired replicas and certificate: neither waits for builds."""
     model, observed = context.model, context.observed
     replicas = readiness.replicas(model)
     changed = []
@@ -108,7 +108,8 @@ def _complete(context: Context, deployment: Object) -> bool:
 
     A change of an annotation increases a Deployment's generation too. Until the Deployment's
     controller has observed the generation, the counts in the status are old: they neither make a
-    service available nor end its availability. `controller.apply` reports a new pod template.
+    service available nor end its availability. A new pod template does end it: `controller.apply`
+    reports that.
     """
     status, serving_ = deployment.get("status", {}), context.model.spec.serving
     old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)

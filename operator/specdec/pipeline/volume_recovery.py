@@ -22,8 +22,8 @@ from specdec.pipeline.stage import Context
 # The time after a check in which a server that exits causes no further check. Servers also exit
 # for other reasons while they load, and the kubelet restarts them each time.
 _AFTER_END = timedelta(minutes=30)
-# For this time after a check, a container that started before the check causes no further check by
-# its report of damage: it waits for the repair that the check began.
+# The time after a check in which a report of damage causes no further check if its container
+# started before the check: the container waits for the repair that the check began.
 _AFTER_DAMAGE = timedelta(minutes=5)
 
 

@@ -85,7 +85,7 @@ def _outdated_programs(context: Context) -> tuple[Ref, ...]:
     """ConfigMaps with programs of earlier releases that nothing mounts any more.
 
     While a pod of an earlier release exists, its ReplicaSet may replace it by a pod from the same
-    template.
+    template. So the ConfigMap that the pod mounts stays.
     """
     keep = {programs.name(context.model), *_mounted(context.observed)}
     return tuple(

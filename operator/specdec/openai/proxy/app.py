@@ -91,7 +91,7 @@ class Proxy:
     async def exposition(self, request: Request) -> Response:
         """The metrics of the proxy and those of the server, which some releases lack."""
         page = await self._page()
-        # Without the server a router must not take the pod for an idle one.
+        # If the server does not respond, a router must not take the pod for an idle one.
         current = None if page is None else load(page, self._in_flight)
         self.metrics.set_load(current, self.settings.served_name)
         own = generate_latest(self.metrics.registry)
@@ -120,7 +120,8 @@ class Proxy:
         self._in_flight += 1
         self.metrics.in_flight.inc()
         state = _State()
-        # It ends the connection to the server and the request's place, in this order.
+        # At its end, the stack closes the connection to the server, then counts the request as
+        # ended.
         async with AsyncExitStack() as stack:
             stack.callback(self._leave, path, state)
             try:
@@ -137,7 +138,7 @@ class Proxy:
     async def _answer(
         self, path: str, body: bytes, stack: AsyncExitStack, state: "_State"
     ) -> Response:
-        """The answer, whose stream takes the stack over."""
+        """The answer; if it is a stream, it takes over the stack and closes it at its end."""
         seconds = self.settings.limits.seconds
         reply = await stack.enter_async_context(self.upstream.request("POST", path, seconds, body))
         if reply.status != _OK:
@@ -206,7 +207,8 @@ class Proxy:
             "id": self.settings.served_name,
             "object": "model",
             "created": self._created,
-            # Clients take further parameters from this: see `client/fronts/openai.py`.
+            # From this name, specdec's client derives which parameters it may send: see
+            # `client/fronts/openai.py`.
             "owned_by": "tensorrt_llm",
         }
 
@@ -256,7 +258,7 @@ def _routes(*routes: Route) -> Starlette:
 
 
 def _refused(status: int, body: bytes) -> ApiError:
-    """The server's error in OpenAI's shape; the server's own has the fields at the top."""
+    """The server's error in OpenAI's shape; its own shape has the fields at the top level."""
     try:
         value = json.loads(body)
         message = str(value.get("message") or value["error"]["message"])

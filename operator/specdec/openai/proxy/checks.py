@@ -1,4 +1,4 @@
-"""What of a request reaches the server: known operations on text, under the served name."""
+"""What may reach the server: requests that have only text and name the served model."""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _kinds(messages: Any) -> Iterator[Any]:
 class Names:
     """Puts the served name into the server's answers.
 
-    In JSON a quotation mark inside a text is escaped, so the pattern is the field and never text.
+    In JSON a quotation mark in a text is escaped, so the pattern matches a field and never text.
 
     Args:
         upstream: the model's name in the server, of letters, digits, `-`, `_` and `.`.

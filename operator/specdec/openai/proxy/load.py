@@ -12,7 +12,7 @@ _SAMPLE = re.compile(
 
 
 def load(page: bytes, in_flight: int) -> Load:
-    """The load that a page reports; of a server that reports none, the requests in flight."""
+    """The load that a page reports; `in_flight` replaces a missing number of running requests."""
     try:
         values = {name.decode(): float(value) for name, value in _SAMPLE.findall(page)}
     except ValueError:

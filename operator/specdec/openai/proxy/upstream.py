@@ -14,7 +14,7 @@ import httptools
 from specdec.openai.errors import ApiError, unavailable
 
 _BLOCK = 64 << 10
-# Of a reply's head, and of what is read as a whole.
+# The limit of a body that is read as a whole.
 MOST_BYTES = 16 << 20
 
 
@@ -119,7 +119,7 @@ class Upstream:
     async def request(
         self, method: str, path: str, seconds: float, body: bytes | None = None
     ) -> AsyncIterator[Reply]:
-        """Send a request, and read the head of its reply; the end closes the connection.
+        """Send a request, and read the head of its reply; the context's end closes the connection.
 
         Args:
             method: of HTTP.
