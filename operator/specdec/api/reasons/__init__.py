@@ -64,7 +64,10 @@ __all__ = [
 
 
 def parse(text: str) -> Reason | None:
-    """Return the reason with this text, as a Job or a status of another release has it."""
+    """Return the reason with this text; None if this release has no such reason.
+
+    The text may come from a Job or from the status of a resource, written by another release.
+    """
     return _BY_TEXT.get(text)
 
 

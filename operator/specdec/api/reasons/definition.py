@@ -55,7 +55,7 @@ class Reason(StrEnum):
     health: Health | None
 
     def __new__(cls, definition: Definition) -> Self:
-        """Make a member that is its text, and carries the definition."""
+        """Return a member whose value is the text, with the definition in its attributes."""
         member = str.__new__(cls, definition.text)
         member._value_ = definition.text
         member.severity = definition.severity
