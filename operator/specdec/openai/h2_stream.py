@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-# Bytes that the server may send on a stream that nobody reads. A piece has a few hundred.
+# Bytes that the server may send on a stream that is not read. A piece has a few hundred.
 WINDOW = 256 << 10
 INTERNAL, UNAVAILABLE = 13, 14
 _PREFIX = 5
