@@ -3,6 +3,8 @@
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from golden import stored
 from golden.documents import documents
 from golden.stored import DIGESTS
@@ -42,6 +44,7 @@ def test_golden_files_and_cases_stay_readable() -> None:
     assert lines(HERE) + lines(TABLES) < LINES
 
 
+@pytest.mark.slow
 def test_a_new_field_of_the_targets_configuration_touches_few_files() -> None:
     """An optional field with a default adds a key to every `tensorrt_llm/config.pbtxt`."""
     original = parameters.engine_parameters
@@ -56,6 +59,7 @@ def test_a_new_field_of_the_targets_configuration_touches_few_files() -> None:
     assert len(files) <= FILES, files
 
 
+@pytest.mark.slow
 def test_a_new_field_of_every_server_touches_few_files() -> None:
     original = serving.deployment
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 QUICK = "quick"
 THOROUGH = "thorough"
 # A quick run tries one of so many examples, and never fewer than the floor.
-_SHARE = 10
+_SHARE = 20
 _FLOOR = 5
 
 

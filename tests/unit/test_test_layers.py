@@ -1,6 +1,6 @@
 """A layer of the tests imports `support`, programs and itself, and no other layer."""
 
-import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,8 @@ TESTS = Path(__file__).parents[1]
 FOLDERS = {path.name for path in TESTS.iterdir() if any(path.rglob("*.py"))}
 # People run these: the layers test them or use them.
 PROGRAMS = {"bench", "campaigns", "cluster", "demo", "release"}
+# A hundred times faster than a syntax tree. No import here names several packages.
+IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.M)
 # Importing folder, imported folder: the reason.
 _OPERATOR = (
     "the operator as a process, with its audit log, is a handle of the control plane's tests"
@@ -28,13 +30,7 @@ EXCEPTIONS = {
 
 def imported(path: Path) -> Iterator[str]:
     """The folders of tests/ that a file imports from."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        names = []
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names = [node.module]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        yield from {name.partition(".")[0] for name in names} & FOLDERS
+    yield from set(IMPORT.findall(path.read_text("utf-8"))) & FOLDERS
 
 
 @cache

@@ -46,6 +46,7 @@ RULES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
 def test_choices_follow_the_distribution(rules: Sampling) -> None:
     actual = [choose(rules, LOGITS, position, 1e-6).token for position in range(SAMPLES)]
@@ -145,6 +146,7 @@ def test_log_probability_is_log_softmax() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
 def test_rejection_sampling_gives_the_target_distribution(rules: Sampling) -> None:
     draft = np.random.default_rng(1)
