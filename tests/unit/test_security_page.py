@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from support.documents import definition
 from support.golden_cases import CASES, generated
 
 ROOT = Path(__file__).parents[2]
@@ -82,8 +82,7 @@ def fields(schema: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
 
 
 def spec_fields() -> dict[Path_, Any]:
-    definition = yaml.safe_load((ROOT / "crds/speculativemodels.yaml").read_text("utf-8"))
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return dict(fields(schema["properties"]["spec"]))
 
 
