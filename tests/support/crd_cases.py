@@ -33,7 +33,7 @@ class Case:
         return copy.deepcopy(self.body)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML with `!repeat {text: a, times: 9}`, for text that is longer than anyone reads."""
 
 
