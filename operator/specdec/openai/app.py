@@ -116,7 +116,7 @@ class Endpoint:
     ) -> Response:
         """Admit a request, and hand it to an exchange, which releases its place."""
         # A route also matches its path with a line break behind it.
-        limits, path = self.settings.limits, request.url.path.rstrip()
+        limits, path = self.settings.limits, request.scope["path"].rstrip()
         if self._in_flight >= limits.in_flight:
             self.metrics.requests.labels(path, 429).inc()
             raise overloaded(

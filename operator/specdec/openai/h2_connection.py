@@ -50,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._streams: dict[int, Stream] = {}
         self._window = asyncio.Event()
         self._received = b""
+        self._other_frames: list[bytes] = []
         self._unacknowledged = 0
         self._transport: asyncio.Transport
         self.usable = False
@@ -67,10 +68,14 @@ class Connection(asyncio.Protocol):
         """Split the bytes into frames.
 
         Most frames are ordinary DATA frames, which go to their streams directly. In the state of
-        h2 they would change only windows, which this class acknowledges itself (ADR 0138).
+        h2 they would change only windows, which this class acknowledges itself (ADR 0138). The
+        others take h2 longer than all else that a first piece needs here. So frames that arrive
+        with a piece wait until its reader has sent it.
         """
+        self._handle_other_frames()
         data = self._received + data if self._received else data
         at, size = 0, len(data)
+        fed = False
         while size - at >= _HEAD.size:
             length_and_type, flags, number = _HEAD.unpack_from(data, at)
             length, body = length_and_type >> 8, at + _HEAD.size
@@ -80,23 +85,35 @@ class Connection(asyncio.Protocol):
                 return
             if end > size:
                 break
-            stream = self._streams.get(number)
-            if stream is not None and not length_and_type & 0xFF and not flags:
+            stream, is_data = self._streams.get(number), not length_and_type & 0xFF
+            if stream is not None and is_data and not flags:
                 self._unacknowledged += length
                 stream.feed(data[body:end], length)
+                fed = True
             else:
-                try:
-                    self._frame(memoryview(data)[at:end])
-                except (HyperframeError, h2.exceptions.ProtocolError):
-                    # If h2 refused the frame, it has prepared a message to the server.
-                    self._flush()
-                    self._transport.close()
-                    return
+                self._other_frames.append(data[at:end])
+                if is_data:
+                    self._handle_other_frames()
             at = end
         self._received = data[at:]
         if self._unacknowledged * 2 >= _WINDOW:
             self.acknowledge(0, self._unacknowledged)
             self._unacknowledged = 0
+        if fed and self._other_frames:
+            asyncio.get_running_loop().call_soon(self._handle_other_frames)
+        else:
+            self._handle_other_frames()
+
+    def _handle_other_frames(self) -> None:
+        """Handle, in their order, the frames that are no ordinary DATA."""
+        frames, self._other_frames = self._other_frames, []
+        try:
+            for frame in frames:
+                self._frame(memoryview(frame))
+        except (HyperframeError, h2.exceptions.ProtocolError):
+            # If h2 refused the frame, it has prepared a message to the server.
+            self._flush()
+            self._transport.close()
 
     def acknowledge(self, number: int, length: int) -> None:
         """Let the server send more on a stream; 0 is the connection (WINDOW_UPDATE)."""
@@ -134,6 +151,7 @@ class Connection(asyncio.Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
+        self._handle_other_frames()
         self.usable = False
         self._window.set()
         for stream in self._streams.values():

@@ -30,9 +30,9 @@ def test_openai_pieces_have_a_cost_and_a_latency(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(openai, "STREAMS", 2)
     assert openai.request_microseconds(chunks=2, seconds=0.01, repeats=1) > 0
     with openai.serving(2, 0.01) as (endpoint, ports):
-        seconds = asyncio.run(openai.latencies(ports, 1))
+        firsts = asyncio.run(openai.latencies(ports, 1))
         assert endpoint.memory_bytes() > 1 << 20
-    assert min(seconds.values()) > 0
+    assert all(len(times) == 2 and min(times) > 0 for times in firsts.values())
 
 
 def test_loop_accepts_every_draft_token_of_instant_engines(

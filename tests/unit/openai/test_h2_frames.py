@@ -50,6 +50,19 @@ async def test_malformed_frame_ends_the_connection_and_not_the_channel(frame: by
         assert await stream.read() == b"second"
 
 
+async def test_a_piece_is_read_before_the_frames_that_arrive_with_it_are_handled() -> None:
+    async with raw_server() as server:
+        peer, (first, second) = await server.open(2)
+        # The frame before the piece ends the connection when it is handled.
+        broken = HeadersFrame(1, b"\xff\xff\xff", flags=["END_HEADERS"])
+        peer.send(broken, data(3, message(b"piece")))
+        assert await second.read() == b"piece"
+        for stream in (first, second):
+            with pytest.raises(StreamError) as caught:
+                await stream.read()
+            assert caught.value.code == UNAVAILABLE
+
+
 @pytest.mark.parametrize("prefix", [b"\x01\0\0\0\x05", b"\0\xff\xff\xff\xff"])
 async def test_malformed_message_ends_its_stream_alone(prefix: bytes) -> None:
     async with raw_server() as server:
