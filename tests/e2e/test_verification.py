@@ -4,10 +4,12 @@ A failed verification is reported by the first run after the change.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
 
+from cluster import binaries
 from e2e.checkpoints import Copies, deepen
 from e2e.world import Object, World, model, source
 from specdec.client.dataset import built_in
@@ -88,15 +90,20 @@ def job_of(name: str, result: Object) -> str:
     return f"{name}-verify-{result['planHash'][:10]}"
 
 
-def verify(world: World, name: str, *arguments: str) -> tuple[int, str, str]:
+def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
     """`specdec verify` as a user starts it; its exit status and what it printed."""
-    argv = ("verify", "--url", world.address(name), "--max-tokens", "16", *arguments)
+    argv = ("verify", "--url", url, "--max-tokens", "16", *arguments)
+    environment = {
+        "KUBECONFIG": str(world.node.kubeconfig),
+        "PATH": os.pathsep.join((str(binaries.path("kubectl").parent), os.environ["PATH"])),
+    }
     done = subprocess.run(
         [sys.executable, "-m", "specdec.cli", *argv],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
+        env={**os.environ, **environment},
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -117,7 +124,8 @@ def test_verify_command_passes_equal_and_reports_different_checkpoints(
             },
         )
     )
-    status, output, errors = verify(world, served, "--json")
+    # The first run reaches the service as a person does from outside the cluster.
+    status, output, errors = verify(world, f"specm/{served}", "--json")
     assert (status, errors) == (0, "")
     result = json.loads(output)
     assert (result["prompts"], result["matched"], result["different"]) == (100, 100, 0)
@@ -125,7 +133,7 @@ def test_verify_command_passes_equal_and_reports_different_checkpoints(
 
     world.ready(other)
     against = ("--baseline-url", world.address(other), "--limit", "12")
-    status, output, errors = verify(world, served, *against)
+    status, output, errors = verify(world, world.address(served), *against)
     assert (status, errors) == (1, "")
     first = re.search(r"^prompt (\d+) differs at token \d+, character \d+", output, re.MULTILINE)
     assert first, output

@@ -43,6 +43,7 @@ COMMANDS = {
         "Generate text with a served model.",
         "Examples: specdec generate --url localhost:8001 --prompt 'def read_lines(path):' "
         "--max-tokens 64 --draft-tokens 4; "
+        "specdec generate --url specm/code-assistant -n models --prompt 'def f('; "
         "specdec generate --protocol http --model ensemble --prompt-file - --stop-word 'def '; "
         "specdec generate --tls --ca ca.pem --header 'authorization: Bearer ...' "
         "--prompts-file prompts.jsonl --json",
@@ -64,7 +65,7 @@ COMMANDS = {
     "verify": Command(
         "specdec.cli.verify:verify",
         "Compare outputs with those of the target alone, token by token.",
-        "Examples: specdec verify --url localhost:8001; "
+        "Examples: specdec verify --url localhost:8001; specdec verify --url specm/code-assistant; "
         "specdec verify --dataset prompts.jsonl --limit 20 --against bls --json; "
         "specdec verify --client-loop --url localhost:8001 --draft-url localhost:9001",
     ),
@@ -72,7 +73,7 @@ COMMANDS = {
     "bench": Command(
         "specdec.cli.bench:bench",
         "Measure a served model with and without speculation.",
-        "Examples: specdec bench --url localhost:8001 --concurrency 1,4,16; "
+        "Examples: specdec bench --url specm/code-assistant --concurrency 1,4,16; "
         "specdec bench --prompts-file prompts.jsonl --draft-tokens 2,4,6,8 --html report.html; "
         "specdec bench --requests 100 --metrics localhost:8002 --json",
     ),

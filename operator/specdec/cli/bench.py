@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdec.cli import options as opt
+from specdec.cli.cluster_options import KubeContext, Namespace
+from specdec.cli.forward import forwarded
 from specdec.client.errors import BadRequestError
 from specdec.triton.repository import BLS
 
@@ -81,6 +83,8 @@ def bench(
     key: opt.Key = None,
     chain: opt.Chain = None,
     header: opt.Headers = None,
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Measure a served model with and without speculation.
@@ -92,8 +96,9 @@ def bench(
     Exit status: 0 measured, 1 too many requests failed, 2 bad input, 3 the server cannot be
     reached, 130 interrupted.
     """
-    with opt.report_errors():
-        status = _run(context.params)
+    addresses = ("url", "baseline_url", "metrics")
+    with opt.report_errors(), forwarded(context.params, *addresses) as params:
+        status = _run(params)
     if status:
         raise typer.Exit(status)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdec.cli import options as opt
+from specdec.cli.cluster_options import KubeContext, Namespace
+from specdec.cli.forward import forwarded
 from specdec.client.errors import ClientError
 from specdec.client.model_names import BLS
 
@@ -82,6 +84,8 @@ def generate(
     key: opt.Key = None,
     chain: opt.Chain = None,
     header: opt.Headers = None,
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Generate text with a served model.
@@ -92,8 +96,8 @@ def generate(
 
     Exit status: 0 success, 1 refused by the server, 2 bad input, 3 the server cannot be reached.
     """
-    with opt.report_errors():
-        _run(context.params)
+    with opt.report_errors(), forwarded(context.params, "url") as params:
+        _run(params)
 
 
 def _run(params: Mapping[str, Any]) -> None:

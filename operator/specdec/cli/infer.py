@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdec.cli import options as opt
+from specdec.cli.cluster_options import KubeContext, Namespace
+from specdec.cli.forward import forwarded
 from specdec.client.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ def infer(
     tokenizer: Annotated[
         str | None, typer.Option(help="tokenizer.json or its directory, for --format text.")
     ] = None,
-    url: Annotated[str, typer.Option(help="gRPC endpoint, host:port.")] = "localhost:8001",
+    url: Annotated[
+        str, typer.Option(help="gRPC endpoint, host:port, or specm/NAME.")
+    ] = "localhost:8001",
     model: Annotated[str, typer.Option(help="The engine's model.")] = "tensorrt_llm",
     max_tokens: opt.MaxTokens = 16,
     stream: Annotated[bool, typer.Option(help="Print ids as they arrive.")] = False,
@@ -66,6 +70,8 @@ def infer(
     key: opt.Key = None,
     chain: opt.Chain = None,
     header: opt.Headers = None,
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Send token ids to an engine directly, without the server's tokenizer.
@@ -73,8 +79,8 @@ def infer(
     Exit status: 0 success, 1 refused by the server or unexpected output, 2 bad input, 3 the server
     cannot be reached.
     """
-    with opt.report_errors():
-        _run({**context.params, "bias": None, "stop_words": None, "bad_words": None})
+    with opt.report_errors(), forwarded(context.params, "url") as params:
+        _run({**params, "bias": None, "stop_words": None, "bad_words": None})
 
 
 def _run(params: Mapping[str, Any]) -> None:

@@ -29,8 +29,8 @@ class Protocol(StrEnum):
 Url = Annotated[
     str | None,
     typer.Option(
-        help="host:port of Triton (default localhost:8001, 8000 for http), or the base URL of an "
-        "OpenAI endpoint."
+        help="host:port of Triton (default localhost:8001, 8000 for http), the base URL of an "
+        "OpenAI endpoint, or specm/NAME or specm/NAME/v1 of a cluster."
     ),
 ]
 Prompts = Annotated[

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdec.cli import options as opt
+from specdec.cli.cluster_options import KubeContext, Namespace
+from specdec.cli.forward import forwarded
 
 if TYPE_CHECKING:
     from specdec.client.speculate import Result, Step
@@ -18,7 +20,7 @@ def speculate(
     prompt_file: opt.PromptFile = None,
     prompts_file: opt.PromptsFile = None,
     target: Annotated[
-        str, typer.Option(help="gRPC endpoint of the target, host:port.")
+        str, typer.Option(help="gRPC endpoint of the target, host:port, or specm/NAME.")
     ] = "localhost:8001",
     draft: Annotated[
         str | None, typer.Option(help="gRPC endpoint of the draft; default: the target's.")
@@ -61,6 +63,8 @@ def speculate(
     key: opt.Key = None,
     chain: opt.Chain = None,
     header: opt.Headers = None,
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Run the draft/target loop in this client, with one server per model or one for both.
@@ -70,8 +74,8 @@ def speculate(
 
     Exit status: 0 success, 1 refused by a server, 2 bad input, 3 a server cannot be reached.
     """
-    with opt.report_errors():
-        _run(context.params)
+    with opt.report_errors(), forwarded(context.params, "target", "draft") as params:
+        _run(params)
 
 
 def _run(params: dict[str, Any]) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdec.cli import options as opt
+from specdec.cli.cluster_options import KubeContext, Namespace
+from specdec.cli.forward import forwarded
 from specdec.client.errors import BadRequestError
 from specdec.client.model_names import BLS
 
@@ -44,7 +46,7 @@ class _Counts:
 def verify(
     context: typer.Context,
     url: Annotated[
-        str, typer.Option(help="gRPC endpoint to verify, or OpenAI URL.")
+        str, typer.Option(help="gRPC endpoint to verify, OpenAI URL, or specm/NAME.")
     ] = "localhost:8001",
     baseline_url: Annotated[
         str | None, typer.Option(help="Endpoint of the target alone; default: --url.")
@@ -88,6 +90,8 @@ def verify(
     key: opt.Key = None,
     chain: opt.Chain = None,
     header: opt.Headers = None,
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Compare outputs with those of the target alone, token by token.
@@ -99,8 +103,9 @@ def verify(
     Exit status: 0 all equal, 1 a difference, 2 bad input or a refused prompt, 3 a server cannot
     be reached.
     """
-    with opt.report_errors():
-        _run(context.params)
+    addresses = ("url", "baseline_url", "draft_url", "metrics_url")
+    with opt.report_errors(), forwarded(context.params, *addresses) as params:
+        _run(params)
 
 
 def _run(params: Mapping[str, Any]) -> None:

@@ -1,0 +1,151 @@
+"""`--url specm/NAME`: commands reach a resource's service through `kubectl port-forward`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.processes import until
+from specdec.cli.app import app
+from specdec.cli.forward import forwarded
+from specdec.cli.options import Protocol
+from specdec.client.errors import BadRequestError, UnreachableError
+
+DEFAULTS = {"namespace": None, "kube_context": None, "protocol": Protocol.GRPC}
+# Prints more than a pipe holds, as kubectl does for many connections.
+SCRIPT = """#!{python}
+import json, os, sys, time
+with open({log!r}, "a") as log:
+    log.write(json.dumps([os.getpid(), *sys.argv[1:]]) + "\\n")
+{body}
+"""
+FORWARDS = """
+print("Forwarding from 127.0.0.1:41234 -> 8001", flush=True)
+print("Handling connection for 41234\\n" * 10_000, flush=True)
+open({done!r}, "w").close()
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Where kubectl records its process and arguments."""
+    return tmp_path / "log"
+
+
+def kubectl(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """Put a program with that name on PATH, and nothing else."""
+    file = folder / "bin" / "kubectl"
+    file.parent.mkdir()
+    log = str(folder / "log")
+    file.write_text(SCRIPT.format(python=sys.executable, log=log, body=body), "utf-8")
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(file.parent))
+
+
+def calls(log: Path) -> list[list[str]]:
+    """The arguments of each call."""
+    return [json.loads(line)[1:] for line in log.read_text("utf-8").splitlines()]
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("option", "address", "port", "local"),
+    [
+        ("url", "specm/pair", "8001", "localhost:41234"),
+        ("url", "specm/pair:8000", "8000", "localhost:41234"),
+        ("url", "specm/pair/v1", "9000", "http://localhost:41234/v1"),
+        ("url", "specm/pair:9001/v1", "9001", "http://localhost:41234/v1"),
+        ("metrics", "specm/pair", "8002", "localhost:41234"),
+    ],
+)
+def test_port_is_forwarded_until_the_command_ends(
+    option: str,
+    address: str,
+    port: str,
+    local: str,
+    tmp_path: Path,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = tmp_path / "done"
+    kubectl(tmp_path, monkeypatch, FORWARDS.format(done=str(done)))
+    with forwarded({**DEFAULTS, option: address, "other": None}, option, "other") as params:
+        assert (params[option], params["other"]) == (local, None)
+        until(done.exists, 30, lambda: "the lines of kubectl are not read")
+        process = json.loads(log.read_text("utf-8"))[0]
+        assert alive(process)
+    assert not alive(process)
+    assert calls(log) == [["port-forward", "service/pair", f":{port}"]]
+
+
+def test_http_namespace_and_context_reach_kubectl(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl(tmp_path, monkeypatch, FORWARDS.format(done=str(tmp_path / "done")))
+    given = {"namespace": "lab", "kube_context": "staging", "protocol": Protocol.HTTP}
+    with forwarded({**given, "url": "specm/a", "baseline_url": "specm/b"}, "url", "baseline_url"):
+        pass
+    place = ["port-forward", "--namespace=lab", "--context=staging"]
+    assert calls(log) == [[*place, "service/a", ":8000"], [*place, "service/b", ":8000"]]
+
+
+def test_other_addresses_need_no_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    given = {**DEFAULTS, "url": "http://specm:9000/v1", "draft_url": None}
+    with forwarded(given, "url", "draft_url") as params:
+        assert params == given
+
+
+@pytest.mark.parametrize(
+    "address", ["specm/", "specm/a/b", "specm/A", "specm/a:", "specm/-a", "specm/a;b", "specm/a b"]
+)
+def test_malformed_address_is_one_sentence(address: str) -> None:
+    with (
+        pytest.raises(BadRequestError, match=r"--baseline-url is .*; write "),
+        forwarded({**DEFAULTS, "baseline_url": address}, "baseline_url"),
+    ):
+        pass
+
+
+def test_error_of_kubectl_is_the_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = 'sys.exit("Error from server (NotFound): services \\"pair\\" not found")'
+    kubectl(tmp_path, monkeypatch, refusal)
+    result = CliRunner().invoke(app, ["generate", "--url", "specm/pair", "--prompt", "x"])
+    assert result.exit_code == UnreachableError.exit_status
+    assert result.stderr == (
+        "specdec: kubectl cannot forward port 8001 of service pair: "
+        'Error from server (NotFound): services "pair" not found\n'
+    )
+
+
+def test_missing_kubectl_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    result = CliRunner().invoke(app, ["verify", "--url", "specm/pair"])
+    assert result.exit_code == BadRequestError.exit_status
+    assert result.stderr.startswith("specdec: there is no kubectl on PATH to reach specm/pair;")
+
+
+def test_kubectl_that_ignores_the_signal_is_killed(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    kubectl(tmp_path, monkeypatch, stubborn + FORWARDS.format(done=str(tmp_path / "done")))
+    monkeypatch.setattr("specdec.cli.forward._STOP_SECONDS", 0.1)
+    with forwarded({**DEFAULTS, "url": "specm/pair"}, "url"):
+        process = json.loads(log.read_text("utf-8"))[0]
+    assert not alive(process)
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
