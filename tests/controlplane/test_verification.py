@@ -4,7 +4,11 @@ import json
 
 import pytest
 
-from controlplane.commanding import assert_status_command_shows_all, assert_viewer_sees_the_status
+from controlplane.commanding import (
+    assert_status_command_shows_all,
+    assert_viewer_sees_the_status,
+    specdec,
+)
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import (
     built,
@@ -154,3 +158,16 @@ def test_refused_verification_job_is_reported_and_the_service_stays_ready(lab: L
     assert "quota" in refused["message"]
     assert lab.condition("pair")["status"] == "True"
     assert shown(lab) == {"ACCEPT": "<none>", "SPEEDUP": "<none>"}
+
+
+def test_commands_measure_again_suspend_and_resume(lab: Lab) -> None:
+    serve(lab, "pair")
+    first = lab.job("verify")
+    for arguments in (["rerun"], ["suspend"], ["resume"]):
+        result = specdec(lab, *arguments, "pair")
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+        if arguments == ["rerun"]:
+            assert lab.job("verify", (first,)) != first
+        elif arguments == ["suspend"]:
+            lab.wait("pair", "Ready", "False", "Suspended")
+    until(lambda: lab.condition("pair")["reason"] != "Suspended", "a resumed resource")

@@ -65,7 +65,8 @@ COMMANDS = {
     "verify": Command(
         "specdec.cli.verify:verify",
         "Compare outputs with those of the target alone, token by token.",
-        "Examples: specdec verify --url localhost:8001; specdec verify --url specm/code-assistant; "
+        "Examples: specdec verify --url localhost:8001; "
+        "specdec verify --url specm/code-assistant -n models; "
         "specdec verify --dataset prompts.jsonl --limit 20 --against bls --json; "
         "specdec verify --client-loop --url localhost:8001 --draft-url localhost:9001",
     ),
@@ -91,6 +92,21 @@ COMMANDS = {
         "Show what every serving pod does now, from its metrics.",
         "Examples: specdec top; specdec top code-assistant --interval 10; "
         "specdec top -A --once --json",
+    ),
+    "suspend": Command(
+        "specdec.cli.actions:suspend",
+        "Delete the pods of a resource; engines, checkpoints and the claim stay.",
+        "Example: specdec suspend code-assistant -n models",
+    ),
+    "resume": Command(
+        "specdec.cli.actions:resume",
+        "Serve a suspended resource again.",
+        "Example: specdec resume code-assistant -n models",
+    ),
+    "rerun": Command(
+        "specdec.cli.actions:rerun",
+        "Measure a resource again: its verification, or its benchmark.",
+        "Examples: specdec rerun code-assistant; specdec rerun code-assistant --benchmark",
     ),
     "certify": Command(
         "specdec.cli.certify:certify",
