@@ -87,7 +87,7 @@ def test_the_wait_for_a_client_that_never_leaves_is_bounded() -> None:
 
 
 IDLE = """\
-# HELP specdec_requests_in_flight Prompts being answered
+# HELP specdec_requests_in_flight Prompts being decoded, and requests waiting or being encoded
 specdec_requests_in_flight{model="tensorrt_llm_bls",version="1"} 0
 specdec_engine_requests{model="tensorrt_llm",version="1"} 0
 nv_inference_pending_request_count{model="preprocessing",version="1"} 0

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use triton::{Backend, Code, Error, Level, Model, Request, Tensor, log};
 
-/// Token ids that the draft proposes. The target prefers as many other ids in their place.
+/// Number of token ids that the draft may propose. Where the target rejects a token, it returns one
+/// of as many other ids.
 const TOKENS: usize = 400;
-/// Of ten positions, the number at which the target accepts the draft's token.
+/// In how many of ten positions the target accepts the token of the draft.
 const ACCEPTED: u64 = 8;
 
 triton::export_backend!(Engine);

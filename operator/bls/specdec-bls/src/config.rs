@@ -30,8 +30,8 @@ pub struct Capabilities {
     pub draft_tokens: usize,
     /// Most draft tokens that the target's engine accepts.
     pub max_draft_tokens: usize,
-    /// Most tokens of prompt and answer together, 0 if unknown. The target's engine has room for
-    /// its draft tokens behind them.
+    /// Most tokens of prompt and answer together, 0 if unknown. The target's engine is built for
+    /// more tokens, so that the draft tokens of a step fit even at this limit.
     pub max_seq_len: usize,
     /// The server has a draft model.
     pub has_draft: bool,
@@ -190,8 +190,8 @@ impl Config<'_> {
         usize::try_from(size).unwrap_or(1).max(1)
     }
 
-    /// Rows of an engine call. An engine that is not decoupled sends one response a call, so it
-    /// cannot send one a row.
+    /// Most rows of an engine call. Each row needs its own response, and an engine that is not
+    /// decoupled sends only one response per call. Its calls therefore have one row.
     fn rows_per_call(&self) -> Result<usize, Error> {
         let rows = self.number("rows_per_call", 1)?;
         if rows == 0 {

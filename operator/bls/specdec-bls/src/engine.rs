@@ -26,8 +26,8 @@ pub struct Call {
     /// sequences. Any other call may take as long as the whole answer, and is cancelled when the
     /// client disconnects.
     pub batchable: bool,
-    /// In a draft call, the tokens to propose. In a verification, the number of draft tokens to
-    /// which it may be padded.
+    /// In a draft call, the number of tokens to propose. In a verification, the number of draft
+    /// tokens to which its proposal may be padded.
     pub draft_tokens: usize,
     /// The draft may propose fewer tokens, if other sequences would have to wait for it.
     pub may_shorten: bool,

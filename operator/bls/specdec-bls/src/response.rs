@@ -72,11 +72,11 @@ pub fn tensors(
     if task.output_count {
         own.push(Tensor::scalar("num_output_tokens", part.tokens as i32));
     }
-    // The target's outputs include statistics of its one call. Those of the whole answer replace
-    // them.
-    let mut further = part.outputs;
-    further.retain(|output| own.iter().all(|tensor| tensor.name != output.name));
-    own.append(&mut further);
+    // The target's outputs include statistics of one call. The BLS's own, which cover the whole
+    // answer, replace those of the same name.
+    let mut additional = part.outputs;
+    additional.retain(|output| own.iter().all(|tensor| tensor.name != output.name));
+    own.append(&mut additional);
     own.retain(|output| outputs.contains(output.name.as_ref()));
     own
 }
@@ -84,7 +84,8 @@ pub fn tensors(
 /// Outputs of several prompts as one batch. Shorter and missing rows are padded with zeros.
 ///
 /// # Errors
-/// Outputs of one name that differ in type or rank: one sentence.
+/// One sentence for outputs of one name that differ in type or rank, that do not have one row each,
+/// whose data does not fit their shape, or that are too large for memory together.
 pub fn stacked(mut rows: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, String> {
     if rows.len() == 1 {
         return Ok(rows.pop().unwrap_or_default());

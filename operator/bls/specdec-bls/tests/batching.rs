@@ -136,7 +136,8 @@ fn verification_waits_for_drafts_in_flight() {
     clock.submit(Target, Row('a', 2));
     clock.expect_waiting();
     let due = clock.due().unwrap();
-    // About as long as a draft call takes: at most twice that and a tenth of a verification.
+    // It waits for at least a draft call, and at most for two draft calls and a tenth of a
+    // verification.
     assert!(due >= DRAFT as f64 - 0.01, "{due}");
     assert!(due <= (2 * DRAFT + VERIFY / 10) as f64, "{due}");
     clock.advance(DRAFT / 2);

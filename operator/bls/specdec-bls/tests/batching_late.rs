@@ -116,7 +116,8 @@ fn late_draft_is_shortened_to_end_with_the_others() {
 
 #[test]
 fn few_others_do_not_shorten_a_late_draft() {
-    // Two sequences wait 20 ms each, 40 in all. Two of five tokens are 56 ms of a round of 140 ms.
+    // Without shortening, two sequences wait 20 ms each, which is 40 ms in all. Leaving out two of
+    // five tokens costs more: 56 ms of a round of 140 ms.
     let (mut clock, _) = Clock::drafting(2);
     clock.advance(20);
     assert_eq!(clock.send_one(Draft, row(2)).1, LENGTH);
@@ -159,7 +160,8 @@ fn verification_waits_for_a_slightly_late_draft() {
     clock.advance(5);
     let (late, _) = clock.send_one(Draft, row(15));
     clock.advance(LENGTH as u64 * TOKEN - 5);
-    // Sixteen sequences wait 5 ms each. Otherwise, one sequence would lose a round of 140 ms.
+    // Sixteen sequences wait 5 ms each, 80 ms in all. If they did not, one sequence would lose a
+    // round of 140 ms.
     assert_eq!(clock.complete_drafts(number, 15), 0);
     let due = clock.batcher.due(clock.now).unwrap();
     assert!(due - clock.now < Duration::from_millis(30));
@@ -173,7 +175,7 @@ fn verification_leaves_without_a_draft_that_is_too_late() {
     clock.advance(20);
     let (late, _) = clock.send_one(Draft, fixed(15));
     clock.advance(LENGTH as u64 * TOKEN - 20);
-    // Sixteen times 20 ms is more than the 140 ms that the late sequence loses.
+    // Waiting would cost sixteen sequences 20 ms each, more than a round of the late one (140 ms).
     assert_eq!(clock.complete_drafts(number, 15), 15);
     clock.advance(20);
     // The late row waits for the others' next verification: sent alone, it would stay separate.

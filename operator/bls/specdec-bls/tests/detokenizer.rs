@@ -16,7 +16,7 @@ mod shipped;
 #[allow(dead_code)]
 mod simulation;
 
-/// Text of letters, accents, characters of several bytes, joined ones and replacement characters.
+/// Random text of letters, accents, multi-byte characters, joiners and replacement characters.
 fn random_text(numbers: &mut Numbers, most: usize) -> String {
     let signs: Vec<char> = "ab zé ß漢字🙂👍🏽\u{200d}\u{301}\n\t'<|>\u{fffd}"
         .chars()

@@ -43,7 +43,7 @@ fn texts(name: &'static str, rows: i64, items: &[&[u8]]) -> Tensor {
     Tensor::new(name, DataType::Bytes, &shape, packed(items))
 }
 
-/// The bytes that are tokenized of a request, or its error. A sequence has at most 16 384 tokens.
+/// How many bytes of a request are tokenized, or its error. A sequence has at most 16 384 tokens.
 fn outcome(mut given: Vec<Tensor>) -> Result<usize, String> {
     let rows = given[0].shape[0];
     let counts = vec![1; rows as usize];

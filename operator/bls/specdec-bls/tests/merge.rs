@@ -129,7 +129,7 @@ fn shorter_proposals_of_one_draft_length_are_padded() {
 fn calls_that_cannot_be_padded_are_not_merged() {
     let full = verifying_up_to_three(&[7, 8, 9], task_with_room());
     let cases = [
-        // No room in the engine's sequence, an unknown sequence length, and sampled answers.
+        // A sequence without room for padding, an unknown sequence length, and sampled answers.
         Task {
             max_seq_len: 4,
             ..Task::default()

@@ -1,5 +1,5 @@
-//! Answers up to the last token of a sequence, from a target that keeps room for draft tokens there
-//! as the executor of TensorRT-LLM does.
+//! Answers that reach the limit of a sequence, from a target that reserves room for draft tokens
+//! there, as the executor of TensorRT-LLM does.
 
 use support::engine::{Room, integer, integers};
 use support::numbers::Numbers;
@@ -16,7 +16,7 @@ const CASES: u32 = 1500;
 const LIMIT: usize = 48;
 const DRAFTS: usize = 8;
 
-/// A request whose prompt ends at most twice the draft tokens before the limit.
+/// A request whose prompt ends at most `2 * DRAFTS` tokens before the limit.
 fn request(numbers: &mut Numbers) -> Task {
     let length = numbers.between(LIMIT - 2 * DRAFTS, LIMIT - 1);
     let token = |_| numbers.between(1, VOCABULARY as usize - 1) as i32;
@@ -45,8 +45,8 @@ fn request(numbers: &mut Numbers) -> Task {
     }
 }
 
-/// Answers that differ from the target's own where its engine is built for so many tokens, and
-/// those that reach the limit of the sequence.
+/// Decodes `CASES` requests with a target that is built for `max_seq_len` tokens. Returns how many
+/// answers differ from those of a target without limits, and how many of the latter reach `LIMIT`.
 fn compare(max_seq_len: usize) -> (usize, usize) {
     let room = Room {
         max_seq_len,
@@ -81,7 +81,8 @@ fn answers_reach_the_last_token_of_the_sequence() {
 
 #[test]
 fn engine_without_room_for_its_drafts_shortens_answers() {
-    // What the operator prevents; an engine that cuts nothing would prove nothing.
+    // The operator never builds such an engine. If the simulated engine did not shorten answers,
+    // the test above could not fail.
     let (differing, _) = compare(LIMIT);
     assert!(differing > CASES as usize / 3, "{differing}");
 }
@@ -98,7 +99,8 @@ fn no_call_asks_for_more_than_the_engine_has_room_for() {
             let drafts = integers(call, "draft_input_ids").len();
             let tokens = integer(call, "request_output_len").unwrap() as usize;
             assert!(prefix + tokens <= LIMIT);
-            // In a batch the proposal is padded to this length, and gets as many tokens and one.
+            // A batch may pad the proposal to `longest` tokens. The call then requests one token
+            // more than that, and the engine reserves room for `longest` draft tokens after them.
             let longest = call.draft_tokens.max(drafts);
             assert!(prefix + 2 * longest < LIMIT + DRAFTS);
             padded += usize::from(longest > drafts);

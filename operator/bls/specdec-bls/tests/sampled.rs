@@ -1,4 +1,5 @@
-//! Seeds of sampled answers: every engine call has its own.
+//! Seeds of sampled answers: they differ from round to round. The draft call and the verification
+//! of one round share a seed, unless the target compares the draft's logits.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ fn seeds_of_calls_are_those_of_the_table() {
 }
 
 #[test]
-fn every_call_has_its_own_seed() {
+fn seeds_differ_by_position_and_by_distinct() {
     for number in 0..300 {
         let mut numbers = Numbers::new(number);
         let seed = u64::from(numbers.bits()) << 32 | u64::from(numbers.bits());

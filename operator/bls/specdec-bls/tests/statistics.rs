@@ -99,7 +99,7 @@ fn task_keeps_requested_outputs_that_it_does_not_count_itself() {
         ..task.clone()
     };
     assert_eq!(limited(without), ["acceptance_rate", "arrival_time_ns"]);
-    // Without rounds, the engine may draft itself. The totals over all calls need its counts.
+    // Without rounds, the engine may do its own drafting. The totals of all calls need its counts.
     let names = [
         "acceptance_rate",
         "total_draft_tokens",
@@ -114,7 +114,7 @@ fn task_keeps_requested_outputs_that_it_does_not_count_itself() {
 
 #[test]
 fn histogram_has_every_verification_step() {
-    // A draft with the target's seed is always right, another one by chance.
+    // The target accepts every token of a draft with its seed, and those of another one by chance.
     for draft in 1..9 {
         let outcome = Run::new(1, draft).finish(asking(&[], true));
         let last = outcome.parts.last().expect("an answer has a part");

@@ -143,7 +143,7 @@ impl Simulation {
         }
     }
 
-    /// Let as many sequences run: others end, or begin.
+    /// Change the number of running sequences: surplus ones end, or new ones begin.
     fn set_active(&mut self, sequences: usize) {
         self.active = sequences;
         for row in self.ended.extract_if(.., |row| row.sequence < sequences) {

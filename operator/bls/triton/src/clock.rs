@@ -1,4 +1,5 @@
-//! The clock of Triton's statistics, which `std::time::Instant` does not return as a number.
+//! The clock of Triton's statistics. `std::time::Instant` reads the same clock, but does not return
+//! its value as a number.
 
 /// Nanoseconds of the clock that Triton's statistics use.
 pub(crate) fn monotonic_ns() -> u64 {

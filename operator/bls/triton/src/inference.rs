@@ -41,10 +41,10 @@ struct RequestPointer(*mut sys::TRITONSERVER_InferenceRequest);
 // SAFETY: the pointer is only used under the lock that holds it.
 unsafe impl Send for RequestPointer {}
 
-/// A call with all its inputs that was not sent.
+/// A call that has all its inputs and was not sent yet.
 ///
-/// Sending a prepared call takes microseconds. So several calls that were prepared first arrive at
-/// a model almost together.
+/// Sending a prepared call takes microseconds. If all calls of a batch are prepared before the
+/// first one is sent, they arrive at the model almost at the same time.
 pub struct PreparedCall<'a> {
     call: Arc<InferenceCall>,
     server: &'a Server,

@@ -2,17 +2,19 @@
 //!
 //! An engine with in-flight batching starts a step with the requests that have arrived. If the
 //! calls of sequences arrived one by one, they would form several batches that take turns at the
-//! target, and a round would cost two target steps. So a verification waits for the sequences that
-//! are about to send one, for as long as their calls usually take. All of them are then sent at the
-//! same time: in one call with a row for each sequence, or in several calls with fewer rows.
+//! target, and a round would cost two target steps. So a verification waits for other sequences
+//! that will soon be ready for theirs, about as long as their draft calls usually take. All of
+//! them are then sent at the same time: in one call with a row for each sequence, or in several
+//! calls with fewer rows.
 //!
 //! Other engines run each call at its own speed, and there waiting only costs time. `waits`
 //! compares both ways by measurement, and the faster one is used.
 //!
-//! A sequence whose draft call starts later than the others' would delay their verification. Its
-//! proposal is shortened, so that it ends together with theirs. If the sequence is still too late,
-//! it loses a round: the batch is sent without it, as soon as waiting would cost all sequences
-//! together more time than this round.
+//! A sequence whose draft call starts later than the others' would delay their verification. The
+//! batcher shortens the proposal, so that it ends together with theirs, if the request is greedy
+//! and if this saves more time than it costs. A sequence that is still late may miss the batch: the
+//! batcher does not wait for it if that would cost all sequences together more time than the late
+//! one loses.
 
 pub mod merge;
 mod waiting;
@@ -55,7 +57,7 @@ pub struct Batch<R> {
 struct SentBatch {
     role: Role,
     started: Instant,
-    /// It was sent while rounds were synchronized, so its duration is that of an undisturbed call.
+    /// Rows waited for each other when it was sent. Only such batches count for usual durations.
     synchronized: bool,
     /// Rows without a result.
     pending: usize,
@@ -180,8 +182,8 @@ impl<R: Batchable> Batcher<R> {
         }
     }
 
-    /// The rows of each call. Triton's own batcher also combines only calls that fit together, so
-    /// calls of one kind follow each other.
+    /// Divide rows into calls of at most `rows_per_call` rows that fit together. Calls that fit
+    /// together are adjacent, so that Triton's own batcher can combine them.
     fn calls(&self, rows: Vec<R>) -> Vec<Vec<R>> {
         let fits = |kind: &[R], row: &R| kind.first().is_some_and(|first| first.fits_with(row));
         let mut calls = Vec::new();
@@ -194,8 +196,8 @@ impl<R: Batchable> Batcher<R> {
         calls
     }
 
-    /// Rows that one step begins and that get their results together. Draft calls of different
-    /// lengths do not end together.
+    /// Divide rows into batches of at most `max_rows` rows. The rows of a batch start in the same
+    /// step and end together, so draft calls of different lengths go into different batches.
     fn batches(&self, role: Role, rows: Vec<R>) -> Vec<Vec<R>> {
         groups(rows, self.max_rows, |batch, row| {
             let length = batch.first().map(R::draft_tokens);
@@ -203,7 +205,7 @@ impl<R: Batchable> Batcher<R> {
         })
     }
 
-    /// Rows wait for others, so that their rounds have the same steps.
+    /// Whether rows now wait for each other, so that one engine step serves many sequences.
     fn synchronizes(&self) -> bool {
         self.max_rows > 1 && self.waits.rows_wait()
     }

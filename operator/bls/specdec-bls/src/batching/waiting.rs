@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::{Batchable, Batcher, SentBatch};
 use crate::engine::Role;
 
-/// Share of the usual time by which a verification may be late before rows stop waiting for it. The
-/// rows of one call also wait this long for each other's results.
+/// A verification may exceed its usual time by this share before rows stop waiting for it. When its
+/// first row has a result, the others get this share of the usual time for theirs.
 const VERIFY_TOLERANCE: f64 = 0.1;
-/// Share of the usual time by which a draft call may be late before rows stop waiting for it.
+/// A draft call may exceed its usual time by this share before rows stop waiting for it.
 const DRAFT_TOLERANCE: f64 = 0.5;
 
 /// The end of a draft batch in flight, when its rows arrive for their verification.

@@ -4,10 +4,9 @@
 //! for the step's end, and rounds are shorter if rows wait for each other. Where each call runs at
 //! its own speed, the slowest call of a batch delays all sequences of the batch.
 //!
-//! No single duration shows which kind an engine is: on a busy machine, calls of both kinds delay
-//! each other. So this module compares what matters, the time that a sequence needs for a round.
-//! For some rounds rows wait, for some they do not; then the faster way is used. From time to time
-//! the other way is tried again.
+//! The duration of a call does not show which kind an engine is: on a busy machine, calls delay
+//! each other in both kinds. This module therefore measures the time of a round with waiting and
+//! without it, and uses the faster way. From time to time it tries the other way again.
 
 use std::time::Instant;
 
@@ -17,18 +16,20 @@ const SETTLING_ROUNDS: f64 = 2.0;
 const MEASURED_ROUNDS: f64 = 6.0;
 /// A trial ends after fewer rounds if its rounds take longer than usual by this factor.
 const CLEARLY_SLOWER: f64 = 1.15;
-/// A trial may end after this many rounds of each sequence, and of all sequences together.
+/// Least rounds of such a shortened trial: of each sequence, and of all sequences together.
 const TRIAL_ROUNDS: f64 = 2.0;
 const TRIAL_ROUNDS_OF_ALL: f64 = 12.0;
 /// Most measurements of the faster way between two trials of the other one.
 const MAX_INTERVAL: usize = 64;
 /// A trial that confirms the faster way multiplies the number of measurements before the next trial
-/// by this factor. Any other trial divides it.
+/// by this factor. A trial that contradicts it divides the number by this factor. If the faster way
+/// changes, the number is 1 again.
 const INTERVAL_FACTOR: usize = 8;
-/// Comparisons that decide. The median of three is right even if one was disturbed.
+/// The median of this many last comparisons decides which way is faster. With three, one disturbed
+/// comparison does not change the decision.
 const COMPARISONS: usize = 3;
 
-/// Whether rows wait for each other, so that the rounds of many sequences have the same steps.
+/// Whether rows wait for each other, so that one engine step serves many sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronization {
     /// If measurements show that rounds are faster.
@@ -128,7 +129,8 @@ impl Waits {
         }
     }
 
-    /// Count a round less by this share, because its proposal was shortened: it yields less.
+    /// Count only a part of a round whose proposal was shortened, because it yields fewer tokens.
+    /// `share` is the part that does not count.
     pub fn round_shortened(&mut self, share: f64) {
         self.measurement.rounds -= share;
     }

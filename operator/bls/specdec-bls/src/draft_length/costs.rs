@@ -43,7 +43,8 @@ impl Costs {
         } else if self.target_only.value > 0.0 {
             (1.0, self.target_only.value)
         } else {
-            // Without a measured run, a verification of no draft tokens takes as long as a step.
+            // No target-only run was measured. A verification without draft tokens is the same
+            // engine step, so its time is used.
             (1.0, self.verify.at(0))
         };
         if seconds > 0.0 { tokens / seconds } else { 0.0 }

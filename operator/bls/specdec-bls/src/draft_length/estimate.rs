@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Each new observation of acceptance multiplies the weight of earlier ones by this factor.
 const KEPT: f64 = 0.97;
-/// Largest share that all earlier durations together have in a mean.
+/// The most that all earlier durations together weigh in a mean; a new one weighs the rest.
 const KEPT_SECONDS: f64 = 0.9;
 /// Seconds after which the weight of an observation of acceptance has fallen to 1/e (37 %). It
 /// falls because the text changes.
@@ -74,7 +74,8 @@ impl Mean {
     }
 }
 
-/// Seconds of a call by its draft tokens: a mean for each length, and straight lines between.
+/// Seconds of a call as a function of its number of draft tokens: a mean for each measured length,
+/// and straight lines between them.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
     through_zero: bool,

@@ -12,10 +12,11 @@
 //! tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1) and takes D(g) + V(g) seconds, one
 //! draft call and one verification; decoding without a draft gives one token in P seconds. The
 //! adaptive policy chooses the g that maximises E(g) / (D(g) + V(g)), or no draft where 1 / P is
-//! more, as goodput-driven speculation does (Liu et al. 2024, arXiv:2406.14066). All of these are
-//! measured: a for each sequence, with the server's acceptance as its prior; D, V and P for each
-//! number of sequences in flight, because an idle engine verifies more tokens in the same time, and
-//! a loaded one does not.
+//! more, as goodput-driven speculation does (Liu et al. 2024, arXiv:2406.14066).
+//!
+//! The policy measures all of these. It estimates a for each sequence, with the server's acceptance
+//! as the prior. It measures D, V and P for each load: 1, 2 to 3, 4 to 7 sequences in flight, and
+//! so on. An idle engine verifies more tokens in about the same time, but a loaded one does not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -172,8 +172,8 @@ impl Prompt<'_> {
 
     fn max_tokens(&self, prompt: usize) -> Result<usize, Error> {
         let requested = token_count(self.values.at_least("max_tokens", 1, 0)?);
-        // The target's engine has room for draft tokens behind this limit. It shortens no output
-        // within the limit, so an output shorter than requested has reached the end of the text.
+        // The target's engine has room for draft tokens beyond this limit, so it never shortens an
+        // output within the limit. A shorter output than requested means that the answer has ended.
         let limit = self.server.max_seq_len;
         if limit == 0 {
             return Ok(requested);
@@ -203,7 +203,7 @@ impl Prompt<'_> {
         self.refuse_length(length)?;
         match self.target_only_field() {
             Some((field, _)) if is_set && length > 0 => Err(Error::InvalidRequest(format!(
-                "{field} cannot be had together with num_draft_tokens {length}: \
+                "{field} cannot be combined with num_draft_tokens {length}: \
                  set num_draft_tokens to 0 or leave the other out"
             ))),
             Some((_, reason)) if length > 0 => Ok((0, reason)),

@@ -63,9 +63,9 @@ pub struct Task {
     pub seed: Option<u64>,
     /// The engines' input for the seed in this release.
     pub seed_name: &'static str,
-    /// Further inputs of target-only calls.
+    /// Additional inputs of target-only calls.
     pub target_only_inputs: Vec<Tensor>,
-    /// Further outputs of target-only calls, which responses carry.
+    /// Additional outputs of target-only calls, which responses carry.
     pub target_only_outputs: Vec<String>,
     /// The engines' input for the minimum of new tokens in this release.
     pub min_tokens_name: &'static str,
@@ -74,10 +74,11 @@ pub struct Task {
 }
 
 impl Task {
-    /// Keep only those further outputs of the target that the client requested.
+    /// Keep only those additional outputs of the target that the client requested.
     ///
-    /// Statistics of acceptance are those of the sequence's rounds. Without rounds, they are those
-    /// of the target's engine, which may draft itself.
+    /// If responses carry statistics, the statistics of acceptance are an exception. With rounds,
+    /// the BLS counts them, so the target's are dropped. Without rounds, the target's are kept even
+    /// if the client requested none, because an engine that does its own drafting counts them.
     pub fn limit_outputs(&mut self, requested: &BTreeSet<String>) {
         let own_rounds = self.draft_tokens > 0;
         self.target_only_outputs
@@ -127,12 +128,13 @@ impl Task {
     }
 }
 
-/// Seed of one engine call, so that no two calls of an answer draw the same random numbers.
+/// Seed of one engine call, so that no two rounds of an answer draw the same random numbers.
 ///
-/// TensorRT-LLM restarts its random numbers with every call. The first call has the client's seed.
-/// Any other call has splitmix64 (Steele et al. 2014) of three values: that seed, the number of
-/// tokens `generated` before the call, and `distinct`. The latter marks a draft call whose logits
-/// the target compares, because acceptance then needs random numbers other than the draft's.
+/// TensorRT-LLM restarts its random numbers with every call. Calls at the start of the answer have
+/// the client's seed. Later calls have splitmix64 (Steele et al. 2014) of that seed and the number
+/// of tokens `generated` before the call. The draft call and the verification of one round
+/// therefore share a seed, unless the target compares the draft's logits. Acceptance then needs
+/// other random numbers than the draft, so the draft call sets `distinct`, which changes its seed.
 pub fn call_seed(seed: u64, generated: u64, distinct: bool) -> u64 {
     if generated == 0 && !distinct {
         return seed;

@@ -19,7 +19,7 @@ pub struct Chunk {
     pub pipelined: bool,
     /// The answer ends with these tokens.
     pub finished: bool,
-    /// Further outputs of the target.
+    /// Additional outputs of the target.
     pub outputs: Vec<Tensor>,
 }
 

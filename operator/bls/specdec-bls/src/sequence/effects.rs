@@ -68,7 +68,8 @@ pub struct Counts {
 
 impl Counts {
     pub(super) fn of(chunk: &Chunk) -> Self {
-        // An engine that drafts itself counts its own draft tokens, if a request asks for them.
+        // In a target-only run, these are counts of an engine that does its own drafting. It
+        // returns them only if the request asks for them, so the metrics omit them.
         let own = chunk.rounds > 0;
         Self {
             drafted: if own { chunk.drafted } else { 0 },

@@ -9,8 +9,9 @@ impl Tokens {
     /// Inputs of a draft call whose tokens are drawn from the logits that it returns.
     ///
     /// Rejection sampling requires that the draft draws exactly from these logits. A minimum length
-    /// would change them, so the draft may propose the end token like any other token. Until the
-    /// answer has the client's minimum, neither engine may end it, and no proposal exceeds it.
+    /// would change them, so the draft may propose the end token like any other token. An answer
+    /// that is shorter than the client's minimum is an exception: neither engine may end it, and
+    /// the proposal ends at the minimum at the latest.
     pub(super) fn inputs_for_logits(&self, length: usize) -> Vec<Tensor> {
         let minimum = self.remaining_minimum();
         let most = if minimum > 0 {

@@ -113,8 +113,8 @@ impl Sequence {
         self.pipelined.take_if(|draft| draft.number == number);
     }
 
-    /// Render the tokens of the last event, if its effects contain the call after them. Rendering
-    /// is a step of its own, so that the engines need not wait for it.
+    /// Render the tokens of the last event, if they were not rendered yet. Rendering is a separate
+    /// step, so that the next engine call is sent before it.
     pub fn render(&mut self) -> Option<Part> {
         let chunk = self.unrendered.take()?;
         self.render_chunk(&chunk)

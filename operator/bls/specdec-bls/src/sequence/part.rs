@@ -21,6 +21,6 @@ pub struct Part {
     pub rounds: usize,
     /// At index i, the verification steps that accepted i draft tokens, over the answer so far.
     pub histogram: Vec<i32>,
-    /// Further outputs of the target.
+    /// Additional outputs of the target.
     pub outputs: Vec<Tensor>,
 }

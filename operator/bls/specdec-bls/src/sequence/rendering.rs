@@ -15,9 +15,9 @@ pub struct Rendering {
     detokenizer: Detokenizer,
     stop_text: Option<StopText>,
     stopped: bool,
-    /// Characters of the last token that follow a stop word.
+    /// Characters that the tokens decode to after the stop word. A whole answer omits them.
     surplus: usize,
-    /// The last part of a stream; its sums cover the answer so far.
+    /// The last part; its sums cover the answer so far.
     part: Part,
     tokens: Vec<i32>,
     log_probs: Vec<f32>,

@@ -84,7 +84,8 @@ impl Sequence {
         }
     }
 
-    /// Decode the rest of the answer with the target alone: the same answer, only slower.
+    /// Decode the rest of the answer with the target alone. A greedy answer stays the same and
+    /// takes longer. A sampled answer may change, because its calls draw other random numbers.
     fn continue_without_draft(&mut self, reason: String, step: &mut Step) {
         step.effects.draft_error = Some(reason);
         self.resources.draft_length.close();

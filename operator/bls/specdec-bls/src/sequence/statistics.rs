@@ -12,7 +12,7 @@ const OF_FIRST_CALL: [&str; 3] = [
     "first_token_time_ns",
 ];
 
-/// The further outputs of a part, from those of the part before it and those of the new call.
+/// The additional outputs of a part, from those of the part before it and those of the new call.
 ///
 /// A part without a call, such as the last text of a stream, keeps the statistics.
 pub fn combined(before: Vec<Tensor>, call: &[Tensor]) -> Vec<Tensor> {

@@ -153,7 +153,7 @@ impl Tokens {
         self.request_log_probs(&mut inputs, &mut outputs);
         if !self.task.target_only_outputs.is_empty() {
             // These are only statistics: a task that requests logits is target-only.
-            self.request_further(&mut inputs, &mut outputs);
+            self.request_additional(&mut inputs, &mut outputs);
         }
         Call {
             role: Role::Target,
@@ -183,17 +183,17 @@ impl Tokens {
             // The target adds no token to the accepted ones only if the next token is the end: its
             // engine shortens no output within `max_seq_len`.
             finished: ended || returned <= agreed || self.remaining() == 0,
-            outputs: self.further(outputs),
+            outputs: self.additional(outputs),
             tokens: kept,
             ..Chunk::default()
         })
     }
 
-    /// Tokens of the next call of a target-only run, which has `left` tokens left.
+    /// How many tokens the next call of a target-only run requests. The run still has to decode
+    /// `left` tokens.
     ///
-    /// A stream is decoded in several calls, whose length doubles from one token to
-    /// `MOST_STREAM_TOKENS`. The first token then arrives at once, and the cost of a call is soon
-    /// shared by many tokens.
+    /// A stream takes several calls, which request 1, 2, 4 and then `MOST_STREAM_TOKENS` tokens.
+    /// The first token therefore arrives early, and later calls cost less time per token.
     pub fn target_only_length(&mut self, left: usize) -> usize {
         if !self.task.stream || self.task.needs_one_call() {
             return left;
@@ -203,12 +203,12 @@ impl Tokens {
         length
     }
 
-    /// The call in which the target alone decodes so many tokens.
+    /// The call in which the target alone decodes `length` tokens.
     pub fn target_only_call(&self, length: usize) -> Call {
         let minimum = self.remaining_minimum().min(length);
         let mut inputs = self.task.inputs(&self.ids, length, minimum, false);
         let mut outputs = token_outputs();
-        self.request_further(&mut inputs, &mut outputs);
+        self.request_additional(&mut inputs, &mut outputs);
         self.request_log_probs(&mut inputs, &mut outputs);
         Call {
             role: Role::Target,
@@ -233,19 +233,19 @@ impl Tokens {
             accepted: total(outputs, "total_accepted_draft_tokens"),
             // The target returns fewer tokens than requested only at the end.
             finished: ended || kept.len() < length || self.remaining() == 0,
-            outputs: self.further(outputs),
+            outputs: self.additional(outputs),
             tokens: kept,
             ..Chunk::default()
         })
     }
 
-    fn request_further(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
+    fn request_additional(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
         inputs.extend(self.task.target_only_inputs.iter().cloned());
         let names = self.task.target_only_outputs.iter().cloned();
         outputs.extend(names.map(Cow::Owned));
     }
 
-    fn further(&self, outputs: &[Tensor]) -> Vec<Tensor> {
+    fn additional(&self, outputs: &[Tensor]) -> Vec<Tensor> {
         let names = self.task.target_only_outputs.iter();
         let tensors = names.filter_map(|name| find(outputs, name));
         tensors.cloned().collect()
@@ -258,8 +258,10 @@ impl Tokens {
         }
     }
 
-    /// The number of draft tokens to which a verification of `count` may be padded. With more than
-    /// fit into the sequence, the engine would shorten the output.
+    /// The number of draft tokens to which a batch may pad a proposal of `count` tokens.
+    ///
+    /// This is `count`, so no padding, for a sampled answer and near the end of the sequence. If
+    /// the padding did not fit into the sequence, the engine would shorten the output.
     fn padded_length(&self, count: usize, draft_length: usize) -> usize {
         let fits = self.ids.len() + draft_length < self.task.max_seq_len;
         if fits && !self.task.is_sampled() {
@@ -302,7 +304,7 @@ fn common_prefix(first: &[i32], second: &[i32]) -> usize {
         .count()
 }
 
-/// A count of an engine that drafts itself; 0 if it returned none.
+/// A count that an engine returns if it does its own drafting; 0 if it returned none.
 fn total(outputs: &[Tensor], name: &str) -> usize {
     let value = find(outputs, name).and_then(|output| output.integers().first().copied());
     usize::try_from(value.unwrap_or(0)).unwrap_or(0)

@@ -49,7 +49,8 @@ type Contents = (
 /// The rows of one engine call in flight.
 pub struct InFlightBatch {
     pub role: Role,
-    /// The batcher's number of the batch that the call belongs to; None for a call that did not come from the batcher.
+    /// The batcher's number of the batch that the call belongs to; None for a call that was sent
+    /// without the batcher.
     pub number: Option<u64>,
     pub started: Instant,
     /// The call has several rows.

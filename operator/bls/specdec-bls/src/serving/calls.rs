@@ -15,7 +15,8 @@ use crate::error::Error;
 use crate::lock::locked;
 use crate::sequence::Event;
 
-/// After this many refusals in a row of calls with several rows, every call has one row.
+/// If the engines refuse this many calls with several rows, without a success in between, the BLS
+/// sends every row as a call of its own.
 const MAX_REFUSALS: usize = 3;
 
 /// A call that is ready to be sent.

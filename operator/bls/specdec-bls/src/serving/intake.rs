@@ -25,8 +25,10 @@ const TOO_MANY: &str = "tensorrt_llm_bls has as many long prompts waiting as it 
 /// Returning it blocks other allocations, so it is done only after texts of a rare size.
 const TRIM_BYTES: usize = 256 << 10;
 
-/// Counts a request as in flight until its sequences are counted, or until it is refused. It also
-/// counts the prompts of the request that wait for a slot: one until they are known.
+/// Counts a request in the gauges until its last prompt has a slot, or until it is refused.
+///
+/// The request counts once as in flight, and each prompt without a slot counts as waiting. Before
+/// the request is parsed, it counts as one waiting prompt.
 struct Counted {
     metrics: Arc<Metrics>,
     waiting: i32,
@@ -57,8 +59,8 @@ impl Drop for Counted {
 }
 
 impl Bls {
-    /// Count requests that have arrived. Triton hands over all requests of its queue that fit a
-    /// batch, so that the last ones wait until the first ones are taken over.
+    /// Count requests that have arrived. Triton hands over several at once, and the BLS takes them
+    /// over one after the other, so the last ones already count while they wait for the first.
     pub fn announce(&self, requests: usize) {
         let requests = i32::try_from(requests).unwrap_or(i32::MAX);
         self.metrics.in_flight(requests);
@@ -67,8 +69,8 @@ impl Bls {
 
     /// Take over a request that was announced. Its responses are sent from other threads.
     ///
-    /// This blocks while the queue of short requests is full: then requests arrive faster than they
-    /// are parsed and get a slot.
+    /// This blocks while the queue of short requests is full, which happens if requests arrive
+    /// faster than they are parsed and get slots.
     pub fn accept(self: &Arc<Self>, request: Request) {
         let counted = Counted::announced(&self.metrics);
         let bytes = match self.measure(&request) {

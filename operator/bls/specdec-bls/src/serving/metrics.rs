@@ -9,8 +9,8 @@ use triton::{Error, Level, Metric, MetricFamily, log};
 use crate::lock::locked;
 use crate::sequence::Counts;
 
-/// Least time between two log lines on a failed draft. A draft that is down fails every sequence,
-/// and the counter has their number.
+/// Least time between two log lines about a failed draft call. If the draft is down, a call of
+/// every sequence fails; `specdec_fallback_total` counts those that are not logged as well.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The counter `specdec_fallback_total` for each reason.
@@ -62,25 +62,28 @@ impl Metrics {
         let metrics = Self {
             drafted: counter(
                 "specdec_draft_tokens_total",
-                "Draft tokens offered to the target",
+                "Draft tokens that the target verified",
             )?,
             accepted: counter(
                 "specdec_accepted_tokens_total",
-                "Draft tokens the target accepted",
+                "Draft tokens that the target accepted",
             )?,
             rounds: counter(
                 "specdec_rounds_total",
-                "Rounds: one draft call and one verification",
+                "Rounds: a proposal and its verification step",
             )?,
             pipelined_rounds: counter(
                 "specdec_early_rounds_total",
-                "Rounds whose draft tokens were there before they began",
+                "Rounds whose proposal came from pipelined drafting",
             )?,
             generated: counter(
                 "specdec_generated_tokens_total",
-                "Tokens of answers, speculative or not",
+                "Generated tokens, with or without speculation",
             )?,
-            in_flight: gauge("specdec_requests_in_flight", "Prompts being answered")?,
+            in_flight: gauge(
+                "specdec_requests_in_flight",
+                "Prompts being decoded, and requests waiting or being encoded",
+            )?,
             running: gauge("specdec_requests_running", "Prompts that are being decoded")?,
             waiting: gauge(
                 "specdec_requests_waiting",
@@ -88,12 +91,12 @@ impl Metrics {
             )?,
             length: gauge(
                 "specdec_draft_length",
-                "Draft tokens a round proposes by default, or as the policy last chose",
+                "The default draft length, or the last choice of the adaptive policy",
             )?,
             fallbacks: Mutex::new(Fallbacks {
                 family: MetricFamily::counter(
                     "specdec_fallback_total",
-                    "Answers that went on without speculation",
+                    "Requests decoded target-only, and prompts whose draft call failed",
                 )?,
                 by_reason: HashMap::new(),
                 logged: None,
@@ -127,7 +130,7 @@ impl Metrics {
         self.length.set(length as f64);
     }
 
-    /// Count a prompt that is decoded without speculation.
+    /// Count a request that is decoded target-only, or a prompt that continues target-only.
     pub fn fallback(&self, reason: &str) {
         let mut fallbacks = locked(&self.fallbacks);
         let Fallbacks {
@@ -200,7 +203,7 @@ impl Metrics {
         let logged = &mut locked(&self.fallbacks).logged;
         if logged.is_none_or(|at| at.elapsed() > LOG_INTERVAL) {
             *logged = Some(Instant::now());
-            let line = format!("{message}: answers go on with the target alone");
+            let line = format!("{message}: answers continue with the target alone");
             log(Level::Warn, &line);
         }
     }
@@ -211,7 +214,7 @@ impl Positions {
         Ok(Self {
             ours: MetricFamily::counter(
                 "specdec_accepted_tokens_per_position_total",
-                "Draft tokens the target accepted, by their position in the proposal",
+                "Draft tokens that the target accepted, by their position in the proposal",
             )?,
             vllm: MetricFamily::counter(
                 "vllm:spec_decode_num_accepted_tokens_per_pos_total",

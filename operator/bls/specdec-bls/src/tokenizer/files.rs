@@ -98,7 +98,7 @@ fn special_tokens(folder: &Path) -> Result<Map<String, Value>, Error> {
     Ok(named)
 }
 
-/// Whether Python counts the value as true. Transformers ignores any other special token.
+/// Whether Python treats the value as true. Transformers ignores a special token if it does not.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,

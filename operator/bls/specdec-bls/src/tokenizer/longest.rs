@@ -4,12 +4,13 @@
 use serde_json::Value;
 use tokenizers::Tokenizer as Library;
 
-/// Factor for a tokenizer that may drop or merge characters. It is large enough: Unicode
-/// composition leaves at least a third of the bytes, texts have fewer blanks and marks than other
-/// characters, and few tokens are as long as the longest.
+/// Factor for a tokenizer that may drop or merge characters, so that a token may represent more
+/// text than its own bytes. It is large enough: Unicode composition keeps at least a third of the
+/// bytes, most characters of a text are not blanks or marks, and few tokens are as long as the
+/// longest.
 const MARGIN: usize = 4;
-/// Steps before the model that always keep every byte of the text. `Split` and `Sequence` do so in
-/// some settings.
+/// Normalizers and pre-tokenizers that keep every byte of the text. `Split` and `Sequence` do so
+/// only in some settings, which [`is_lossless`] checks.
 const LOSSLESS_STEPS: [&str; 5] = [
     "ByteLevel",
     "Digits",
@@ -20,8 +21,9 @@ const LOSSLESS_STEPS: [&str; 5] = [
 
 /// Most bytes of text of one token, 0 for an empty vocabulary.
 ///
-/// A byte-level vocabulary writes every byte as one character. The characters of its longest token
-/// are the bound.
+/// A byte-level vocabulary writes every byte as one character, so the bound is the number of
+/// characters of its longest token. For any other vocabulary, it is `MARGIN` times the bytes of the
+/// longest token. If a step may drop bytes, `MARGIN` applies to a byte-level vocabulary as well.
 /// `specdec_longest.py` has the same rule for the Python text models.
 pub(super) fn bytes_per_token(library: &Library) -> usize {
     let steps = [

@@ -167,7 +167,7 @@ fn draft_tokens_with_target_only_inputs_are_refused() {
         texts("guided_decoding_guide", &[&["{}"]]),
     ] {
         let sentence = format!(
-            "{} cannot be had together with num_draft_tokens 2: set num_draft_tokens to 0 or \
+            "{} cannot be combined with num_draft_tokens 2: set num_draft_tokens to 0 or \
              leave the other out",
             only.name
         );

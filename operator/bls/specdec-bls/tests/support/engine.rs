@@ -1,4 +1,4 @@
-//! A deterministic language: the next token is a function of the whole prefix.
+//! Simulated engines of a deterministic language: the whole prefix determines the next token.
 
 use triton::Tensor;
 use triton_specdec::engine::{Call, EngineResult, Role, find};
@@ -23,7 +23,8 @@ pub struct Engine {
     pub calls: Vec<Call>,
 }
 
-/// The limits of an engine. Its executor cuts answers: a step's draft tokens stay free behind them.
+/// The limits of an engine. Like the executor of TensorRT-LLM, it shortens an answer so that the
+/// draft tokens of one step still fit after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     pub max_seq_len: usize,
@@ -31,7 +32,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// New tokens that a call gets after so many, with so many draft tokens of its own.
+    /// Most new tokens of a call whose prefix has `prefix` tokens and whose proposal has `drafts`.
+    /// For a call without a proposal, the engine reserves room for `max_draft_len` draft tokens.
     fn most(self, prefix: usize, drafts: usize) -> usize {
         let reserved = if drafts > 0 {
             drafts
@@ -114,7 +116,7 @@ impl Engine {
             let values = vec![2.0; new.len() * VOCABULARY as usize];
             outputs.push(Tensor::fp32("generation_logits", &shape, &values));
         }
-        // Statistics state the number of the call.
+        // The value of each statistic is the number of the call, so that tests can identify it.
         for name in ["arrival_time_ns", "last_token_time_ns"] {
             if requested(name) {
                 outputs.push(Tensor::scalar(name, self.calls.len() as i32));
@@ -163,7 +165,7 @@ pub fn call(role: Role, ids: &[i32]) -> Call {
     }
 }
 
-/// The values of an input, none where the call has none.
+/// The values of an input; empty if the call does not have it.
 pub fn integers(call: &Call, name: &str) -> Vec<i32> {
     let tensor = find(&call.inputs, name).map(Tensor::integers);
     let values = tensor.unwrap_or_default();

@@ -51,7 +51,7 @@ pub struct Outcome {
     pub parts: Vec<Part>,
     pub end: End,
     pub counts: Counts,
-    /// Why the sequence went on without the draft.
+    /// Why the sequence continued without the draft.
     pub draft_errors: Vec<String>,
     pub target: Engine,
     /// Without calls where there is no draft.
