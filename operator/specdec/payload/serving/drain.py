@@ -82,9 +82,11 @@ def connections(ports: Collection[int], net: Path = Path("/proc/net")) -> int:
 def await_disconnected(ports: Collection[int], deadline: float) -> None:
     """Wait until no client has been connected for a moment, or the deadline has passed."""
     last = time.monotonic()
-    while (now := time.monotonic()) < min(deadline, last + _QUIET):
+    while (now := time.monotonic()) < deadline:
         if connections(ports):
-            last = now
+            last = time.monotonic()
+        elif now - last >= _QUIET:
+            return
         time.sleep(_POLL)
 
 
