@@ -7,7 +7,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster import archive, binaries, folders, images, lifecycle, processes, state
+from cluster import (
+    archive,
+    binaries,
+    folders,
+    images,
+    lifecycle,
+    node,
+    objects,
+    processes,
+    state,
+)
 from cluster.api import Api
 from cluster.errors import ClusterError
 from cluster.progress import report
@@ -158,6 +168,11 @@ class Node(Cluster):
         image = images.build(target, tag or images.default_tag(target), report, file)
         archive.load_built(self.state, image.tag, image.id)
         return image.tag
+
+    def offer_gpus(self, count: int) -> None:
+        """Offer simulated GPUs from now on; nothing to do if the node does so already."""
+        if objects.gpus_offered(Api(self.kubeconfig), self.name) != count:
+            node.offer_gpus(self.state, count)
 
     def volume(self, name: str) -> Path:
         """Return the folder of the volume called name, such as pv-01."""

@@ -39,9 +39,24 @@ def start(state: State) -> None:
     archive.load(state, archive.pause(state), _PAUSE)
     _start_kubernetes(state)
     control.wait(state, lambda: objects.ready_nodes(api) == 1, 120, "The node did not get ready")
+    if state.options.gpus:
+        offer_gpus(state, state.options.gpus)
+
+
+def offer_gpus(state: State, count: int) -> None:
+    """Label the node with its GPU product, and let a device plugin offer simulated GPUs."""
+    api = Api(state.kubeconfig)
+    labels = {"nvidia.com/gpu.product": state.options.gpu_product}
+    api.call(
+        "PATCH",
+        f"/api/v1/nodes/{state.name}",
+        {"metadata": {"labels": labels}},
+        "application/merge-patch+json",
+    )
+    start_inside(state, "gpuplugin", [_built("gpuplugin"), f"-count={count}"])
     control.wait(
         state,
-        lambda: objects.gpus_offered(api, state.name) == state.options.gpus,
+        lambda: objects.gpus_offered(api, state.name) == count,
         60,
         "The node did not offer its GPUs",
     )
@@ -72,21 +87,16 @@ def stop(state: State) -> None:
 
 
 def _start_kubernetes(state: State) -> None:
-    node_labels = f"nvidia.com/gpu.product={state.options.gpu_product}"
     kubelet = [
         f"--config={_write(state, 'kubelet.json', json.dumps(_kubelet(state), indent=1))}",
         f"--kubeconfig={state.user(f'system:node:{state.name}')}",
         f"--hostname-override={state.name}",
         f"--node-ip={state.addresses.host}",
-        f"--node-labels={node_labels}",
         f"--cert-dir={state.folder / 'kubelet-pki'}",
     ]
     proxy = _write(state, "kube-proxy.json", json.dumps(_kube_proxy(state), indent=1))
     start_inside(state, "kubelet", [_built("kubelet"), *kubelet])
     start_inside(state, "kube-proxy", [_built("kube-proxy"), f"--config={proxy}"])
-    if state.options.gpus:
-        count = f"-count={state.options.gpus}"
-        start_inside(state, "gpuplugin", [_built("gpuplugin"), count])
 
 
 def _built(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from cluster import binaries
 from demo.errors import DemoError
-from demo.kubectl import Kubectl, wait
+from demo.kubectl import Kubectl
 from demo.tools import ROOT, Report, run
 
 NAME = "specdec-demo"
@@ -18,10 +18,6 @@ IMAGES = {
     "operator": "localhost/specdec/operator:dev",
     "reference": "localhost/specdec/reference:dev",
 }
-_FAKE_GPUS = (
-    '[{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "8"},'
-    ' {"op": "add", "path": "/status/allocatable/nvidia.com~1gpu", "value": "8"}]'
-)
 
 
 class Machine(Protocol):
@@ -55,7 +51,7 @@ class Node:
                 "node's without either",
                 exit_status=2,
             )
-        self._cluster("up", "--name", self.name, "--node", "--gpus", "8")
+        self._cluster("up", "--name", self.name, "--node", "--gpus", "0")
 
     def build(self) -> None:
         for target, tag in IMAGES.items():
@@ -100,7 +96,6 @@ class Kind:
                 )
         if self.name not in self._clusters():
             run(self.report, "kind", "create", "cluster", "--name", self.name, "--wait", "120s")
-        self._advertise_gpus()
 
     def build(self) -> None:
         for target, tag in IMAGES.items():
@@ -135,17 +130,6 @@ class Kind:
                 f"kind cannot list its clusters ({done.stderr.strip()}); start Docker", 2
             )
         return done.stdout.split()
-
-    def _advertise_gpus(self) -> None:
-        kubectl = self.kubectl()
-        nodes = kubectl("get", "nodes", "-o", "name").split()
-        for node in nodes:
-            kubectl("patch", node, "--subresource=status", "--type=json", "-p", _FAKE_GPUS)
-        wait(
-            lambda: "8" in kubectl("get", *nodes, "-o", r"jsonpath={..nvidia\.com/gpu}"),
-            30,
-            lambda: "kind's node does not keep the fake GPUs",
-        )
 
 
 def machine(kind: Literal["node", "kind"], report: Report) -> Machine:

@@ -61,6 +61,12 @@ def record(world: World) -> Iterator[Record]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def gpus(world: World) -> None:
+    """Simulated GPUs; the node offers none before a test asks for them."""
+    world.node.offer_gpus(8)
+
+
 @pytest.fixture(autouse=True)
 def _clean(world: World, record: Record) -> Iterator[None]:
     yield

@@ -1,22 +1,26 @@
 """The main job: apply a resource, get speculative tokens from a real tritonserver pod."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+from cluster import binaries
 from demo.story import prompts
 from e2e.world import DEADLINE_SECONDS, PAIR, World, model
 from specdec.client import Client, Request, metrics
+from support.quickstarts import ROOT, typed
+
+GUIDED = "reference-draft-target"
 
 
 def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
-    devices = {"gpu": {"deviceIds": [0]}}
-    body = model("answers", target=devices)
-    body["spec"]["speculation"]["draftTarget"]["draft"]["gpu"] = {"deviceIds": [1]}
-    ready = world.ready(world.apply(body))
+    """It asks for no GPU: the node has none until a test needs them."""
+    ready = world.ready(world.apply(model("answers")))
     assert ready["status"]["phase"] == "Serving"
     assert ready["status"]["readyReplicas"] == 1
-    assert ready["status"]["plan"]["devices"] == {"target": [0], "draft": [1]}
-    pod = world.pods("answers")[0]
-    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert ready["status"]["plan"]["gpusPerPod"] == 0
     host = world.address("answers").partition(":")[0]
     before = metrics.read(f"{host}:8002")
     chunks = 0
@@ -67,13 +71,51 @@ def test_plain_and_lookahead_resources_answer_like_draft_target(world: World, se
         assert len(set(answers.values())) == 1, answers
 
 
-def test_own_claim_is_created_and_deleted_with_the_resource(world: World) -> None:
-    world.ready(world.apply(model("own", claim=None)))
-    assert world.unfinished("own-models") == []
-    world.kubectl("delete", "specm", "own")
+def test_guide_runs_as_printed_and_the_resource_deletes_its_claim(world: World) -> None:
+    """The commands of docs/start-cpu.md from the models to the answers, and the deletion."""
+    commands = typed(ROOT / "docs" / "start-cpu.md")
+    begin = [command[-1] for command in commands].index("manifests/samples/reference-pair.yaml")
+    end = commands.index(["kubectl", "delete", "specm", GUIDED])
+    drafted: list[subprocess.CompletedProcess[str]] = []
+    plain: list[subprocess.CompletedProcess[str]] = []
+    for command in commands[begin:end]:
+        if command[1] in ("plan", "render"):
+            continue
+        done = as_printed(world, command)
+        if command[1] == "generate":
+            assert done.stdout.strip()
+            (plain if "--draft-tokens" in command else drafted).append(done)
+    assert "accepted" in drafted[0].stderr
+    assert "no draft tokens were used" in plain[0].stderr
+    assert plain[0].stdout == drafted[0].stdout
+    assert world.get(GUIDED)["status"]["plan"]["gpusPerPod"] == 0
+
+    claim = f"{GUIDED}-models"
+    assert world.unfinished(claim) == []
+    as_printed(world, commands[end])
     world.wait(
-        lambda: world.kubectl.get("pvc", "own-models") is None,
+        lambda: world.kubectl.get("pvc", claim) is None,
         DEADLINE_SECONDS,
-        lambda: json.dumps(world.kubectl.get("pvc", "own-models")),
+        lambda: json.dumps(world.kubectl.get("pvc", claim)),
     )
     assert world.kubectl.get("pvc", PAIR) is not None
+
+
+def as_printed(world: World, command: list[str]) -> "subprocess.CompletedProcess[str]":
+    """A command of a guide, in the repository's folder and with the login of the node."""
+    programs = (Path(sys.executable).parent, binaries.path("kubectl").parent)
+    environment = {
+        "KUBECONFIG": str(world.node.kubeconfig),
+        "PATH": os.pathsep.join((*map(str, programs), os.environ["PATH"])),
+    }
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=700,
+        check=False,
+    )
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    return done

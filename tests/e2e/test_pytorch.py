@@ -61,7 +61,7 @@ def sample(name: str) -> Object:
 
 
 @pytest.fixture(scope="module")
-def services(world: World) -> None:
+def services(world: World, gpus: None) -> None:
     """All samples at once: together they have seven of the node's GPUs."""
     world.node.load("llm-api", IMAGE, "tests/e2e/llm_api.Dockerfile")
     for name in NAMES:

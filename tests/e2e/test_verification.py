@@ -21,12 +21,22 @@ KINDS = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
 SAME = ("prompts", "matched")
 
 
-def test_verification_reports_slow_and_missing_drafts(world: World, copies: Copies) -> None:
+def test_verification_reports_slow_and_missing_drafts(
+    world: World, copies: Copies, gpus: None
+) -> None:
     deepen(copies("draft", "deep-draft"), LAYERS)
     # A CPU verifies five tokens in more time than one: speed is judged by what it was here.
     gate = {"mode": "Gate", "maxPrompts": 8, "maxTokens": 16, "minSpeedupPercent": 1}
-    name = world.apply(model("proved", verification=gate))
-    result = world.ready(name)["status"]["speculation"]
+    body = model("proved", verification=gate)
+    # The Reference backend does not use them, but its pod gets them as any other.
+    body["spec"]["target"]["gpu"] = {"deviceIds": [0]}
+    body["spec"]["speculation"]["draftTarget"]["draft"]["gpu"] = {"deviceIds": [1]}
+    name = world.apply(body)
+    status = world.ready(name)["status"]
+    assert status["plan"]["devices"] == {"target": [0], "draft": [1]}
+    (container,) = world.pods(name)[0]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    result = status["speculation"]
     for kind in KINDS:
         assert world.condition(name, kind)["status"] == "True", world.condition(name, kind)
     assert result["matched"] == result["prompts"] == 8

@@ -265,10 +265,10 @@ def _manifests(_: Node, kubectl: Kubectl) -> None:
 def up(
     name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
 ) -> Iterator[World]:
-    """A node called `name` with the operator, the pair, and a claim to share; `keep` leaves it."""
+    """A node without GPUs, with the operator, the pair and a claim to share; `keep` leaves it."""
     # The node's audit log shows what the operator asks the API server.
     account = f"system:serviceaccount:{':'.join(ACCOUNT)}"
-    with Node(name, keep=keep, audited=account) as node:
+    with Node(name, keep=keep, gpus=0, audited=account) as node:
         for target, tag in IMAGES.items():
             node.load(target, tag)
         environment = {

@@ -42,7 +42,7 @@ RUN_BY = {
     # These wait for pods that really run.
     ("kubectl", "port-forward"): "tests/demo/kubectl.py",
     ("kubectl", "rollout"): "tests/demo/story.py",
-    ("kubectl", "wait"): "tests/demo/story.py",
+    ("kubectl", "wait"): "tests/e2e/test_answers.py",
     ("specdec", "plan"): OFFLINE,
     ("specdec", "render"): OFFLINE,
     ("specdec", "generate"): "tests/triton/test_client_generate.py",

@@ -37,12 +37,20 @@ def test_every_sample_has_a_plan(sample: Path) -> None:
 
 
 def test_plan_of_draft_and_target_has_devices_and_modes() -> None:
-    plan = plan_json("-f", DRAFT_TARGET)
-    assert plan["plan"]["devices"] == {"target": [0], "draft": [1]}
-    assert plan["servers"][0]["gpusPerPod"] == 2
+    sample = ROOT / "manifests" / "samples" / "tensorrt-draft-target-dedicated.yaml"
+    plan = plan_json("-f", sample)
+    assert plan["plan"]["devices"] == {"target": [0, 1, 2, 3], "draft": [4]}
+    assert plan["servers"][0]["gpusPerPod"] == 5
     modes = {e["role"]: e["build"]["speculativeDecodingMode"] for e in plan["engines"]}
     assert modes == {"target": "draft_tokens_external", "draft": "none"}
-    assert [e["build"]["maxDraftTokens"] for e in plan["engines"]] == [8, 0]
+    assert [e["build"]["maxDraftTokens"] for e in plan["engines"]] == [10, 0]
+
+
+def test_reference_sample_needs_no_gpu() -> None:
+    plan = plan_json("-f", DRAFT_TARGET)
+    assert plan["plan"]["devices"] == {"target": [], "draft": []}
+    assert {job["gpus"] for job in plan["jobs"]} == {0}
+    assert plan["servers"][0]["gpusPerPod"] == 0
 
 
 def test_measurements_are_unknown() -> None:
