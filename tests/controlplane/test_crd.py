@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from cluster import ControlPlane
+from controlplane.offline_verdict import offline_causes
 from controlplane.specm import Object, RefusedError, Resources
 from specdec.api import model
 from specdec.api.methods.draft_target import DraftTarget
@@ -16,6 +17,7 @@ from specdec.api.methods.eagle import Eagle
 from specdec.api.methods.lookahead import Lookahead
 from specdec.api.methods.medusa import Medusa
 from specdec.api.methods.re_drafter import ReDrafter
+from specdec.dry_run.admission import admit
 from support import crd_cases
 from support.crd_cases import Case, good_resource
 
@@ -71,6 +73,8 @@ def test_good_resource_is_accepted_and_parsed(case: Case, resources: Resources) 
     stored = resources.get(body["metadata"]["name"])
     # The server's defaults are the operator's: reading before and after them gives the same.
     assert parsed(stored) == parsed(body)
+    offline = admit(body)
+    assert (offline.problems, offline.body["spec"]) == ((), stored["spec"])
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.name)
@@ -80,6 +84,7 @@ def test_bad_resource_is_refused_by_the_intended_rule(case: Case, resources: Res
     if case.after:
         resources.create(good_resource(case.after))
         send = resources.replace
+    offline = admit(body, admit(good_resource(case.after)).body if case.after else None)
     before = resources.names()
     for dry_run in (True, False):
         with pytest.raises(RefusedError) as refused:
@@ -88,6 +93,7 @@ def test_bad_resource_is_refused_by_the_intended_rule(case: Case, resources: Res
         assert all(case.message in message for _, message in causes), causes
         if "unknown field" not in case.message:
             assert {field for field, _ in causes} == {case.field}
+        assert sorted(offline_causes(offline, causes)) == sorted(causes)
     assert resources.names() == before
 
 

@@ -28,8 +28,8 @@ def migrate(
     They go to stdout with the other objects of the file, and what changed to stderr. Comments of
     the file are lost.
 
-    Exit status: 0 printed, 1 the operator would refuse a result, 2 bad input, or a field has no
-    equivalent.
+    Exit status: 0 printed, 1 the API server or the operator would refuse a resource, 2 bad input,
+    or a field has no equivalent.
     """
     with report_errors():
         import yaml

@@ -48,7 +48,7 @@ def plan(
         from specdec.dry_run.resource import read
         from specdec.dry_run.summary import summary
 
-        body, folders = read(file, version), checkpoint_folders(checkpoint or [])
+        body, folders = read(file, version, diff), checkpoint_folders(checkpoint or [])
         planned = make(body, images(), folders)
         result = summary(planned)
         if diff is not None:

@@ -31,7 +31,8 @@ def render(
 
     Owner references are left out if the resource has no uid.
 
-    Exit status: 0 written, 1 the operator would refuse the resource, 2 bad input.
+    Exit status: 0 written, 1 the API server or the operator would refuse the resource,
+    2 bad input.
     """
     with report_errors():
         from specdec.dry_run import rendering

@@ -69,12 +69,19 @@ def exit_if_refused(plan: "Plan") -> None:
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """End the command with one sentence and an exit status."""
-    from specdec.dry_run.resource import InputError
+    """End the command with one sentence and an exit status.
+
+    If the API server would refuse the resource, there is one line for each problem.
+    """
+    from specdec.dry_run.resource import InputError, RefusedError
     from specdec.jobs.result import JobError
 
     try:
         yield
+    except RefusedError as error:
+        for line in str(error).splitlines():
+            typer.echo(f"specdec: {line}", err=True)
+        raise typer.Exit(REFUSED) from None
     except InputError as error:
         typer.echo(f"specdec: {error}", err=True)
         raise typer.Exit(BAD_INPUT) from None

@@ -1,28 +1,21 @@
 """Read a resource from a YAML file as the API server and the operator would.
 
-`specdec plan` and `specdec render` call `read`. Every error is one sentence with the field, its
-value and the fix.
+`specdec plan`, `specdec render` and `specdec migrate` use it. Every error is one sentence with the
+field, its value and the fix; the API server's verdict has one line for each problem.
 """
 
-import difflib
-import json
-import re
 import sys
-import typing
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from specdec.api.model import API_VERSION, KIND, Spec, SpeculativeModel, explain
-from specdec.api.tables import LOADER
+from specdec.api.model import API_VERSION, KIND, SpeculativeModel, explain
+from specdec.dry_run import yaml_reader
+from specdec.dry_run.admission import admit
 
 UNKNOWN_UID = "known-in-the-cluster"
-# The API server's rules. Names also become names of files here.
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 Body = dict[str, Any]
 
 
@@ -30,17 +23,24 @@ class InputError(Exception):
     """The input is invalid: one sentence with the field, its value and the fix."""
 
 
-def read(path: str, version: str | None = None) -> Body:
+class RefusedError(InputError):
+    """The API server would refuse the resource: one line for each problem."""
+
+
+def read(path: str, version: str | None = None, before: str | None = None) -> Body:
     """Read the SpeculativeModel in a YAML file (`-` is stdin), without its status.
 
     Args:
         path: a file with one or several documents; other kinds are ignored.
         version: replaces spec.runtime.version.
+        before: the file of the current resource; with the same name, rules on changes apply too.
 
     Raises:
-        InputError: the file does not have exactly one resource, or a field is invalid.
+        InputError: a file does not have exactly one resource.
+        RefusedError: the API server would refuse the resource, or the current one.
     """
-    return complete(load(path), path, version)
+    current = None if before is None else complete(load(before), before)
+    return complete(load(path), path, version, current)
 
 
 def load(path: str) -> Body:
@@ -90,72 +90,50 @@ def _checked(body: Body, path: str) -> Body:
     return body
 
 
-def complete(body: Body, path: str, version: str | None = None) -> Body:
-    """Check a resource, and set what only a cluster would: its namespace, uid and generation.
+def complete(
+    body: Body, path: str, version: str | None = None, before: Body | None = None
+) -> Body:
+    """The resource as the API server would store it, with a namespace, uid and generation.
+
+    Args:
+        body: the resource as it is written.
+        path: its file, for messages.
+        version: replaces spec.runtime.version.
+        before: the current resource; with the same name, rules on changes apply too.
 
     Raises:
-        InputError: a field is unknown or invalid.
+        RefusedError: the API server would refuse the resource, or the current one.
     """
-    spec, metadata = body["spec"], body["metadata"]
-    for problem in _unknown_fields(Spec, spec, "spec"):
-        raise InputError(f"{path}: {problem}")
-    if version is not None and isinstance(spec.get("runtime"), dict):
-        spec["runtime"]["version"] = version
     defaults = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
-    completed = {**body, "metadata": defaults | metadata}
-    completed.pop("status", None)
+    body = {**body, "metadata": defaults | body["metadata"]}
+    runtime = body["spec"].get("runtime")
+    if version is not None and isinstance(runtime, dict):
+        body["spec"] = {**body["spec"], "runtime": {**runtime, "version": version}}
     try:
-        model = SpeculativeModel.parse(completed)
+        verdict = admit(body, before if before and _is_same(before, body) else None)
+    except RecursionError as error:
+        raise InputError(f"{path}: a field has too many levels: remove some") from error
+    if verdict.problems:
+        raise RefusedError("\n".join(f"{path}: {problem}" for problem in verdict.problems))
+    try:
+        SpeculativeModel.parse(verdict.body)
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from error
-    _require_valid_names(path, model)
-    return completed
+    return verdict.body
 
 
-def _require_valid_names(path: str, model: SpeculativeModel) -> None:
-    if not _NAME.fullmatch(model.metadata.name):
-        raise InputError(
-            f"{path}: metadata.name is {model.metadata.name!r:.100}: start with a letter and use "
-            "at most 40 lower-case letters, digits and '-', as in llama-8b"
-        )
-    if not _NAMESPACE.fullmatch(model.metadata.namespace):
-        raise InputError(
-            f"{path}: metadata.namespace is {model.metadata.namespace!r:.100}: use at most 63 "
-            "lower-case letters, digits and '-'"
-        )
+def _is_same(before: Body, after: Body) -> bool:
+    keys = ("name", "namespace")
+    return all(before["metadata"].get(key) == after["metadata"].get(key) for key in keys)
 
 
 def _documents(path: str) -> list[Body]:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-        # As kubectl does: dates and all keys become texts.
-        documents = json.loads(json.dumps(list(yaml.load_all(text, Loader=LOADER)), default=str))
+        documents = yaml_reader.documents(text)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}): name a YAML file") from error
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         where = " ".join(str(error).split())[:300]
         raise InputError(f"{path} is not valid YAML ({where}): correct it") from error
     return [item for item in documents if isinstance(item, dict)]
-
-
-def _unknown_fields(kind: type[BaseModel], value: Mapping[str, Any], path: str) -> Iterator[str]:
-    """One sentence per field that the API lacks; the API server would drop or refuse it."""
-    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
-    for name, inner in value.items():
-        if name not in fields:
-            near = difflib.get_close_matches(str(name), fields, n=1)
-            known = ", ".join(sorted(fields))
-            fix = f"did you mean {near[0]}?" if near else f"use one of {known}"
-            yield f"{path} has no field {str(name)[:100]!r}: {fix}"
-            continue
-        nested = _nested_model(fields[name].annotation)
-        if nested is not None and isinstance(inner, Mapping):
-            yield from _unknown_fields(nested, inner, f"{path}.{name}")
-
-
-def _nested_model(annotation: Any) -> type[BaseModel] | None:
-    """The model class of a field; None for plain values and for objects of Kubernetes."""
-    for kind in (annotation, *typing.get_args(annotation)):
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind
-    return None

@@ -13,11 +13,12 @@ from support.golden_cases import SAMPLES
 from unit.dry_run.commands import run
 
 BASE = load(str(SAMPLES["tensorrt-draft-target-shared"]))
+BASELINE = load(str(SAMPLES["tensorrt-baseline"]))
 
 
-def changed(values: dict[str, Any]) -> dict[str, Any]:
+def changed(values: dict[str, Any], base: dict[str, Any] = BASE) -> dict[str, Any]:
     """The base with these values, by path."""
-    body = copy.deepcopy(BASE)
+    body = copy.deepcopy(base)
     for path, value in values.items():
         *parents, name = path.split(".")
         inner = body
@@ -44,19 +45,35 @@ REMOVED = {
     "spec.speculation.draftTarget.draftLengthCeiling": 6,
     "spec.speculation.draftTarget.draftAhead": 0,
     "spec.speculation.draftTarget.rowsPerCall": 1,
-    "spec.speculation.draftTarget.draft.quantization.kvCache": "FP8",
+    "spec.speculation.draftTarget.draft.quantization.kvCache": "Auto",
     "spec.speculation.draftTarget.draft.parallelism.tensor": 4,
     "spec.speculation.draftTarget.draft.gpu.deviceIds": [0, 1, 2, 3],
     "spec.speculation.draftTarget.draft.kvCache.memoryPercent": 10,
     "spec.speculation.draftTarget.draft.engine.workers": 4,
-    "spec.runtime.parameters": {"kv_cache_host_memory_bytes": "1"},
+    "spec.runtime.parameters": {"cuda_graph_mode": "true"},
     "spec.runtime.version": "0.19.0",
+}
+# What the API server asks for besides.
+ALSO: dict[str, dict[str, Any]] = {
+    "spec.speculation.draftTarget.draft.gpu.deviceIds": {
+        "spec.speculation.draftTarget.draft.parallelism.tensor": 4
+    },
+    "spec.speculation.draftTarget.draft.kvCache.memoryPercent": {
+        "spec.target.kvCache.memoryPercent": 70
+    },
+    "spec.target.quantization.kvCache": {
+        "spec.target.engine.pagedContextFmha": False,
+        "spec.target.kvCache.reuse": False,
+    },
+    "spec.target.kvCache.memoryPercent": {
+        "spec.speculation.draftTarget.draft.kvCache.memoryPercent": 10
+    },
 }
 
 
 @pytest.mark.parametrize("path", REMOVED)
 def test_field_of_engines_or_the_bls_is_removed_and_named(path: str) -> None:
-    result = migrate(changed({path: REMOVED[path]}))
+    result = migrate(changed({path: REMOVED[path], **ALSO.get(path, {})}))
     assert result.body is not None
     assert value(result.body, path) is None
     top = path.rsplit(".", 1)[0]
@@ -79,25 +96,26 @@ KEPT = {
 
 @pytest.mark.parametrize("path", KEPT)
 def test_other_field_is_kept(path: str) -> None:
-    result = migrate(changed({path: KEPT[path]}))
+    result = migrate(changed({path: KEPT[path], **ALSO.get(path, {})}))
     assert result.body is not None
     assert value(result.body, path) == KEPT[path]
 
 
+# With the base, because an engine of draft and target takes no other values itself.
 NEEDS = {
-    "spec.target.quantization.method": ("INT8SQ", "already quantized"),
-    "spec.speculation.draftTarget.draft.quantization.method": ("FP8", "draft.source to a"),
-    "spec.target.quantization.kvCache": ("INT8", "set it to FP8 or Auto"),
-    "spec.target.dtype": ("Float32", "Auto, Float16, BFloat16"),
-    "spec.target.parallelism.pipeline": (2, "set it to 1 and raise tensor"),
-    "spec.serving.nodesPerReplica": (2, "in one pod"),
+    "spec.target.quantization.method": (BASELINE, "INT8SQ", "already quantized"),
+    "spec.speculation.draftTarget.draft.quantization.method": (BASE, "FP8", "draft.source to a"),
+    "spec.target.quantization.kvCache": (BASELINE, "INT8", "set it to FP8 or Auto"),
+    "spec.target.dtype": (BASELINE, "Float32", "Auto, Float16, BFloat16"),
+    "spec.target.parallelism.pipeline": (BASE, 2, "set it to 1 and raise tensor"),
+    "spec.serving.nodesPerReplica": (BASE, 2, "in one pod"),
 }
 
 
 @pytest.mark.parametrize("path", NEEDS)
 def test_field_without_an_equivalent_is_reported_with_its_fix(path: str) -> None:
-    given, fix = NEEDS[path]
-    result = migrate(changed({path: given}))
+    base, given, fix = NEEDS[path]
+    result = migrate(changed({path: given, **ALSO.get(path, {})}, base))
     assert result.body is None
     (need,) = result.needs
     assert need.startswith(f"{path} is {given}")

@@ -15,7 +15,8 @@ def test_changed_draft_tokens_republish_and_rebuild_nothing(write: Write) -> Non
 
 
 def test_longer_sequence_rebuilds_only_the_target(write: Write) -> None:
-    before, after = write("a"), write("b", target__limits__maxSeqLen=1024)
+    draft = {"speculation__draftTarget__draft__limits__maxSeqLen": 1024}
+    before, after = write("a", **draft), write("b", **draft, target__limits__maxSeqLen=1024)
     diff = plan_json("-f", after, "--diff", before)["diff"]
     (rebuilt,) = diff["rebuild"]
     assert rebuilt["role"] == "target"
@@ -49,10 +50,21 @@ def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> Non
 def test_another_claim_rebuilds_everything(write: Write) -> None:
     before = write("a", storage={"existingClaim": "one"})
     after = write("b", storage={"existingClaim": "two"})
+    after.write_text(after.read_text().replace("name: pair", "name: other"))
     diff = plan_json("-f", after, "--diff", before)["diff"]
     assert diff["fetch"] == ["target", "draft"]
     claim = {"field": "claim", "from": "one", "to": "two"}
     assert [item["changed"] for item in diff["rebuild"]] == [[claim], [claim]]
+
+
+def test_change_that_the_api_server_refuses_is_refused(write: Write) -> None:
+    before = write("a", storage={"existingClaim": "one"})
+    after = write("b", storage={"existingClaim": "two"})
+    result = run("plan", "-f", after, "--diff", before)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (
+        "spec.storage.existingClaim: Invalid value: storage.existingClaim cannot" in result.stderr
+    )
 
 
 def test_equal_resources_change_nothing(write: Write) -> None:

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from specdec.dry_run.admission.definition import carried
+from support.carried_definition import CARRIED
+from support.documents import load
+
 ROOT = Path(__file__).parents[3]
 _PACKAGE = Path("operator/specdec")
 # Programs for other containers; with the model pair too large to copy, so it is a link.
@@ -19,6 +23,7 @@ class Scratch:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._generated: set[Path] = set()
         ignore = shutil.ignore_patterns("__pycache__", "payload")
         shutil.copytree(ROOT / _PACKAGE, folder / _PACKAGE, ignore=ignore)
         (folder / _LINKED).symlink_to(ROOT / _LINKED)
@@ -42,8 +47,14 @@ class Scratch:
         self._edit(_PACKAGE / path, changes)
 
     def edit_definition(self, *changes: tuple[str, str]) -> None:
-        """Replace texts in the CustomResourceDefinition; `make chart` copies it to the chart."""
+        """Replace texts in the CustomResourceDefinition, and generate what the package carries.
+
+        `make generate` does this, and copies the definition to the chart.
+        """
         self._edit(CRD, changes)
+        copy = CARRIED.relative_to(ROOT)
+        self._generated.add(copy)
+        (self._folder / copy).write_text(carried(load((self._folder / CRD).read_text())))
 
     def definition_block(self, name: str) -> str:
         """The text of a property in the definition, the last one of that name."""
@@ -55,8 +66,8 @@ class Scratch:
         return "".join(lines[start : start + 1 + end])
 
     def touched(self) -> list[str]:
-        """Production files that differ from the tree's, or are new."""
-        files = self._files()
+        """Production files that differ from the tree's, or are new; none that are generated."""
+        files = [path for path in self._files() if path not in self._generated]
         return sorted(str(p) for p in files if self._original.get(p) != self._digest(p))
 
     def run(self, program: str) -> str:

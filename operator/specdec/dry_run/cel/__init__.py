@@ -1,0 +1,21 @@
+"""The part of the Common Expression Language (CEL) that the CRD's rules use.
+
+`parse` reads an expression, `evaluate` computes its value with the semantics and error messages
+of the API server. What the CRD does not use is a `UnsupportedError` of `parse`, so that no rule is
+read differently than the API server reads it.
+"""
+
+from specdec.dry_run.cel.evaluation import evaluate
+from specdec.dry_run.cel.parser import parse
+from specdec.dry_run.cel.syntax import Node, UnsupportedError, names
+from specdec.dry_run.cel.values import EvaluationError, OptionalValue
+
+__all__ = [
+    "EvaluationError",
+    "Node",
+    "OptionalValue",
+    "UnsupportedError",
+    "evaluate",
+    "names",
+    "parse",
+]
