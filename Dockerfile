@@ -1,6 +1,6 @@
 # Two images from one file:
-#   operator   the operator and its own Jobs: fetch, publish, verify, benchmark
-#   reference  a CPU tritonserver with the Reference backend and the tiny model pair
+#   operator   the operator and its own Jobs: fetch, publish, verify, benchmark; the tiny model pair
+#   reference  a CPU tritonserver with the Reference backend
 # docker build --target operator -t specdec/operator .
 # `make pin` writes the digests of the base images; a release without them is refused.
 
@@ -30,6 +30,9 @@ WORKDIR /build
 # Packages first, by the digests of their files: their layer changes with the lock alone.
 COPY requirements-operator.txt ./
 RUN pip install --require-hashes --only-binary :all: -r requirements-operator.txt
+# For manifests/samples/reference-pair.yaml.
+COPY operator/specdec/payload/pair/target /opt/specdec/pair/target
+COPY operator/specdec/payload/pair/draft /opt/specdec/pair/draft
 COPY pyproject.toml README.md ./
 COPY operator operator
 COPY --from=library /libtriton_specdec.so /libtriton_specdec.source \
@@ -51,8 +54,6 @@ COPY operator/specdec/payload/backend/install.py layout/install.py
 RUN mkdir layout/tensorrtllm \
  && python3 layout/install.py --source download --dest /opt/tritonserver \
  && rm -rf /opt/wheels /build/layout
-COPY operator/specdec/payload/pair/target /opt/specdec/pair/target
-COPY operator/specdec/payload/pair/draft /opt/specdec/pair/draft
 COPY operator/specdec/payload/backend/tensorrtllm /opt/tritonserver/backends/tensorrtllm
 # The stand-in of the LLM API converts checkpoints when it loads, and reads text.
 COPY operator/specdec/payload/build /opt/tritonserver/backends/tensorrtllm/build

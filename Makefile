@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # The stamp's name carries what the environment is made of, so that a change sets it up anew.
 STAMP := $(VENV)/.set-up-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/specdec/__init__.py)
+BUILDER ?= docker
 CLUSTER ?= node
 NAME ?= demo
 # Node, control planes and servers are waited for most of the time: three share two processors.
@@ -16,7 +18,7 @@ LANES := -n 3 --dist loadgroup --durations=25 --durations-min=5
 # Four processes, because some tests wait; few random examples, no programs that run for long.
 QUICK := -n 4 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 
-.PHONY: help setup fmt lint test nightly unit golden generate chart docs demo demo-down cluster-up cluster-down e2e lock pin bench campaign release-check
+.PHONY: help setup fmt lint test nightly unit golden generate chart docs demo demo-down cluster-up cluster-down e2e images lock pin bench campaign release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,14 +101,22 @@ campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serv
 	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, rights, rollout, renewal or scale" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)
 
+images: ## build both images and push them: REGISTRY=registry.example.com/specdec [BUILDER=podman]
+	@test -n "$(REGISTRY)" || { \
+	  echo "make: set REGISTRY to a registry and organisation, as in registry.example.com/specdec" >&2; exit 2; }
+	for image in operator reference; do \
+	  $(BUILDER) build --target $$image --tag $(REGISTRY)/$$image:$(VERSION) . && \
+	  $(BUILDER) push $(REGISTRY)/$$image:$(VERSION) || exit 1; \
+	done
+
 lock: setup ## write the digests of the images' packages, for the versions of constraints.txt
 	$(BIN)/python -m release.locks
 
 pin: setup ## write the current digests of the Dockerfile's base images (needs docker)
 	@$(BIN)/python -m release.pins
 
-release-check: setup ## check whether this tree can be released; TAG=v1.2.3 for an existing tag
-	@$(BIN)/python -m release $(TAG)
+release-check: setup ## check whether this tree can be released; TAG=v1.2.3 REGISTRY=... where they are known
+	@$(BIN)/python -m release "$(TAG)" "$(REGISTRY)"
 
 # The tests start hundreds of Python processes, which would each compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -89,6 +89,11 @@ def pods(objects: list[Object]) -> list[Object]:
     return templates + [o["spec"] for o in objects if o["kind"] == "Pod"]
 
 
+def images(objects: list[Object]) -> list[str]:
+    """The images of all containers."""
+    return [container["image"] for pod in pods(objects) for container in pod["containers"]]
+
+
 def operator(objects: list[Object]) -> Object:
     """The operator's container."""
     container: Object = single(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]

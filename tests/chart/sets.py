@@ -3,10 +3,12 @@
 from typing import Any
 
 from chart import helm
-from chart.helm import environment, kinds, operator, single
+from chart.helm import environment, images, kinds, operator, single
 from chart.network_sets import NETWORK_SETS
-from chart.shown import Shows, namespaces, pod, spread
+from chart.shown import Shows, named, names, namespaces, pod, spread
 
+# The Role there lets the operator read its own pod.
+SYSTEM = helm.NAMESPACE
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 _OPENSHIFT = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
 _AFFINITY = {
@@ -23,15 +25,15 @@ _CHOSEN = {"whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels
 
 
 SETS: dict[str, tuple[dict[str, Any], Shows]] = {
-    "defaults": ({}, lambda o: "ClusterRole" in kinds(o) and "Role" not in kinds(o)),
+    "defaults": ({}, lambda o: "ClusterRole" in kinds(o) and namespaces(o, "Role") == {SYSTEM}),
     "one-namespace": (
         {"watchNamespaces": ["team-a"]},
-        lambda o: namespaces(o, "Role") == {"team-a"} and "ClusterRole" not in kinds(o),
+        lambda o: namespaces(o, "Role") == {SYSTEM, "team-a"} and "ClusterRole" not in kinds(o),
     ),
     "two-namespaces": (
         {"watchNamespaces": ["team-a", "team-b"]},
         lambda o: (
-            namespaces(o, "RoleBinding") == {"team-a", "team-b"}
+            namespaces(o, "RoleBinding") == {SYSTEM, "team-a", "team-b"}
             and environment(o)["SPECDEC_NAMESPACES"] == "team-a,team-b"
             and helm.scope(o) == ["--namespace=team-a", "--namespace=team-b"]
         ),
@@ -42,12 +44,39 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
     ),
     "reference-digest": (
         {"referenceImage": {"digest": DIGEST}},
-        lambda o: environment(o)["SPECDEC_REFERENCE_IMAGE"].endswith(f"@{DIGEST}"),
+        lambda o: (
+            environment(o)["SPECDEC_REFERENCE_IMAGE"] == f"ghcr.io/specdec/reference@{DIGEST}"
+        ),
+    ),
+    "registry": (
+        {"registry": "registry.example.com:5000/ml"},
+        lambda o: (
+            all(i.startswith("registry.example.com:5000/ml/operator:") for i in images(o))
+            and "SPECDEC_REFERENCE_IMAGE" not in environment(o)
+        ),
+    ),
+    "global": (
+        {
+            "global": {
+                "imageRegistry": "mirror.example.com/specdec",
+                "imagePullSecrets": [{"name": "mirror"}],
+                "storageClass": "of another chart",
+            },
+            "referenceImage": {"tag": "2"},
+            "imagePullSecrets": [{"name": "own"}, {"name": "mirror"}],
+        },
+        lambda o: (
+            all(i.startswith("mirror.example.com/specdec/operator:") for i in images(o))
+            and environment(o)["SPECDEC_REFERENCE_IMAGE"]
+            == "mirror.example.com/specdec/reference:2"
+            and [p["imagePullSecrets"] for p in helm.pods(o)]
+            == [[{"name": "mirror"}, {"name": "own"}]] * len(helm.pods(o))
+        ),
     ),
     "tag": (
-        {"image": {"tag": "0.1.0", "pullPolicy": "Always"}},
+        {"image": {"tag": "9.1.0", "pullPolicy": "Always"}},
         lambda o: (
-            operator(o)["image"].endswith(":0.1.0") and operator(o)["imagePullPolicy"] == "Always"
+            operator(o)["image"].endswith(":9.1.0") and operator(o)["imagePullPolicy"] == "Always"
         ),
     ),
     "pull-secrets": (
@@ -100,8 +129,11 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             and environment(o)["SPECDEC_LEASE"] == "specdec-system/specdec-operator"
             and environment(o)["SPECDEC_LEASE_SECONDS"] == "20"
             and namespaces(o, "Role") == namespaces(o, "RoleBinding") == {"specdec-system"}
-            and single(o, "Role")["rules"][1]["resourceNames"] == ["specdec-operator"]
-            and single(o, "RoleBinding")["subjects"][0]["name"] == "specdec-operator"
+            and names(o, "Role") == {"specdec-operator-pod", "specdec-operator-lease"}
+            and named(o, "Role", "specdec-operator-lease")["rules"][1]["resourceNames"]
+            == ["specdec-operator"]
+            and named(o, "RoleBinding", "specdec-operator-lease")["subjects"][0]["name"]
+            == "specdec-operator"
             and len(pod(o)["spec"]["topologySpreadConstraints"]) == 1
         ),
     ),

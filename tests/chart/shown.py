@@ -27,3 +27,12 @@ def policy(objects: list[Object]) -> Object:
 
 def namespaces(objects: list[Object], kind: str) -> set[str]:
     return {o["metadata"]["namespace"] for o in objects if o["kind"] == kind}
+
+
+def names(objects: list[Object], kind: str) -> set[str]:
+    return {o["metadata"]["name"] for o in objects if o["kind"] == kind}
+
+
+def named(objects: list[Object], kind: str, name: str) -> Object:
+    (only,) = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+    return only

@@ -50,7 +50,8 @@ def test_every_permission_is_used_and_none_is_missing(done: Toured) -> None:
     assert done.used <= given, "it was allowed something by a role that is not the chart's"
     assert not {part for right in given for part in right if "*" in part}
     kind = "ClusterRole" if done.everywhere else "Role"
-    assert {role["kind"] for role in done.roles} == {kind}
+    expected = {(RELEASE, kind), (f"{RELEASE}-pod", "Role")}
+    assert {(role["metadata"]["name"], role["kind"]) for role in done.roles} == expected
     assert len(given) > 70
 
 

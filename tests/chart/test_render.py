@@ -29,6 +29,7 @@ from chart.touring import roles
 from cluster import binaries
 from controlplane.audit import granted
 from specdec import __version__
+from specdec.controller import own_image
 
 # Labels that only Helm sets.
 HELM_ONLY = {"app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
@@ -57,7 +58,7 @@ def test_chart_version_equals_the_operator_version() -> None:
 def test_every_value_is_documented_and_in_the_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
-    assert set(schema) - {"global"} == set(values)
+    assert set(schema) == set(values)
     rows = re.findall(r"^\| (`.*?) \|", (CHART / "README.md").read_text(), re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(values)
     # Values of one paragraph share its comment.
@@ -82,7 +83,7 @@ def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
 
 @pytest.mark.parametrize(
     ("folder", "values", "count"),
-    [(INSTALL, {}, 9), (NAMESPACED, {"watchNamespaces": ["team-a"]}, 7)],
+    [(INSTALL, {}, 11), (NAMESPACED, {"watchNamespaces": ["team-a"]}, 9)],
     ids=["all-namespaces", "one-namespace"],
 )
 def test_manifests_equal_the_rendered_chart(
@@ -157,8 +158,12 @@ def require_sound(objects: list[Object]) -> None:
     assert alone == (deployment["spec"]["strategy"] == {"type": "Recreate"})
     assert alone == ("SPECDEC_LEASE" not in environment(objects))
     container = operator(objects)
-    jobs = next(e for e in container["env"] if e["name"] == "SPECDEC_OPERATOR_IMAGE")
-    assert jobs["value"] == container["image"]
+    assert container["name"] == own_image.CONTAINER
+    fields = {e["name"]: e["valueFrom"] for e in container["env"] if "valueFrom" in e}
+    assert fields == {
+        "SPECDEC_POD_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+        "SPECDEC_POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+    }
     for body in objects:
         assert len(body["metadata"]["name"]) <= 63
         assert body["metadata"]["labels"]["app.kubernetes.io/part-of"] == "specdec"
@@ -195,13 +200,14 @@ def test_schema_error_names_the_field(helm: Helm, name: str) -> None:
 
 def test_documented_values_exist(helm: Helm) -> None:
     text = (ROOT / "docs" / "install.md").read_text()
-    (values,) = re.findall(r"```yaml\n# values.yaml\n(.*?)```", text, re.DOTALL)
-    assert operator(helm.template(yaml.safe_load(values)))["image"].startswith("registry.")
+    (registry,) = re.findall(r"--set (registry=\S+)`", text)
+    name, _, value = registry.partition("=")
+    assert operator(helm.template({name: value}))["image"].startswith("registry.example.com/")
     known = yaml.safe_load((CHART / "values.yaml").read_text())
     table = text.split("| Value | What it does |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 13
+    assert len(fields) == 14
     for field in fields:
         value = known
         for part in field.split("."):

@@ -18,8 +18,8 @@ def test_a_value_touches_four_files(tmp_path: Path) -> None:
             "# Colour of the operator.\ncolour: green\n\n# A standby:",
         ),
         "values.schema.json": (
-            '    "global": {"type": "object"},\n',
-            '    "global": {"type": "object"},\n    "colour": {"enum": ["green", "blue"]},\n',
+            '    "watchNamespaces": {\n',
+            '    "colour": {"enum": ["green", "blue"]},\n    "watchNamespaces": {\n',
         ),
         "templates/deployment.yaml": (
             "            - name: PYTHONUNBUFFERED\n",

@@ -16,6 +16,7 @@ from controlplane.tour import Tour, resource
 
 USER = f"system:serviceaccount:{':'.join(ACCOUNT)}"
 HERE = ("--namespace", NAMESPACE)
+LABEL = ("--selector", "app.kubernetes.io/name=specdec-operator")
 WAIT = ("--wait", "--timeout=120s")
 MODES = ("everywhere", "one-namespace")
 # Where a cluster-wide operator works too, and one of another namespace does not.
@@ -106,7 +107,7 @@ def toured(
     try:
         if taken is not None:
             take(plane, objects, taken)
-        with process(objects, plane.service_account(*ACCOUNT), folder / "log") as operator:
+        with process(plane, objects, folder / "log") as operator:
             yield _travel(Tour(Lab(plane, operator, namespace), log), objects, everywhere)
     finally:
         uninstall(live)
@@ -120,14 +121,17 @@ def uninstall(live: Helm) -> None:
 
 
 def take(plane: ControlPlane, objects: list[Object], right: Right) -> None:
-    """Take one right out of the installed role."""
-    (role,) = roles(objects)
+    """Take one right out of the installed role that has it."""
+    (role,) = [role for role in roles(objects) if right in granted([role])]
     plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(without(role, right)))
 
 
-def process(objects: list[Object], account: Path, log: Path) -> Operator:
-    """The operator with the settings of its Deployment, beside the cluster."""
+def process(plane: ControlPlane, objects: list[Object], log: Path) -> Operator:
+    """The operator with the settings of its Deployment and the account, beside the cluster."""
     variables = {k: v for k, v in environment(objects).items() if k.startswith("SPECDEC_")}
+    names = plane.kubectl("get", "pods", *HERE, *LABEL, "-o", "jsonpath={.items[*].metadata.name}")
+    variables |= {"SPECDEC_POD_NAMESPACE": NAMESPACE, "SPECDEC_POD_NAME": names.split()[0]}
+    account = plane.service_account(*ACCOUNT)
     return Operator(account, log, scope=scope(objects), **variables)
 
 

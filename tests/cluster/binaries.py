@@ -73,6 +73,7 @@ PROGRAMS = {
         Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
         Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
         Program("epp", "gateway", "sigs.k8s.io/gateway-api-inference-extension/cmd/epp"),
+        Program("crane", "registry", "github.com/google/go-containerregistry/cmd/crane"),
         Program("hey", "load", "github.com/rakyll/hey"),
         Program("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool"),
     )

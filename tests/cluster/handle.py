@@ -16,6 +16,7 @@ from cluster import (
     node,
     objects,
     processes,
+    registry,
     state,
 )
 from cluster.api import Api
@@ -168,6 +169,19 @@ class Node(Cluster):
         image = images.build(target, tag or images.default_tag(target), report, file)
         archive.load_built(self.state, image.tag, image.id)
         return image.tag
+
+    def push(self, target: str, tag: str) -> str:
+        """Build the Dockerfile's target if need be, and push it to the node's own registry.
+
+        Pods pull it by `tag`, which is a released name. Returns its name in that registry.
+        """
+        registry.start(self.state, report)
+        return registry.push(self.state, images.build(target, tag, report).tag)
+
+    @property
+    def registry(self) -> str:
+        """Host and port of the node's own registry, which `push` starts; without TLS."""
+        return registry.address(self.state)
 
     def offer_gpus(self, count: int) -> None:
         """Offer simulated GPUs from now on; nothing to do if the node does so already."""

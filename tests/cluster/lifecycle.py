@@ -16,6 +16,7 @@ from cluster.state import Options, State, boot_id, known, load, loopback_address
 # The API server waits for a stopped etcd, so every process ends before those it depends on.
 _STOP_ORDER = (
     "recycler",
+    "registry",
     "kwok",
     "gpuplugin",
     "kubelet",

@@ -4,7 +4,7 @@ import json
 import zlib
 from pathlib import Path
 
-from cluster import archive, binaries, control, network, objects, processes
+from cluster import archive, binaries, control, network, objects, processes, registry
 from cluster.api import Api, Object
 from cluster.network import start_inside
 from cluster.state import State
@@ -113,6 +113,7 @@ def _write(state: State, name: str, text: str) -> str:
 def _containerd(state: State) -> str:
     plugins = next(folder for folder in _PLUGINS if (Path(folder) / "ptp").exists())
     _write(state, "cni/10-specdec.conflist", json.dumps(_cni(state), indent=1))
+    _write(state, f"registries/{registry.MIRRORED}/hosts.toml", registry.hosts(state))
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc dies where the kubelet asks for less.
     return f"""version = 2
@@ -125,6 +126,8 @@ path = {json.dumps(str(state.folder / "opt"))}
 [{cri}]
 sandbox_image = "{_PAUSE}"
 restrict_oom_score_adj = true
+[{cri}.registry]
+config_path = {json.dumps(str(state.folder / "config" / "registries"))}
 [{cri}.containerd]
 snapshotter = "{archive.snapshotter(state)}"
 [{cri}.containerd.runtimes.runc]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import ControlPlane
-from support.quickstarts import ON_A_SERVER, ROOT, all_run_by
+from support.quickstarts import ON_A_SERVER, ROOT, all_run_by, in_checkout
 
 pytestmark = pytest.mark.controlplane
 
@@ -36,7 +36,7 @@ def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
 def runnable(command: list[str]) -> list[str]:
     """The command from anywhere, into our namespace, without an end that never comes."""
     argv = [word for word in command[1:] if word != "-w"]
-    argv = [str(ROOT / w) if w.startswith("manifests/") else w for w in argv]
+    argv = [str(in_checkout(w)) if "manifests/" in w else w for w in argv]
     # What kustomize renders names its own namespace.
     if "-k" not in argv and "-n" not in argv:
         argv += ["-n", NAMESPACE]

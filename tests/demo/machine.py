@@ -12,11 +12,13 @@ from cluster import binaries
 from demo.errors import DemoError
 from demo.kubectl import Kubectl
 from demo.tools import ROOT, Report, run
+from specdec.api import released
 
 NAME = "specdec-demo"
+# Built here under the released names, so that the manifests are applied as they are.
 IMAGES = {
-    "operator": "localhost/specdec/operator:dev",
-    "reference": "localhost/specdec/reference:dev",
+    "operator": released.OPERATOR_IMAGE,
+    "reference": released.reference_beside(released.OPERATOR_IMAGE),
 }
 
 

@@ -47,6 +47,8 @@ def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
 
 def seed_pair(kubectl: Kubectl, seconds: float = 120.0) -> None:
     """The claim with the tiny model pair; returns when both checkpoints lie on it."""
+    # A Job of an earlier version stays in a cluster that was kept, and its template cannot change.
+    kubectl("delete", "job", "reference-pair", "--ignore-not-found")
     kubectl("apply", "-f", str(SAMPLES / "reference-pair.yaml"))
     try:
         command = ("wait", "job/reference-pair", "--for=condition=Complete")

@@ -257,7 +257,9 @@ class World:
         return repeating(ask)
 
 
-def _manifests(_: Node, kubectl: Kubectl) -> None:
+def _manifests(node: Node, kubectl: Kubectl) -> None:
+    for target, tag in IMAGES.items():
+        node.load(target, tag)
     story.install(kubectl)
 
 
@@ -269,8 +271,6 @@ def up(
     # The node's audit log shows what the operator asks the API server.
     account = f"system:serviceaccount:{':'.join(ACCOUNT)}"
     with Node(name, keep=keep, gpus=0, audited=account) as node:
-        for target, tag in IMAGES.items():
-            node.load(target, tag)
         environment = {
             "KUBECONFIG": str(node.kubeconfig),
             "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),

@@ -1,4 +1,4 @@
-"""`python -m release [TAG]`: exit status 0 when the tree can be released, 1 with the problems."""
+"""`python -m release [TAG [REGISTRY]]`: exit status 0 if the tree can be released, else 1."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from release.check import problems, version
 
 ROOT = Path(__file__).parents[2]
 
-sentences = list(problems(ROOT, *sys.argv[1:2]))
+sentences = list(problems(ROOT, *sys.argv[1:3]))
 for sentence in sentences:
     sys.stderr.write(f"release-check: {sentence}\n")
 if not sentences:

@@ -15,8 +15,24 @@ _VERSION = re.compile(
 )
 _DATE = r"\d{4}-\d{2}-\d{2}"
 CHARTS = ("charts/specdec-operator/Chart.yaml", "charts/specdec-model/Chart.yaml")
+# The files that name released images, beside the samples.
+NAMING = (
+    "charts/specdec-operator/values.yaml",
+    "manifests/install/deployment.yaml",
+    "manifests/samples/reference-pair.yaml",
+    "docs/install.md",
+    "README.md",
+)
+_RELEASED = "operator/specdec/api/released.py"
 # The files that the check reads.
-ROOT_FILES = ("operator/specdec/__init__.py", *CHARTS, "CHANGELOG.md", "Dockerfile")
+ROOT_FILES = (
+    "operator/specdec/__init__.py",
+    _RELEASED,
+    *CHARTS,
+    *NAMING,
+    "CHANGELOG.md",
+    "Dockerfile",
+)
 
 
 def version(root: Path) -> str:
@@ -26,12 +42,20 @@ def version(root: Path) -> str:
     return match.group(1) if match else ""
 
 
-def problems(root: Path, tag: str = "") -> Iterator[str]:
+def registry(root: Path) -> str:
+    """Registry and organisation of released images, in their one place."""
+    text = (root / _RELEASED).read_text("utf-8")
+    match = re.search(r'^REGISTRY = "([^"]*)"$', text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def problems(root: Path, tag: str = "", pushed_to: str = "") -> Iterator[str]:
     """The problems of a release, a sentence each with the fix.
 
     Args:
         root: a checkout.
         tag: the tag that is being released, when there is one already.
+        pushed_to: registry and organisation that the images are pushed to, when known.
     """
     ours = version(root)
     if not _VERSION.fullmatch(ours):
@@ -40,6 +64,7 @@ def problems(root: Path, tag: str = "") -> Iterator[str]:
         yield f"the tag is {tag} and the version {ours}: tag v{ours}, or change __version__"
     for chart in CHARTS:
         yield from _chart(root, chart, ours)
+    yield from _images(root, ours, pushed_to)
     yield from _changelog(root, ours)
     for image in unpinned((root / "Dockerfile").read_text("utf-8")):
         yield f"Dockerfile: the base image {image} has no digest: ask `make pin` for it"
@@ -51,6 +76,22 @@ def _chart(root: Path, name: str, ours: str) -> Iterator[str]:
     for field in ("version", "appVersion"):
         if chart[field] != ours:
             yield f"{name}: {field} is {chart[field]}: set it to {ours}"
+
+
+def _images(root: Path, ours: str, pushed_to: str) -> Iterator[str]:
+    """Names of images that users could not pull after the release."""
+    known = registry(root)
+    if pushed_to and pushed_to != known:
+        yield f"{_RELEASED}: REGISTRY is {known}, and the images are pushed to {pushed_to}: set it"
+    for name in NAMING:
+        text = (root / name).read_text("utf-8")
+        if re.search(r"\blocalhost/", text):
+            yield f"{name}: it names an image of localhost: name {known}"
+        for tag in set(re.findall(rf"{re.escape(known)}/\w+:([\w.-]+)", text)) - {ours}:
+            yield f"{name}: it names an image of version {tag}: name {ours}"
+    chart = yaml.safe_load((root / NAMING[0]).read_text("utf-8"))
+    if chart["registry"] != known:
+        yield f"{NAMING[0]}: registry is {chart['registry']}: set it to {known}"
 
 
 def _changelog(root: Path, ours: str) -> Iterator[str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from release.check import ROOT_FILES, problems, version
+from release.check import CHARTS, NAMING, ROOT_FILES, problems, registry, version
 
 ROOT = Path(__file__).parents[2]
+DEPLOYMENT = "manifests/install/deployment.yaml"
 DIGEST = "sha256:" + "a" * 64
 ENVIRONMENT = {
     **os.environ,
@@ -71,9 +72,12 @@ def test_valid_tree_has_no_problems(tree: Path) -> None:
     ("name", "old", "new", "message"),
     [
         (ROOT_FILES[0], '"0.', '"v0.', "make it X.Y.Z"),
-        (ROOT_FILES[1], "\nversion: 0.", "\nversion: 9.", "version is 9."),
-        (ROOT_FILES[1], "appVersion: 0.", "appVersion: 9.", "appVersion is 9."),
-        (ROOT_FILES[2], "\nversion: 0.", "\nversion: 9.", "version is 9."),
+        (CHARTS[0], "\nversion: 0.", "\nversion: 9.", "version is 9."),
+        (CHARTS[0], "appVersion: 0.", "appVersion: 9.", "appVersion is 9."),
+        (CHARTS[1], "\nversion: 0.", "\nversion: 9.", "version is 9."),
+        (DEPLOYMENT, "ghcr.io/specdec/", "localhost/specdec/", "an image of localhost"),
+        (DEPLOYMENT, "operator:0.", "operator:9.", "an image of version 9."),
+        (NAMING[0], "registry: ghcr.io/specdec", "registry: ghcr.io/a", "registry is ghcr.io/a"),
         (
             "Dockerfile",
             f"bookworm@{DIGEST} AS base",
@@ -97,6 +101,18 @@ def test_problem_is_reported_with_its_file(
     commit(tree)
     reported = list(problems(tree))
     assert any(message in item and name in item for item in reported), reported
+
+
+def test_every_file_that_names_a_released_image_is_checked() -> None:
+    listed = ["git", "-C", str(ROOT), "grep", "-lE", rf"{registry(ROOT)}/(operator|reference):"]
+    files = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in files if not name.startswith("tests/")} <= set(NAMING)
+
+
+def test_other_registry_than_the_named_one_is_refused(tree: Path) -> None:
+    (problem,) = problems(tree, f"v{version(tree)}", "ghcr.io/somebody")
+    assert "REGISTRY is ghcr.io/specdec, and the images are pushed to ghcr.io/somebody" in problem
+    assert list(problems(tree, f"v{version(tree)}", registry(tree))) == []
 
 
 def test_tree_with_changes_or_an_existing_tag_is_refused(tree: Path) -> None:

@@ -4,6 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
+from specdec import __version__
+
 ROOT = Path(__file__).parents[2]
 GUIDES = [
     ROOT / "README.md",
@@ -29,7 +31,8 @@ RUN_BY = {
     ("make", "demo"): "tests/demo/test_demo.py",
     ("make", "demo-down"): "tests/demo/test_demo.py",
     ("make", "test"): ".ci/run",
-    ("docker", "build"): "tests/e2e/world.py",
+    ("helm", "install"): "tests/e2e/conftest.py",
+    ("pip", "install"): "tests/unit/test_wheel.py",
     # Of the operator; the guide to GitOps has one of a model: tests/chart/test_model_chart.py.
     ("helm", "upgrade"): "tests/chart/test_install.py",
     ("helm", "rollback"): "tests/chart/test_install.py",
@@ -48,6 +51,13 @@ RUN_BY = {
     ("specdec", "generate"): "tests/triton/test_client_generate.py",
     ("specdec", "speculate"): "tests/triton/test_client_speculate.py",
 }
+
+
+def in_checkout(word: str) -> Path:
+    """A file or folder of this tree, which a guide may name by its address at the release."""
+    tag = re.escape(f"?ref=v{__version__}")
+    released = re.fullmatch(rf"https://github\.com/specdec/specdec/(\S+){tag}", word)
+    return ROOT / (released.group(1) if released else word)
 
 
 def typed(document: Path) -> list[list[str]]:

@@ -13,6 +13,7 @@ from specdec.api import conditions
 from specdec.api.model import PLURAL
 from specdec.cli.app import app
 from specdec.pipeline.decide import CHAIN
+from support.quickstarts import in_checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -64,7 +65,7 @@ def test_every_make_target_is_listed_by_help() -> None:
 def test_files_given_to_kubectl_exist(document: Path, command: list[str]) -> None:
     for flag, value in itertools.pairwise(command):
         if flag in ("-f", "-k"):
-            assert (ROOT / value).exists(), f"{document.name}: {value}"
+            assert in_checkout(value).exists(), f"{document.name}: {value}"
 
 
 @pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "specdec"])

@@ -41,12 +41,34 @@ labels:
   {{- include "specdec-operator.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* An image of the values: by digest when there is one, so that nothing else can be pulled. */}}
-{{- define "specdec-operator.image" -}}
+{{/* Registry and organisation of the images. */}}
+{{- define "specdec-operator.registry" -}}
+{{- .Values.global.imageRegistry | default .Values.registry -}}
+{{- end -}}
+
+{{/* An image: by digest if there is one, so that nothing else can be pulled. */}}
+{{- define "specdec-operator.reference" -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}
 {{ .repository }}:{{ .tag }}
+{{- end -}}
+{{- end -}}
+
+{{- define "specdec-operator.image" -}}
+{{- $image := .Values.image -}}
+{{- $repository := $image.repository | default (printf "%s/operator" (include "specdec-operator.registry" .)) -}}
+{{- $tag := $image.tag | default .Chart.AppVersion -}}
+{{- include "specdec-operator.reference" (dict "repository" $repository "tag" $tag "digest" $image.digest) -}}
+{{- end -}}
+
+{{/* Empty without values of its own: the operator then uses `reference` beside its own image. */}}
+{{- define "specdec-operator.referenceImage" -}}
+{{- $image := .Values.referenceImage -}}
+{{- if or $image.repository $image.tag $image.digest -}}
+{{- $repository := $image.repository | default (printf "%s/reference" (include "specdec-operator.registry" .)) -}}
+{{- $tag := $image.tag | default .Chart.AppVersion -}}
+{{- include "specdec-operator.reference" (dict "repository" $repository "tag" $tag "digest" $image.digest) -}}
 {{- end -}}
 {{- end -}}
 

@@ -19,7 +19,7 @@ HEADS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER)
 # A pair with one tokenizer and one vocabulary (151936), in the architecture Qwen2ForCausalLM. Both
 # have the licence Apache-2.0 and need no token of the hub.
 _PUBLIC = {"target": "Qwen/Qwen2.5-1.5B-Instruct", "draft": "Qwen/Qwen2.5-0.5B-Instruct"}
-# The pair that ships with the Reference image, as manifests/samples/reference-pair.yaml copies it.
+# The pair in the operator's image, as manifests/samples/reference-pair.yaml copies it.
 _SHIPPED = {"target": "pvc:reference-pair/target", "draft": "pvc:reference-pair/draft"}
 # What the published heads of EAGLE and Medusa were trained for. Its licence is non-commercial.
 HEADS_TARGET = "lmsys/vicuna-7b-v1.3"

@@ -22,6 +22,7 @@ from specdec.cluster.login import connect
 from specdec.controller import probe, standby
 from specdec.controller.dependents import Dependents
 from specdec.controller.leader_election import Lease
+from specdec.controller.own_image import with_own_image
 from specdec.controller.queue import Key, WorkQueue
 from specdec.controller.reconcile import Reconciler
 from specdec.controller.settings import Settings
@@ -72,7 +73,8 @@ class Runtime:
         if self.settings.metrics_port:
             self._exits.enter_context(_metrics_server(self.settings.metrics_port))
         cluster = await self._become_active(cluster)
-        reconciler = Reconciler(cluster, self.settings.images)
+        settings = await with_own_image(self.settings, cluster)
+        reconciler = Reconciler(cluster, settings.images)
         queue = WorkQueue(reconciler.reconcile, workers=self.settings.workers)
         self._queue, self._reconciler = queue, reconciler
         self._started = _now()

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from specdec.api import released
 from specdec.api.networks import Networks
 from specdec.backends.facts import Images
 
@@ -18,10 +19,14 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SPECDEC_", frozen=True)
 
-    operator_image: str = "localhost/specdec/operator:dev"
-    """The operator's own image, which also runs all Jobs except engine builds."""
-    reference_image: str = "localhost/specdec/reference:dev"
-    """The default server image of the Reference backend."""
+    operator_image: str = ""
+    """The image of all Jobs except engine builds; empty: that of the operator's own pod."""
+    reference_image: str = ""
+    """The default server image of the Reference backend; empty: `reference` beside the former."""
+    pod_namespace: str = ""
+    """The namespace of the operator's own pod; empty outside of a pod."""
+    pod_name: str = ""
+    """The name of the operator's own pod; empty outside of a pod."""
     namespaces: Annotated[tuple[str, ...], NoDecode] = ()
     """Namespaces to watch, separated by commas; empty means all."""
     fetch_allowed_networks: Annotated[tuple[str, ...], NoDecode] = ()
@@ -58,4 +63,6 @@ class Settings(BaseSettings):
     @property
     def images(self) -> Images:
         """The images of this release, and the networks that its fetch Jobs may reach."""
-        return Images(self.operator_image, self.reference_image, self.fetch_allowed_networks)
+        operator = self.operator_image or released.OPERATOR_IMAGE
+        reference = self.reference_image or released.reference_beside(operator)
+        return Images(operator, reference, self.fetch_allowed_networks)

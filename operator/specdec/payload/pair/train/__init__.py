@@ -1,1 +1,1 @@
-"""Trains the tiny target and draft that the Reference image ships; see `--help`."""
+"""Trains the tiny target and draft that the operator's image ships; see `--help`."""
