@@ -33,7 +33,7 @@ RUN pip install --require-hashes --only-binary :all: -r requirements-operator.tx
 # For manifests/samples/reference-pair.yaml.
 COPY operator/specdec/payload/pair/target /opt/specdec/pair/target
 COPY operator/specdec/payload/pair/draft /opt/specdec/pair/draft
-COPY pyproject.toml README.md ./
+COPY pyproject.toml hatch_build.py README.md ./
 COPY operator operator
 COPY --from=library /libtriton_specdec.so /libtriton_specdec.source \
      operator/specdec/payload/models/tensorrt_llm_bls/

@@ -5,7 +5,6 @@ is compiled only where that digest has changed. `lint` checks the sources, `fmt`
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -18,13 +17,12 @@ from pathlib import Path
 
 from cluster import folders
 from cluster.progress import Report, report
+from specdec.triton.library_digest import CRATES, digest
 
 WORKSPACE = Path(__file__).resolve().parents[2] / "operator" / "bls"
 PACKAGED = WORKSPACE.parent / "specdec" / "payload" / "models" / "tensorrt_llm_bls"
 FILE = "libtriton_specdec.so"
 SOURCE = "libtriton_specdec.source"
-# What the library is made of; the crates' tests are not part of it.
-_CRATES = ("specdec-bls", "triton", "triton-sys")
 _TIMEOUT_SECONDS = 1500.0
 _CLIPPY = ["clippy", "--quiet", "--release", "--all-targets", "--locked", "--", "-D", "warnings"]
 _TESTS = ["test", "--release", "--locked", "--tests", "--no-fail-fast"]
@@ -42,17 +40,6 @@ class RustTest:
     name: str
     passed: bool
     output: str
-
-
-def digest(workspace: Path = WORKSPACE) -> str:
-    """sha256 (hex) of the sources, as the Dockerfile computes it with `sha256sum`."""
-    files = [workspace / "Cargo.toml", workspace / "Cargo.lock"]
-    for crate in _CRATES:
-        files += [workspace / crate / "Cargo.toml", *(workspace / crate / "src").rglob("*")]
-    names = sorted(file.relative_to(workspace).as_posix() for file in files if file.is_file())
-    sums = (hashlib.sha256((workspace / name).read_bytes()).hexdigest() for name in names)
-    lines = (f"{value}  {name}\n" for value, name in zip(sums, names, strict=True))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def build(report: Report, workspace: Path = WORKSPACE, packaged: Path = PACKAGED) -> Path:
@@ -209,7 +196,7 @@ def _own(cargo: Path, workspace: Path, target: Path) -> None:
         return
     owner.unlink(missing_ok=True)
     clean = ["clean", "--quiet", "--release", "--locked"]
-    for crate in _CRATES:
+    for crate in CRATES:
         clean += ["--package", crate]
     done = _command(cargo, clean, workspace, target)
     if done.returncode != 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from specdec.triton import library as packaged
+from specdec.triton.library_digest import digest
 from support import bls
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +109,7 @@ def at_home(root: Path) -> object:
 def test_library_is_compiled_once_for_its_sources(checkout: Checkout) -> None:
     folder = checkout.build()
     assert (folder / bls.FILE).read_text() == "specdec-bls/src/lib.rs"
-    assert (folder / bls.SOURCE).read_text() == f"{bls.digest(checkout.workspace)}\n"
+    assert (folder / bls.SOURCE).read_text() == f"{digest(checkout.workspace)}\n"
     checkout.build()
     assert checkout.builds == 1
     (checkout.workspace / "specdec-bls" / "src" / "lib.rs").write_text("changed")
@@ -138,16 +139,16 @@ def test_builds_at_the_same_time_compile_once(checkout: Checkout) -> None:
 
 @pytest.mark.parametrize("name", [*SOURCES, "triton/src/new.rs"])
 def test_digest_changes_with_every_source(checkout: Checkout, name: str) -> None:
-    before = bls.digest(checkout.workspace)
+    before = digest(checkout.workspace)
     (checkout.workspace / name).write_text("changed")
-    assert bls.digest(checkout.workspace) != before
+    assert digest(checkout.workspace) != before
 
 
 def test_digest_ignores_tests(checkout: Checkout) -> None:
-    before = bls.digest(checkout.workspace)
+    before = digest(checkout.workspace)
     (checkout.workspace / "specdec-bls" / "tests").mkdir()
     (checkout.workspace / "specdec-bls" / "tests" / "task.rs").write_text("")
-    assert bls.digest(checkout.workspace) == before
+    assert digest(checkout.workspace) == before
 
 
 def test_missing_cargo_is_one_sentence_and_exit_code_2(
@@ -177,11 +178,11 @@ def test_image_has_the_same_digest() -> None:
     done = subprocess.run(
         ["sh", "-c", line], cwd=bls.WORKSPACE, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == bls.digest()
+    assert done.stdout.strip() == digest(bls.WORKSPACE)
 
 
 def test_package_has_the_library_of_this_tree() -> None:
-    assert packaged.source() == bls.digest()
+    assert packaged.source() == digest(bls.WORKSPACE)
     assert packaged.folder() == bls.PACKAGED
     assert (bls.FILE, bls.SOURCE) == (packaged.FILE, packaged.SOURCE)
     file = packaged.folder() / packaged.FILE

@@ -3,13 +3,16 @@
 `specdec.cli.main` calls `app`. A test checks that summaries equal the help texts of the commands.
 """
 
+import inspect
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typing_extensions import override
+
+from specdec import __version__
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,14 @@ class Command:
         if isinstance(command, typer.Typer):
             return typer.main.get_command(command)
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name, epilog=self.examples)(command)
+        single.command(name, help=_paragraphs(command), epilog=self.examples)(command)
         return typer.main.get_command(single)
+
+
+def _paragraphs(command: Any) -> str:
+    """The help of a command, a line for each paragraph: the terminal's width wraps it."""
+    text = inspect.getdoc(command) or ""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 COMMANDS = {
@@ -153,9 +162,26 @@ app = typer.Typer(
     cls=_LazyGroup,
     help="Speculative decoding services on Triton.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"specdec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Speculative decoding services on Triton."""
 
 
 def _placeholder() -> None:

@@ -122,8 +122,10 @@ def check_library(desired: Mapping[str, str]) -> dict[str, Path]:
     Raises:
         JobError: LibraryMismatch, with both digests.
     """
+    if not desired:
+        return {}
     try:
-        actual = library.source() if desired else ""
+        file, actual = library.file(), library.source()
     except PlanError as error:
         raise JobError(RepositoryReason.LIBRARY_MISMATCH, f"the Job's image: {error}") from error
     for path, digest in desired.items():
@@ -133,7 +135,7 @@ def check_library(desired: Mapping[str, str]) -> dict[str, Path]:
                 f"{path} must be built from the sources {digest[:16]}, and the Job's image has a "
                 f"library of {actual[:16]}: give the operator and its Jobs the same image",
             )
-    return dict.fromkeys(desired, library.folder() / library.FILE)
+    return dict.fromkeys(desired, file)
 
 
 def equal(folder: Path, files: Mapping[str, str]) -> bool:

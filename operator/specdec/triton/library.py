@@ -2,12 +2,13 @@
 
 It is compiled from `operator/bls`, and a text file beside it has the digest of those sources. The
 operator writes its own digest into the repository plan, and the publish Job compares that with the
-library in its image.
+library in its image. A package for the command line has the digest alone.
 """
 
 from functools import cache
 from pathlib import Path
 
+from specdec.triton.library_digest import digest
 from specdec.triton.plan import PlanError
 
 BACKEND = "specdec"
@@ -21,17 +22,39 @@ def folder() -> Path:
     return Path(__file__).parents[1] / "payload" / "models" / "tensorrt_llm_bls"
 
 
-@cache
-def source() -> str:
-    """sha256 (hex) over the sources of the package's library.
+def file() -> Path:
+    """The package's library.
 
     Raises:
-        PlanError: this installation has no library.
+        PlanError: this installation has none.
     """
-    file = folder() / SOURCE
-    if not file.is_file():
+    path = folder() / FILE
+    if not path.is_file():
         raise PlanError(
             f"this installation of specdec has no {FILE}: run `make setup` in its checkout, or "
             "use a released image"
         )
-    return file.read_text("utf-8").strip()
+    return path
+
+
+def workspace() -> Path:
+    """The library's sources, where the package is that of a checkout."""
+    return Path(__file__).parents[2] / "bls"
+
+
+@cache
+def source() -> str:
+    """sha256 (hex) over the sources of the package's library, or of the checkout's.
+
+    Raises:
+        PlanError: this installation has neither.
+    """
+    named = folder() / SOURCE
+    if named.is_file():
+        return named.read_text("utf-8").strip()
+    if workspace().is_dir():
+        return digest(workspace())
+    raise PlanError(
+        f"this installation of specdec has no {SOURCE}: install a released package, or use a "
+        "released image"
+    )

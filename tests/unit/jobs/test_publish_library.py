@@ -78,7 +78,7 @@ def test_library_with_another_digest_is_not_published(
 def test_image_without_library_is_reported(
     mounts: Mounts, read_result: ReadResult, packaged: Path
 ) -> None:
-    (packaged / library.SOURCE).unlink()
+    (packaged / library.FILE).unlink()
     assert mounts.run(FILES_WITH_BLS) == result.PERMANENT
     error = read_result()["error"]
     assert error["reason"] == "LibraryMismatch"
