@@ -4,12 +4,15 @@ Commands print through it. Text of a resource or a server can neither move the c
 colors.
 """
 
+import io
+import re
 from collections.abc import Collection
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from specdec.api.text import plain
 
@@ -20,11 +23,27 @@ _FILE_WIDTH = 160
 
 
 def screen() -> Console:
-    """stdout with the width of the terminal, or a fixed one for a file or a pipe."""
+    """stdout with the width of the terminal; lines for a file or a pipe are not padded."""
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _FILE_WIDTH
-    return console
+    if console.is_terminal:
+        return console
+    unpadded = _Unpadded(console.file)
+    return Console(highlight=False, width=_FILE_WIDTH, file=cast(IO[str], unpadded))
+
+
+class _Unpadded(io.TextIOBase):
+    """Writes lines without the spaces that Rich adds to fill the last column of a table."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    @override
+    def write(self, text: str) -> int:
+        return self._file.write(re.sub(r" +(?=\n)", "", text))
+
+    @override
+    def flush(self) -> None:
+        self._file.flush()
 
 
 def grid(*heads: str, whole: Collection[str] = (), show_header: bool = True) -> Table:

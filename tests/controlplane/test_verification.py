@@ -26,10 +26,8 @@ pytestmark = pytest.mark.controlplane
 
 
 def shown(lab: Lab) -> dict[str, str]:
-    """The row of `kubectl get` by column."""
-    custom = (
-        "ACCEPT:.status.speculation.acceptancePercent,SPEEDUP:.status.speculation.speedupPercent"
-    )
+    """The measured columns of `kubectl get`."""
+    custom = "ACCEPT:.status.columns.acceptance,SPEED:.status.columns.speed"
     head, row = lab.kubectl("get", "specm", "pair", "-o", f"custom-columns={custom}").splitlines()
     return dict(zip(head.split(), row.split(), strict=True))
 
@@ -61,9 +59,9 @@ def built_and_published(lab: Lab, **changes: Object) -> None:
 def test_result_is_reported_until_another_revision_serves(lab: Lab) -> None:
     serve(lab, "pair")
     first = lab.job("verify")
-    assert shown(lab) == {"ACCEPT": "50", "SPEEDUP": "150"}
+    assert shown(lab) == {"ACCEPT": "50%", "SPEED": "1.50x"}
     table = lab.kubectl("get", "specm", "pair").splitlines()[0].split()
-    assert table.index("SPEEDUP") == table.index("ACCEPT") + 1
+    assert table.index("SPEED") == table.index("ACCEPT") + 1
     assert status(lab)["speculation"]["planHash"]
     # Events follow the status that they report.
     good = {"DraftTokensObserved", "Equivalent", "Effective"}
@@ -74,7 +72,7 @@ def test_result_is_reported_until_another_revision_serves(lab: Lab) -> None:
     publish = lab.job("publish")
     lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": 6}}})
     lab.wait("pair", "OutputEquivalent", "Unknown", "Stale")
-    assert shown(lab) == {"ACCEPT": "<none>", "SPEEDUP": "<none>"}
+    assert shown(lab) == {"ACCEPT": "<none>", "SPEED": "<none>"}
     assert status(lab)["speculation"]["previous"]["speedupPercent"] == 150
     published(lab, (publish,))
     verified(lab, (first,), speedupPercent=80, matched=15, divergence="prompt 3 differs")
@@ -82,7 +80,7 @@ def test_result_is_reported_until_another_revision_serves(lab: Lab) -> None:
     assert "prompt 3 differs" in condition["message"]
     lab.wait("pair", "SpeculationEffective", "False", "SlowerThanBaseline")
     lab.wait("pair")
-    assert shown(lab) == {"ACCEPT": "50", "SPEEDUP": "80"}
+    assert shown(lab) == {"ACCEPT": "50%", "SPEED": "0.80x"}
     until(lambda: first not in lab.jobs("verify"), "no Job of what served before")
     until(lambda: {"Diverged", "SlowerThanBaseline"} <= reasons(lab), "events of what is bad")
 
@@ -157,7 +155,7 @@ def test_refused_verification_job_is_reported_and_the_service_stays_ready(lab: L
     refused = lab.wait("pair", "SpeculationActive", "Unknown", "Rejected")
     assert "quota" in refused["message"]
     assert lab.condition("pair")["status"] == "True"
-    assert shown(lab) == {"ACCEPT": "<none>", "SPEEDUP": "<none>"}
+    assert shown(lab) == {"ACCEPT": "<none>", "SPEED": "<none>"}
 
 
 def test_commands_measure_again_suspend_and_resume(lab: Lab) -> None:

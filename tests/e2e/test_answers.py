@@ -39,7 +39,7 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
 
 def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -> None:
     row = world.kubectl("get", "specm", served).splitlines()[1].split()
-    assert row[:5] == [served, "DraftTarget", "Reference", "True", "Serving"]
+    assert row[:5] == [served, "DraftTarget", "Reference", "1/1", "Serving"]
     described = world.kubectl("describe", "specm", served)
     stages = ("Accepted", "StorageReady", "ModelsFetched", "Compatible", "EnginesReady")
     for word in (*stages, "RepositoryReady", "Available", "Events:"):

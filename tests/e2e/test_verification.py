@@ -46,7 +46,7 @@ def test_verification_reports_slow_and_missing_drafts(
     row = dict(
         zip(*(r.split() for r in world.kubectl("get", "specm", name).splitlines()), strict=True)
     )
-    assert row["ACCEPT"] == str(result["acceptancePercent"])
+    assert row["ACCEPT"] == f"{result['acceptancePercent']}%"
 
     least = max(1, result["speedupPercent"] * 3 // 5)
     world.patch(name, {"verification": {"minSpeedupPercent": least}})

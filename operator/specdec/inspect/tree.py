@@ -30,22 +30,21 @@ def show(console: Console, resource: Json, now: datetime) -> None:
 
 def show_all(console: Console, resources: Sequence[Json], now: datetime) -> None:
     """Print summaries as a table with one line per resource."""
-    heads = ("namespace", "name", "method", "ready", "progress", "pods", "accept", "speedup")
+    heads = ("namespace", "name", "method", "ready", "reason", "progress", "accept", "speed")
     table = grid(*(head.upper() for head in (*heads, "age")), whole={"NAME", "NAMESPACE"})
     for resource in resources:
         ready = _condition(resource, "Ready")
-        status = f"{ready.get('status', 'Unknown')} ({ready.get('reason', 'not reconciled')})"
         speculation = resource.get("speculation", {})
         row(
             table,
             resource["namespace"],
             resource["name"],
             resource["method"],
-            Text(plain(status), _style(ready)),
-            _build_progress(resource),
             f"{resource.get('readyReplicas', 0)}/{resource['desiredReplicas']}",
+            Text(plain(ready.get("reason", "not reconciled")), _style(ready)),
+            _build_progress(resource),
             _percent(speculation.get("acceptancePercent")),
-            _percent(speculation.get("speedupPercent")),
+            _multiple(speculation.get("speedupPercent")),
             _age(resource["createdAt"], now),
         )
     console.print(table)
@@ -189,7 +188,7 @@ def _speculation(speculation: Json, now: datetime) -> Table:
         row(
             table,
             "speed",
-            f"{shown['speedupPercent']} % of the target alone, one request at a time",
+            f"{_multiple(shown['speedupPercent'])} of the target alone, one request at a time",
         )
     if "matched" in shown:
         row(
@@ -209,9 +208,10 @@ def _benchmark(benchmark: Json, now: datetime) -> Table:
     age = _age(benchmark.get("measuredAt", ""), now)
     row(table, benchmark.get("state", ""), f"{age} ago{stale}")
     for level in benchmark.get("levels", ()):
-        speed = f"{level['speedupPercent']} %" if "speedupPercent" in level else "not compared"
+        speed = _multiple(level["speedupPercent"]) if "speedupPercent" in level else "not compared"
         if "speedupInterval" in level:
-            speed = f"{speed} ({level['speedupInterval']})"
+            low, _, high = level["speedupInterval"].partition("-")
+            speed = f"{speed} ({_multiple(int(low))} to {_multiple(int(high))})"
         row(table, f"{level['concurrency']} at once", f"speed {speed}")
     if "report" in benchmark:
         row(table, "report", f"{benchmark['report']} on the volume")
@@ -258,7 +258,12 @@ def _style(condition: Json) -> str:
 
 
 def _percent(value: int | None) -> str:
-    return "-" if value is None else f"{value} %"
+    return "-" if value is None else f"{value}%"
+
+
+def _multiple(percent: int | None) -> str:
+    """A speed in percent of the target alone, as a multiple of it."""
+    return "-" if percent is None else f"{percent / 100:.2f}x"
 
 
 def _age(timestamp: str, now: datetime) -> str:

@@ -136,7 +136,7 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
         # The image has changed since its check, or the backend's images are not checked.
         status.pop("imageContract", None)
     status |= _served(context, outcomes)
-    return status
+    return status | {"columns": summary.columns(model, status)}
 
 
 def _served(context: Context, outcomes: list[Outcome]) -> dict[str, Any]:

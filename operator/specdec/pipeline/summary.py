@@ -1,6 +1,7 @@
 """The summary of all conditions: the condition Ready and the phase."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, VERIFIED, Condition, Type
 from specdec.api.model import SpeculativeModel
@@ -88,3 +89,21 @@ def _closes_gate(condition: Condition) -> bool:
     A condition that cannot be measured does not block it.
     """
     return condition.status != "True" and condition.reason != VerificationReason.NOT_COMPARABLE
+
+
+def columns(model: SpeculativeModel, status: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of `kubectl get`, which prints fields as they are; without a measurement no text.
+
+    Args:
+        model: the resource.
+        status: the status that is written with them.
+    """
+    desired = 0 if model.spec.suspend else model.spec.serving.replicas
+    measured = status.get("speculation", {})
+    acceptance, speed = measured.get("acceptancePercent"), measured.get("speedupPercent")
+    texts = {
+        "ready": f"{status.get('readyReplicas', 0)}/{desired}",
+        "acceptance": None if acceptance is None else f"{acceptance}%",
+        "speed": None if speed is None else f"{speed / 100:.2f}x",
+    }
+    return {name: text for name, text in texts.items() if text is not None}
