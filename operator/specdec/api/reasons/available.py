@@ -45,7 +45,7 @@ class AvailableReason(Reason):
     ROLLOUT_STUCK = _SECTION.blocked(
         "RolloutStuck",
         "the new revision makes no progress: the Deployment is paused, cannot create its "
-        "pods, or exceeded its deadline; the old revision still serves",
+        "pods, or exceeded its deadline; old pods that the strategy kept still serve",
         "read the Deployment's reason in the message: resume it, or correct the quota or "
         "priority class that it names",
     )
