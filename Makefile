@@ -61,11 +61,11 @@ golden: setup ## write the golden files; read the diff before you commit
 	$(BIN)/python tests/golden/update.py
 
 generate: setup ## write the generated files: pages, the CRD's schema in the package, a health check, an alert
+	$(BIN)/python -m support.carried_definition
 	$(BIN)/python tests/unit/api_reference.py
 	$(BIN)/python tests/unit/support_reference.py
 	$(BIN)/python tests/unit/methods_reference.py
 	$(BIN)/python -m support.reason_tables
-	$(BIN)/python -m support.carried_definition
 	@$(MAKE) --no-print-directory chart
 
 chart: ## copy CRD, rules and dashboard into the chart, which cannot include files from outside

@@ -62,7 +62,9 @@ def test_samples_show_every_method_and_topology() -> None:
         spec = yaml.safe_load(path.read_text("utf-8"))["spec"]
         method = spec["speculation"]["method"]
         block = spec["speculation"].get("draftTarget", {})
-        how = block.get("topology", "SingleServer"), block.get("placement", "Shared")
+        topology = block.get("topology", "SingleServer")
+        default = "Dedicated" if topology == "TwoServers" else "Shared"
+        how = topology, block.get("placement", default)
         shown.add((spec["runtime"]["backend"], method, *(how if block else ())))
         shown |= {(method, "fastLogits")} if block.get("fastLogits") else set()
         shown |= {("groups",)} if spec.get("serving", {}).get("nodesPerReplica", 1) > 1 else set()

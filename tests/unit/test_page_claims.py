@@ -103,9 +103,9 @@ def test_versions_are_those_of_the_code() -> None:
     assert f"{default} (default)" in " ".join(text("CHANGELOG.md").split())
     rust = tomllib.loads(text("operator/bls/Cargo.toml"))["workspace"]["package"]["rust-version"]
     python = tomllib.loads(text("pyproject.toml"))["project"]["requires-python"].strip(">=")
-    for page in ("README.md", "docs/start-cpu.md"):
-        content = " ".join(text(page).split())
-        assert f"Python {python}, Rust {rust} or newer" in content, page
+    for name in ("README.md", "docs/start-cpu.md"):
+        content = " ".join(text(name).split())
+        assert f"Python {python}, Rust {rust} or newer" in content, name
     assert f"Python {python}, Rust {rust}" in row("CONTRIBUTING.md", "| `make setup` |")
     for page in PAGES:
         for version in re.findall(r"ghcr\.io/specdec/\w+:([\w.]+)", page.read_text("utf-8")):

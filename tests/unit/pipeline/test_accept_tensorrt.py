@@ -133,13 +133,6 @@ TENSORRT_BAD = [
         )
         for value in ("false", "False", "0")
     ),
-    (
-        "DraftTarget",
-        f"{DRAFT_BLOCK}.topology",
-        "TwoServers",
-        "InvalidDevices",
-        "set it to Dedicated",
-    ),
 ]
 
 

@@ -216,6 +216,7 @@ def test_one_process_takes_the_gpus_it_is_given_and_no_other() -> None:
             "topology is TwoServers",
         ),
         (Layout(Split(), Split(), fast_logits=True, one_process=True), "fastLogits is true"),
+        (Layout(Split(), Split(), Topology.TWO_SERVERS), "draftTarget.placement is Shared"),
     ],
 )
 def test_refusals_name_the_field_and_the_value(layout: Layout, part: str) -> None:

@@ -41,12 +41,20 @@ class DraftTarget(Block):
 
     draft: ModelSpec
     topology: Topology = Topology.SINGLE_SERVER
-    placement: Placement = Placement.SHARED
+    placement: Placement | None = None
     acceptance: Acceptance = Acceptance.TOKENS
     fast_logits: bool = False
     draft_length_ceiling: int | None = None
     draft_ahead: int | None = None
     rows_per_call: int | None = None
+
+    @property
+    def gpu_placement(self) -> Placement:
+        """The placement; two servers are two pods, each with GPUs of its own."""
+        if self.placement is not None:
+            return self.placement
+        two_servers = self.topology is Topology.TWO_SERVERS
+        return Placement.DEDICATED if two_servers else Placement.SHARED
 
     @property
     @override

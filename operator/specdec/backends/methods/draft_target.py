@@ -127,7 +127,7 @@ class DraftTargetMethod(MethodDefinition):
             super().layout(model, splits),
             draft=splits["draft"],
             topology=own.topology,
-            placement=own.placement,
+            placement=own.gpu_placement,
             fast_logits=own.fast_logits,
         )
 

@@ -29,7 +29,7 @@ def options(model: SpeculativeModel, _: Images) -> Cause | None:
             f"{_FIELD} has topology {own.topology} and acceptance {own.acceptance}, and backend "
             "PyTorch has SingleServer and Tokens: remove both fields"
         )
-    if own.placement is not Placement.SHARED or own != plain:
+    if own.gpu_placement is not Placement.SHARED or own != plain:
         return invalid(
             f"{_FIELD} has settings of the BLS or of separate GPUs, and backend PyTorch runs both "
             "models in one process without a BLS: remove all fields but draft"
