@@ -130,7 +130,7 @@ def test_server_sets_the_defaults_of_the_model(resources: Resources) -> None:
     assert spec["serving"] == scalars(model.Serving)
     assert spec["suspend"] is False
     assert spec["runtime"] == {"backend": "TensorRT", **scalars(model.Runtime)}
-    assert spec["storage"] == {"size": "10Gi", "accessMode": "ReadWriteMany"}
+    assert spec["storage"] == {"size": "10Gi"}
 
 
 @pytest.mark.parametrize(

@@ -115,13 +115,16 @@ class Build(Value):
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
+AccessMode = Literal["ReadWriteOnce", "ReadWriteMany"]
+
+
 class Storage(Value):
     """The one volume of the resource: an existing claim, or a size for a claim of its own."""
 
     existing_claim: str | None = None
     size: str | None = None
     storage_class_name: str | None = None
-    access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteMany"
+    access_mode: AccessMode | None = None
 
 
 class Probes(Value):
@@ -223,6 +226,17 @@ class SpeculativeModel(Value):
         """Whether it was available when the status was last written."""
         conditions = self.status.get("conditions", [])
         return any(c["type"] == Type.AVAILABLE and c["status"] == "True" for c in conditions)
+
+    @property
+    def access_mode(self) -> AccessMode:
+        """The access mode of a new claim: ReadWriteMany only where pods need several nodes.
+
+        Most storage classes have only ReadWriteOnce, and a claim with another mode stays pending.
+        """
+        serving = self.spec.serving
+        largest = max(serving.replicas, serving.scaling.max_replicas if serving.scaling else 0)
+        many = largest > 1 or serving.nodes_per_replica > 1
+        return self.spec.storage.access_mode or ("ReadWriteMany" if many else "ReadWriteOnce")
 
     @property
     def models(self) -> dict[str, ModelSpec]:

@@ -120,7 +120,7 @@ class SimulatedCluster:
         """Bind the claim to a volume; `uid` distinguishes it from other claims of its name."""
         name = names.claim_name(self.model())
         spec = {
-            "accessModes": [self.spec["storage"].get("accessMode", "ReadWriteMany")],
+            "accessModes": [self.model().access_mode],
             "resources": {"requests": {"storage": size}},
         }
         metadata = {"name": name, "uid": uid}

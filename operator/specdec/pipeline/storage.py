@@ -24,7 +24,7 @@ def storage(context: Context) -> Outcome:
     name = names.claim_name(model)
     own = model.spec.storage.existing_claim is None
     size = _size(model, claim)
-    apply = (desired.claim(model, size),) if own else ()
+    apply = (desired.claim(model, size, _modes(claim)),) if own else ()
     facts = replace(context.facts, volume=volume_of(model, context.observed))
     if claim is None and not own:
         missing = Condition(
@@ -42,6 +42,12 @@ def storage(context: Context) -> Outcome:
             message=f"{condition.message}; it keeps {size}, because a claim cannot shrink: set "
             f"spec.storage.size (now {model.spec.storage.size}) to {size}",
         )
+    if own and facts.volume.single_node and model.access_mode == "ReadWriteMany":
+        condition = replace(
+            condition,
+            message=f"{condition.message}; a claim keeps its mode, so all pods run on one node: "
+            "to use several, create another SpeculativeModel",
+        )
     # Later stages need the claim to exist: its uid distinguishes volumes.
     proceed = claim is not None and condition.reason != StorageReason.CLAIM_LOST
     waiting = None if condition.status == "True" else POLL
@@ -52,9 +58,15 @@ def volume_of(model: SpeculativeModel, observed: Observed) -> Volume:
     """The volume of the live claim, or of the claim that is being created."""
     name = names.claim_name(model)
     claim = observed.claim or {}
-    modes = claim.get("spec", {}).get("accessModes") or [model.spec.storage.access_mode]
+    modes = _modes(claim) or [model.access_mode]
     identity = claim.get("metadata", {}).get("uid", name)
     return Volume(name, identity, single_node="ReadWriteMany" not in modes)
+
+
+def _modes(claim: Object | None) -> list[str]:
+    """The access modes of a claim; empty if it does not exist."""
+    modes: list[str] = (claim or {}).get("spec", {}).get("accessModes") or []
+    return modes
 
 
 def _size(model: SpeculativeModel, claim: Object | None) -> str | None:
@@ -90,7 +102,7 @@ def _judge(name: str, claim: Object | None) -> Condition:
     phase = claim.get("status", {}).get("phase", "Pending")
     spec = claim.get("spec", {})
     size = spec.get("resources", {}).get("requests", {}).get("storage", "?")
-    modes = ", ".join(spec.get("accessModes", []))
+    modes = ", ".join(_modes(claim))
     if phase == "Bound":
         message = f"claim {name} is bound ({size}, {modes})"
         return Condition(Type.STORAGE_READY, "True", StorageReason.BOUND, message)
@@ -102,4 +114,6 @@ def _judge(name: str, claim: Object | None) -> Condition:
         f"claim {name} waits for a volume ({size}, {modes}, storage class {kind}); "
         f"its events have the reason: kubectl describe pvc {name}"
     )
+    if "ReadWriteMany" in _modes(claim):
+        message += "; many storage classes have no ReadWriteMany"
     return Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_PENDING, message)
