@@ -17,6 +17,7 @@ from specdec.api.methods.block import Control
 from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
 from specdec.api.networking import Networking, OpenAI, Tls
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
+from specdec.api.pods import Pods, Variable
 from specdec.api.source import Fetch, HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import Method, Speculation
 from specdec.api.value import Affinity, PodShaped, Reference, Resources, SecretKey, Value
@@ -157,6 +158,7 @@ class Serving(Value):
     priority_class_name: str | None = None
     runtime_class_name: str | None = None
     resource_claims: tuple[ResourceClaim, ...] = ()
+    env: tuple[Variable, ...] = ()
     scaling: Scaling | None = None
     disruption: Disruption = Disruption()
     rollout: Rollout = Rollout()
@@ -195,6 +197,7 @@ class Spec(Value):
     build: Build = Build()
     serving: Serving = Serving()
     networking: Networking = Networking()
+    pods: Pods = Pods()
     metadata: ChildMetadata = ChildMetadata()
     suspend: bool = False
 

@@ -111,6 +111,7 @@ def job(
             *([pod.shared_memory(shared)] if shared else []),
         ],
         model.spec.metadata.job_pods,
+        pods=model.spec.pods,
         restartPolicy="Never",
         **pod.resource_claims(build.resource_claims),
         **given(imagePullSecrets=pod.pull_secrets(model)),

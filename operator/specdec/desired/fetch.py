@@ -43,12 +43,15 @@ def without_weights(model: SpeculativeModel) -> list[str]:
 
 
 def content(model: SpeculativeModel, volume: Volume) -> str:
-    """The content hash of the fetch Job: all sources, their Secrets and `spec.fetch`."""
+    """The content hash of the fetch Job: sources, their Secrets, `spec.fetch` and the account."""
     sources = source_hashes(model, volume)
     tokens = {role: _secrets(role, spec) for role, spec in model.sources.items()}
     # Absent if empty, so that the Jobs of resources without these settings keep their names.
     reached = model.spec.fetch.model_dump(exclude_none=True, exclude={"active_deadline_seconds"})
-    return names.digest({"sources": sources, "tokens": tokens, **given(reached=reached)})
+    account = model.spec.pods.service_account_name
+    return names.digest(
+        {"sources": sources, "tokens": tokens, **given(reached=reached, account=account)}
+    )
 
 
 def job_name(model: SpeculativeModel, volume: Volume) -> str:
@@ -147,6 +150,7 @@ def own_job(
         pod.labels(names.labels(model, component), volume),
         volumes=volumes,
         tags=model.spec.metadata.job_pods,
+        pods=model.spec.pods,
         restartPolicy="Never",
         **given(imagePullSecrets=pod.pull_secrets(model)),
     )

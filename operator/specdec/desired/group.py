@@ -128,6 +128,7 @@ def _worker(model: SpeculativeModel, revision: Revision) -> Container:
         pull_policy=server.pull_policy,
         command=["python3", f"{_PROGRAM}/{AGENT}", "serve"],
         env=serving.variables(model, revision),
+        user_env=server.user_env,
         mounts=[pod.SHARED_MEMORY, *_mounts()],
         resources=server.resources,
         models_read_only=True,

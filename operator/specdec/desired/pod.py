@@ -8,6 +8,7 @@ from specdec.api import names
 from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
 from specdec.api.operations import ResourceClaim
+from specdec.api.pods import Pods
 from specdec.api.value import REQUIRED
 from specdec.desired.child import NO_TAGS, given
 
@@ -16,6 +17,7 @@ GPU = "nvidia.com/gpu"
 SHARED_MEMORY = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
 _HOSTNAME = "kubernetes.io/hostname"
 _TMP = "tmp"
+_FIXED = Pods()
 # The pod's volume that holds checkpoints, engines and repositories.
 MODELS = "models"
 
@@ -37,7 +39,8 @@ class Volume:
 class Container:
     """A container of a pod.
 
-    `mounts` are those besides the volume and /tmp. `extra` has further fields of the container, as
+    `mounts` are those besides the volume and /tmp. `user_env` has the variables that a resource
+    sets; those in `env` have precedence. `extra` has further fields of the container, as
     Kubernetes has them.
     """
 
@@ -46,6 +49,7 @@ class Container:
     pull_policy: str
     command: Sequence[str]
     env: Sequence[Mapping[str, Any]] = ()
+    user_env: Sequence[Mapping[str, Any]] = ()
     mounts: Sequence[Mapping[str, Any]] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -76,6 +80,7 @@ def template(
     volumes: Sequence[Mapping[str, Any]] = (),
     tags: Tags = NO_TAGS,
     sidecars: Sequence[Container] = (),
+    pods: Pods = _FIXED,
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod template under the restricted profile; `spec` adds or overrides pod fields.
@@ -91,7 +96,7 @@ def template(
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": _pod_security(),
+            "securityContext": _pod_security(pods),
             "containers": [
                 _container(container, with_models=volume is not None),
                 *(_container(sidecar, with_models=False) for sidecar in sidecars),
@@ -102,6 +107,7 @@ def template(
                 *(dict(v) for v in volumes),
             ],
             **given(
+                serviceAccountName=pods.service_account_name,
                 nodeSelector=dict(placement.node_selector),
                 tolerations=[dict(t) for t in placement.tolerations],
                 affinity=_affinity(placement.affinity, volume),
@@ -184,7 +190,7 @@ def _container(container: Container, *, with_models: bool) -> dict[str, Any]:
         "imagePullPolicy": container.pull_policy,
         # The kubelet expands $(NAME) in a command, even to the value of a secret; $$ stays a $.
         "command": [argument.replace("$", "$$") for argument in container.command],
-        "env": [*_own_env(), *(dict(e) for e in container.env)],
+        "env": _env(container),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -201,6 +207,16 @@ def _container(container: Container, *, with_models: bool) -> dict[str, Any]:
     }
 
 
+def _env(container: Container) -> list[dict[str, Any]]:
+    """The operator's variables after those of the user with other names.
+
+    Server-side apply refuses a container with two variables of one name.
+    """
+    ours = [*_own_env(), *(dict(item) for item in container.env)]
+    taken = {item["name"] for item in ours}
+    return [*(dict(i) for i in container.user_env if i["name"] not in taken), *ours]
+
+
 def _own_env() -> list[dict[str, str]]:
     """A writable home directory and a user name: the passwd file of no image has this user.
 
@@ -209,12 +225,11 @@ def _own_env() -> list[dict[str, str]]:
     return [{"name": "HOME", "value": "/tmp"}, {"name": "USER", "value": "specdec"}]  # noqa: S108
 
 
-def _pod_security() -> dict[str, Any]:
+def _pod_security(pods: Pods) -> dict[str, Any]:
+    identity = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), USER)
     return {
         "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": USER,
-        "fsGroup": USER,
+        **(identity if pods.user == "Fixed" else {}),
         # The kubelet then checks only the owner of the volume's root. To change the owner of
         # terabytes of files would take minutes on every mount.
         "fsGroupChangePolicy": "OnRootMismatch",

@@ -155,6 +155,7 @@ def template(
         [pod.shared_memory(serving.shared_memory), *volumes],
         model.spec.metadata.server_pods,
         sidecars,
+        model.spec.pods,
         terminationGracePeriodSeconds=(
             _LINGER + moving_seconds(model) + serving.drain.timeout_seconds + _MARGIN
         ),
@@ -231,6 +232,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             max(_BEFORE_PROBE, budget - _BEFORE_PROBE),
         ),
         env=[*variables(model, revision), *secure.env],
+        user_env=[item.model_dump(by_alias=True, exclude_none=True) for item in serving.env],
         mounts=[pod.SHARED_MEMORY, programs.MOUNT, *secure.mounts],
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,

@@ -15,6 +15,7 @@ from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Source, Spec, SpeculativeModel
 from specdec.api.networking import GatewayRoute, IngressRoute, OpenAI, Tls
 from specdec.api.operations import ResourceClaim, Scaling
+from specdec.api.pods import Variable
 from specdec.api.source import AuthorityRef
 from specdec.api.value import Reference, SecretKey
 from support.simulated_cluster import source
@@ -54,6 +55,7 @@ DRAFT = "speculation.draftTarget.draft"
 # Types whose fields are one value here.
 WHOLE = (
     Source,
+    Variable,
     ConfigMapKey,
     AuthorityRef,
     Reference,
@@ -150,6 +152,9 @@ RUN: dict[str, Any] = {
     "serving.priorityClassName": "high",
     "serving.runtimeClassName": "nvidia",
     "serving.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
+    "serving.env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
+    "pods.serviceAccountName": "models",
+    "pods.user": "Assigned",
     "serving.scaling": {"maxReplicas": 2, "metrics": [{"type": "Cpu", "target": "70"}]},
     "serving.disruption.mode": "Disabled",
     "serving.disruption.maxUnavailable": 2,

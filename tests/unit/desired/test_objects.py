@@ -85,6 +85,31 @@ def is_workload(obj: dict[str, Any]) -> bool:
     return obj["kind"] in ("Job", "Deployment")
 
 
+@pytest.mark.parametrize("user", ["Fixed", "Assigned"])
+def test_all_pods_have_the_account_and_the_user_of_the_resource(user: str) -> None:
+    world = World(resource(pods={"serviceAccountName": "models", "user": user}))
+    world.settle()
+    templates = [o["spec"]["template"] for o in world.ever_applied.values() if is_workload(o)]
+    assert len(templates) == 6
+    for template in templates:
+        spec = template["spec"]
+        assert spec["serviceAccountName"] == "models"
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        ids = [spec["securityContext"].get(k) for k in ("runAsUser", "runAsGroup", "fsGroup")]
+        assert ids == [10001 if user == "Fixed" else None] * 3
+
+
+def test_another_account_fetches_again() -> None:
+    """A fetch Job that failed for want of an identity is replaced by one that has it."""
+    jobs = set()
+    for pods in ({}, {"serviceAccountName": "models"}):
+        world = World(resource(pods=pods))
+        world.settle()
+        jobs |= {name for kind, name in world.ever_applied if kind == "Job" and "fetch" in name}
+    assert len(jobs) == 2
+
+
 @given(st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True))
 def test_a_claim_of_any_length_has_a_label(claim: str) -> None:
     label = names.claim_label(claim)

@@ -27,6 +27,22 @@ def test_the_startup_budget_is_covered_by_the_probe() -> None:
     assert probe["failureThreshold"] * probe["periodSeconds"] >= 61
 
 
+def test_server_gets_the_variables_of_the_resource_and_ours_win() -> None:
+    secret = {"secretKeyRef": {"name": "tokens", "key": "api"}}
+    given = [
+        {"name": "NCCL_DEBUG", "value": "INFO"},
+        {"name": "TOKEN", "valueFrom": secret},
+    ]
+    revision = serving.Revision("f" * 64, "image")
+    plain = serving.deployment(model(), revision, SHARED, 1)
+    (ours,) = plain["spec"]["template"]["spec"]["containers"]
+    taken = [{"name": item["name"], "value": "another"} for item in ours["env"]]
+    made = serving.deployment(model(serving={"env": [*given, *taken]}), revision, SHARED, 1)
+    (server,) = made["spec"]["template"]["spec"]["containers"]
+    assert ours["env"]
+    assert server["env"] == [*given, *ours["env"]]
+
+
 def probes(revision: serving.Revision, **spec: Any) -> dict[str, Any]:
     """The probes of a server by name, each by the plan of its program."""
     made = serving.deployment(model(serving=spec), revision, SHARED, 1)

@@ -90,6 +90,14 @@ def test_two_nodes_are_served_by_a_group_of_two_pods() -> None:
         assert pod_spec["nodeSelector"] == {names.GPU_PRODUCT: "NVIDIA-H100-80GB-HBM3"}
 
 
+def test_every_pod_of_a_group_has_the_variables_of_the_resource() -> None:
+    variable = {"name": "NCCL_SOCKET_IFNAME", "value": "eth1"}
+    made = served(env=[variable])
+    for part in ("leader", "worker"):
+        (server, *_) = template(made, part)["spec"]["containers"]
+        assert variable in server["env"], part
+
+
 def test_no_desired_object_has_the_key() -> None:
     made = world()
     for _ in range(12):

@@ -58,7 +58,7 @@ def test_new_claim_has_the_mode_that_its_pods_need(
     assert decision.apply[0]["spec"]["accessModes"] == [created]
 
 
-def test_existing_claim_keeps_its_mode_and_says_so() -> None:
+def test_existing_claim_keeps_its_mode_and_the_condition_reports_it() -> None:
     world = World(resource(storage={"size": "1Gi"}, serving={}))
     world.bind()
     world.step()
