@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specdec.certify.redaction import Redactor
 from specdec.client.errors import BadRequestError
+from specdec.inspect.redaction import Redactor
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/certify/v1"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from specdec.api.model import API_VERSION, KIND
-from specdec.certify import figures, resources, snapshot
+from specdec.certify import figures, resources
 from specdec.certify.folder import Folder
 from specdec.certify.judgement import judge
 from specdec.certify.live import Live
@@ -21,6 +21,7 @@ from specdec.certify.request import Request
 from specdec.certify.timing import stages
 from specdec.client.errors import RefusedError, UnreachableError
 from specdec.cluster import Rejected, Transient
+from specdec.inspect import snapshot
 
 Json = dict[str, Any]
 _RESOURCE = (API_VERSION, KIND)

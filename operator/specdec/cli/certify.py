@@ -167,7 +167,7 @@ def _plan(
 @contextmanager
 def _folder(path: Path) -> "Iterator[Folder]":
     from specdec.certify.folder import Folder
-    from specdec.certify.redaction import Redactor
+    from specdec.inspect.redaction import Redactor
 
     folder = Folder(path, Redactor.of_environment(os.environ))
     with folder.locked():
@@ -222,8 +222,9 @@ def _document(
 
 def _finish(folder: "Folder") -> bool:
     """Write page and archive, print where they are; returns whether an entry failed."""
-    from specdec.certify import archive, page, report
+    from specdec.certify import page, report
     from specdec.certify.folder import PAGE
+    from specdec.inspect import archive
     from specdec.terminal import plain
 
     run = folder.run() or {}

@@ -1,7 +1,8 @@
-"""Remove credentials from everything that a run writes.
+"""Remove credentials from every file that a command writes about a cluster.
 
-The run reads no Secret. Logs of servers and messages of conditions can still quote a token, and so
-can the environment of the caller; `folder` passes every text through a `Redactor`.
+Such a command reads no Secret. Logs of servers and messages of conditions can still quote a token,
+and so can the environment of the caller. `specdec certify` and `specdec report` pass every text
+through a `Redactor`.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""Read status, logs, metrics and events of a resource before it is deleted.
+"""Read status, logs, metrics and events of a resource, to keep them in files.
 
-`run` calls `read` at the end of an entry. What cannot be read becomes a note of the report. Pods
-are kept in the short form of `specdec status`, without their environment.
+`specdec certify` calls `read` before it deletes a resource, and `specdec report` when a person
+asks. What cannot be read becomes a note. Pods are kept in the short form of `specdec status`,
+without their environment.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from typing import Any
 
 from specdec.api import names
 from specdec.client.errors import BadRequestError
-from specdec.cluster import Cluster, ClusterError, Missing
+from specdec.cluster import LOG_BYTES, Cluster, ClusterError, Missing
 from specdec.inspect import status
+from specdec.inspect.containers import Container, started
 from specdec.inspect.top import METRICS_PORT
 
 Json = dict[str, Any]
@@ -24,7 +26,7 @@ _SERVERS = tuple(names.SERVERS.values())
 
 @dataclass
 class Snapshot:
-    """What is kept of a resource before it is deleted.
+    """What is kept of a resource.
 
     Attributes:
         status: as `specdec status --json` prints it; empty if it cannot be read.
@@ -75,18 +77,26 @@ async def read(source: Source, name: str) -> Snapshot:
 async def _pod(source: Source, kept: Snapshot, pod: Json) -> None:
     """Keep the end of a pod's log, also of the run before a restart, and a server's metrics."""
     namespace, name = source.namespace, pod["metadata"]["name"]
-    statuses = pod.get("status", {}).get("containerStatuses", [])
-    for item in statuses:
-        container = item["name"]
-        key = name if len(statuses) == 1 else f"{name}-{container}"
-        for previous in (False, True)[: 1 + bool(item.get("restartCount"))]:
-            log = source.cluster.log(namespace, name, LOG_LINES, container, previous=previous)
-            suffix = "-previous" if previous else ""
-            await _keep(kept, kept.logs, f"{key}{suffix}", name, log)
+    for container in started(pod):
+        key = container.label.replace("/", "-")
+        for previous in (False, True)[: 1 + bool(container.restarts)]:
+            log = _log(source.cluster, container, previous=previous)
+            await _keep(kept, kept.logs, f"{key}{'-previous' if previous else ''}", name, log)
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
     if component in _SERVERS and pod.get("status", {}).get("phase") == "Running":
         page = source.cluster.pod_metrics(namespace, name, METRICS_PORT)
         await _keep(kept, kept.metrics, name, name, page)
+
+
+async def _log(cluster: Cluster, container: Container, *, previous: bool) -> str:
+    """The end of a log. The API server cuts a long one at its end, so fewer lines are read."""
+    lines = LOG_LINES
+    place = (container.namespace, container.pod)
+    while True:
+        log = await cluster.log(*place, lines, container.name, previous=previous)
+        if len(log.encode()) < LOG_BYTES or lines == 1:
+            return log
+        lines //= 2
 
 
 async def _events(source: Source, kept: Snapshot, name: str, pods: set[str]) -> None:
