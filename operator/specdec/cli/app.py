@@ -102,6 +102,12 @@ COMMANDS = {
         "Examples: specdec top; specdec top code-assistant --interval 10; "
         "specdec top -A --once --json",
     ),
+    "logs": Command(
+        "specdec.cli.logs:logs",
+        "Show the logs of all Jobs and servers of a resource.",
+        "Examples: specdec logs code-assistant -f; "
+        "specdec logs code-assistant -n models --component engine --tail 100",
+    ),
     "suspend": Command(
         "specdec.cli.actions:suspend",
         "Delete the pods of a resource; engines, checkpoints and the claim stay.",

@@ -235,7 +235,7 @@ class Cluster:
 
     @asynccontextmanager
     async def _open(
-        self, verb: str, url: str, target: str, seconds: float, **options: Any
+        self, verb: str, url: str, target: str, seconds: float | None, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send one request with a timeout, count it, and convert the client's errors.
 

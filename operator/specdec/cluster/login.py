@@ -17,6 +17,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from specdec.cluster import Cluster, ClusterError
+from specdec.cluster.person import PersonCluster
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -34,7 +35,7 @@ class Session:
         namespace: the namespace of the kubeconfig's context, or else `default`.
     """
 
-    cluster: Cluster
+    cluster: PersonCluster
     namespace: str
 
 
@@ -92,7 +93,7 @@ async def as_person(context: str | None = None) -> AsyncIterator[Session]:
     except (OSError, ValueError) as error:  # invalid certificates
         raise LoginError(f"kubeconfig {files} has certificates that cannot be read") from error
     async with client:
-        yield Session(Cluster(client), namespace)
+        yield Session(PersonCluster(client), namespace)
 
 
 async def _by_kubeconfig(settings: Configuration, files: str, context: str | None) -> str:

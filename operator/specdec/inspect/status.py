@@ -40,6 +40,14 @@ class Children:
 
 
 async def read_children(cluster: Cluster, namespace: str, name: str) -> Children:
+    """Read the Jobs and pods of a resource as `list_children`, and the progress of its Jobs."""
+    children = await list_children(cluster, namespace, name)
+    await asyncio.gather(*(_read_progress(cluster, children, item) for item in children.jobs))
+    children.notes = sorted(set(children.notes))
+    return children
+
+
+async def list_children(cluster: Cluster, namespace: str, name: str) -> Children:
     """Read the Jobs and pods of a resource; those that the caller may not read become notes.
 
     Raises:
@@ -65,7 +73,6 @@ async def read_children(cluster: Cluster, namespace: str, name: str) -> Children
         job_names = ",".join(sorted(item["metadata"]["name"] for item in shared_jobs))
         pods += await list_or_note(pod, f"{POD_JOB} in ({job_names})")
     children.pods = newest_first(pods)
-    await asyncio.gather(*(_read_progress(cluster, children, item) for item in children.jobs))
     children.notes = sorted(set(children.notes))
     return children
 
