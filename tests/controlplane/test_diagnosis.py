@@ -1,5 +1,6 @@
-"""`specdec logs` on a real API server, which fetches logs from a kubelet."""
+"""`specdec logs` and `specdec check` on a real API server, which fetches logs from a kubelet."""
 
+import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,13 @@ from typer.testing import CliRunner, Result
 
 from cluster import ControlPlane
 from controlplane.kubelet import LogNode, log_node
-from controlplane.operating import until
+from controlplane.operating import Object, until
 from controlplane.pipeline import resource
 from specdec.cli.app import app
 from specdec.inspect import logs
 
 pytestmark = pytest.mark.controlplane
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -69,3 +71,47 @@ def test_logs_come_from_every_pod(
     assert result.exit_code == 0, result.output
     assert result.stderr.endswith(f"specdec: {namespace}/pair was deleted\n")
     assert sorted(shown) == sorted(expected)
+
+
+def test_check_compares_the_live_cluster(bare: ControlPlane, namespace: str) -> None:
+    manifest = (ROOT / "manifests" / "install" / "deployment.yaml").read_text()
+    own = manifest.replace("specdec-system", namespace)
+    labels = "app.kubernetes.io/name=specdec-operator"
+    before = checks(bare, namespace)
+    bare.kubectl("apply", "-f", "-", stdin=own)
+    try:
+        bare.kubectl("-n", namespace, "label", "deploy", "specdec-operator", labels)
+        image = "operator=localhost/specdec/operator:dev"
+        bare.kubectl("-n", namespace, "set", "image", "deploy/specdec-operator", image)
+        after = checks(bare, namespace)
+    finally:
+        bare.kubectl("delete", "-f", "-", stdin=own)
+    # The API server returns the schema as this release has it.
+    assert before["API server"]["result"] == before["CRD"]["result"] == "ok"
+    assert before["rights"]["result"] == "ok"
+    assert (before["operator"]["result"], after["operator"]["result"]) == ("problem", "problem")
+    assert "no Deployment" in before["operator"]["message"]
+    assert "has no available pod" in after["operator"]["message"]
+    assert "only nodes on which these images were loaded" in after["images"]["message"]
+    assert "only the backend Reference runs" in before["GPUs"]["message"]
+    assert before["storage"]["message"] == "there is no storage class"
+
+
+def checks(plane: ControlPlane, namespace: str) -> dict[str, Object]:
+    """The output of the command, which has problems, by the names of the checks."""
+    result = specdec(plane, "check", "-n", namespace, "--json")
+    assert result.exit_code == 1, result.output
+    return {item["name"]: item for item in json.loads(result.stdout)["checks"]}
+
+
+def test_check_names_missing_rights(bare: ControlPlane, namespace: str) -> None:
+    bare.kubectl("-n", namespace, "create", "serviceaccount", "guest")
+    guest = bare.service_account(namespace, "guest")
+    arguments = ["check", "-n", namespace, "--json"]
+    result = CliRunner().invoke(app, arguments, env={"KUBECONFIG": str(guest)})
+    assert result.exit_code == 1, result.output
+    output = {item["name"]: item for item in json.loads(result.stdout)["checks"]}
+    assert output["rights"]["result"] == "problem"
+    assert "get pods/log (for status and logs)" in output["rights"]["message"]
+    assert output["CRD"]["result"] == output["operator"]["result"] == "warning"
+    assert "cannot list resource" in output["GPUs"]["message"]

@@ -55,8 +55,10 @@ PLURALS = {
     (API_VERSION, KIND): PLURAL,
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "ConfigMap"): "configmaps",
-    # Only people read nodes; the operator has no right to.
+    # Only people read nodes, classes and definitions; the operator has no right to.
     ("v1", "Node"): "nodes",
+    ("storage.k8s.io/v1", "StorageClass"): "storageclasses",
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): "customresourcedefinitions",
     ("v1", "Pod"): "pods",
     ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",

@@ -108,6 +108,11 @@ COMMANDS = {
         "Examples: specdec logs code-assistant -f; "
         "specdec logs code-assistant -n models --component engine --tail 100",
     ),
+    "check": Command(
+        "specdec.cli.check:check",
+        "Check whether a cluster can run the operator and its resources.",
+        "Examples: specdec check; specdec check -n models --json",
+    ),
     "suspend": Command(
         "specdec.cli.actions:suspend",
         "Delete the pods of a resource; engines, checkpoints and the claim stay.",

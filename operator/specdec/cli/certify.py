@@ -14,7 +14,7 @@ import typer
 
 from specdec.cli import certify_options as given
 from specdec.cli import options as opt
-from specdec.cli.cluster_options import KubeContext, Namespace
+from specdec.cli.cluster_options import KubeContext, Namespace, OperatorNamespace
 from specdec.client.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def certify(
     timeout: given.TimeoutMinutes = 120.0,
     retry: given.Retry = False,
     keep: given.Keep = False,
-    operator_namespace: given.OperatorNamespace = "specdec-system",
+    operator_namespace: OperatorNamespace = "specdec-system",
     show_list: given.ShowList = False,
 ) -> None:
     """Serve a matrix of small models on a cluster, and report what passed.

@@ -75,9 +75,6 @@ Keep = Annotated[
     bool,
     typer.Option("--keep", help="Keep the claim, and the resources with spec.suspend true."),
 ]
-OperatorNamespace = Annotated[
-    str, typer.Option(help="Namespace of the operator, for its log and metrics.")
-]
 ShowList = Annotated[
     bool, typer.Option("--list", help="Show what would be tried, and create nothing.")
 ]

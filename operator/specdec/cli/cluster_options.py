@@ -20,6 +20,9 @@ Namespace = Annotated[
 AllNamespaces = Annotated[
     bool, typer.Option("-A", "--all-namespaces", help="Read all namespaces.")
 ]
+OperatorNamespace = Annotated[
+    str, typer.Option(help="Namespace of the operator's Deployment and pods.")
+]
 
 
 def scope(options: Mapping[str, Any], namespace: str) -> str | None:

@@ -53,6 +53,15 @@ def carried(crd: dict[str, Any]) -> str:
     return json.dumps(vars(kept), separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
+def is_carried(crd: dict[str, Any]) -> bool:
+    """Whether a CustomResourceDefinition of a cluster has the schema that the package carries."""
+    versions = crd["spec"]["versions"]
+    if len(versions) != 1 or "scale" not in versions[0].get("subresources", {}):
+        return False
+    # The API server orders the fields by their names.
+    return bool(json.loads(carried(crd)) == vars(definition()))
+
+
 def _without_descriptions(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_descriptions(item) for item in value]

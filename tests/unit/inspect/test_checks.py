@@ -1,0 +1,293 @@
+"""`specdec check`: a verdict with a resolution for each fact about a cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+from typing_extensions import override
+
+from specdec import __version__
+from specdec.cli.app import app
+from specdec.dry_run.admission.definition import is_carried
+from specdec.inspect.checks import LEAST_KUBERNETES, judge
+from specdec.inspect.checks.facts import RIGHTS, Check, Facts, Unread
+from support.documents import definition
+from support.fake_api import Api, Json, kubeconfig
+
+ROOT = Path(__file__).parents[3]
+UNREAD = Unread('the API server rejects it: User "me" cannot list it')
+H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+LOCAL = "localhost/specdec/operator:dev"
+
+
+def node(
+    name: str = "node-1", gpus: int = 0, images: tuple[str, ...] = (), **changes: Any
+) -> Json:
+    return {
+        "metadata": {"name": name, "labels": changes.pop("labels", {})},
+        "spec": changes,
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus)} if gpus else {},
+            "images": [{"names": [image]} for image in images],
+        },
+    }
+
+
+def operator(image: str = "example.com/operator:1", *arguments: str, **changes: Any) -> Json:
+    variables = [
+        {"name": "SPECDEC_REFERENCE_IMAGE", "value": image.replace("operator", "reference")},
+        {"name": "SPECDEC_LEASE", "valueFrom": {}},
+    ]
+    container = {"name": "operator", "image": image, "env": variables, "args": list(arguments)}
+    return {
+        "metadata": {
+            "name": "specdec-operator",
+            "namespace": "specdec-system",
+            "labels": {"app.kubernetes.io/version": __version__},
+        },
+        "spec": {"template": {"spec": {"containers": [container]}}},
+        "status": {"availableReplicas": 1, **changes},
+    }
+
+
+def storage_class(name: str, default: str = "false") -> Json:
+    annotations = {"storageclass.kubernetes.io/is-default-class": default}
+    return {"metadata": {"name": name, "annotations": annotations}}
+
+
+GOOD = Facts(
+    namespace="lab",
+    server="v1.34.1",
+    definition={"kind": "CustomResourceDefinition"},
+    served=True,
+    same_schema=True,
+    operators=[operator()],
+    missing_rights=(),
+    nodes=[node(gpus=8, labels=H100), node("node-2", gpus=8, labels=H100)],
+    storage_classes=[storage_class("fast"), storage_class("standard", "true")],
+)
+
+
+def check_of(name: str, facts: Facts) -> Check:
+    return next(item for item in judge(facts) if item.name == name)
+
+
+def test_cluster_in_order_has_no_fix() -> None:
+    checks = judge(GOOD)
+    assert [item.name for item in checks] == [
+        *("API server", "CRD", "operator", "images", "rights", "GPUs", "storage")
+    ]
+    assert {(item.result, item.fix) for item in checks} == {("ok", "")}
+    assert "16 x NVIDIA-H100" in check_of("GPUs", GOOD).message
+    assert "standard is the default" in check_of("storage", GOOD).message
+
+
+GET, PROXY = next(iter(RIGHTS)), next(r for r in RIGHTS if r.resource == "pods/proxy")
+CASES: list[tuple[str, Json, str, str]] = [
+    ("API server", {"server": "v1.28.15-gke.100"}, "problem", "Kubernetes v1.28.15-gke.100 lacks"),
+    ("API server", {"server": "v1.29.0+k3s1"}, "ok", "v1.29.0+k3s1"),
+    ("API server", {"server": "v2.0.0"}, "ok", "v2.0.0"),
+    ("API server", {"server": "master"}, "warning", "'master' is unknown"),
+    ("CRD", {"definition": None, "served": False}, "problem", "does not serve the kind"),
+    ("CRD", {"served": False}, "problem", "does not serve the kind"),
+    ("CRD", {"definition": UNREAD, "same_schema": False}, "warning", "was not compared: the API"),
+    ("CRD", {"definition": UNREAD, "served": False}, "problem", "does not serve the kind"),
+    ("CRD", {"same_schema": False}, "problem", "its schema differs from that of specdec"),
+    ("operator", {"operators": []}, "problem", "no Deployment has the label"),
+    ("operator", {"operators": UNREAD}, "warning", "cannot list"),
+    (
+        "operator",
+        {"operators": [operator(availableReplicas=0)]},
+        "problem",
+        "specdec-system/specdec-operator has no available pod",
+    ),
+    (
+        "operator",
+        {"operators": [operator("a/b", "--namespace=other")]},
+        "problem",
+        "does not watch namespace lab",
+    ),
+    ("operator", {"operators": [operator("a/b", "--namespace=lab")]}, "ok", "is available"),
+    (
+        "operator",
+        {"operators": [operator("a/b", "--namespace=other"), operator()]},
+        "ok",
+        "is available",
+    ),
+    ("images", {"operators": UNREAD}, "warning", "its images are unknown"),
+    ("images", {"operators": [operator(LOCAL)]}, "problem", "node node-1, node-2 has not loaded"),
+    (
+        "images",
+        {"operators": [operator(LOCAL)], "nodes": [node(images=(LOCAL,))]},
+        "problem",
+        "node node-1 has not loaded",
+    ),
+    (
+        "images",
+        {
+            "operators": [operator(LOCAL)],
+            "nodes": [
+                node(images=(LOCAL, LOCAL.replace("operator", "reference"))),
+                node("master", taints=[{"key": "node-role.kubernetes.io/control-plane"}]),
+                node("old", unschedulable=True),
+            ],
+        },
+        "ok",
+        "every node has loaded localhost/specdec/operator:dev, localhost/specdec/reference:dev",
+    ),
+    (
+        "images",
+        {
+            "operators": [operator("127.0.0.1:5000/operator:dev")],
+            "nodes": [node(images=tuple(f"example.com/{n}" for n in range(50)))],
+        },
+        "warning",
+        "does not list all its images",
+    ),
+    (
+        "images",
+        {"operators": [operator(LOCAL)], "nodes": UNREAD},
+        "warning",
+        "only nodes on which these images were loaded",
+    ),
+    ("rights", {"missing_rights": (GET,)}, "problem", "get speculativemodels.specdec.dev"),
+    ("rights", {"missing_rights": (PROXY,)}, "warning", "may not get pods/proxy (for top)"),
+    ("GPUs", {"nodes": [node()]}, "warning", "only the backend Reference runs"),
+    ("GPUs", {"nodes": UNREAD}, "warning", "cannot list"),
+    ("GPUs", {"nodes": [node(gpus=1, unschedulable=True)]}, "warning", "no schedulable node"),
+    ("GPUs", {"nodes": [node(gpus=1)]}, "warning", "has no label nvidia.com/gpu.product"),
+    ("storage", {"storage_classes": []}, "warning", "there is no storage class"),
+    ("storage", {"storage_classes": UNREAD}, "warning", "cannot list"),
+    (
+        "storage",
+        {"storage_classes": [storage_class("fast")]},
+        "warning",
+        "no storage class is the default; there are fast",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "result", "message"), CASES)
+def test_facts_have_a_verdict(name: str, changes: Json, result: str, message: str) -> None:
+    verdict = check_of(name, replace(GOOD, **changes))
+    assert verdict.result == result
+    assert message in verdict.message
+    assert bool(verdict.fix) == (result != "ok")
+
+
+def test_other_version_of_the_operator_is_a_warning() -> None:
+    older = operator()
+    older["metadata"]["labels"] = {"app.kubernetes.io/version": "0.0.1"}
+    verdict = check_of("operator", replace(GOOD, operators=[older]))
+    assert (verdict.result, verdict.fix) == ("warning", "install specdec 0.0.1")
+
+
+@pytest.mark.parametrize("chart", ["specdec-operator", "specdec-model"])
+def test_least_version_is_that_of_the_charts(chart: str) -> None:
+    text = (ROOT / "charts" / chart / "Chart.yaml").read_text("utf-8")
+    least = ".".join(map(str, LEAST_KUBERNETES))
+    assert yaml.safe_load(text)["kubeVersion"] == f">={least}.0-0"
+
+
+def test_schema_of_the_definition_is_compared_without_descriptions() -> None:
+    crd = json.loads(json.dumps(definition(), sort_keys=True))
+    assert is_carried(crd)
+    [version] = crd["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    schema["description"] = "another text"
+    assert is_carried(crd)
+    del schema["properties"]["spec"]["properties"]["suspend"]
+    assert not is_carried(crd)
+    assert not is_carried({"spec": {"versions": [version, version]}})
+
+
+class Cluster(Api):
+    """Answers reviews of rights, and denies those in `denied`."""
+
+    denied: frozenset[tuple[str, str]] = frozenset()
+
+    @override
+    def write(self, method: str, address: str, body: Any) -> tuple[int, bytes]:
+        assert (method, body["kind"]) == ("POST", "SelfSubjectAccessReview")
+        asked = body["spec"]["resourceAttributes"]
+        assert asked["namespace"] == "lab"
+        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+        allowed = (asked["verb"], resource) not in self.denied
+        return 201, json.dumps({**body, "status": {"allowed": allowed}}).encode()
+
+
+@pytest.fixture
+def api() -> Cluster:
+    api = Cluster()
+    name = "speculativemodels.specdec.dev"
+    api.objects |= {
+        "/version": {"gitVersion": "v1.34.1"},
+        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}": definition(),
+        "/apis": {"groups": [{"name": "specdec.dev"}]},
+        "/apis/specdec.dev/v1alpha1": {"resources": [{"kind": "SpeculativeModel"}]},
+        "/apis/apps/v1/deployments": [operator()],
+        "/api/v1/nodes": GOOD.nodes,
+        "/apis/storage.k8s.io/v1/storageclasses": GOOD.storage_classes,
+    }
+    return api
+
+
+def specdec(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["check", *arguments])
+
+
+@pytest.mark.usefixtures("login")
+def test_command_prints_a_line_for_each_check() -> None:
+    result = specdec()
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    assert len([first for first, *_ in lines if first == "ok"]) == 7
+    assert "Kubernetes v1.34.1" in result.stdout
+
+
+def test_problem_exits_with_1_and_json_is_one_object(api: Cluster, login: Path) -> None:
+    api.objects["/apis/apps/v1/deployments"] = []
+    api.denied = frozenset({("get", "pods/proxy"), ("create", "speculativemodels")})
+    result = specdec("--json")
+    assert result.exit_code == 1
+    output = json.loads(result.stdout)
+    assert (output["format"], output["namespace"]) == ("specdec.dev/check/v1", "lab")
+    checks = {item["name"]: item for item in output["checks"]}
+    assert checks["operator"]["result"] == "problem"
+    assert "create speculativemodels.specdec.dev (for apply)" in checks["rights"]["message"]
+    assert "get pods/proxy (for top)" in checks["rights"]["message"]
+    lines = specdec().stdout.splitlines()
+    assert len(lines) == len(checks)
+    assert "; to resolve: install the chart" in lines[2]
+
+
+def test_operator_of_one_namespace_is_enough(api: Cluster, login: Path) -> None:
+    forbidden = (403, "User cannot list deployments at the cluster scope")
+    api.errors["/apis/apps/v1/deployments"] = forbidden
+    api.errors["/api/v1/nodes"] = forbidden
+    api.errors["/apis/storage.k8s.io/v1/storageclasses"] = forbidden
+    api.objects["/apis/apps/v1/namespaces/operators/deployments"] = [operator()]
+    result = specdec("--operator-namespace", "operators", "--json")
+    assert result.exit_code == 0, result.output
+    results = {item["name"]: item["result"] for item in json.loads(result.stdout)["checks"]}
+    assert results["operator"] == "ok"
+    assert results["GPUs"] == results["storage"] == "warning"
+
+
+def test_unreachable_server_exits_with_3(login: Path) -> None:
+    kubeconfig(login, "http://127.0.0.1:9")
+    result = specdec()
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (3, "", 1)
+
+
+@pytest.mark.parametrize("option", ["--namespace", "--operator-namespace"])
+def test_invalid_name_is_one_sentence(option: str, login: Path) -> None:
+    result = specdec(option, "a/b")
+    assert result.exit_code == 2
+    assert f"{option} is 'a/b'" in result.stderr
