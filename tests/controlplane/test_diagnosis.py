@@ -1,7 +1,8 @@
-"""`specdec logs` and `specdec check` on a real API server, which fetches logs from a kubelet."""
+"""`specdec logs`, `check` and `report` on a real API server, which fetches logs from a kubelet."""
 
 import json
 import secrets
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,3 +116,36 @@ def test_check_names_missing_rights(bare: ControlPlane, namespace: str) -> None:
     assert "get pods/log (for status and logs)" in output["rights"]["message"]
     assert output["CRD"]["result"] == output["operator"]["result"] == "warning"
     assert "cannot list resource" in output["GPUs"]["message"]
+
+
+def test_report_has_objects_and_logs_without_secrets(
+    bare: ControlPlane, namespace: str, node: LogNode, tmp_path: Path
+) -> None:
+    token = f"hf_{secrets.token_hex(16)}"
+    node.run("pair-0", "server", {"server": f"starts with {token}"}, HUB_PASSWORD="planted word")
+    labels = "specdec.dev/model=pair"
+    in_namespace = ("-n", namespace)
+    bare.kubectl(*in_namespace, "create", "secret", "generic", "hub", "--from-literal=token=abc")
+    bare.kubectl(*in_namespace, "create", "configmap", "pair-cm", f"--from-literal=a={token}")
+    for item in ("secret/hub", "configmap/pair-cm"):
+        bare.kubectl(*in_namespace, "label", item, labels)
+    path = tmp_path / "report.tar.gz"
+    result = specdec(bare, "report", "pair", "-n", namespace, "--output", str(path))
+    assert result.exit_code == 0, result.output
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path / "files", filter="data")
+    folder = tmp_path / "files" / "report"
+    packed = {str(f.relative_to(folder)): f.read_text() for f in folder.rglob("*") if f.is_file()}
+    objects = f"objects/{namespace}"
+    for kept in ("speculativemodel-pair", "pod-pair-0", "configmap-pair-cm"):
+        assert f"{objects}/{kept}.yaml" in packed
+    assert packed["logs/pair-0.log"] == "starts with [removed]\n"
+    assert [name for name in packed if "secret" in name] == []
+    for text in packed.values():
+        assert token not in text
+        assert "planted word" not in text
+        assert "YWJj" not in text
+    missing = packed["not-included.txt"]
+    assert "claim pair-models is not included: it does not exist" in missing
+    # No operator runs, and this node has no metrics.
+    assert len(missing.splitlines()) == 3, missing

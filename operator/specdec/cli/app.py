@@ -113,6 +113,12 @@ COMMANDS = {
         "Check whether a cluster can run the operator and its resources.",
         "Examples: specdec check; specdec check -n models --json",
     ),
+    "report": Command(
+        "specdec.cli.report:report",
+        "Write an archive about a resource, to send with an issue.",
+        "Examples: specdec report code-assistant; "
+        "specdec report code-assistant -n models --output report.tar.gz",
+    ),
     "suspend": Command(
         "specdec.cli.actions:suspend",
         "Delete the pods of a resource; engines, checkpoints and the claim stay.",

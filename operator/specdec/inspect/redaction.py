@@ -18,12 +18,14 @@ _SECRET_NAME = re.compile(
 # Each pattern keeps its groups, which name what was removed.
 _PATTERNS = (
     re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL),
-    re.compile(r"()\b(?:hf_|nvapi-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|sk-)[A-Za-z0-9_-]{8,}"),
-    re.compile(r"()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
-    re.compile(r"()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
-    re.compile(r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?)[^\s\"',]{8,}"),
-    re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9+/=_.~-]{16,}"),
-    re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+(?=@)"),
+    # In a log of JSON, the letter of an escape such as \n may stand before a token.
+    re.compile(r"()(?:hf_|nvapi-|ghp_|gho_|github_pat_|glpat-|xox[abp]-)[A-Za-z0-9_-]{8,}"),
+    re.compile(r"()(?:\b|(?<=\\[nrt]))sk-[A-Za-z0-9_-]{8,}"),
+    re.compile(r"()(?:AKIA|ASIA)[A-Z0-9]{16,}"),
+    re.compile(r"()eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
+    re.compile(r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?)[^\s\"',]{8,}"),
+    re.compile(r"(?i)(bearer(?:\s+|%20))[A-Za-z0-9+/=_.~-]{16,}"),
+    re.compile(r"(://)[^\s/@:]*:[^\s/@]+(?=@)"),
     re.compile(
         r"(?i)([?&](?:x-amz-[a-z-]*|x-goog-[a-z-]*|sig|signature|token|key|awsaccesskeyid)=)"
         r"[^&\s\"']+"
@@ -33,6 +35,15 @@ _PATTERNS = (
         r"[\"']?)(?!\[removed\])[A-Za-z0-9+/=_.~-]{8,}"
     ),
 )
+
+
+def secret_values(environment: Mapping[str, str]) -> list[str]:
+    """The values of variables whose names are those of credentials, but paths."""
+    return [
+        value
+        for name, value in environment.items()
+        if _SECRET_NAME.search(name) and "/" not in value[:1]
+    ]
 
 
 class Redactor:
@@ -50,11 +61,7 @@ class Redactor:
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> "Redactor":
         """Knows the values of variables whose names are those of credentials."""
-        return cls(
-            value
-            for name, value in environment.items()
-            if _SECRET_NAME.search(name) and "/" not in value[:1]
-        )
+        return cls(secret_values(environment))
 
     def text(self, text: str) -> str:
         """The text without credentials."""

@@ -32,10 +32,14 @@ async def check(
     Raises:
         ClusterError: the API server does not respond.
     """
-    facts = await read(cluster, namespace, operator_namespace, is_current)
+    return output(await read(cluster, namespace, operator_namespace, is_current))
+
+
+def output(facts: Facts) -> Json:
+    """The verdicts on the facts, as `specdec check --json` prints them."""
     return {
         "format": FORMAT,
-        "namespace": namespace,
+        "namespace": facts.namespace,
         "kubernetes": facts.server,
         "checks": [item.as_json() for item in judge(facts)],
     }
