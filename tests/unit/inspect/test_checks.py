@@ -41,8 +41,8 @@ def node(
 
 def operator(image: str = "example.com/operator:1", *arguments: str, **changes: Any) -> Json:
     variables = [
-        {"name": "SPECDEC_REFERENCE_IMAGE", "value": image.replace("operator", "reference")},
-        {"name": "SPECDEC_LEASE", "valueFrom": {}},
+        {"name": "SPECDEC_POD_NAME", "valueFrom": {}},
+        *({"name": key, "value": value} for key, value in changes.pop("variables", {}).items()),
     ]
     container = {"name": "operator", "image": image, "env": variables, "args": list(arguments)}
     return {
@@ -140,6 +140,17 @@ CASES: list[tuple[str, Json, str, str]] = [
         },
         "ok",
         "every node has loaded localhost/specdec/operator:dev, localhost/specdec/reference:dev",
+    ),
+    (
+        "images",
+        {
+            "operators": [
+                operator(variables={"SPECDEC_REFERENCE_IMAGE": "localhost/specdec/other:dev"})
+            ],
+            "nodes": [node()],
+        },
+        "problem",
+        "localhost/specdec/other:dev: no registry has these images",
     ),
     (
         "images",

@@ -1,10 +1,10 @@
 """Judge the nodes of a cluster: the images that they can run, their GPUs and their storage."""
 
-import re
 from collections.abc import Iterator
 
 from specdec.api import names
 from specdec.api.matrix import matrix
+from specdec.api.released import reference_beside
 from specdec.desired.pod import GPU
 from specdec.inspect.checks.facts import Check, Facts, Json, Result, Unread, containers
 
@@ -41,11 +41,12 @@ def images(facts: Facts) -> Check:
 
 
 def _named_images(deployment: Json) -> Iterator[str]:
+    """The images of a Deployment's pods, and the Reference server's beside the operator's."""
     for container in containers(deployment):
-        yield container["image"]
-        for variable in container.get("env", ()):
-            if re.fullmatch("SPECDEC_[A-Z]+_IMAGE", variable["name"]) and variable.get("value"):
-                yield variable["value"]
+        variables = {item["name"]: item.get("value", "") for item in container.get("env", ())}
+        image = variables.get("SPECDEC_OPERATOR_IMAGE") or container["image"]
+        reference = variables.get("SPECDEC_REFERENCE_IMAGE") or reference_beside(image)
+        yield from (container["image"], image, reference)
 
 
 def _is_local(image: str) -> bool:
