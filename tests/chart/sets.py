@@ -189,6 +189,33 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             and spread(o)[1]["labelSelector"] == _CHOSEN["labelSelector"]
         ),
     ),
+    "part-of-the-name": (
+        {"nameOverride": "speculation"},
+        lambda o: (
+            single(o, "Deployment")["metadata"]["name"] == "specdec-operator-speculation"
+            and environment(o).keys() >= {"SPECDEC_POD_NAME"}
+        ),
+    ),
+    "volumes": (
+        {
+            "extraVolumes": [{"name": "ca", "configMap": {"name": "authorities"}}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}],
+            "extraEnv": [{"name": "SSL_CERT_DIR", "value": "/ca"}],
+        },
+        lambda o: (
+            [v["name"] for v in pod(o)["spec"]["volumes"]] == ["tmp", "ca"]
+            and operator(o)["volumeMounts"][1]["mountPath"] == "/ca"
+            and environment(o)["SSL_CERT_DIR"] == "/ca"
+        ),
+    ),
+    "probes": (
+        {"probes": {"startup": {"failureThreshold": 300}, "liveness": {"initialDelaySeconds": 9}}},
+        lambda o: (
+            operator(o)["startupProbe"]["failureThreshold"] == 300
+            and operator(o)["startupProbe"]["periodSeconds"] == 2
+            and operator(o)["livenessProbe"]["initialDelaySeconds"] == 9
+        ),
+    ),
     "own-name": (
         {"fullnameOverride": "speculation", "leaderElection": {"enabled": True}},
         lambda o: (

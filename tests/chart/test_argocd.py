@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, kinds
+from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object, operator
 from chart.judging import judged
 from chart.lua import ARGOCD, act, actions, health
 from specdec.api.reasons import REASONS, ReadyReason, Reason, Severity
@@ -156,12 +156,26 @@ def test_an_application_reports_its_own_health() -> None:
 def test_application_of_the_operator_installs_the_chart(helm: Helm) -> None:
     app = yaml.safe_load((ARGOCD / "operator.yaml").read_text())
     source, policy = app["spec"]["source"], app["spec"]["syncPolicy"]
-    assert ROOT / source["path"] == CHART
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (source["chart"], source["targetRevision"]) == (chart["name"], chart["version"])
+    # As README's line has it: Argo CD names a registry without its scheme.
+    assert f"oci://{source['repoURL']}/{source['chart']}" in (ROOT / "README.md").read_text()
     assert source["helm"]["releaseName"] == RELEASE
     assert app["spec"]["destination"]["namespace"] == NAMESPACE
-    assert "Deployment" in kinds(helm.template(source["helm"]["valuesObject"]))
+    (values,) = re.findall(r"valuesObject: (\{.*\})", (ARGOCD / "operator.yaml").read_text())
+    image = operator(helm.template(yaml.safe_load(values)))["image"]
+    assert image.startswith("registry.example.com/specdec/operator:")
     namespace = yaml.safe_load((ROOT / "manifests/install/namespace.yaml").read_text())
     assert policy["managedNamespaceMetadata"]["labels"] == namespace["metadata"]["labels"]
+
+
+def test_root_creates_both_applications() -> None:
+    """Sync waves have an effect only among objects of one Application."""
+    body = yaml.safe_load((ARGOCD / "root.yaml").read_text())
+    included = body["spec"]["source"]["directory"]["include"]
+    assert included == "{operator.yaml,models.yaml}"
+    assert all((ARGOCD / name).is_file() for name in included.strip("{}").split(","))
+    assert body["spec"]["destination"]["namespace"] == body["metadata"]["namespace"] == "argocd"
 
 
 def test_models_sync_after_the_operator_and_ignore_scaled_fields() -> None:
