@@ -125,6 +125,7 @@ def _etcd(state: State) -> list[str]:
 def _apiserver(state: State) -> list[str]:
     keys = state.folder / "keys"
     reconciler = "lease" if state.options.kind == "node" else "none"
+    emulated = state.options.emulated
     return [
         f"--etcd-servers=http://127.0.0.1:{state.addresses.etcd}",
         f"--bind-address={state.addresses.host}",
@@ -145,6 +146,7 @@ def _apiserver(state: State) -> list[str]:
         # Some clusters enable it; then blockOwnerDeletion needs a separate permission.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged=true",
+        *([f"--emulated-version=kube={emulated}"] if emulated else []),
         *_audit(state),
     ]
 

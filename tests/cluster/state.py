@@ -39,6 +39,8 @@ class Options:
     users: tuple[User, ...] = ()
     # The user whose requests the API server writes to logs/audit.log; empty: none.
     audited: str = ""
+    # The release whose API the server has, such as 1.31; empty: its own.
+    emulated: str = ""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_cluster_in_order_has_no_fix() -> None:
 GET, PROXY = next(iter(RIGHTS)), next(r for r in RIGHTS if r.resource == "pods/proxy")
 CASES: list[tuple[str, Json, str, str]] = [
     ("API server", {"server": "v1.28.15-gke.100"}, "problem", "Kubernetes v1.28.15-gke.100 lacks"),
-    ("API server", {"server": "v1.29.0+k3s1"}, "ok", "v1.29.0+k3s1"),
+    ("API server", {"server": "v1.30.0+k3s1"}, "ok", "v1.30.0+k3s1"),
     ("API server", {"server": "v2.0.0"}, "ok", "v2.0.0"),
     ("API server", {"server": "master"}, "warning", "'master' is unknown"),
     ("CRD", {"definition": None, "served": False}, "problem", "does not serve the kind"),

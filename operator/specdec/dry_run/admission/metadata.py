@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from specdec.dry_run.admission import name_forms
 from specdec.dry_run.admission.decoding import nearest
 from specdec.dry_run.admission.problem import Kind, Problem
 from specdec.dry_run.admission.structure import type_name
-from specdec.dry_run.cel import formats
 
 # Fields of ObjectMeta with their JSON types.
 _FIELDS = {
@@ -58,19 +58,21 @@ def problems(metadata: dict[str, Any]) -> Iterator[Problem]:
     """Problems of names, labels, annotations and finalizers; types must be right."""
     name = metadata.get("name") or ""
     if name:
-        yield from _invalid(name, formats.subdomain, "metadata.name")
+        yield from _invalid(name, name_forms.subdomain, "metadata.name")
     else:
         sentence, hint = "name or generateName is required", "`kubectl apply` needs metadata.name"
         yield Problem("metadata.name", Kind.REQUIRED, detail=sentence, hint=hint)
     if "namespace" in metadata:
-        yield from _invalid(metadata["namespace"] or "", formats.dns_label, "metadata.namespace")
+        yield from _invalid(
+            metadata["namespace"] or "", name_forms.dns_label, "metadata.namespace"
+        )
     for key, value in (metadata.get("labels") or {}).items():
-        yield from _invalid(key, formats.qualified_name, "metadata.labels")
-        yield from _invalid(value or "", formats.label_value, "metadata.labels")
+        yield from _invalid(key, name_forms.qualified_name, "metadata.labels")
+        yield from _invalid(value or "", name_forms.label_value, "metadata.labels")
     annotations = metadata.get("annotations") or {}
     for key in annotations:
         yield from _invalid(
-            key, lambda k: formats.qualified_name(k.lower()), "metadata.annotations"
+            key, lambda k: name_forms.qualified_name(k.lower()), "metadata.annotations"
         )
     size = sum(len(f"{key}{value or ''}".encode()) for key, value in annotations.items())
     if size > _ANNOTATIONS_SIZE:
@@ -79,7 +81,7 @@ def problems(metadata: dict[str, Any]) -> Iterator[Problem]:
     for owner in metadata.get("ownerReferences") or []:
         yield from _owner(owner if isinstance(owner, dict) else {})
     for finalizer in metadata.get("finalizers") or []:
-        yield from _invalid(str(finalizer), formats.qualified_name, "metadata.finalizers")
+        yield from _invalid(str(finalizer), name_forms.qualified_name, "metadata.finalizers")
 
 
 def _owner(owner: dict[str, Any]) -> Iterator[Problem]:

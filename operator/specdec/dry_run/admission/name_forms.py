@@ -1,8 +1,6 @@
 """Kubernetes' forms of names, with the API server's sentences."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 
 _NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -29,13 +27,6 @@ _VALUE_RULE = (
     f"a valid label must be an empty string or {_CHARACTERS} (e.g. 'MyValue',  or 'my_value',  or "
     f"'12345', regex used for validation is '({_NAME})?')"
 )
-
-
-@dataclass(frozen=True)
-class Format:
-    """A form of names; `problems` has one sentence for each rule that a name breaks."""
-
-    problems: Callable[[str], list[str]]
 
 
 def subdomain(text: str) -> list[str]:
@@ -78,7 +69,3 @@ def _checked(text: str, longest: int, pattern: str, rule: str) -> list[str]:
     if re.fullmatch(pattern, text) is None:
         problems.append(rule)
     return problems
-
-
-QUALIFIED_NAME = Format(qualified_name)
-LABEL_VALUE = Format(label_value)

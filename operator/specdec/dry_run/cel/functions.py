@@ -13,11 +13,9 @@ from inspect import signature
 from typing import Any
 
 from specdec.api.quantity import amount
-from specdec.dry_run.cel import formats
 from specdec.dry_run.cel.patterns import compiled
 from specdec.dry_run.cel.values import (
     NO_OVERLOAD,
-    NOTHING,
     EvaluationError,
     OptionalValue,
     equal,
@@ -113,11 +111,6 @@ def _is_greater(quantity: Any, other: Any) -> bool:
     return bool(_of(quantity, Decimal) > _of(other, Decimal))
 
 
-def _validate(form: Any, text: Any) -> OptionalValue:
-    problems = _of(form, formats.Format).problems(_of(text, str))
-    return OptionalValue(True, problems) if problems else NOTHING
-
-
 def _add(left: Any, right: Any) -> Any:
     if isinstance(left, str) and isinstance(right, str):
         return left + right
@@ -199,7 +192,4 @@ _FUNCTIONS: dict[str, Function] = {
     "quantity": _quantity,
     "asApproximateFloat": _as_float,
     "isGreaterThan": _is_greater,
-    "format.qualifiedName": lambda: formats.QUALIFIED_NAME,
-    "format.labelValue": lambda: formats.LABEL_VALUE,
-    "validate": _validate,
 }

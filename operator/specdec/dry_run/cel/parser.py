@@ -132,10 +132,6 @@ class _Parser:
     def _named(self, name: str) -> Node:
         if name in _CONSTANTS:
             return Literal(_CONSTANTS[name])
-        if name == "format" and self._took("."):
-            name = f"format.{self._name()}"
-            self.expect("(")
-            return self._call(name, self._arguments())
         if not self._took("("):
             return Name(name)
         arguments = self._arguments()

@@ -25,7 +25,7 @@ __all__ = ["CRD", "FORMAT", "LEAST_KUBERNETES", "OPERATOR", "judge"]
 
 FORMAT = "specdec.dev/check/v1"
 # The charts require it as kubeVersion; a test compares them.
-LEAST_KUBERNETES = (1, 29)
+LEAST_KUBERNETES = (1, 30)
 CRD = "speculativemodels.specdec.dev"
 OPERATOR = f"{names.APP}=specdec-operator"
 _RELEASE = "app.kubernetes.io/version"

@@ -1,0 +1,71 @@
+"""The CRD on the API of the oldest release that a server of this one emulates."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster import ClusterError, ControlPlane
+from controlplane.specm import Resources
+from support.crd_cases import good
+from support.documents import definition
+from support.quickstarts import ROOT
+
+pytestmark = pytest.mark.controlplane
+
+# The charts need 1.30, which servers of KUBERNETES no longer emulate.
+OLDEST = "1.31"
+
+
+@pytest.fixture(scope="module")
+def oldest() -> Iterator[ControlPlane]:
+    with ControlPlane("oldest-release", emulated=OLDEST, kwok=False) as plane:
+        yield plane
+
+
+def test_oldest_release_accepts_the_definition_and_good_resources(oldest: ControlPlane) -> None:
+    oldest.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(definition()))
+    # kubectl wait refuses a definition that has no conditions at all yet.
+    for condition in ("jsonpath={.status.conditions}", "condition=Established"):
+        oldest.kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}")
+    resources = Resources(oldest.kubeconfig, "default")
+    try:
+        for case in good():
+            resources.create(case.resource(), dry_run=True)
+    finally:
+        resources.close()
+
+
+def test_newer_function_in_a_rule_would_be_refused(oldest: ControlPlane) -> None:
+    """Without this, the test before could pass on a server that emulates nothing."""
+    newer: dict[str, Any] = copy.deepcopy(definition())
+    schema = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    # The function exists since 1.33.
+    rule = {"rule": "!isSemver(self.metadata.name)"}
+    schema["x-kubernetes-validations"].append(rule)
+    with pytest.raises(ClusterError, match="undeclared reference to 'isSemver'"):
+        oldest.kubectl(
+            *("create", "--dry-run=server", "-f", "-"), stdin=yaml.safe_dump(_renamed(newer))
+        )
+
+
+def test_pages_and_charts_name_the_same_oldest_release() -> None:
+    major, minor = OLDEST.split(".")
+    needed = f"{major}.{int(minor) - 1}"
+    for chart in ("operator", "model"):
+        text = (ROOT / "charts" / f"specdec-{chart}" / "Chart.yaml").read_text("utf-8")
+        assert yaml.safe_load(text)["kubeVersion"] == f">={needed}.0-0"
+    for page in ("api", "start-gpu"):
+        text = " ".join((ROOT / "docs" / f"{page}.md").read_text("utf-8").split())
+        assert f"Kubernetes {needed} or newer" in text
+
+
+def _renamed(body: dict[str, Any]) -> dict[str, Any]:
+    """The definition as a new one: a stored one may keep its rules."""
+    names = body["spec"]["names"]
+    names |= {"plural": "others", "singular": "other", "kind": "Other", "shortNames": []}
+    names.pop("listKind", None)
+    body["metadata"] = {"name": f"others.{body['spec']['group']}"}
+    return body
