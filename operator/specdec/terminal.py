@@ -18,8 +18,8 @@ from specdec.api.text import plain
 
 __all__ = ["ago", "grid", "plain", "row", "screen"]
 
-# Columns where the output is not a terminal.
-_FILE_WIDTH = 160
+# Columns where the output is not a terminal: no line is wrapped.
+_FILE_WIDTH = 100_000
 
 
 def screen() -> Console:

@@ -83,7 +83,8 @@ def _is_list(document: Body) -> bool:
 def _checked(body: Body, path: str) -> Body:
     if body.get("apiVersion") != API_VERSION:
         raise InputError(
-            f"{path}: apiVersion is {body.get('apiVersion')!r}: this release reads {API_VERSION}"
+            f"{path}: apiVersion is {body.get('apiVersion')!r:.100}: this release reads "
+            f"{API_VERSION}"
         )
     if not isinstance(body.get("spec"), dict) or not isinstance(body.get("metadata"), dict):
         raise InputError(f"{path}: metadata and spec are missing or not objects: write both")

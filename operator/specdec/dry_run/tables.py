@@ -7,7 +7,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from specdec.dry_run.plan import LATER, Json
+from specdec.api.conditions import OPTIONAL
+from specdec.dry_run.plan import CHECKED, LATER, Json
 from specdec.terminal import grid, row, screen
 
 NOTES = (
@@ -36,12 +37,13 @@ def show(plan: Json) -> None:
 
 
 def _parts(plan: Json) -> Iterator[RenderableType]:
-    resource = plan["resource"]
-    yield Text(f"{resource['namespace']}/{resource['name']}", style="bold")
-    stages = _table("Stage", "Status", "Basis", "Message")
+    yield Text(verdict(plan), style="bold")
+    stages = _table("Stage", "Status", "Message")
     for stage in plan["stages"]:
         status = f"{stage['status']} ({stage['reason']})"
-        row(stages, stage["type"], status, stage["basis"], stage["message"])
+        known = stage["basis"] == CHECKED or stage["status"] != "True"
+        message = stage["message"] if known else f"{stage['basis']}: {stage['message']}"
+        row(stages, stage["type"], status, message)
     yield stages
     if plan["plan"]:
         yield _devices(plan)
@@ -54,15 +56,34 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
         yield _services(plan)
 
 
+def verdict(plan: Json) -> str:
+    """One sentence: that the resource is accepted, what it serves, and what is not known yet."""
+    resource, runtime = plan["resource"], plan["plan"]
+    served = f"{runtime['method']} on {runtime['backend']} {runtime['version']}" if runtime else ""
+    gpus = runtime.get("gpusPerPod", 0)
+    parts = [f"{resource['namespace']}/{resource['name']} is accepted: {served}"]
+    parts[0] += f", {gpus} GPUs in each pod" if gpus else ", no GPU" if runtime else ""
+    later = [stage["type"] for stage in plan["stages"] if stage["basis"] == LATER]
+    if later:
+        parts.append(f"{', '.join(later)} are {LATER}")
+    warned = [s["type"] for s in plan["stages"] if s["type"] in OPTIONAL and s["status"] == "True"]
+    if warned:
+        parts.append(f"read the message of {', '.join(warned)}")
+    return "; ".join(parts)
+
+
 def _builds(plan: Json) -> Iterator[Table]:
     """Tables of what is built before pods serve: engines, Jobs and files."""
-    if plan["engines"]:
-        yield _engines(plan)
+    for engine in plan["engines"]:
+        yield _engine(engine)
     if plan["jobs"]:
-        jobs = _table("Job", "Name", "GPUs", "Command")
+        jobs = _table("Job", "Name", "GPUs")
+        commands = _table("Job", "Command")
         for job in plan["jobs"]:
-            row(jobs, job["component"], job["name"], job["gpus"], _line(job["command"]))
+            row(jobs, job["component"], job["name"], job["gpus"])
+            row(commands, job["component"], _line(job["command"]))
         yield jobs
+        yield commands
     if plan["repository"]["files"]:
         files = _table("Repository file", "Bytes", "SHA-256")
         for file in plan["repository"]["files"]:
@@ -95,25 +116,18 @@ def _memory(memory: Json) -> Table:
     return table
 
 
-def _engines(plan: Json) -> Table:
-    table = _table("Engine", "Key", "Mode", "max_draft_len", "dtype", "TP x PP", "Limits")
-    for engine in plan["engines"]:
-        build = engine["build"]
-        key = engine["key"][:16] + ("*" if engine["basis"] == LATER else "")
-        if not build:
-            row(table, engine["role"], key, engine["basis"], "", "", "", "")
-            continue
-        limits = ", ".join(f"{name} {value}" for name, value in build["limits"].items())
-        row(
-            table,
-            engine["role"],
-            key,
-            build["speculativeDecodingMode"],
-            build["maxDraftTokens"],
-            _dtype(build),
-            f"{build['tensorParallel']} x {build['pipelineParallel']}",
-            limits,
-        )
+def _engine(engine: Json) -> Table:
+    build, table = engine["build"], _table("Engine", engine["role"])
+    row(table, "key", engine["key"][:16] + ("*" if engine["basis"] == LATER else ""))
+    if not build:
+        row(table, "state", engine["basis"])
+        return table
+    row(table, "mode", build["speculativeDecodingMode"])
+    row(table, "max_draft_len", build["maxDraftTokens"])
+    row(table, "dtype", _dtype(build))
+    row(table, "TP x PP", f"{build['tensorParallel']} x {build['pipelineParallel']}")
+    for name, value in build["limits"].items():
+        row(table, name, value)
     return table
 
 

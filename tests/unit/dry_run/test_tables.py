@@ -1,0 +1,49 @@
+"""The tables of `specdec plan`: the verdict, a terminal of 80 columns, and a pipe."""
+
+import io
+from collections import Counter
+
+import pytest
+from rich.console import Console
+
+from specdec.dry_run import tables
+from support.golden_cases import SAMPLES
+from unit.dry_run.commands import plan_json, run
+
+
+def test_first_line_is_the_verdict() -> None:
+    lines = run("plan", "-f", SAMPLES["tensorrt-draft-target-dedicated"]).stdout.splitlines()
+    assert lines[0] == (
+        "default/tensorrt-draft-target-dedicated is accepted: DraftTarget on TensorRT 1.2.1, "
+        "5 GPUs in each pod; ModelsFetched, Compatible are known after fetch; read the message "
+        "of Deprecated"
+    )
+    (first, *_) = run("plan", "-f", SAMPLES["reference-baseline"]).stdout.splitlines()
+    assert first.startswith("default/reference-baseline is accepted: None on Reference 0.19.0, no")
+
+
+def test_pipe_gets_whole_lines_without_padding() -> None:
+    text = run("plan", "-f", SAMPLES["tensorrt-draft-target-shared"]).stdout
+    assert not [line for line in text.splitlines() if line.endswith(" ")]
+    (deprecated,) = [line for line in text.splitlines() if line.startswith("Deprecated ")]
+    assert deprecated.endswith("docs/migration-pytorch.md has the steps")
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_terminal_of_80_columns_shows_everything(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Console(file=io.StringIO(), width=80, highlight=False)
+    monkeypatch.setattr(tables, "screen", lambda: screen)
+    tables.show(plan_json("-f", SAMPLES[name]))
+    assert isinstance(screen.file, io.StringIO)
+    narrow = screen.file.getvalue()
+    monkeypatch.undo()
+    assert max(map(len, narrow.splitlines())) <= 80
+    piped = run("plan", "-f", SAMPLES[name]).stdout
+    assert letters(narrow) == letters(piped)
+
+
+def letters(text: str) -> Counter[str]:
+    """What is printed, in whatever lines and columns."""
+    return Counter(text.replace(" ", "").replace("\n", ""))
