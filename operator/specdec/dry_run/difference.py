@@ -20,8 +20,10 @@ def compare(before: Plan, after: Plan) -> Json:
 
     Returns:
         `fetch` (sources), `rebuild` (engines with the inputs that changed), `republish` (files),
-        `restart` (fields of the pod template), `scale` (replicas) and `other` (claim and
-        Service). Each is empty without a change. A change is `{"field", "from", "to"}`.
+        `restart` (fields of the pod template), `rollout` (how the pods restart), `scale`
+        (replicas) and `other` (claim and Service). Each is empty without a change. A change is
+        `{"field", "from", "to"}`. `rollout` has `strategy`, `maxSurge`, `maxUnavailable`, and
+        `interrupts`: whether no pod serves for a time.
     """
     republish = _files(before, after)
     restart = _template(before, after)
@@ -30,6 +32,7 @@ def compare(before: Plan, after: Plan) -> Json:
         "rebuild": list(_rebuild(before, after)),
         "republish": republish,
         "restart": restart,
+        "rollout": _rollout(after) if restart else {},
         "scale": _changes({"replicas": _replicas(before)}, {"replicas": _replicas(after)}),
         "other": [*_other(before, after)],
     }
@@ -50,7 +53,8 @@ def sentences(difference: Json) -> list[str]:
         ]
         lines.append(f"republish the repository: {', '.join(counts) or 'on another claim'}")
     if difference["restart"]:
-        lines.append(f"restart the pods, new before old: {_join(difference['restart'])}")
+        order = _order(difference["rollout"])
+        lines.append(f"restart the pods, {order}: {_join(difference['restart'])}")
     lines += [f"change {_join([change])}" for change in difference["other"]]
     if difference["scale"]:
         lines.append(f"scale: {_join(difference['scale'])}")
@@ -122,6 +126,31 @@ def _template(before: Plan, after: Plan) -> list[Change]:
     removed = [{"field": "server", "from": name, "to": None} for name in old if name not in new]
     added = [{"field": "server", "from": None, "to": name} for name in new if name not in old]
     return [*own, *removed, *added]
+
+
+def _rollout(plan: Plan) -> Json:
+    """How the pods are replaced; all servers of a resource have the same strategy."""
+    spec = next(server["spec"] for server in plan.servers.values())
+    strategy = spec.get("strategy") or spec["rolloutStrategy"]
+    bounds = strategy.get("rollingUpdate") or strategy.get("rollingUpdateConfiguration") or {}
+    surge, unavailable = bounds.get("maxSurge", 0), bounds.get("maxUnavailable", spec["replicas"])
+    return {
+        "strategy": strategy["type"],
+        "maxSurge": surge,
+        "maxUnavailable": unavailable,
+        "interrupts": 0 < spec["replicas"] <= unavailable,
+    }
+
+
+def _order(rollout: Json) -> str:
+    if rollout["strategy"] == "Recreate":
+        order = "all old before all new"
+    elif not rollout["maxSurge"]:
+        order = "old before new"
+    else:
+        both = rollout["maxUnavailable"]
+        order = "old and new at the same time" if both else "new before old"
+    return f"{order}, and no pod serves meanwhile" if rollout["interrupts"] else order
 
 
 def _is_about_repository(change: Change) -> bool:

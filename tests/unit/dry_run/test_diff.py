@@ -1,6 +1,12 @@
 """`specdec plan --diff`: the cost of a change."""
 
-from unit.dry_run.commands import Write, plan_json, run
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from unit.dry_run.commands import ROOT, Write, plan_json, run
 
 
 def test_changed_draft_tokens_republish_and_rebuild_nothing(write: Write) -> None:
@@ -45,6 +51,44 @@ def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> Non
     assert not diff["rebuild"]
     assert not diff["republish"]
     assert [item["field"] for item in diff["restart"]] == ["spec.nodeSelector.disk"]
+
+
+@pytest.mark.parametrize(
+    ("sample", "serving", "order", "interrupts"),
+    [
+        ("reference-draft-target", {}, "new before old", False),
+        ("tensorrt-fp8-one-gpu", {}, "old before new, and no pod serves meanwhile", True),
+        ("tensorrt-fp8-one-gpu", {"replicas": 2}, "old before new", False),
+        ("tensorrt-fp8-one-gpu", {"rollout": {"maxSurge": 1}}, "new before old", False),
+        (
+            "tensorrt-fp8-one-gpu",
+            {"replicas": 2, "rollout": {"maxSurge": 1, "maxUnavailable": 1}},
+            "old and new at the same time",
+            False,
+        ),
+        (
+            "reference-draft-target",
+            {"replicas": 2, "rollout": {"strategy": "Recreate"}},
+            "all old before all new, and no pod serves meanwhile",
+            True,
+        ),
+        ("tensorrt-405b-two-nodes", {}, "old before new, and no pod serves meanwhile", True),
+    ],
+)
+def test_restart_names_the_order_of_the_strategy(
+    tmp_path: Path, sample: str, serving: dict[str, object], order: str, interrupts: bool
+) -> None:
+    file, after = tmp_path / "before.yaml", tmp_path / "after.yaml"
+    shutil.copy(ROOT / "manifests" / "samples" / f"{sample}.yaml", file)
+    body = yaml.safe_load(file.read_text())
+    body["spec"].setdefault("serving", {}).update(serving)
+    file.write_text(yaml.safe_dump(body))
+    body["spec"]["serving"]["nodeSelector"] = {"disk": "fast"}
+    after.write_text(yaml.safe_dump(body))
+    assert plan_json("-f", after, "--diff", file)["diff"]["rollout"]["interrupts"] is interrupts
+    shown = run("plan", "-f", after, "--diff", file).stdout
+    assert f"restart the pods, {order}: " in shown
+    assert "spec.nodeSelector.disk (none) -> fast" in shown
 
 
 def test_another_claim_rebuilds_everything(write: Write) -> None:
