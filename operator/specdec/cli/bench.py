@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from specdec.bench.settings import Settings
     from specdec.client.connection import Connection
 
+# Unlike `generate`, this command uses HTTP unless --protocol is grpc.
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="host:port of Triton (default localhost:8000, 8001 for grpc), the base URL of an "
+        "OpenAI endpoint, or specm/NAME or specm/NAME/v1 of a cluster."
+    ),
+]
 _INTERRUPTED = 130
 _FAILED = 1
 # Interval between refreshes; one takes a millisecond, which adds to measured latencies.
@@ -33,7 +41,7 @@ def bench(
     prompt: opt.Prompts = None,
     prompt_file: opt.PromptFile = None,
     prompts_file: opt.PromptsFile = None,
-    url: opt.Url = None,
+    url: Url = None,
     protocol: Annotated[
         opt.Protocol, typer.Option(help="Protocol; http measures with less client overhead.")
     ] = opt.Protocol.HTTP,
