@@ -65,7 +65,7 @@ STATUS: Json = {
         "warning": "the image differs from TensorRT-LLM 0.19.0",
     },
     "plan": {
-        "backend": "TensorRTLLM",
+        "backend": "TensorRT",
         "version": "0.19.0",
         "draftTokens": 4,
         "maxDraftTokens": 8,
@@ -110,7 +110,7 @@ BODY: Json = {
         "creationTimestamp": "2026-01-01T00:00:00Z",
     },
     "spec": {
-        "runtime": {"backend": "TensorRTLLM"},
+        "runtime": {"backend": "TensorRT"},
         "speculation": {"method": "DraftTarget"},
         "serving": {"replicas": 1},
     },

@@ -50,7 +50,7 @@ def lines(result: Result) -> list[str]:
 def test_tree_shows_stages_jobs_engines_and_measurements() -> None:
     shown = lines(status("pair"))
     text = "\n".join(shown)
-    assert shown[0] == "lab/pair  Building  DraftTarget on TensorRTLLM, 1 of 1 pods ready"
+    assert shown[0] == "lab/pair  Building  DraftTarget on TensorRT, 1 of 1 pods ready"
     parts = ("stages", "jobs", "engines", "image", "plan", "speculation", "benchmark", "pods")
     assert [line for line in shown if line in parts] == list(parts)
     assert "address" in shown
