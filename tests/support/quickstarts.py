@@ -9,47 +9,72 @@ from specdec import __version__
 ROOT = Path(__file__).parents[2]
 GUIDES = [
     ROOT / "README.md",
-    *(
-        ROOT / "docs" / f"{name}.md"
-        for name in (
-            "start-cpu",
-            "start-gpu",
-            "concepts",
-            "methods",
-            "gitops",
-            "upgrade",
-            "monitoring",
-        )
-    ),
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "charts").glob("*/README.md")),
 ]
-# (program, verb) -> the file whose tests run it. `specdec plan` and `render` run in
-# tests/unit/test_quickstarts.py as they stand, and so does, but for the last step, what changes a
-# cluster in tests/controlplane/test_quickstarts.py.
+# (program, verb) -> the file whose tests run it; without a verb, every command of the program.
+# What needs no cluster runs in tests/unit/test_quickstarts.py as it stands. What changes a cluster
+# runs in tests/controlplane/test_quickstarts.py, but for the last step.
 OFFLINE = "tests/unit/test_quickstarts.py"
 ON_A_SERVER = "tests/controlplane/test_quickstarts.py"
 RUN_BY = {
     ("make", "demo"): "tests/demo/test_demo.py",
     ("make", "demo-down"): "tests/demo/test_demo.py",
+    ("make", "images"): OFFLINE,
+    ("make", "lint"): ".github/workflows/release.yaml",
+    ("make", "release-check"): ".github/workflows/release.yaml",
+    ("make", "setup"): "Makefile",
     ("make", "test"): ".ci/run",
     ("helm", "install"): "tests/e2e/conftest.py",
+    ("helm", "test"): "tests/e2e/conftest.py",
+    ("helm", "uninstall"): "tests/chart/test_install.py",
     ("pip", "install"): "tests/unit/test_wheel.py",
     # Of the operator; the guide to GitOps has one of a model: tests/chart/test_model_chart.py.
     ("helm", "upgrade"): "tests/chart/test_install.py",
     ("helm", "rollback"): "tests/chart/test_install.py",
+    ("curl", ""): "tests/demo/story.py",
+    ("echo", ""): OFFLINE,
+    ("openssl", ""): OFFLINE,
     ("kubectl", "apply"): ON_A_SERVER,
     ("kubectl", "create"): ON_A_SERVER,
     ("kubectl", "delete"): ON_A_SERVER,
     ("kubectl", "describe"): ON_A_SERVER,
     ("kubectl", "get"): ON_A_SERVER,
+    ("kubectl", "label"): ON_A_SERVER,
     ("kubectl", "logs"): ON_A_SERVER,
+    ("kubectl", "scale"): ON_A_SERVER,
     # These wait for pods that really run.
     ("kubectl", "port-forward"): "tests/demo/kubectl.py",
     ("kubectl", "rollout"): "tests/demo/story.py",
     ("kubectl", "wait"): "tests/e2e/test_answers.py",
+    ("specdec", "dataset"): OFFLINE,
+    ("specdec", "image"): OFFLINE,
+    ("specdec", "migrate"): OFFLINE,
     ("specdec", "plan"): OFFLINE,
     ("specdec", "render"): OFFLINE,
+    # These name servers and clusters of the reader. tests/unit/test_docs.py checks their options.
+    ("specdec", "bench"): "tests/triton/test_client_bench.py",
+    ("specdec", "certify"): "tests/unit/certify/test_run.py",
+    ("specdec", "check"): "tests/unit/inspect/test_checks.py",
     ("specdec", "generate"): "tests/triton/test_client_generate.py",
+    ("specdec", "infer"): "tests/triton/test_client_infer.py",
+    ("specdec", "logs"): "tests/unit/inspect/test_logs.py",
+    ("specdec", "report"): "tests/unit/inspect/test_report.py",
+    ("specdec", "rerun"): "tests/unit/inspect/test_actions.py",
+    ("specdec", "resume"): "tests/unit/inspect/test_actions.py",
     ("specdec", "speculate"): "tests/triton/test_client_speculate.py",
+    ("specdec", "status"): "tests/unit/inspect/test_status.py",
+    ("specdec", "suspend"): "tests/unit/inspect/test_actions.py",
+    ("specdec", "top"): "tests/unit/inspect/test_top.py",
+    ("specdec", "verify"): "tests/triton/test_client_verify.py",
+}
+# The beginning of a command -> why no test runs it as it stands.
+NOT_RUN = {
+    "aiperf profile": "a program of others, whose packages the tests do not install",
+    "cosign verify": "no release has been signed yet",
+    "docker run": "it needs Docker; tests/unit/build/test_image_command.py runs the file",
+    "specdec image check /": "it runs inside an image; the check of a folder runs here",
 }
 
 
@@ -63,9 +88,21 @@ def in_checkout(word: str) -> Path:
 def typed(document: Path) -> list[list[str]]:
     """The commands of a document's shell blocks."""
     text = document.read_text("utf-8")
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.splitlines()]
     return [arguments for line in lines if (arguments := shlex.split(line, comments=True))]
+
+
+def reason_not_to_run(command: list[str]) -> str:
+    """Why no test runs a command as it stands; empty if one does."""
+    line = " ".join(command) + " "
+    return next((why for begin, why in NOT_RUN.items() if line.startswith(f"{begin} ")), "")
+
+
+def place(command: list[str]) -> str:
+    """The file whose tests run a command; empty if none does."""
+    program, verb = command[:2]
+    return RUN_BY.get((program, verb)) or RUN_BY.get((program, ""), "")
 
 
 def all_run_by(test: str) -> list[tuple[Path, list[str]]]:
@@ -74,5 +111,5 @@ def all_run_by(test: str) -> list[tuple[Path, list[str]]]:
         (document, command)
         for document in GUIDES
         for command in typed(document)
-        if RUN_BY.get((command[0], command[1])) == test
+        if place(command) == test and not reason_not_to_run(command)
     ]

@@ -1,5 +1,7 @@
 """Commands of README and guides: what needs no cluster is run, all others have their test."""
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,9 +12,23 @@ from typer.testing import CliRunner
 
 from specdec import __version__
 from specdec.cli.app import app
-from support.quickstarts import GUIDES, OFFLINE, ON_A_SERVER, ROOT, RUN_BY, all_run_by, typed
+from support.image_tree import RELEASES, write
+from support.quickstarts import (
+    GUIDES,
+    NOT_RUN,
+    OFFLINE,
+    ON_A_SERVER,
+    ROOT,
+    RUN_BY,
+    all_run_by,
+    place,
+    reason_not_to_run,
+    typed,
+)
+from support.shipped_pair import PAIR
 
 SAMPLE = "manifests/samples/reference-draft-target.yaml"
+SHARED = "manifests/samples/tensorrt-draft-target-shared.yaml"
 
 
 @pytest.fixture
@@ -22,39 +38,89 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     body = yaml.safe_load((ROOT / SAMPLE).read_text())
     body["spec"]["speculation"]["maxDraftTokens"] = 6
     (tmp_path / "changed.yaml").write_text(yaml.safe_dump(body))
+    shutil.copy(ROOT / SAMPLE, tmp_path / "pair.yaml")
+    shared = yaml.safe_load((ROOT / SHARED).read_text())
+    listed = {"apiVersion": "v1", "kind": "List", "items": [shared]}
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump(listed))
+    for role in ("target", "draft"):
+        (tmp_path / role).mkdir()
+        shutil.copy(PAIR / role / "config.json", tmp_path / role)
+    write(tmp_path / "rootfs", RELEASES[-1])
+    (tmp_path / "HumanEval.jsonl").write_text(json.dumps({"task_id": "1", "prompt": "a"}) + "\n")
+    alpaca = [{"instruction": "a", "input": "b", "output": "c d"}]
+    (tmp_path / "alpaca.json").write_text(json.dumps(alpaca))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.slow
 def test_what_needs_no_cluster_is_done(desk: Path) -> None:
-    commands = all_run_by(OFFLINE)
-    assert len(commands) > 15
+    commands = [c for c in all_run_by(OFFLINE) if c[1][0] == "specdec"]
+    assert len(commands) > 25
     for document, command in commands:
         shutil.rmtree(desk / "rendered", ignore_errors=True)
-        result = CliRunner().invoke(app, command[1:])
+        arguments, file = split(command)
+        result = CliRunner().invoke(app, arguments[1:], input="one\ntwo\n")
         assert result.exit_code == 0, f"{document.name}: {' '.join(command)}: {result.output}"
+        if file:
+            (desk / file[0]).write_text(result.stdout)
         if command[1] == "render":
             assert list((desk / "rendered").rglob("config.pbtxt"))
         if "--diff" in command:
             assert "rebuild target: maxDraftTokens 8 -> 6" in result.output
 
 
+def split(command: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments, and the name of the file for the output if there is one."""
+    end = command.index(">") if ">" in command else len(command)
+    return command[:end], command[end + 1 :]
+
+
+def test_certificate_of_the_guide_is_valid(desk: Path) -> None:
+    commands = [c for _, c in all_run_by(OFFLINE) if c[0] in ("openssl", "echo")]
+    assert len(commands) == 4
+    for command in commands:
+        arguments, file = split(command)
+        done = subprocess.run(arguments, cwd=desk, capture_output=True, text=True, check=True)
+        if file:
+            (desk / file[0]).write_text(done.stdout)
+    check = ["openssl", "verify", "-CAfile", "ca.crt", "-verify_hostname"]
+    for host in ("reference-tls.default.svc", "localhost"):
+        subprocess.run([*check, host, "tls.crt"], cwd=desk, capture_output=True, check=True)
+
+
 def test_every_command_is_run_by_a_test() -> None:
     for document in GUIDES:
         for command in typed(document):
-            place = RUN_BY.get((command[0], command[1]))
-            assert place, f"{document.name}: no test runs {' '.join(command)}"
+            known = place(command) or reason_not_to_run(command)
+            assert known, f"{document.name}: no test runs {' '.join(command)}"
+
+
+def test_commands_outside_of_shell_blocks_have_a_reason() -> None:
+    programs = {program for program, _ in RUN_BY} | {begin.split()[0] for begin in NOT_RUN}
+    for document in GUIDES:
+        text = document.read_text("utf-8")
+        for language, block in re.findall(r"^```(\w*).*\n((?s:.*?))^```", text, re.MULTILINE):
+            for line in block.splitlines() if language != "sh" else []:
+                command = line.split()
+                if command[:1] and command[0] in programs:
+                    assert reason_not_to_run(command), f"{document.name}: mark {line} as sh"
+
+
+def test_every_reason_not_to_run_is_used() -> None:
+    blocks = "\n".join(document.read_text("utf-8") for document in GUIDES)
+    unused = [begin for begin in NOT_RUN if not re.search(rf"(?m)^{re.escape(begin)} ", blocks)]
+    assert unused == []
 
 
 def test_the_tests_named_do_run_them() -> None:
-    for (_, verb), place in RUN_BY.items():
-        if place in (OFFLINE, ON_A_SERVER):
+    for (program, verb), file in RUN_BY.items():
+        if file in (OFFLINE, ON_A_SERVER):
             continue  # they run what is written
-        text = (ROOT / place).read_text()
-        assert verb.partition("-")[0] in text, f"{place}: {verb}"
-    used = {(command[0], command[1]) for d in GUIDES for command in typed(d)}
-    assert set(RUN_BY) == used, "a command that no guide has"
+        text = (ROOT / file).read_text()
+        assert (verb or program).partition("-")[0] in text, f"{file}: {verb}"
+    used = {pair for d in GUIDES for c in typed(d) for pair in ((c[0], c[1]), (c[0], ""))}
+    assert set(RUN_BY) <= used, "a command that no guide has"
 
 
 def test_make_images_builds_and_pushes_both_for_a_registry() -> None:
