@@ -71,8 +71,13 @@ def _backend(row: Support) -> Iterator[str]:
             f"Its server is Triton {row.triton}. Allow only trusted clients to reach it: see "
             "[Known vulnerabilities](#known-vulnerabilities-of-triton)."
         )
-    if not row.compute_capability:
-        return
+    if row.compute_capability:
+        yield from _formats(row)
+    if row.images:
+        yield from _images(row)
+
+
+def _formats(row: Support) -> Iterator[str]:
     yield ""
     yield "| Feature | Minimum compute capability |"
     yield "|---|---|"
@@ -87,24 +92,24 @@ def _backend(row: Support) -> Iterator[str]:
             f"GPUs of compute capability {row.removed.since} to below {row.removed.until} do not "
             f"support {', '.join(row.removed.formats)}, for weights or for caches."
         )
-    yield ""
-    yield from _images(row)
 
 
 def _images(row: Support) -> Iterator[str]:
+    yield ""
     yield "| Version | Default image | Source |"
     yield "|---|---|---|"
     for version, image in row.images.items():
         yield f"| {version} | `{image}` | {row.image_sources[version]} |"
-    yield ""
-    yield (
-        "A build searches for conversion scripts in "
-        + " and ".join(f"`{folders.examples}`" for folders in row.folders)
-        + ". Its image check searches for templates in "
-        + " and ".join(f"`{folders.templates}`" for folders in row.folders)
-        + ". The build Job compares the image with its release before it converts a checkpoint; "
-        "[`specdec image check`](cli.md#image) makes the same comparison."
-    )
+    if row.folders:
+        yield ""
+        yield (
+            "A build searches for conversion scripts in "
+            + " and ".join(f"`{folders.examples}`" for folders in row.folders)
+            + ". Its image check searches for templates in "
+            + " and ".join(f"`{folders.templates}`" for folders in row.folders)
+            + ". The build Job compares the image with its release before it converts a "
+            "checkpoint; [`specdec image check`](cli.md#image) makes the same comparison."
+        )
     yield ""
     yield "Not served, although images exist:"
     yield ""

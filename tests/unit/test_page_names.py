@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from specdec.api import conditions
+from specdec.api.matrix import support
 from specdec.controller.settings import Settings
 from support.documents import definition, load
 
@@ -157,3 +158,20 @@ def exists(name: str) -> bool:
     """Whether the code has a metric or a variable; the operator's settings have a prefix."""
     setting = name.removeprefix("SPECDEC_").lower()
     return name in sources() or (name.isupper() and setting in Settings.model_fields)
+
+
+@pytest.mark.parametrize("backend", sorted(enum("runtime", "backend")))
+def test_default_images_are_in_the_section_of_their_backend(backend: str) -> None:
+    page = (ROOT / "docs" / "support-matrix.md").read_text("utf-8")
+    section = page.split(f"\n## {backend}\n", 1)[1].split("\n## ", 1)[0]
+    shown = dict(re.findall(r"^\| ([\d.]+) \| `(nvcr\.io/\S+)` \|", section, re.MULTILINE))
+    assert shown == support(backend).images
+
+
+@pytest.mark.parametrize("target", ["bench", "campaign"])
+def test_benchmarks_and_campaigns_on_pages_exist(target: str) -> None:
+    folder = ROOT / "tests" / {"bench": "bench", "campaign": "campaigns"}[target]
+    pages = "".join(page.read_text("utf-8") for page in PAGES)
+    named = set(re.findall(rf"make {target} NAME=(\w+)", pages))
+    assert named
+    assert named <= {file.stem for file in folder.glob("*.py")}
