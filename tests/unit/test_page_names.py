@@ -175,3 +175,18 @@ def test_benchmarks_and_campaigns_on_pages_exist(target: str) -> None:
     named = set(re.findall(rf"make {target} NAME=(\w+)", pages))
     assert named
     assert named <= {file.stem for file in folder.glob("*.py")}
+
+
+def defaults(node: Any) -> Iterator[Any]:
+    """All defaults of a schema and below it."""
+    yield from [node["default"]] if "default" in node else ()
+    for child in (*node.get("properties", {}).values(), *filter(None, [node.get("items")])):
+        yield from defaults(child)
+
+
+def test_no_list_has_a_default_as_the_page_states() -> None:
+    schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert "no list has a default" in (ROOT / "docs" / "gitops.md").read_text("utf-8")
+    compound = [value for value in defaults(schema) if isinstance(value, dict | list)]
+    # A block is there so that its fields get their defaults.
+    assert set(map(str, compound)) == {"{}"}

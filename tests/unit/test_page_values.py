@@ -286,6 +286,9 @@ def test_exit_statuses_are_those_of_the_errors() -> None:
     }
     for error, meaning in meanings.items():
         assert meaning in rows[str(error.exit_status)]
+    assert "`plan`, `render`, `migrate`: the API server or the operator would" in rows["1"]
+    for command in ("plan", "render", "migrate"):
+        assert " 1 the API server or the operator would refuse" in exit_statuses(command)
     sentence = exit_statuses("certify").partition(".")[0]
     listed = [row[0] for row in table("docs/certify.md", "Exit status | Meaning")]
     assert listed == re.findall(r"(?:^|, )\s*(\d+) ", sentence)

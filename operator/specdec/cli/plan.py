@@ -40,7 +40,7 @@ def plan(
     or a fetch Job knows are marked. SPECDEC_OPERATOR_IMAGE and SPECDEC_REFERENCE_IMAGE set the
     images, as in the operator's Deployment.
 
-    Exit status: 0 it would serve, 1 the operator would refuse it, 2 bad input.
+    Exit status: 0 it would serve, 1 the API server or the operator would refuse it, 2 bad input.
     """
     with report_errors():
         from specdec.dry_run import difference, tables
