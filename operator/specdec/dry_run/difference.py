@@ -150,7 +150,7 @@ def _order(rollout: Json) -> str:
     else:
         both = rollout["maxUnavailable"]
         order = "old and new at the same time" if both else "new before old"
-    return f"{order}, and no pod serves meanwhile" if rollout["interrupts"] else order
+    return f"{order}, and no pod serves in between" if rollout["interrupts"] else order
 
 
 def _is_about_repository(change: Change) -> bool:

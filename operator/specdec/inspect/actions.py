@@ -11,7 +11,7 @@ from specdec.inspect.session import resource
 Json = dict[str, Any]
 Operations = list[Json]
 
-# In `managedFields`, whoever asks who set a field finds this name.
+# `managedFields` has this name at the fields that these commands set.
 _MANAGER = "specdec-cli"
 # The operator writes the status of a busy resource several times a second.
 _ATTEMPTS = 8

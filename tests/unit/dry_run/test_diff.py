@@ -57,7 +57,7 @@ def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> Non
     ("sample", "serving", "order", "interrupts"),
     [
         ("reference-draft-target", {}, "new before old", False),
-        ("tensorrt-fp8-one-gpu", {}, "old before new, and no pod serves meanwhile", True),
+        ("tensorrt-fp8-one-gpu", {}, "old before new, and no pod serves in between", True),
         ("tensorrt-fp8-one-gpu", {"replicas": 2}, "old before new", False),
         ("tensorrt-fp8-one-gpu", {"rollout": {"maxSurge": 1}}, "new before old", False),
         (
@@ -69,10 +69,10 @@ def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> Non
         (
             "reference-draft-target",
             {"replicas": 2, "rollout": {"strategy": "Recreate"}},
-            "all old before all new, and no pod serves meanwhile",
+            "all old before all new, and no pod serves in between",
             True,
         ),
-        ("tensorrt-405b-two-nodes", {}, "old before new, and no pod serves meanwhile", True),
+        ("tensorrt-405b-two-nodes", {}, "old before new, and no pod serves in between", True),
     ],
 )
 def test_restart_names_the_order_of_the_strategy(
