@@ -34,6 +34,7 @@ RUN_BY = {
     ("helm", "upgrade"): "tests/chart/test_install.py",
     ("helm", "rollback"): "tests/chart/test_install.py",
     ("curl", ""): "tests/demo/story.py",
+    ("curl", "-sN"): "tests/triton/test_call_page.py",
     ("echo", ""): OFFLINE,
     ("openssl", ""): OFFLINE,
     ("kubectl", "apply"): ON_A_SERVER,
