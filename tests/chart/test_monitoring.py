@@ -28,6 +28,7 @@ from cluster.progress import report
 from specdec.api.conditions import PROBLEMS, PROGRESS, Type
 
 ALERTS = yaml.safe_load((Path(__file__).parent / "alerts.yaml").read_text())
+PAGES = "https://github.com/specdec/specdec/blob/main/docs/"
 ALL = {kind: {"enabled": True} for kind in ("podMonitor", "models", "rules", "dashboard")}
 
 
@@ -60,10 +61,23 @@ def test_every_expression_is_promql_and_passes_lint(promtool: Path, tmp_path: Pa
     asked(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
 
 
+def linked() -> Object:
+    """The cases, with the link that every alert has."""
+    links = {
+        rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules() if "alert" in rule
+    }
+    cases: Object = json.loads(json.dumps(ALERTS))
+    for test in cases["tests"]:
+        for case in test["alert_rule_test"]:
+            for alert in case["exp_alerts"]:
+                alert["exp_annotations"]["runbook_url"] = links[case["alertname"]]
+    return cases
+
+
 def test_alerts_fire_and_stay_silent(promtool: Path, tmp_path: Path) -> None:
     written(tmp_path, groups())
     tests = tmp_path / "tests.yaml"
-    tests.write_text(yaml.safe_dump({**ALERTS, "rule_files": ["rules.yaml"]}))
+    tests.write_text(yaml.safe_dump({**linked(), "rule_files": ["rules.yaml"]}))
     asked(promtool, "test", "rules", tests)
 
 
@@ -86,7 +100,16 @@ def test_every_alert_has_a_firing_and_a_silent_case() -> None:
     for rule in rules():
         if "alert" in rule:
             assert rule["labels"]["severity"] in ("info", "warning", "critical")
-            assert set(rule["annotations"]) == {"summary", "description"}
+            assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+@pytest.mark.parametrize("alert", [rule["alert"] for rule in rules() if "alert" in rule])
+def test_alert_links_to_its_page(alert: str) -> None:
+    (rule,) = [rule for rule in rules() if rule.get("alert") == alert]
+    page, _, anchor = rule["annotations"]["runbook_url"].removeprefix(PAGES).partition("#")
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    assert anchor in {"", *(heading.lower().replace(" ", "-") for heading in headings)}
 
 
 def test_every_alert_and_metric_is_documented() -> None:
@@ -101,7 +124,9 @@ def test_every_alert_and_metric_is_documented() -> None:
 
 def test_rules_use_only_existing_conditions_and_reasons() -> None:
     assert values("type") <= {str(kind) for kind in Type}
-    reasons = {reason for reason in values("reason") if reason[:1].isupper()}
+    # Triton's reasons of failed requests are in capitals.
+    named = {reason for reason in values("reason") if reason[:1].isupper()}
+    reasons = {reason for reason in named if not reason.isupper()}
     assert len(reasons) > 6
     assert reasons <= PROBLEMS | PROGRESS
 
