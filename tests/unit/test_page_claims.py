@@ -10,11 +10,12 @@ import pytest
 from cluster import binaries, prerequisites
 from specdec import __version__
 from specdec.api.matrix import support
-from specdec.api.model import Runtime, SpeculativeModel
+from specdec.api.model import Runtime, SpeculativeModel, Verification
 from specdec.api.networking import OpenAI
 from specdec.cli import forward
 from specdec.desired.serving import strategy
 from specdec.dry_run.resource import complete, load
+from specdec.jobs import verify
 from specdec.triton.launch import PORTS
 from support.golden_cases import SAMPLES
 
@@ -110,6 +111,16 @@ def test_versions_are_those_of_the_code() -> None:
     for page in PAGES:
         for version in re.findall(r"ghcr\.io/specdec/\w+:([\w.]+)", page.read_text("utf-8")):
             assert version == __version__, page.name
+
+
+def test_cost_of_a_verification_follows_from_its_defaults() -> None:
+    settings = Verification()
+    compared, timed = 2 * settings.max_prompts, 2 * verify._TIMED_PROMPTS
+    claim = (
+        f"{compared + timed} requests of at most {settings.max_tokens} new tokens after each "
+        f"change of the serving revision: {compared} for the comparison, {timed} for the speed"
+    )
+    assert claim in " ".join(text("docs/verification.md").split())
 
 
 def test_tools_of_a_machine_are_listed() -> None:
