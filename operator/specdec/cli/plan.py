@@ -43,14 +43,15 @@ def plan(
     Exit status: 0 it would serve, 1 the API server or the operator would refuse it, 2 bad input.
     """
     with report_errors():
-        from specdec.dry_run import difference, tables
+        from specdec.dry_run import build_commands, difference, tables
         from specdec.dry_run.plan import make
         from specdec.dry_run.resource import read
         from specdec.dry_run.summary import summary
 
         body, folders = read(file, version, diff), checkpoint_folders(checkpoint or [])
         planned = make(body, images(), folders)
-        result = summary(planned)
+        steps = {} if planned.refusal else build_commands.of(planned, folders)
+        result = summary(planned, steps)
         if diff is not None:
             compared = difference.compare(_plan_before(read(diff), body, folders), planned)
             if as_json:

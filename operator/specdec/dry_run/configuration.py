@@ -19,8 +19,34 @@ _SIZES = {
     "num_key_value_heads": "kvHeads",
     "head_dim": "headDim",
 }
+_WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".nemo"})
 # Far above any real size, and small enough for fast arithmetic.
 _MAX_SIZE = 10**9
+
+
+def file(path: Path) -> Path:
+    """The configuration in a folder without weights; any other path as it is."""
+    config = path / "config.json"
+    has_weights = any(entry.suffix in _WEIGHTS for entry in path.glob("*"))
+    return config if config.is_file() and not has_weights else path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A configuration, by its file or its folder.
+
+    Raises:
+        InputError: it is not one.
+    """
+    place = path / "config.json" if path.is_dir() else path
+    try:
+        config = json.loads(place.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{place} is not a valid config.json ({error}): name the file of a checkpoint"
+        ) from error
+    if not isinstance(config, dict):
+        raise InputError(f"{place} is not a valid config.json: it is not a JSON object")
+    return config
 
 
 def facts(path: Path) -> dict[str, Any]:
@@ -29,14 +55,7 @@ def facts(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is not a valid configuration.
     """
-    try:
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path} is not a valid config.json ({error}): name the file of a checkpoint"
-        ) from error
-    if not isinstance(config, dict):
-        raise InputError(f"{path} is not a valid config.json: it is not a JSON object")
+    config = read(path)
     result: dict[str, Any] = {}
     for key, name in _SIZES.items():
         value = config.get(key)

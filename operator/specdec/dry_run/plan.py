@@ -107,13 +107,13 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         body: the resource, as `resource.read` returns it.
         images: the images of the release, as in the operator's Deployment.
         checkpoints: local directories by role, which are inspected as by the fetch Job; or
-            config.json files, which only contain sizes.
+            config.json files, or folders with no weights beside one, which only contain sizes.
 
     Raises:
         InputError: a checkpoint is given for a role that the resource lacks.
         JobError: this release cannot build a checkpoint.
     """
-    given = dict(checkpoints or {})
+    given = {role: configuration.file(path) for role, path in (checkpoints or {}).items()}
     # A suspended resource is planned as if it had served before.
     model = SpeculativeModel.parse(body)
     cluster = SimulatedCluster({**body, "spec": {**body["spec"], "suspend": False}}, images)

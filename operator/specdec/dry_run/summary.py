@@ -4,6 +4,7 @@ It is pure. Keys are stable. Values that only a cluster or a fetch Job knows are
 """
 
 import hashlib
+from collections.abc import Mapping
 
 from specdec.api import names
 from specdec.api.conditions import MEASURED, Type
@@ -13,8 +14,11 @@ from specdec.dry_run.plan import CHECKED, LATER, PREBUILT, Json, Plan, pods
 from specdec.triton import start
 
 
-def summary(plan: Plan) -> Json:
-    """The plan as JSON, without the texts of files and manifests."""
+def summary(plan: Plan, steps: Mapping[str, list[Json]] | None = None) -> Json:
+    """The plan as JSON, without the texts of files and manifests.
+
+    `steps` are those of the builds by role, from `build_commands`.
+    """
     return {
         "resource": {"name": plan.name, "namespace": plan.namespace},
         "refused": plan.refusal,
@@ -29,7 +33,10 @@ def summary(plan: Plan) -> Json:
             }
             for model in plan.status.get("models", [])
         ],
-        "engines": [_engine(plan, entry, build) for entry, build in plan.engines()],
+        "engines": [
+            {**_engine(plan, entry, build), "steps": (steps or {}).get(entry["role"], [])}
+            for entry, build in plan.engines()
+        ],
         "jobs": [_job(obj) for obj in plan.objects if obj["kind"] == "Job"],
         "repository": {
             "hash": plan.status.get("repository", {}).get("hash", ""),

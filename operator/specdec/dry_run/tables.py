@@ -76,6 +76,8 @@ def _builds(plan: Json) -> Iterator[Table]:
     """Tables of what is built before pods serve: engines, Jobs and files."""
     for engine in plan["engines"]:
         yield _engine(engine)
+        if engine["steps"]:
+            yield _steps(engine)
     if plan["jobs"]:
         jobs = _table("Job", "Name", "GPUs")
         commands = _table("Job", "Command")
@@ -128,6 +130,15 @@ def _engine(engine: Json) -> Table:
     row(table, "TP x PP", f"{build['tensorParallel']} x {build['pipelineParallel']}")
     for name, value in build["limits"].items():
         row(table, name, value)
+    return table
+
+
+def _steps(engine: Json) -> Table:
+    table = _table(f"Build of {engine['role']}", "Command")
+    if engine["steps"][0]["step"] == "build":
+        row(table, "before", f"{LATER}; --checkpoint {engine['role']}=config.json is enough")
+    for step in engine["steps"]:
+        row(table, step["step"], _line(step["command"]))
     return table
 
 
