@@ -2,22 +2,20 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from chart.helm import CHART, INSTALL, NAMESPACE, RELEASE, Helm
-from cluster import binaries, registry
+from chart.helm import INSTALL, NAMESPACE, RELEASE, Helm
+from cluster import binaries
 from cluster.handle import Node
 from cluster.progress import report
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
 from e2e.checkpoints import Copies, copying
 from e2e.record import Record, recording
+from e2e.released import Release, line, release
 from e2e.world import DEADLINE_SECONDS, World, model, up
-from support.quickstarts import ROOT, typed
 
 NAME = "specdec-e2e"
 KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
@@ -43,43 +41,39 @@ def world() -> Iterator[World]:
 
 
 def install(node: Node, kubectl: Kubectl) -> None:
-    """The operator by the README's line, from a registry; the demo installs the manifests."""
+    """The operator by README's lines, from a registry; the demo installs the manifests."""
     binaries.ensure(["helm"], report)
     for target, tag in IMAGES.items():
         node.push(target, tag)
-    kubectl("apply", "--server-side", "-f", str(INSTALL / "namespace.yaml"))
     place = ("-n", NAMESPACE)
-    kept = kubectl.get("deployment", RELEASE, *place)
-    helm = Helm(node.state.folder / "helm", node.kubeconfig)
-    arguments = published(node, helm)
-    if kept is not None:
-        arguments[0] = "upgrade"
-    helm(*arguments, "--timeout=180s")
+    kept = kubectl.get("deployment", RELEASE, *place, "--ignore-not-found")
+    with release(node) as run:
+        if kept is None:
+            by_kustomize(run, kubectl)
+        kubectl("apply", "--server-side", "-f", str(INSTALL / "namespace.yaml"))
+        helm = line("helm", "install", has="oci://")
+        if kept is not None:
+            helm[1] = "upgrade"
+        run(helm, "--timeout=180s")
     if kept is not None:
         # The tag stays the same when the image behind it changes.
         kubectl("rollout", "restart", f"deployment/{RELEASE}", *place)
-        status = ("rollout", "status", f"deployment/{RELEASE}", *place)
-        kubectl(*status, "--timeout=120s", timeout=130)
-    helm("test", RELEASE, *place, "--timeout=120s")
+        rolled_out(kubectl)
+    Helm(node.state.folder / "helm", node.kubeconfig)("test", RELEASE, *place, "--timeout=120s")
 
 
-def published(node: Node, helm: Helm) -> list[str]:
-    """Push the chart, and return the arguments of the README's installation from a registry.
+def by_kustomize(run: Release, kubectl: Kubectl) -> None:
+    """Install the operator by README's other line, wait for it, and remove it."""
+    apply = line("kubectl", "apply", has="manifests/install?")
+    run(apply)
+    rolled_out(kubectl)
+    run(["kubectl", "delete", "-k", apply[-1], "--timeout=120s"])
 
-    Only the registry differs: containerd takes the node's for ghcr.io, Helm has no such mirrors.
-    """
-    (line,) = [
-        command
-        for command in typed(ROOT / "README.md")
-        if command[:2] == ["helm", "install"] and "oci://" in " ".join(command)
-    ]
-    (chart,) = [word for word in line if word.startswith("oci://")]
-    here = chart.replace(f"oci://{registry.MIRRORED}", f"oci://{node.registry}")
-    with tempfile.TemporaryDirectory() as folder:
-        helm("package", CHART, "--destination", folder)
-        (package,) = Path(folder).glob("*.tgz")
-        helm("push", package, here.rpartition("/")[0], "--plain-http")
-    return [here if word == chart else word for word in line[1:]] + ["--plain-http"]
+
+def rolled_out(kubectl: Kubectl) -> None:
+    """Wait until the operator is available."""
+    status = ("rollout", "status", f"deployment/{RELEASE}", "-n", NAMESPACE)
+    kubectl(*status, "--timeout=120s", timeout=130)
 
 
 @pytest.fixture(scope="session")

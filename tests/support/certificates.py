@@ -28,12 +28,13 @@ class Certificates:
     stranger: Pair
 
 
-def make(folder: Path) -> Certificates:
-    """Make them all in an empty folder."""
+def make(folder: Path, *, hosts: tuple[str, ...] = ()) -> Certificates:
+    """Make them all in an empty folder; the server's is for `hosts` too."""
     authority, other = _authority(folder, "ca"), _authority(folder, "other")
+    names = ",".join(f"DNS:{host}" for host in ("localhost", *hosts))
     return Certificates(
         authority.certificate,
-        _signed(folder, "tls", authority, "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        _signed(folder, "tls", authority, f"subjectAltName={names},IP:127.0.0.1"),
         _signed(folder, "client", authority, "extendedKeyUsage=clientAuth"),
         _signed(folder, "stranger", other, "extendedKeyUsage=clientAuth"),
     )

@@ -1,0 +1,37 @@
+"""README's third line: the command line from an index, in an environment of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from cluster import binaries
+from e2e.released import build_wheel, line
+from e2e.world import World
+from support.quickstarts import ROOT
+
+
+def test_command_line_of_the_index_reaches_the_node(
+    world: World, served: str, tmp_path: Path
+) -> None:
+    build_wheel(tmp_path / "index")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    programs = (tmp_path / "environment" / "bin", binaries.path("kubectl").parent, "/usr/bin")
+    environment = {
+        "PATH": ":".join(map(str, programs)),
+        "HOME": str(tmp_path),
+        "KUBECONFIG": str(world.node.kubeconfig),
+        "PIP_FIND_LINKS": str(tmp_path / "index"),
+        "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+    }
+
+    def run(*argv: str) -> str:
+        done = subprocess.run(argv, cwd=desk, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    run(*line("pip", "install", has="[client]=="))
+    run("specdec", "check")
+    address = ("--url", f"specm/{served}")
+    assert run("specdec", "generate", *address, "--prompt", "def f(", "--max-tokens", "4")
