@@ -7,6 +7,7 @@ from pathlib import Path
 from cluster import binaries
 from e2e.released import build_wheel, line
 from e2e.world import World
+from specdec import __version__
 from support.quickstarts import ROOT
 
 
@@ -35,3 +36,5 @@ def test_command_line_of_the_index_reaches_the_node(
     run("specdec", "check")
     address = ("--url", f"specm/{served}")
     assert run("specdec", "generate", *address, "--prompt", "def f(", "--max-tokens", "4")
+    assert run("kubectl", "specdec", "--version") == f"specdec {__version__}\n"
+    assert served in run("kubectl", "specdec", "status")

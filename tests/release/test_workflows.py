@@ -15,7 +15,12 @@ FILES = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
 # Beyond reading the sources: pushing to the registry, and the identity that a signature carries.
 _PUBLISHES = {"contents": "read", "packages": "write", "id-token": "write"}
-RIGHTS = {("release", "image"): _PUBLISHES, ("release", "chart"): _PUBLISHES}
+RIGHTS = {
+    ("release", "image"): _PUBLISHES,
+    ("release", "chart"): _PUBLISHES,
+    # The release with its files, and the identity that the package index trusts.
+    ("release", "package"): {"contents": "write", "id-token": "write"},
+}
 RELEASE = ROOT / ".github" / "workflows" / "release.yaml"
 DIGEST = "sha256:" + "5" * 64
 
@@ -87,6 +92,16 @@ def test_images_have_sbom_and_provenance_for_their_platforms() -> None:
     assert build["with"]["sbom"] is True
     assert build["with"]["provenance"] == "mode=max"
     assert job["needs"] == "check"
+
+
+def test_package_has_no_key_and_is_published_before_the_release_names_it() -> None:
+    build, plugin, publish, release = ordered(
+        "package", "uv build", "release.plugin", "uv publish", "gh release create"
+    )
+    assert publish["run"].startswith("uv publish --trusted-publishing always ")
+    assert "env" not in publish
+    assert build["run"].split()[-1] == plugin["run"].split()[-1] == "dist"
+    assert release["run"].endswith(" dist/*")
 
 
 def ordered(job: str, *parts: str) -> list[Any]:

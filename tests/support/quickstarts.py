@@ -45,6 +45,7 @@ RUN_BY = {
     ("kubectl", "label"): ON_A_SERVER,
     ("kubectl", "logs"): ON_A_SERVER,
     ("kubectl", "scale"): ON_A_SERVER,
+    ("kubectl", "specdec"): "tests/e2e/test_install.py",
     # These wait for pods that really run.
     ("kubectl", "port-forward"): "tests/demo/kubectl.py",
     ("kubectl", "rollout"): "tests/demo/story.py",
@@ -74,6 +75,7 @@ RUN_BY = {
 NOT_RUN = {
     "aiperf profile": "a program of others, whose packages the tests do not install",
     "cosign verify": "no release has been signed yet",
+    "kubectl krew": "krew is not built here; tests/unit/build/test_plugin.py installs its archive",
     "docker run": "it needs Docker; tests/unit/build/test_image_command.py runs the file",
     "specdec image check /": "it runs inside an image; the check of a folder runs here",
 }
