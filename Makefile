@@ -65,6 +65,7 @@ generate: setup ## write the generated files: pages, the CRD's schema in the pac
 	$(BIN)/python tests/unit/api_reference.py
 	$(BIN)/python tests/unit/support_reference.py
 	$(BIN)/python tests/unit/methods_reference.py
+	$(BIN)/python -m support.chart_reference
 	$(BIN)/python -m support.reason_tables
 	@$(MAKE) --no-print-directory chart
 

@@ -59,8 +59,8 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
     assert set(schema) == set(values)
-    rows = re.findall(r"^\| (`.*?) \|", (CHART / "README.md").read_text(), re.MULTILINE)
-    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(values)
+    rows = re.findall(r"^\| `(\w+)", (CHART / "README.md").read_text(), re.MULTILINE)
+    assert set(rows) == set(values)
     # Values of one paragraph share its comment.
     unexplained = re.findall(r"(?:^|\n\n)(\w+):", (CHART / "values.yaml").read_text())
     assert unexplained == []
