@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 from specdec.cli.app import app
-from specdec.client import Connection
+from specdec.client import BadRequestError, Connection
 from specdec.client.infer import Inference, Output, infer
 from support.shipped_pair import PAIR
 from support.triton_client import ask, tokens
@@ -50,6 +51,27 @@ def test_drafts_are_verified_in_one_round(server: Server) -> None:
     output = run(server, max_tokens=5, draft=(*expected[:2], wrong, expected[3]))
     assert output.tokens == expected[:3]
     assert (output.drafted, output.accepted) == (4, 2)
+
+
+def test_lookahead_sizes_change_the_drafts_and_not_the_tokens(lookahead_server: Server) -> None:
+    whole = run(lookahead_server, max_tokens=40)
+    smallest = run(lookahead_server, max_tokens=40, lookahead=(1, 1, 0))
+    assert smallest.tokens == whole.tokens
+    assert (whole.drafted or 0) > 0
+    assert (smallest.drafted or 0) < (whole.drafted or 0)
+
+
+def test_lookahead_sizes_need_an_engine_that_takes_them(
+    server: Server, older_server: Server, lookahead_server: Server
+) -> None:
+    for options, message in (
+        ({"lookahead": (4, 3)}, "lookahead is 4,3; give three sizes"),
+        ({"lookahead": (4, 3, -1)}, "lookahead is 4,3,-1; give three sizes"),
+    ):
+        with pytest.raises(BadRequestError, match=message):
+            run(lookahead_server, **options)
+    with pytest.raises(BadRequestError, match="takes no lookahead sizes"):
+        run(older_server, lookahead=(1, 1, 0))
 
 
 def test_a_cancelled_request_keeps_what_came(server: Server) -> None:

@@ -32,6 +32,14 @@ def infer(
         str | None, typer.Option(help="File with input ids; - is stdin.")
     ] = None,
     draft: Annotated[str | None, typer.Option(help="Draft ids to verify in one step.")] = None,
+    lookahead: Annotated[
+        str | None,
+        typer.Option(
+            metavar="W,N,G",
+            help="Sizes of lookahead decoding for this request, at most those of the engine: "
+            "window, n-gram and verification set.",
+        ),
+    ] = None,
     expect: Annotated[str | None, typer.Option(help="Expected output ids.")] = None,
     expect_file: Annotated[
         str | None, typer.Option(help="File with expected ids; - is stdin.")
@@ -90,14 +98,17 @@ def _run(params: Mapping[str, Any]) -> None:
     from specdec.client.infer import infer as ask
 
     read, write = _codec(params["format"], params["tokenizer"])
-    options = opt.fields_of(Inference, {k: v for k, v in params.items() if k != "draft"})
+    parsed = ("draft", "lookahead")
+    options = opt.fields_of(Inference, {k: v for k, v in params.items() if k not in parsed})
     ids = _ids(params, "tokens", read)
     if ids is None:
         raise BadRequestError("there is no input: give --tokens or --tokens-file")
     expected = _ids(params, "expect", read)
     if not 0 <= params["threshold"] <= 1:
         raise BadRequestError(f"--threshold is {params['threshold']:g}; set it between 0 and 1")
-    inference = Inference(ids=ids, draft=read(params["draft"] or "", "--draft"), **options)
+    draft = read(params["draft"] or "", "--draft")
+    lookahead = _from_csv(params["lookahead"] or "", "--lookahead")
+    inference = Inference(ids=ids, draft=draft, lookahead=lookahead, **options)
     cancel_ms = params["cancel_after"]
     if cancel_ms is not None and cancel_ms < 1:
         raise BadRequestError(f"--cancel-after is {cancel_ms}; give milliseconds above 0")

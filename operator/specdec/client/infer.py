@@ -20,6 +20,12 @@ from specdec.client.errors import BadRequestError, UnreachableError
 from specdec.client.grpc_calls import Calls, Server
 from specdec.client.sampling import Sampling, input_name
 
+# Window, n-gram size and verification set of lookahead decoding (Fu et al., 2024).
+_LOOKAHEAD = (
+    "lookahead_window_size",
+    "lookahead_ngram_size",
+    "lookahead_verification_set_size",
+)
 _COUNTS = ("total_draft_tokens", "total_accepted_draft_tokens")
 
 
@@ -31,6 +37,8 @@ class Inference(Sampling):
         ids: the prompt's token ids.
         draft: draft tokens; the engine then runs one verification step, and returns the accepted
             tokens and one more.
+        lookahead: window, n-gram size and verification set, each at most that of the engine;
+            empty means the engine's.
         max_tokens: maximum of new tokens.
         stream: several responses instead of one.
         model: the engine's Triton name.
@@ -41,6 +49,7 @@ class Inference(Sampling):
 
     ids: tuple[int, ...]
     draft: tuple[int, ...] = ()
+    lookahead: tuple[int, ...] = ()
     max_tokens: int = 16
     stream: bool = False
     model: str = "tensorrt_llm"
@@ -57,19 +66,34 @@ class Inference(Sampling):
                 raise BadRequestError(
                     f"token id {token} is invalid; give ids between 0 and 2**31-1"
                 )
+        if self.lookahead and (len(self.lookahead) != 3 or min(self.lookahead) < 0):
+            sizes = ",".join(map(str, self.lookahead))
+            raise BadRequestError(
+                f"lookahead is {sizes}; give three sizes: window, n-gram and verification set"
+            )
         if self.stop_words or self.bad_words or self.bias_words:
             raise BadRequestError(
                 "an engine takes no stop or bad words; use a model with text input"
             )
 
     def tensors(self, declared: frozenset[str]) -> dict[str, NDArray[Any]]:
-        """The request as arrays [1, n], by the input names that the engine declares."""
+        """The request as arrays [1, n], by the input names that the engine declares.
+
+        Raises:
+            BadRequestError: the engine declares no input for a value.
+        """
         inputs = {
             input_name(field, declared, self.model): array.reshape(1, -1)
             for field, array in self.numbers()
         }
         if self.draft:
             inputs["draft_input_ids"] = np.array([self.draft], np.int32)
+        if self.lookahead and not declared.issuperset(_LOOKAHEAD):
+            raise BadRequestError(
+                f"model {self.model} takes no lookahead sizes; send the request without them"
+            )
+        for name, size in zip(_LOOKAHEAD, self.lookahead, strict=False):
+            inputs[name] = np.array([[size]], np.int32)
         if self.stream:
             inputs["streaming"] = np.array([[True]])
         inputs["exclude_input_in_output"] = np.array([[False]])
