@@ -62,6 +62,7 @@ RUN_BY = {
     ("specdec", "generate"): "tests/triton/test_client_generate.py",
     ("specdec", "infer"): "tests/triton/test_client_infer.py",
     ("specdec", "logs"): "tests/unit/inspect/test_logs.py",
+    ("specdec", "prune"): "tests/unit/inspect/test_prune.py",
     ("specdec", "report"): "tests/unit/inspect/test_report.py",
     ("specdec", "rerun"): "tests/unit/inspect/test_actions.py",
     ("specdec", "resume"): "tests/unit/inspect/test_actions.py",

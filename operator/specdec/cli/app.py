@@ -134,6 +134,12 @@ COMMANDS = {
         "Measure a resource again: its verification, or its benchmark.",
         "Examples: specdec rerun code-assistant; specdec rerun code-assistant --benchmark",
     ),
+    "prune": Command(
+        "specdec.cli.prune:prune",
+        "List the checkpoints, engines and repositories of a claim that no resource uses.",
+        "Examples: specdec prune code-assistant-models; "
+        "specdec prune code-assistant-models --delete --older-than 7d -n models",
+    ),
     "certify": Command(
         "specdec.cli.certify:certify",
         "Serve a matrix of small models on a cluster, and report what passed.",

@@ -1,0 +1,225 @@
+"""Find out what the resources of a claim use, and let a Job list or delete the rest.
+
+`specdec prune` calls `prune`. Only a pod can read the volume, so a Job does the work, with the
+caller's right to create it. A resource uses what its status names, the repositories that its live
+servers serve, and what the manifests of these repositories list.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specdec.api import names, released
+from specdec.api.model import SpeculativeModel
+from specdec.api.pods import Pods
+from specdec.client.errors import BadRequestError, RefusedError
+from specdec.cluster import Cluster, Conflict, Rejected
+from specdec.desired import pod
+from specdec.desired import prune as desired
+from specdec.desired.pod import Volume
+from specdec.inspect.session import resources
+from specdec.inspect.status import newest_first
+from specdec.jobs.prune import CHECKPOINTS, ENGINES, KINDS, REPOSITORIES
+from specdec.pipeline.observed import POD_JOB, job_state, termination_message
+
+Json = dict[str, Any]
+Keep = dict[str, list[str]]
+FORMAT = "specdec.dev/prune/v1"
+_INTERVAL = 1.0
+_LOG_LINES = 100_000
+_CLAIM = ("v1", "PersistentVolumeClaim")
+_SERVERS = (("apps/v1", "Deployment"), (names.GROUP_API, names.GROUP_KIND))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to prune.
+
+    Attributes:
+        namespace, claim: of the volume.
+        older_than: the age in seconds from which something unused is deleted.
+        delete: without it, nothing is changed.
+        image: the operator's; empty means that of its Deployment.
+        operator_namespace: of that Deployment.
+    """
+
+    namespace: str
+    claim: str
+    older_than: float
+    delete: bool
+    image: str
+    operator_namespace: str
+
+
+async def prune(cluster: Cluster, request: Request, interval: float = _INTERVAL) -> Json:
+    """What is on the volume, as `specdec prune --json` prints it.
+
+    Raises:
+        BadRequestError: there is no such claim.
+        RefusedError: another Job is writing to the volume, or the Job failed.
+        ClusterError: the API server refused a request.
+    """
+    bodies = await resources(cluster, request.namespace)
+    claim = await cluster.get(*_CLAIM, request.namespace, request.claim)
+    if claim is None:
+        claims = sorted({claim_of(body) for body in bodies})
+        hint = f"its resources use {', '.join(claims)}" if claims else "it has no resources"
+        raise BadRequestError(
+            f"there is no claim {request.claim} in namespace {request.namespace}: {hint}"
+        )
+    owners = [body for body in bodies if claim_of(body) == request.claim]
+    if request.delete:
+        await _require_quiet(cluster, request)
+    servers = await _servers(cluster, request.namespace)
+    image = request.image or await _operator_image(cluster, request.operator_namespace)
+    body = _job(request, image, claim, owners, keep(bodies, servers, request.claim))
+    log = await _run(cluster, body, interval)
+    return {
+        "format": FORMAT,
+        "claim": request.claim,
+        "resources": sorted(owner["metadata"]["name"] for owner in owners),
+        "items": list(_items(log)),
+    }
+
+
+def claim_of(body: Mapping[str, Any]) -> str:
+    """The claim of a resource, also of one that the API server would refuse today."""
+    storage = body.get("spec", {}).get("storage") or {}
+    return str(storage.get("existingClaim") or f"{body['metadata']['name']}-models")
+
+
+def keep(bodies: Iterable[Json], servers: Iterable[Json], claim: str) -> Keep:
+    """The names that resources use, by folder of the volume.
+
+    Args:
+        bodies: the resources of the claim's namespace.
+        servers: the live workloads of that namespace, which may serve an earlier repository.
+        claim: of the volume.
+    """
+    used: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    for body in bodies:
+        if claim_of(body) == claim:
+            status = body.get("status", {})
+            used[CHECKPOINTS] |= {item.get("digest", "") for item in status.get("models", [])}
+            used[ENGINES] |= {item.get("key", "") for item in status.get("engines", [])}
+            used[REPOSITORIES].add(status.get("repository", {}).get("hash", ""))
+        for kind, name in _named(body.get("spec"), claim):
+            used[kind].add(name)
+    for server in servers:
+        annotations = server["metadata"].get("annotations", {})
+        used[REPOSITORIES].add(annotations.get(names.REPOSITORY, ""))
+    return {kind: sorted(values - {""}) for kind, values in used.items()}
+
+
+def _named(value: Any, claim: str) -> Iterator[tuple[str, str]]:
+    """Directories of the volume that a spec names as a source, such as a prebuilt engine."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _named(item, claim)
+    elif isinstance(value, dict):
+        if value.get("claimName") == claim:
+            parts = Path(str(value.get("path", ""))).parts
+            if len(parts) > 1 and parts[0] in KINDS:
+                yield parts[0], parts[1]
+        for item in value.values():
+            yield from _named(item, claim)
+
+
+async def _require_quiet(cluster: Cluster, request: Request) -> None:
+    """Refuse to delete while a Job may be writing what no status names yet."""
+    for job in await cluster.list("batch/v1", "Job", request.namespace):
+        labels = job["spec"]["template"]["metadata"].get("labels", {})
+        mine = labels.get(names.CLAIM) == names.claim_label(request.claim)
+        if mine and job_state(job) == "Running" and not job["spec"].get("suspend"):
+            raise RefusedError(
+                f"Job {job['metadata']['name']} uses claim {request.claim}: wait until it ends"
+            )
+
+
+async def _servers(cluster: Cluster, namespace: str) -> list[Json]:
+    """The workloads of a namespace, of the kinds that the cluster has."""
+    kinds = [kind for kind in _SERVERS if await cluster.serves(*kind)]
+    return [body for kind in kinds for body in await cluster.list(*kind, namespace)]
+
+
+async def _operator_image(cluster: Cluster, namespace: str) -> str:
+    """The image of the operator's Deployment; the released one if it cannot be read."""
+    try:
+        deployments = await cluster.list(
+            "apps/v1", "Deployment", namespace, f"{names.APP}=specdec-operator"
+        )
+    except Rejected:
+        deployments = []
+    images = [d["spec"]["template"]["spec"]["containers"][0]["image"] for d in deployments]
+    return str(images[0]) if images else released.OPERATOR_IMAGE
+
+
+def _job(request: Request, image: str, claim: Json, owners: list[Json], used: Keep) -> Json:
+    modes = claim.get("spec", {}).get("accessModes", [])
+    volume = Volume(request.claim, claim["metadata"]["uid"], "ReadWriteMany" not in modes)
+    model = next(_valid(owners), None)
+    return desired.job(
+        f"specdec-prune-{secrets.token_hex(4)}",
+        request.namespace,
+        volume,
+        image,
+        used,
+        request.older_than,
+        delete=request.delete,
+        pods=model.spec.pods if model else Pods(),
+        pull_secrets=pod.pull_secrets(model) if model else (),
+    )
+
+
+def _valid(bodies: Iterable[Json]) -> Iterator[SpeculativeModel]:
+    for body in bodies:
+        with contextlib.suppress(ValueError):
+            yield SpeculativeModel.parse(body)
+
+
+async def _run(cluster: Cluster, body: Json, interval: float) -> str:
+    """Create a Job, wait for its end, and return its log; the Job is deleted."""
+    name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+    await cluster.create(body)
+    try:
+        while True:
+            job = await cluster.get("batch/v1", "Job", namespace, name)
+            if job is None:
+                raise RefusedError(f"Job {name} was deleted before it ended")
+            if job_state(job) in ("Complete", "Failed"):
+                break
+            await asyncio.sleep(interval)
+        pods = newest_first(await cluster.list("v1", "Pod", namespace, f"{POD_JOB}={name}"))
+        if job_state(job) == "Failed" or not pods:
+            raise RefusedError(f"Job {name} failed: {_failure(pods)}")
+        return await cluster.log(namespace, pods[0]["metadata"]["name"], _LOG_LINES)
+    finally:
+        await _remove(cluster, namespace, name)
+
+
+def _failure(pods: list[Json]) -> str:
+    messages = [text for text in map(termination_message, pods) if text]
+    try:
+        return str(json.loads(messages[0])["error"]["message"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return messages[0][-300:] if messages else "its pod did not start"
+
+
+async def _remove(cluster: Cluster, namespace: str, name: str) -> None:
+    while (job := await cluster.get("batch/v1", "Job", namespace, name)) is not None:
+        try:
+            await cluster.delete(job)
+        except Conflict:
+            continue  # its status has changed since
+        return
+
+
+def _items(log: str) -> Iterator[Json]:
+    for line in log.splitlines():
+        if line.startswith('{"item"'):
+            yield json.loads(line)["item"]

@@ -1,0 +1,132 @@
+"""List or delete what no resource on the volume uses: `python -m specdec.jobs.prune --keep JSON`.
+
+`specdec prune` runs this program in a Job. Checkpoints, engines and repositories are directories
+with a content hash as name, so what is deleted too much is downloaded or built again.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from specdec.api import names
+from specdec.api.reasons import CommonReason, FetchReason
+from specdec.jobs import manifests, result, volume
+from specdec.jobs.result import JobError
+
+CHECKPOINTS, ENGINES, REPOSITORIES = (
+    Path(folder).name for folder in (names.CHECKPOINTS, names.ENGINES, names.REPOSITORIES)
+)
+KINDS = (CHECKPOINTS, ENGINES, REPOSITORIES)
+Keep = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A directory on the volume.
+
+    Attributes:
+        kind: the folder that it is in, one of KINDS.
+        name: the content hash.
+        bytes: of all its files.
+        age: seconds since it was completed.
+        used: whether a resource uses it.
+        deleted: whether this run has deleted it.
+    """
+
+    kind: str
+    name: str
+    bytes: int
+    age: float
+    used: bool
+    deleted: bool = False
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code is 0 if the volume was read."""
+    parser = argparse.ArgumentParser(description="List or delete what no resource uses")
+    parser.add_argument("--keep", type=json.loads, required=True, help="names by kind")
+    parser.add_argument("--older-than", type=float, required=True, help="seconds")
+    parser.add_argument("--delete", action="store_true", help="delete; without it, only list")
+    parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
+    options = parser.parse_args(arguments)
+
+    def work() -> dict[str, Any]:
+        older = options.older_than if options.delete else None
+        items = list(prune(options.volume, options.keep, older))
+        return {"prune": {"directories": len(items)}}
+
+    return result.run(work, CommonReason.INTERNAL)
+
+
+def prune(root: Path, keep: Keep, older_than: float | None = None) -> Iterator[Item]:
+    """Each directory, printed as a line of JSON once it is dealt with.
+
+    Args:
+        root: of the volume.
+        keep: by kind, the names that a resource uses. A repository keeps what its manifest lists.
+        older_than: delete what is unused and older than these seconds; None deletes nothing.
+
+    Raises:
+        JobError: VolumeUnusable, if the manifest of a kept repository cannot be read. Nothing is
+            deleted then.
+    """
+    used = {(kind, name) for kind in KINDS for name in keep.get(kind, ())}
+    for repository in keep.get(REPOSITORIES, ()):
+        used |= _listed(root, repository)
+    for kind in KINDS:
+        for folder in _folders(root / kind):
+            item = _item(folder, used)
+            if older_than is not None and not item.used and item.age > older_than:
+                _delete(root, folder)
+                item = replace(item, deleted=True)
+            print(json.dumps({"item": asdict(item)}), flush=True)
+            yield item
+
+
+def _listed(root: Path, repository: str) -> set[tuple[str, str]]:
+    """What the servers of a repository read."""
+    path = root / REPOSITORIES / Path(names.manifest(repository)).name
+    if not (root / REPOSITORIES / repository).is_dir():
+        return set()  # it is not published yet, or was deleted
+    try:
+        folders = json.loads(path.read_bytes())["folders"]
+        places = [Path(folder["path"]) for folder in folders]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise JobError(
+            FetchReason.VOLUME_UNUSABLE,
+            f"repository {repository[:16]} is used and its manifest cannot be read ({error!r}), "
+            "so nothing was deleted: delete its directory, and the operator publishes it again",
+        ) from error
+    return {(place.parts[0], place.parts[1]) for place in places if len(place.parts) == 2}
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The complete directories; others have names with a dot."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+    )
+
+
+def _item(folder: Path, used: set[tuple[str, str]]) -> Item:
+    size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+    kind, name = folder.parent.name, folder.name
+    return Item(kind, name, size, time.time() - folder.stat().st_mtime, (kind, name) in used)
+
+
+def _delete(root: Path, folder: Path) -> None:
+    volume.discard(folder)
+    if folder.parent.name == REPOSITORIES:
+        (root / REPOSITORIES / Path(names.manifest(folder.name)).name).unlink(missing_ok=True)
+    elif folder.parent.name == CHECKPOINTS:
+        manifests.checkpoint_manifest(folder).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""`specdec prune` on a real claim: what is unused goes, and what is used is served on."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from e2e.world import SHARED, World, model
+from specdec.cli.app import app
+
+
+def pruned(world: World, *options: str) -> list[dict[str, object]]:
+    result = CliRunner().invoke(app, ["prune", SHARED, "--json", *options])
+    assert result.exit_code == 0, result.output
+    items: list[dict[str, object]] = json.loads(result.stdout)["items"]
+    return items
+
+
+def test_earlier_revision_is_deleted_and_the_service_continues(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(world.node.kubeconfig))
+    # No other resource has these lengths: equal resources share a repository.
+    name = world.apply(model("pruned", speculation={"draftTokens": 7}))
+    world.ready(name)
+    earlier = world.get(name)["status"]["repository"]["hash"]
+    world.patch(name, {"speculation": {"draftTokens": 6}})
+    world.wait(
+        lambda: world.get(name)["status"]["repository"]["hash"] != earlier,
+        60,
+        lambda: "no new repository",
+    )
+    world.ready(name)
+    world.left(name, 1)
+    repositories = world.folder(SHARED) / "repositories"
+    listed = pruned(world)
+    assert (earlier, False) in {(item["name"], item["used"]) for item in listed}
+    assert (repositories / earlier).is_dir()
+
+    used = {item["name"] for item in listed if item["used"]}
+    deleted = {i["name"] for i in pruned(world, "--delete", "--older-than", "0s") if i["deleted"]}
+    assert earlier in deleted
+    assert used.isdisjoint(deleted)
+    assert not (repositories / earlier).exists()
+    assert all(item["used"] for item in pruned(world))
+    assert world.text(name, "def f(", max_tokens=4)
