@@ -52,14 +52,13 @@ async def _check(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print(checks: list[dict[str, Any]]) -> None:
-    """Print one line for each check, however long it is."""
     from rich.text import Text
 
-    from specdec.terminal import plain, screen
+    from specdec.terminal import grid, row, screen
 
-    console = screen()
+    table = grid("Result", "Check", "Message", whole={"Result", "Check"}, show_header=False)
     for item in checks:
         fix = f"; to resolve: {item['fix']}" if item["fix"] else ""
-        verdict = Text(f"{item['result']:8} ", _STYLES[item["result"]])
-        line = verdict.append(plain(f"{item['name']:11} {item['message']}{fix}"), "default")
-        console.print(line, soft_wrap=True)
+        verdict = Text(item["result"], _STYLES[item["result"]])
+        row(table, verdict, item["name"], f"{item['message']}{fix}")
+    screen().print(table)

@@ -77,7 +77,9 @@ async def _prune(options: Mapping[str, Any], older_than: float) -> dict[str, Any
 
 
 def _print(result: Mapping[str, Any], *, delete: bool) -> None:
-    from specdec.terminal import ago, grid, row, screen
+    from rich.text import Text
+
+    from specdec.terminal import ago, grid, plain, row, screen
 
     unused = [item for item in result["items"] if not item["used"]]
     table = grid("Directory", "Size", "Age", "", whole={"Directory"})
@@ -87,7 +89,7 @@ def _print(result: Mapping[str, Any], *, delete: bool) -> None:
         row(table, place, _size(item["bytes"]), ago(item["age"]), done)
     if unused:
         screen().print(table)
-    typer.echo(_verdict(result, unused, delete=delete))
+    screen().print(Text(plain(_verdict(result, unused, delete=delete))))
 
 
 def _verdict(result: Mapping[str, Any], unused: list[dict[str, Any]], *, delete: bool) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -18,12 +19,14 @@ from specdec.terminal import ago, grid, plain, row
 Json = dict[str, Any]
 _DONE = frozenset({"Built", "Prebuilt"})
 _WHOLE = frozenset({"key", "name"})
+# Columns of a terminal from which messages have a column of their own.
+_WIDE = 120
 
 
 def show(console: Console, resource: Json, now: datetime) -> None:
     """Print one resource as a tree."""
     tree = Tree(_head(resource))
-    for title, part in _parts(resource, now):
+    for title, part in _parts(resource, now, narrow=console.width < _WIDE):
         tree.add(Text(title, style="bold")).add(part)
     console.print(tree)
 
@@ -69,9 +72,10 @@ def _head(resource: Json) -> Text:
     return head
 
 
-def _parts(resource: Json, now: datetime) -> Iterator[tuple[str, RenderableType]]:
+def _parts(resource: Json, now: datetime, *, narrow: bool) -> Iterator[tuple[str, RenderableType]]:
     if resource.get("conditions"):
-        yield "stages", _stages(resource["conditions"], now)
+        show_stages = _narrow_stages if narrow else _stages
+        yield "stages", show_stages(resource["conditions"], now)
     if resource["jobs"]:
         yield "jobs", _jobs(resource["jobs"], now)
     if resource.get("engines"):
@@ -113,6 +117,19 @@ def _stages(conditions: Sequence[Json], now: datetime) -> Table:
         cells = (condition[key] for key in ("type", "status", "reason"))
         row(table, *(Text(plain(cell), style) for cell in cells), age, condition["message"])
     return table
+
+
+def _narrow_stages(conditions: Sequence[Json], now: datetime) -> Group:
+    """The stages with each message below its stage, where a column would be too narrow."""
+    width = max(len(condition["type"]) for condition in conditions)
+    lines: list[RenderableType] = []
+    for condition in conditions:
+        style = _style(condition)
+        line = Text(f"{condition['type']:{width}}  ")
+        line.append(plain(f"{condition['status']:7}  {condition['reason']}"), style)
+        line.append(f"  {_age(condition['lastTransitionTime'], now)}")
+        lines += [line, Padding(Text(plain(condition["message"]), style="dim"), (0, 0, 0, 2))]
+    return Group(*lines)
 
 
 def _jobs(jobs: Sequence[Json], now: datetime) -> Table:
