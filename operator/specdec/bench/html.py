@@ -7,6 +7,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from specdec import __version__
 from specdec.bench.export import length
 from specdec.bench.plots import plots
 from specdec.bench.report import Report
@@ -17,7 +18,11 @@ def as_html(report: Report) -> str:
     """The page: summary, plots, and all numbers in accessible tables."""
     drawn = plots(report)
     return _template().render(
-        report=report, plots=drawn, sentences=list(sentences(report)), length=length
+        report=report,
+        plots=drawn,
+        sentences=list(sentences(report)),
+        length=length,
+        version=__version__,
     )
 
 

@@ -1,30 +1,44 @@
-"""Draw the plots of a report as SVG with pygal, without scripts, links or external fonts.
+"""Draw the plots of a report as SVG with matplotlib, without scripts, links or external fonts.
 
-`html` puts them into its page.
+`html` puts them into its page. Each arm has the same colour, mark and line in all plots.
 """
 
-import sys
-from collections.abc import Collection, Mapping, Sequence
+import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-import pygal
-from pygal.style import Style
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from specdec.bench.export import length
 from specdec.bench.report import Arm, Report
 
-# pygal's finder for map plugins uses a deprecated import protocol; this module needs no maps.
-sys.meta_path[:] = [
-    finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)
-]
-
-# Colours that are distinguishable with colour blindness (Okabe & Ito, 2008).
+# Colours that are distinguishable with colour blindness (Okabe & Ito, 2008), and marks that are
+# without any colour. The first pair is the baseline's.
 _COLOURS = ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_LEGEND = 40
-_FONT = "system-ui, sans-serif"
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")
+# Inches: the width of a phone; wider screens show several plots side by side.
+_SIZE = (4.6, 3.3)
+_SETTINGS: dict[Any, Any] = {
+    # Text stays text, in a font of the reader's system.
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#dddddd",
+    "legend.frameon": False,
+}
 _SVG = "http://www.w3.org/2000/svg"
+_LINK = "http://www.w3.org/1999/xlink"
+# Share of the distance between two levels over which the marks of their arms are spread.
+_SPREAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,100 +60,87 @@ class Plot:
 
 def plots(report: Report) -> list[Plot]:
     """The plots for the values that the report has."""
-    drawn = [_latency(report), _throughput(report), _speedup(report), _positions(report)]
+    if not report.levels:
+        return []
+    with mpl.rc_context(_SETTINGS):
+        drawn = [_latency(report), _throughput(report), _speedup(report), _positions(report)]
     return [plot for plot in drawn if plot is not None]
 
 
-def _latency(report: Report) -> Plot | None:
-    series = {
-        f"{_name(arms[0])}, {statistic}": [
-            getattr(arm.request_latency, statistic) if arm.request_latency else None
-            for arm in arms
-        ]
-        for arms in _by_arm(report)
-        for statistic in ("p50", "p99")
-    }
+def _latency(report: Report) -> Plot:
+    figure, axes = _figure()
+    for number, arms in enumerate(_by_arm(report)):
+        for statistic, line in (("p50", "-"), ("p99", "--")):
+            values = [
+                getattr(arm.request_latency, statistic) if arm.request_latency else None
+                for arm in arms
+            ]
+            label = _name(arms[0]) if statistic == "p50" else None
+            _line(axes, number, values, linestyle=line, label=label)
+    _levels(axes, report)
     note = "Time to the last token of an answer: median, and dashed the 99th percentile (p99)."
-    colours = tuple(colour for colour in _COLOURS for _ in range(2))
-    title = "Request latency in ms, by concurrent clients"
-    return _lines("latency", title, note, report, series, colours)
+    return _plot("latency", "Request latency in ms, by concurrent clients", note, figure)
 
 
-def _throughput(report: Report) -> Plot | None:
-    series = {
-        _name(arms[0]): [arm.output_token_throughput for arm in arms] for arms in _by_arm(report)
-    }
+def _throughput(report: Report) -> Plot:
+    figure, axes = _figure()
+    for number, arms in enumerate(_by_arm(report)):
+        values = [arm.output_token_throughput for arm in arms]
+        _line(axes, number, values, label=_name(arms[0]))
+    _levels(axes, report)
     title = "Output tokens per second, by concurrent clients"
-    return _lines("throughput", title, "All clients together.", report, series, _COLOURS)
-
-
-def _lines(
-    name: str,
-    title: str,
-    note: str,
-    report: Report,
-    series: Mapping[str, Sequence[float | None]],
-    colours: tuple[str, ...],
-) -> Plot | None:
-    if not report.levels:
-        return None
-    chart = pygal.Line(_config(series, dots_size=4), style=_style(colours))
-    chart.x_labels = [str(level.concurrency) for level in report.levels]
-    for label, values in series.items():
-        dashes = {"dasharray": "5, 4"} if label.endswith("p99") else {}
-        chart.add(label, values, stroke_style={"width": 2, **dashes})
-    return Plot(name, title, note, _svg(chart, title))
+    return _plot("throughput", title, "All clients together.", figure)
 
 
 def _speedup(report: Report) -> Plot | None:
-    title = "Speed in percent of the baseline, by concurrent clients"
     levels = [level for level in report.levels if level.best is not None]
     if not levels:
         return None
-    intervals = [arm.speedup_percent for level in levels for arm in level.speculative]
-    # pygal does not include the whiskers in the range of the axis.
-    top = 1.05 * max(interval.high for interval in intervals if interval is not None)
-    names = [_name(arm) for arm in levels[0].speculative]
-    config = _config(names, range=(0, max(100, top)))
-    chart = pygal.Bar(config, style=_style(_COLOURS[1:]))
-    chart.x_labels = [str(level.concurrency) for level in levels]
-    for arms in zip(*(level.speculative for level in levels), strict=True):
-        chart.add(_name(arms[0]), [_with_interval(arm) for arm in arms])
+    figure, axes = _figure()
+    axes.axhline(1.0, color=_COLOURS[0], linewidth=1.5, label="baseline", zorder=1)
+    series = list(zip(*(level.speculative for level in levels), strict=True))
+    for number, arms in enumerate(series, 1):
+        shift = _SPREAD * (number / (len(series) + 1) - 0.5)
+        for place, arm in enumerate(arms):
+            speed = arm.speedup_percent
+            if speed is not None:
+                low, high = (abs(bound - speed.value) for bound in (speed.low, speed.high))
+                axes.errorbar(
+                    place + shift,
+                    speed.value / 100,
+                    yerr=[[low / 100], [high / 100]],
+                    capsize=4,
+                    **_style(number),
+                    label=None if place else _name(arm),
+                )
+    axes.set_xlim(-0.5, len(levels) - 0.5)
+    _ticks(axes, [str(level.concurrency) for level in levels])
     note = (
-        "100 is the speed without speculation. Whiskers are the "
+        "The line at 1.0 is the speed without speculation. Whiskers are the "
         f"{report.confidence_percent:g} % confidence interval."
     )
-    return Plot("speedup", title, note, _svg(chart, title))
-
-
-def _with_interval(arm: Arm) -> Any:
-    speed = arm.speedup_percent
-    if speed is None:
-        return None
-    return {"value": speed.value, "ci": {"low": speed.low, "high": speed.high}}
+    title = "Speed compared with the baseline, by concurrent clients"
+    return _plot("speedup", title, note, figure)
 
 
 def _positions(report: Report) -> Plot | None:
     """Acceptance by position at the first level, because it does not depend on the load."""
-    if not report.levels:
-        return None
-    arms = [arm for arm in report.levels[0].speculative if arm.acceptance_by_position]
-    if not arms:
+    arms = list(enumerate(report.levels[0].speculative, 1))
+    shown = [(number, arm) for number, arm in arms if arm.acceptance_by_position]
+    if not shown:
         return _acceptance(report)
-    title = "Accepted draft tokens in percent, by position in the round"
-    chart = pygal.Line(
-        _config([_name(arm) for arm in arms], dots_size=4, range=(0, 100)),
-        style=_style(_COLOURS[1:]),
-    )
-    longest = max(len(arm.acceptance_by_position) for arm in arms)
-    chart.x_labels = [str(position) for position in range(1, longest + 1)]
-    for arm in arms:
-        chart.add(_name(arm), list(arm.acceptance_by_position), stroke_style={"width": 2})
+    figure, axes = _figure()
+    for number, arm in shown:
+        places = range(1, len(arm.acceptance_by_position) + 1)
+        axes.plot(places, arm.acceptance_by_position, **_style(number), label=_name(arm))
+    axes.set_xticks(range(1, max(len(arm.acceptance_by_position) for _, arm in shown) + 1))
+    axes.set_ylim(0, 100)
     note = (
         "Share of the rounds whose draft was accepted up to this token. "
         f"Measured with concurrency {report.levels[0].concurrency}."
     )
-    return Plot("acceptance", title, note, _svg(chart, title))
+    title = "Accepted draft tokens in percent, by position in the round"
+    return _plot("acceptance", title, note, figure)
 
 
 def _acceptance(report: Report) -> Plot | None:
@@ -147,13 +148,14 @@ def _acceptance(report: Report) -> Plot | None:
     arms = [arm for arm in report.levels[0].speculative if arm.acceptance_percent is not None]
     if not arms:
         return None
-    title = "Accepted draft tokens in percent, by draft length"
-    config = _config((), range=(0, 100), show_legend=False)
-    chart = pygal.Bar(config, style=_style(_COLOURS[1:]))
-    chart.x_labels = [length(arm) for arm in arms]
-    chart.add("accepted", [arm.acceptance_percent for arm in arms])
+    figure, axes = _figure()
+    shares = [arm.acceptance_percent or 0.0 for arm in arms]
+    axes.bar(range(len(arms)), shares, color=_COLOURS[1 : len(arms) + 1])
+    _ticks(axes, [length(arm) for arm in arms])
+    axes.set_ylim(0, 100)
     note = "Acceptance by position is unknown: this model answers in one piece, without rounds."
-    return Plot("acceptance", title, note, _svg(chart, title))
+    title = "Accepted draft tokens in percent, by draft length"
+    return _plot("acceptance", title, note, figure)
 
 
 def _by_arm(report: Report) -> list[tuple[Arm, ...]]:
@@ -167,62 +169,67 @@ def _name(arm: Arm) -> str:
     return "speculative" if arm.draft_tokens is None else f"draft {arm.draft_tokens}"
 
 
-def _config(names: Collection[str], **values: Any) -> Any:
-    """The settings of a chart with these names in its legend."""
-    widest = max(map(len, names), default=0)
-    # Sized for the width of a phone; wider screens show several charts side by side.
-    return pygal.Config(
-        js=[],
-        width=460,
-        height=330,
-        legend_at_bottom=True,
-        # pygal reserves no space for an incomplete row, or for long names.
-        legend_at_bottom_columns=next(
-            n for n in (4, 3, 2, 1) if (len(names) % n == 0 and n * widest <= _LEGEND) or n == 1
-        ),
-        truncate_legend=-1,
-        max_scale=8,
-        legend_box_size=12,
-        margin=8,
-        show_minor_x_labels=True,
-        value_formatter=lambda value: f"{value:,.4g}",
-        include_x_axis=True,
-        pretty_print=False,
-        disable_xml_declaration=True,
-        no_data_text="nothing was measured",
-        **values,
-    )
+def _figure() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    return figure, figure.add_subplot()
 
 
-def _style(colours: tuple[str, ...]) -> Any:
-    """The style with the given colours, so that an arm has the same colour in all charts."""
-    return Style(
-        background="#ffffff",
-        plot_background="#ffffff",
-        foreground="#222222",
-        foreground_strong="#000000",
-        foreground_subtle="#666666",
-        colors=colours,
-        font_family=_FONT,
-        label_font_size=13,
-        major_label_font_size=13,
-        legend_font_size=13,
-        tooltip_font_size=13,
-        no_data_font_size=15,
-        opacity=".85",
-        transition="0s",
-    )
+def _line(axes: Axes, number: int, values: Sequence[float | None], **options: Any) -> None:
+    """One arm over all levels; a value that was not measured leaves a gap."""
+    heights = [float("nan") if value is None else value for value in values]
+    axes.plot(range(len(values)), heights, **{**_style(number), **options})
 
 
-def _svg(chart: Any, title: str) -> str:
-    """The SVG element without pygal's script, with a label for screen readers."""
-    root = ElementTree.fromstring(chart.render())  # noqa: S314 - pygal's own output
+def _style(number: int) -> dict[str, Any]:
+    """Colour and mark of an arm; 0 is the baseline."""
+    colour, mark = _COLOURS[number % len(_COLOURS)], _MARKS[number % len(_MARKS)]
+    return {"color": colour, "marker": mark, "linewidth": 1.8, "markersize": 6}
+
+
+def _levels(axes: Axes, report: Report) -> None:
+    _ticks(axes, [str(level.concurrency) for level in report.levels])
+
+
+def _ticks(axes: Axes, labels: Sequence[str]) -> None:
+    axes.set_xticks(range(len(labels)), labels)
+
+
+def _plot(name: str, title: str, note: str, figure: Figure) -> Plot:
+    (axes,) = figure.axes
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    if axes.get_legend_handles_labels()[1]:
+        figure.legend(loc="outside lower center", ncols=3)
+    return Plot(name, title, note, _svg(figure, name, title))
+
+
+def _svg(figure: Figure, name: str, title: str) -> str:
+    """The SVG element, with a label for screen readers and no id that another plot has too."""
+    text = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        # Without the date, so that equal reports are equal files.
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    root = ElementTree.fromstring(text.getvalue())  # noqa: S314 - matplotlib's own output
+    used = {
+        part for node in root.iter() for value in node.attrib.values() for part in _targets(value)
+    }
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag == f"{{{_SVG}}}script":
+            if child.tag == f"{{{_SVG}}}metadata":
                 parent.remove(child)
+        if parent.get("id") not in used:
+            parent.attrib.pop("id", None)
     root.set("role", "img")
     root.set("aria-label", title)
     root.set("width", "100%")
+    root.attrib.pop("height", None)
     ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", _LINK)
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _targets(value: str) -> list[str]:
+    """The ids that an attribute names, as `#id` or `url(#id)`."""
+    if not value.startswith(("#", "url(#")):
+        return []
+    return [value.removeprefix("url(").removeprefix("#").rstrip(")")]

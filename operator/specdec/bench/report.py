@@ -5,7 +5,8 @@ document, which `docs/cli.md` describes. Latencies are in milliseconds, throughp
 speed-ups in percent of the baseline (100 is equal speed). Values that were not measured are None.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 FORMAT = "specdec.dev/bench/v1"
@@ -94,7 +95,7 @@ class Level:
     Attributes:
         baseline: None in a run with a single arm, which shows no speed-up.
         recommended_draft_tokens: of the fastest arm, 0 for the baseline; None if that arm uses the
-            server's default, or if no arms could be compared.
+            server's default, if no arms could be compared, or if no difference was measured.
     """
 
     concurrency: int
@@ -133,7 +134,11 @@ class Report:
         seed, confidence_percent, resamples: as requested.
         streamed: whether answers came in chunks; time to first token requires that.
         levels: in the order of measurement; an interrupted level is partial.
-        recommended_draft_tokens: by the geometric mean of speed-ups over the levels.
+        recommended_draft_tokens: by the geometric mean of speed-ups over the levels; None if the
+            fastest arm uses the server's default, or if no difference was measured.
+        undecided_draft_tokens: the arms between which no difference was measured, the fastest
+            first; their intervals overlap. Empty if there is a recommendation.
+        subject: facts of the measured resource by their titles; empty if it is not known.
     """
 
     format: str
@@ -155,6 +160,8 @@ class Report:
     streamed: bool
     levels: tuple[Level, ...]
     recommended_draft_tokens: int | None
+    undecided_draft_tokens: tuple[int | None, ...] = ()
+    subject: Mapping[str, str] = field(default_factory=dict)
     baseline_url: str | None = None
     baseline_model: str | None = None
 

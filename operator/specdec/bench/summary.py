@@ -3,12 +3,12 @@
 `measurement` calls `report`, also for an interrupted run. The functions are pure.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from specdec.bench import statistics
+from specdec.bench.choice import choose
 from specdec.bench.exchange import Sample
 from specdec.bench.report import FORMAT, Arm, Ended, Level, Report
 from specdec.bench.settings import Settings
@@ -77,6 +77,7 @@ def report(
     requests = sum(arm.requests for level in results for arm in level.arms)
     errors = sum(arm.errors for level in results for arm in level.arms)
     share = 100 * errors / requests if requests else 0.0
+    choice = choose(results)
     return Report(
         format=FORMAT,
         url=url,
@@ -96,7 +97,8 @@ def report(
         resamples=settings.resamples,
         streamed=streamed,
         levels=results,
-        recommended_draft_tokens=_recommended(results),
+        recommended_draft_tokens=choice.recommended,
+        undecided_draft_tokens=choice.undecided,
         baseline_url=baseline_url,
         baseline_model=None if baseline_url is None else settings.baseline_model,
     )
@@ -129,7 +131,7 @@ def _level(settings: Settings, concurrency: int, turns: Turns) -> Level:
         arms[length] = replace(arms[length], speedup_percent=interval)
     speculative = tuple(arms[length] for length in settings.draft_tokens)
     level = Level(concurrency, arms[0], speculative, None)
-    return replace(level, recommended_draft_tokens=_recommended([level]))
+    return replace(level, recommended_draft_tokens=choose([level]).recommended)
 
 
 def _arm(settings: Settings, length: int | None, turns: Sequence[Turn]) -> Arm:
@@ -218,18 +220,3 @@ def _counters(turns: Sequence[Turn]) -> SpeculationTotals:
             sums.generated + increase.generated,
         )
     return sums
-
-
-def _recommended(levels: Sequence[Level]) -> int | None:
-    """The draft length with the highest geometric mean of speed-ups; 0 if none exceeds 100 %."""
-    logarithms: dict[int | None, list[float]] = {}
-    for level in levels:
-        for arm in level.speculative:
-            if arm.speedup_percent is not None:
-                value = math.log(arm.speedup_percent.value / 100)
-                logarithms.setdefault(arm.draft_tokens, []).append(value)
-    means = {length: sum(values) / len(values) for length, values in logarithms.items()}
-    if not means:
-        return None
-    best = max(means, key=lambda length: means[length])
-    return best if means[best] > 0 else 0

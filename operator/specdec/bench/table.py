@@ -21,7 +21,7 @@ _HEADS = (
     "token\nms",
     "accep-\nted %",
     "tokens\n/round",
-    "speed\n%",
+    "speed",
     "inter-\nval",
 )
 
@@ -59,12 +59,24 @@ def sentences(report: Report) -> Iterator[str]:
     if report.recommended_draft_tokens is not None:
         advice = "" if report.recommended_draft_tokens else " (disable speculation)"
         yield f"recommended draft tokens: {report.recommended_draft_tokens}{advice}"
+    elif report.undecided_draft_tokens:
+        yield (
+            f"no recommendation: no difference was measured between {_arms(report)}; "
+            "raise --requests"
+        )
     for arm in (arm for level in report.levels for arm in level.arms):
         if arm.first_error is not None:
             yield f"{arm.errors} of {arm.requests} requests failed: {arm.first_error}"
             break
     if report.ended != "completed":
         yield f"{report.message}; the numbers cover the requests before that"
+
+
+def _arms(report: Report) -> str:
+    """The arms without a measured difference, as a list."""
+    names = {None: "speculation", 0: "no speculation"}
+    arms = [names.get(n, f"{n} draft tokens") for n in report.undecided_draft_tokens]
+    return f"{', '.join(arms[:-1])} and {arms[-1]}"
 
 
 def _row(concurrency: int, arm: Arm) -> Iterator[str]:
@@ -78,8 +90,8 @@ def _row(concurrency: int, arm: Arm) -> Iterator[str]:
     yield _milliseconds(arm.inter_token_latency, "p50")
     yield "" if arm.acceptance_percent is None else f"{arm.acceptance_percent:.0f}"
     yield "" if arm.tokens_per_round is None else f"{arm.tokens_per_round:.2f}"
-    yield "" if speed is None else f"{speed.value:.0f}"
-    yield "" if speed is None else f"{speed.low:.0f}-{speed.high:.0f}"
+    yield "" if speed is None else f"{speed.value / 100:.2f}x"
+    yield "" if speed is None else f"{speed.low / 100:.2f}-{speed.high / 100:.2f}"
 
 
 def _milliseconds(latency: Latency | None, statistic: str) -> str:

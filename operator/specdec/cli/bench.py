@@ -5,6 +5,8 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ import typer
 
 from specdec.cli import options as opt
 from specdec.cli.cluster_options import KubeContext, Namespace
-from specdec.cli.forward import forwarded
+from specdec.cli.forward import forwarded, read_resource
 from specdec.client.errors import BadRequestError
 from specdec.triton.repository import BLS
 
@@ -106,17 +108,20 @@ def bench(
     """
     addresses = ("url", "baseline_url", "metrics")
     with opt.report_errors(), forwarded(context.params, *addresses) as params:
-        status = _run(params)
+        status = _run(params, read_resource(params, url or ""))
     if status:
         raise typer.Exit(status)
 
 
-def _run(params: Mapping[str, Any]) -> int:
+def _run(params: Mapping[str, Any], resource: Mapping[str, Any] | None) -> int:
     from specdec.bench.measurement import Measurement
+    from specdec.bench.subject import subject
 
     settings = _settings(params)
     for option in ("csv", "html"):
         _require_writable(f"--{option}", params[option])
+    if params["html"]:
+        _require_plots()
     connection, baseline = _connections(params)
     with _progress_bar(shown=not params["as_json"]) as update:
         measurement = Measurement(
@@ -128,7 +133,7 @@ def _run(params: Mapping[str, Any]) -> int:
             baseline=baseline,
         )
         _measure(measurement)
-    report = measurement.report()
+    report = replace(measurement.report(), subject=subject(resource) if resource else {})
     _print(report, as_json=params["as_json"])
     if params["csv"]:
         from specdec.bench.export import as_csv
@@ -205,6 +210,14 @@ def _require_writable(option: str, file: str | None) -> None:
     folder = Path(file).parent if file else Path()
     if file and (Path(file).is_dir() or not folder.is_dir()):
         raise BadRequestError(f"{option} {file} cannot be written; name a file in a folder")
+
+
+def _require_plots() -> None:
+    """Raise BadRequestError before the measurement if nothing can draw."""
+    if find_spec("matplotlib") is None:
+        raise BadRequestError(
+            "--html needs matplotlib; run: pip install 'specdec-operator[client,plots]'"
+        )
 
 
 def _write(option: str, file: str, text: str) -> None:

@@ -1,5 +1,6 @@
 """Reach a resource's service: `--url specm/NAME` forwards its port with kubectl."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -47,6 +48,20 @@ def forwarded(params: Mapping[str, Any], *options: str) -> Iterator[dict[str, An
         yield {**params, **addresses}
 
 
+def read_resource(params: Mapping[str, Any], address: str) -> dict[str, Any] | None:
+    """The resource of `specm/NAME`; None for another address, or if it cannot be read."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        return None
+    command = ["get", "specm", match["name"], "-o", "json"]
+    done = subprocess.run(_kubectl(params, *command), capture_output=True, text=True, check=False)
+    try:
+        body = json.loads(done.stdout)
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
 @contextmanager
 def _forward(params: Mapping[str, Any], option: str, address: str) -> Iterator[str]:
     flag = f"--{option.replace('_', '-')}"
@@ -85,21 +100,25 @@ def _default_port(params: Mapping[str, Any], option: str, *, openai: bool) -> in
 def _start(
     params: Mapping[str, Any], name: str, port: int, errors: IO[str]
 ) -> "subprocess.Popen[str]":
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
+    if shutil.which("kubectl") is None:
         raise BadRequestError(
             f"there is no kubectl on PATH to reach {PREFIX}{name}; install it, or forward the "
             f"port in another way and set the address, for example localhost:{port}"
         )
-    place = [f"--namespace={params['namespace']}"] if params["namespace"] else []
-    place += [f"--context={params['kube_context']}"] if params["kube_context"] else []
     return subprocess.Popen(
-        [kubectl, "port-forward", *place, f"service/{name}", f":{port}"],
+        _kubectl(params, "port-forward", f"service/{name}", f":{port}"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
     )
+
+
+def _kubectl(params: Mapping[str, Any], verb: str, *arguments: str) -> list[str]:
+    """A command for the namespace and the context of the options."""
+    place = [f"--namespace={params['namespace']}"] if params["namespace"] else []
+    place += [f"--context={params['kube_context']}"] if params["kube_context"] else []
+    return [shutil.which("kubectl") or "kubectl", verb, *place, *arguments]
 
 
 def _local_port(process: "subprocess.Popen[str]") -> int | None:

@@ -51,7 +51,7 @@ def test_table_and_conclusions_go_to_stdout(url: str) -> None:
     arms = [line.split()[:2] for line in lines if line.split()[1:2] in (["off"], ["2"], ["4"])]
     assert arms == [["1", "off"], ["1", "2"], ["1", "4"], ["2", "off"], ["2", "2"], ["2", "4"]]
     assert "concurrency 1: " in result.stdout
-    assert "recommended draft tokens: " in result.stdout
+    assert "recommend" in result.stdout
     assert result.stderr == ""
 
 
@@ -126,6 +126,16 @@ def test_html_of_a_single_arm_has_plots(url: str, tmp_path: Path) -> None:
     result = bench(url, "--single", "--html", str(html), "--csv", str(tmp_path / "report.csv"))
     assert result.exit_code == 0, result.output
     assert "<svg" in html.read_text("utf-8")
+
+
+def test_html_without_matplotlib_is_refused_before_the_measurement(
+    url: str, tmp_path: Path, simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec.cli.bench.find_spec", lambda _: None)
+    result = bench(url, "--html", str(tmp_path / "report.html"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "specdec-operator[client,plots]" in result.stderr
+    assert simulated.seen == []
 
 
 def test_too_many_errors_exit_with_1(simulated: Simulated, url: str) -> None:

@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from specdec.bench.export import as_csv
 from specdec.bench.html import as_html
+from specdec.bench.plots import plots
 from specdec.bench.table import sentences, table
 from unit.bench.fixed import arm, report
 
@@ -54,7 +55,7 @@ def test_table_fits_80_columns() -> None:
     console.print(table(report()))
     text = console.export_text()
     assert "…" not in text
-    assert "180-240" in text
+    assert "2.00x 1.80-2.40" in text
     assert len(re.findall(r" off ", text)) == 3
 
 
@@ -195,3 +196,26 @@ def screenshot(browser: str, folder: Path, width: int) -> NDArray[np.uint8]:
 
 def border(number: int) -> tuple[int, int, int]:
     return (250, 1 + number, 250)
+
+
+def test_every_arm_has_a_mark_of_its_own_and_the_baseline_a_line() -> None:
+    for plot in plots(report()):
+        shapes = dict(re.findall(r'<path id="(m\w+)" d="([^"]*)"', plot.svg))
+        used = {shapes[mark] for mark in re.findall(r'<use xlink:href="#(m\w+)"', plot.svg)}
+        # Beside the marks, the two axes have ticks.
+        assert len(used) >= (3 if plot.name in ("latency", "throughput") else 2) + 2
+    assert "1.0 is the speed without speculation" in as_html(report())
+
+
+def test_equal_reports_are_equal_pages_without_repeated_ids() -> None:
+    text = as_html(report())
+    assert text == as_html(report())
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_energy_has_a_column_only_where_it_was_measured() -> None:
+    assert "J per token" in as_html(report())
+    arms = tuple(arm(length, 500.0, energy_joules=None) for length in (0, 4))
+    level = type(report().levels[0])(1, arms[0], arms[1:], 4)
+    assert "J per token" not in as_html(report(levels=(level,)))

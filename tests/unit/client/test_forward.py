@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from cluster.processes import until
 from specdec.cli.app import app
-from specdec.cli.forward import forwarded
+from specdec.cli.forward import forwarded, read_resource
 from specdec.cli.options import Protocol
 from specdec.client.errors import BadRequestError, UnreachableError
 
@@ -149,3 +149,21 @@ def test_kubectl_that_ignores_the_signal_is_killed(
         process = json.loads(log.read_text("utf-8"))[0]
     assert not alive(process)
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
+
+
+def test_resource_of_an_address_is_read(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl(tmp_path, monkeypatch, "print(json.dumps({'kind': 'SpeculativeModel'}))")
+    place = {**DEFAULTS, "namespace": "lab", "kube_context": "here"}
+    assert read_resource(place, "specm/pair:8000") == {"kind": "SpeculativeModel"}
+    arguments = ["get", "--namespace=lab", "--context=here", "specm", "pair", "-o", "json"]
+    assert calls(log) == [arguments]
+    assert read_resource(place, "localhost:8000") is None
+
+
+def test_resource_that_cannot_be_read_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl(tmp_path, monkeypatch, "sys.exit('forbidden')")
+    assert read_resource(DEFAULTS, "specm/pair") is None
