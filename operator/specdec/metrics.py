@@ -41,13 +41,11 @@ class ModelCollector(Collector):
     """Exports the state of every resource as of its last reconcile."""
 
     def __init__(self) -> None:
-        self._states: dict[Key, tuple[Sequence[Condition], Sequence[Mapping[str, Any]]]] = {}
+        self._states: dict[Key, tuple[Sequence[Condition], Mapping[str, Any]]] = {}
 
-    def set(
-        self, key: Key, conditions: Sequence[Condition], engines: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Replace the state of a resource: its conditions, and its `status.engines`."""
-        self._states[key] = (conditions, engines)
+    def set(self, key: Key, conditions: Sequence[Condition], status: Mapping[str, Any]) -> None:
+        """Replace the state of a resource: its conditions, and the rest of its status."""
+        self._states[key] = (conditions, status)
 
     def forget(self, key: Key) -> None:
         """Drop a deleted resource."""
@@ -60,7 +58,7 @@ class ModelCollector(Collector):
 
     @override
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """One sample per condition, and one per engine with the progress of its build."""
+        """A sample for each condition, each engine's build, and the measured speed."""
         conditions = GaugeMetricFamily(
             "specdec_model_condition",
             "1 for every condition of a resource, with its status and reason.",
@@ -71,17 +69,26 @@ class ModelCollector(Collector):
             "Progress of an engine build in percent, 0 to 100.",
             labels=[*_MODEL_LABELS, "role", "state"],
         )
+        speeds = GaugeMetricFamily(
+            "specdec_model_speed_ratio",
+            "Measured speed with speculation, as a multiple of the target alone.",
+            labels=_MODEL_LABELS,
+        )
         # Scrapes run in another thread than reconciles, so iterate over a copy.
-        for key, (model_conditions, engines) in list(self._states.items()):
+        for key, (model_conditions, status) in list(self._states.items()):
             for condition in model_conditions:
                 values = (condition.type, condition.status, condition.reason)
                 conditions.add_metric([*key, *map(str, values)], 1)
-            for engine in engines:
+            speed = status.get("speculation", {}).get("speedupPercent")
+            if speed is not None:
+                speeds.add_metric(key, speed / 100)
+            for engine in status.get("engines", ()):
                 state = str(engine.get("state", ""))
                 percent = 100 if state in _DONE else engine.get("percent", 0)
                 builds.add_metric([*key, str(engine["role"]), state], percent)
         yield conditions
         yield builds
+        yield speeds
 
 
 MODELS = ModelCollector()

@@ -12,7 +12,7 @@ from chart.helm import ROOT, Object
 
 MONITORING = ROOT / "manifests" / "monitoring"
 # Values in place of the variables of Grafana.
-_VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*"}
+_VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*", "$pod": ".*"}
 _METRIC = re.compile(r"\b(?:specdec|nv)_\w+")
 _STRING = re.compile(r'"[^"]*"')
 

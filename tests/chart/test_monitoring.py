@@ -154,6 +154,75 @@ def test_dashboard_panels_are_complete_and_do_not_overlap() -> None:
             # A panel that shows models follows the choice of models.
             if "model_name" in target["expr"]:
                 assert target["expr"].count("{model_namespace") >= 1, panel["title"]
+            # One that shows servers follows the choice of pods too.
+            servers = re.findall(
+                r"\b(?:nv_|specdec_)(?!model_|reconcile|api_|queue)\w+{[^}]*}", target["expr"]
+            )
+            assert all('pod=~"$pod"' in selected for selected in servers), panel["title"]
+
+
+# Panel -> the value that it shows, of the series in test_summary_shows_a_verdict_for_each_model.
+SHOWN: dict[str, dict[str, float]] = {
+    "Speed": {"a": 1.52},
+    "Acceptance": {"a": 0.5},
+    "Output": {"a": 1, "b": -1, "c": 0},
+    "Speculation": {"a": 1, "b": 0, "c": -1},
+    "Time to first piece": {"a": 0.5},
+    "Time of an answer": {"a": 5},
+}
+
+
+def test_summary_and_quantiles_show_a_value_for_each_model(promtool: Path, tmp_path: Path) -> None:
+    """Prometheus' own engine evaluates the queries of the panels."""
+
+    def series(name: str, values: str, **labels: str) -> Object:
+        text = ", ".join(f'{key}="{value}"' for key, value in labels.items())
+        return {"series": f"{name}{{{text}}}", "values": values}
+
+    def of(model: str) -> dict[str, str]:
+        return {"model_namespace": "lab", "model_name": model, "pod": f"{model}-0"}
+
+    given = [
+        series("specdec_model_speed_ratio", "1.52+0x10", **of("a")),
+        series("specdec_draft_tokens_total", "0+60x10", **of("a")),
+        series("specdec_accepted_tokens_total", "0+30x10", **of("a")),
+    ]
+    for kind, states in (
+        ("OutputEquivalent", ("True", "False", "Unknown")),
+        ("SpeculationActive", ("True", "Unknown", "False")),
+    ):
+        for model, state in zip("abc", states, strict=True):
+            labels = {**of(model), "type": kind, "status": state, "reason": "Any"}
+            given.append(series("specdec_model_condition", "1+0x10", **labels))
+    for name, limit in (("first_piece", "1"), ("request", "10")):
+        for bound in (limit, "+Inf"):
+            bucket = f"specdec_openai_{name}_seconds_bucket"
+            given.append(series(bucket, "0+60x10", **of("a"), le=bound))
+    asked_ = [
+        {
+            "expr": dict(expressions())[title].replace("0.99", "0.5"),
+            "eval_time": "10m",
+            "exp_samples": [
+                {"labels": f'{{model_name="{model}"}}', "value": value}
+                for model, value in models.items()
+            ],
+        }
+        for title, models in SHOWN.items()
+    ]
+    tests = tmp_path / "tests.yaml"
+    case = {"interval": "1m", "input_series": given, "promql_expr_test": asked_}
+    tests.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
+    asked(promtool, "test", "rules", tests)
+
+
+def test_first_row_shows_whether_speculation_pays() -> None:
+    row, *first = dashboard()["panels"][:5]
+    assert row["title"] == "Summary"
+    assert [panel["title"] for panel in first] == ["Speed", "Acceptance", "Output", "Speculation"]
+    assert {panel["gridPos"]["y"] for panel in first} == {1}
+    assert {variable["name"] for variable in dashboard()["templating"]["list"]} == {
+        *("datasource", "namespace", "model", "pod")
+    }
 
 
 def test_chart_renders_the_monitoring_manifests(helm: Helm) -> None:

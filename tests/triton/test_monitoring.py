@@ -17,6 +17,7 @@ from specdec.api.reasons import ReadyReason
 from specdec.cli.app import app
 from specdec.client.metrics import summed
 from specdec.metrics import API_REQUESTS, ERRORS, MODELS, RECONCILES
+from specdec.openai.metrics import Metrics
 from support.fake_api import Api, kubeconfig, pod, proxied, serving
 from support.triton_client import ask
 from support.triton_server import Server
@@ -47,13 +48,19 @@ def operators() -> dict[str, set[str]]:
     API_REQUESTS.labels("get", "Job", 200)
     key = ("ns", "seen-by-monitoring")
     ready = Condition(Type.READY, "True", ReadyReason.SERVING)
-    MODELS.set(key, [ready], [{"role": "target", "state": "Building", "percent": 40}])
+    building = {"role": "target", "state": "Building", "percent": 40}
+    MODELS.set(key, [ready], {"engines": [building], "speculation": {"speedupPercent": 152}})
     try:
         page = generate_latest().decode()
     finally:
         MODELS.forget(key)
     assert 'specdec_model_engine_percent{model_name="seen-by-monitoring",' in page
     return exported(page)
+
+
+def endpoints() -> dict[str, set[str]]:
+    """What the OpenAI endpoint exports."""
+    return exported(generate_latest(Metrics().registry).decode())
 
 
 def test_alerts_and_dashboard_read_what_is_exported(server: Server) -> None:
@@ -67,7 +74,7 @@ def test_alerts_and_dashboard_read_what_is_exported(server: Server) -> None:
         stream=False,
         return_context_logits=True,
     )
-    here = exported(server.get_metrics()) | operators()
+    here = exported(server.get_metrics()) | operators() | endpoints()
     asked: set[str] = set()
     for where, text in expressions():
         asked |= metrics(text)

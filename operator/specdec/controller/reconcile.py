@@ -149,7 +149,7 @@ class Reconciler:
         return decision.requeue_after
 
     async def _write_status(self, key: Key, body: Body, decision: Decision) -> None:
-        metrics.MODELS.set(key, decision.conditions, decision.status.get("engines", ()))
+        metrics.MODELS.set(key, decision.conditions, decision.status)
         written = await write_status(self.cluster, body, decision)
         if written is not None:
             generation = body["metadata"].get("generation", 1)

@@ -33,9 +33,9 @@ def engine(models: metrics.ModelCollector, state: str) -> float | None:
 
 def test_changed_condition_leaves_no_old_sample() -> None:
     models = metrics.ModelCollector()
-    models.set(KEY, [Condition(Type.READY, "False", EngineReason.BUILDING)], [])
+    models.set(KEY, [Condition(Type.READY, "False", EngineReason.BUILDING)], {})
     assert condition(models, "Building", "False") == 1
-    models.set(KEY, READY, [])
+    models.set(KEY, READY, {})
     assert condition(models, "Building", "False") is None
     assert condition(models, "Serving") == 1
 
@@ -44,18 +44,27 @@ def test_builds_have_a_percentage() -> None:
     models = metrics.ModelCollector()
     for state, percent in (("Building", 40), ("Built", 100), ("Prebuilt", 100), ("Queued", 0)):
         progress = {"percent": 40} if state == "Building" else {}
-        models.set(KEY, READY, [{"role": "target", "state": state, **progress}])
+        engines = [{"role": "target", "state": state, **progress}]
+        models.set(KEY, READY, {"engines": engines})
         assert engine(models, state) == percent
+
+
+def test_measured_speed_is_a_multiple() -> None:
+    models = metrics.ModelCollector()
+    models.set(KEY, READY, {"speculation": {"acceptancePercent": 53}})
+    assert sample(models, "specdec_model_speed_ratio", PAIR) is None
+    models.set(KEY, READY, {"speculation": {"speedupPercent": 152}})
+    assert sample(models, "specdec_model_speed_ratio", PAIR) == 1.52
 
 
 def test_deleted_resource_has_no_samples() -> None:
     models = metrics.ModelCollector()
-    models.set(KEY, READY, [])
+    models.set(KEY, READY, {})
     models.retain([KEY, ("ns", "other")])
     assert condition(models, "Serving") == 1
     models.retain([("ns", "other")])
     assert condition(models, "Serving") is None
-    models.set(KEY, READY, [])
+    models.set(KEY, READY, {})
     models.forget(KEY)
     assert condition(models, "Serving") is None
 
