@@ -114,6 +114,26 @@ class Build(Value):
     tolerations: tuple[PodShaped, ...] = ()
     affinity: Affinity = Field(default_factory=dict)
     resource_claims: tuple[ResourceClaim, ...] = ()
+    priority_class_name: str | None = None
+    runtime_class_name: str | None = None
+
+
+class JobKind(Value):
+    """What the Jobs of one kind have of their own."""
+
+    resources: Resources = Field(default_factory=dict)
+
+
+class Jobs(Value):
+    """How the Jobs without GPUs run; `measurement` are those of verification and benchmark."""
+
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: tuple[PodShaped, ...] = ()
+    affinity: Affinity = Field(default_factory=dict)
+    priority_class_name: str | None = None
+    fetch: JobKind = JobKind()
+    publish: JobKind = JobKind()
+    measurement: JobKind = JobKind()
 
 
 AccessMode = Literal["ReadWriteOnce", "ReadWriteMany"]
@@ -195,6 +215,7 @@ class Spec(Value):
     benchmark: Benchmark = Benchmark()
     fetch: Fetch = Fetch()
     build: Build = Build()
+    jobs: Jobs = Jobs()
     serving: Serving = Serving()
     networking: Networking = Networking()
     pods: Pods = Pods()

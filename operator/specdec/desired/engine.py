@@ -114,7 +114,11 @@ def job(
         pods=model.spec.pods,
         restartPolicy="Never",
         **pod.resource_claims(build.resource_claims),
-        **given(imagePullSecrets=pod.pull_secrets(model)),
+        **given(
+            imagePullSecrets=pod.pull_secrets(model),
+            priorityClassName=build.priority_class_name,
+            runtimeClassName=build.runtime_class_name,
+        ),
     )
     return {
         "apiVersion": "batch/v1",

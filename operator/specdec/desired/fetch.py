@@ -1,7 +1,7 @@
 """The Job that downloads every source to the volume and inspects it; it takes no GPU."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec.api import names
@@ -9,7 +9,7 @@ from specdec.api.model import Source, SpeculativeModel
 from specdec.api.source import Fetch, SecretVariable
 from specdec.desired import pod
 from specdec.desired.child import given, metadata
-from specdec.desired.pod import Container, Volume
+from specdec.desired.pod import Container, Placement, Volume
 
 SOURCES = "/sources"
 AUTHORITIES = "/specdec/authorities"
@@ -142,17 +142,23 @@ def own_job(
 ) -> dict[str, Any]:
     """The spec of a Job that runs our own image; a permanent error fails it without retries.
 
-    `deadline` is in seconds and includes retries. It also ends a Job whose volume or server hangs.
+    It runs where `spec.jobs` allows, with the resources of its kind from there. `deadline` is in
+    seconds and includes retries. It also ends a Job whose volume or server hangs.
     """
+    jobs = model.spec.jobs
+    kind = {"fetch": jobs.fetch, "publish": jobs.publish}.get(component, jobs.measurement)
     template = pod.template(
-        container,
+        replace(container, resources=_merged(container.resources, kind.resources)),
         volume,
         pod.labels(names.labels(model, component), volume),
+        Placement(jobs.node_selector, jobs.tolerations, jobs.affinity),
         volumes=volumes,
         tags=model.spec.metadata.job_pods,
         pods=model.spec.pods,
         restartPolicy="Never",
-        **given(imagePullSecrets=pod.pull_secrets(model)),
+        **given(
+            imagePullSecrets=pod.pull_secrets(model), priorityClassName=jobs.priority_class_name
+        ),
     )
     spec = pod.job_spec(template, _BACKOFF, deadline)
     fail = {
@@ -165,6 +171,15 @@ def own_job(
     }
     spec["podFailurePolicy"]["rules"].insert(0, fail)
     return spec
+
+
+def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Requests and limits, in which those of the resource replace ours by name."""
+    return {
+        kind: {**ours.get(kind, {}), **theirs.get(kind, {})}
+        for kind in ("requests", "limits")
+        if kind in ours or kind in theirs
+    }
 
 
 def _source(source: Source) -> dict[str, Any]:

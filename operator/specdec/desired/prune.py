@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec.api import names
+from specdec.api.model import Jobs
 from specdec.api.pods import Pods
 from specdec.desired import pod
 from specdec.desired.child import given
-from specdec.desired.pod import Container, Volume
+from specdec.desired.pod import Container, Placement, Volume
 
 COMPONENT = "prune"
 # The operator ignores objects that it does not manage.
@@ -31,6 +32,7 @@ def job(
     *,
     delete: bool,
     pods: Pods,
+    jobs: Jobs,
     pull_secrets: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """The Job.
@@ -42,7 +44,7 @@ def job(
         keep: the names that a resource uses, by folder of the volume.
         older_than: the age (seconds) from which something unused is deleted.
         delete: without it, the Job only lists.
-        pods, pull_secrets: those of a resource on the claim.
+        pods, jobs, pull_secrets: those of a resource on the claim.
     """
     labels = {names.APP: "specdec", names.MANAGED_BY: MANAGER, names.COMPONENT: COMPONENT}
     container = Container(
@@ -62,6 +64,7 @@ def job(
         container,
         volume,
         pod.labels(labels, volume),
+        Placement(jobs.node_selector, jobs.tolerations, jobs.affinity),
         pods=pods,
         restartPolicy="Never",
         **given(imagePullSecrets=[dict(secret) for secret in pull_secrets]),

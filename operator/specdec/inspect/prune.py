@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names, released
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import Jobs, SpeculativeModel
 from specdec.api.pods import Pods
 from specdec.client.errors import BadRequestError, RefusedError
 from specdec.cluster import Cluster, Conflict, Rejected
@@ -172,6 +172,7 @@ def _job(request: Request, image: str, claim: Json, owners: list[Json], used: Ke
         request.older_than,
         delete=request.delete,
         pods=model.spec.pods if model else Pods(),
+        jobs=model.spec.jobs if model else Jobs(),
         pull_secrets=pod.pull_secrets(model) if model else (),
     )
 

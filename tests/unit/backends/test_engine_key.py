@@ -210,6 +210,16 @@ NEITHER: dict[str, Any] = {
     "build.tolerations": [{"operator": "Exists"}],
     "build.affinity": {"nodeAffinity": {}},
     "build.resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
+    "build.priorityClassName": "batch",
+    "build.runtimeClassName": "nvidia",
+    "jobs.nodeSelector": {"pool": "cpu"},
+    "jobs.tolerations": [{"operator": "Exists"}],
+    "jobs.affinity": {"nodeAffinity": {}},
+    "jobs.priorityClassName": "batch",
+    **{
+        f"jobs.{kind}.resources": {"limits": {"memory": "8Gi"}}
+        for kind in ("fetch", "publish", "measurement")
+    },
     "storage.existingClaim": "other",
     "storage.size": "9Gi",
     "storage.storageClassName": "fast",

@@ -28,6 +28,7 @@ REVIEWED = {
     "cli/certify.py": "the default of an option",
     "cli/certify_options.py": "the help of options",
     "cli/migrate.py": "the only value of an option",
+    "client/infer.py": "the sizes of lookahead decoding in a request",
     "controller/settings.py": "the operator's own setting of one backend's default image",
     "jobs/registry.py": "Reference is an OCI reference there",
     "jobs/artifact_inspection.py": "reads from the files of heads which method they are made for",

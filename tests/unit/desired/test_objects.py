@@ -100,6 +100,66 @@ def test_all_pods_have_the_account_and_the_user_of_the_resource(user: str) -> No
         assert ids == [10001 if user == "Fixed" else None] * 3
 
 
+JOBS: dict[str, Any] = {
+    "nodeSelector": {"pool": "cpu"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "priorityClassName": "batch",
+    "fetch": {"resources": {"limits": {"memory": "4Gi"}, "requests": {"cpu": 1}}},
+    "measurement": {"resources": {"requests": {"memory": "2Gi"}}},
+}
+
+
+def own_jobs(**spec: Any) -> dict[str, Any]:
+    """The pods of all Jobs without GPUs, by component."""
+    world = World(resource(**spec))
+    world.settle(lambda component: fetched() if component == "fetch" else {})
+    return {
+        body["metadata"]["labels"][names.COMPONENT]: body["spec"]["template"]["spec"]
+        for (kind, _), body in world.ever_applied.items()
+        if kind == "Job" and body["metadata"]["labels"][names.COMPONENT] != "engine"
+    }
+
+
+def test_jobs_without_gpus_run_where_the_resource_allows() -> None:
+    placed, default = own_jobs(jobs=JOBS), own_jobs()
+    assert set(placed) == set(default) >= {"fetch", "publish", "verify"}
+    for component, pod_ in placed.items():
+        for field in ("nodeSelector", "tolerations", "priorityClassName"):
+            assert pod_[field] == JOBS[field], component
+            assert field not in default[component]
+        # A volume on one node adds its own terms.
+        assert pod_["affinity"]["nodeAffinity"] == JOBS["affinity"]["nodeAffinity"]
+
+
+def test_resources_of_a_job_replace_the_operator_s_by_name() -> None:
+    placed, default = own_jobs(jobs=JOBS), own_jobs()
+
+    def resources(pods: dict[str, Any], component: str) -> Any:
+        return pods[component]["containers"][0]["resources"]
+
+    ours = resources(default, "fetch")
+    assert resources(placed, "fetch") == {
+        "requests": {**ours["requests"], "cpu": 1},
+        "limits": {"memory": "4Gi"},
+    }
+    assert resources(placed, "verify")["requests"]["memory"] == "2Gi"
+    assert resources(placed, "publish") == resources(default, "publish")
+
+
+def test_builds_have_a_runtime_and_a_priority() -> None:
+    classes = {"runtimeClassName": "nvidia", "priorityClassName": "batch"}
+    world = World(resource(build=classes))
+    world.settle(lambda component: fetched() if component == "fetch" else {})
+    builds = [
+        body["spec"]["template"]["spec"]
+        for (kind, name), body in world.ever_applied.items()
+        if kind == "Job" and name.startswith("engine-")
+    ]
+    assert builds
+    assert all(build.items() >= classes.items() for build in builds)
+
+
 def test_another_account_fetches_again() -> None:
     """A fetch Job that failed for want of an identity is replaced by one that has it."""
     jobs = set()
