@@ -160,6 +160,18 @@ class Drain(Value):
     timeout_seconds: int = 120
 
 
+class Triton(Value):
+    """Settings of Triton.
+
+    `queue_delay_microseconds` is that of engines; None means the method's.
+    """
+
+    preprocessing_instances: int = 1
+    postprocessing_instances: int = 1
+    queue_delay_microseconds: int | None = None
+    log_verbose: int = 0
+
+
 class Serving(Value):
     """The serving pods; `nodesPerReplica` above 1 spreads each replica over a group of pods."""
 
@@ -174,6 +186,7 @@ class Serving(Value):
     probes: Probes = Probes()
     drain: Drain = Drain()
     max_queue_size: int = 1000
+    triton: Triton | None = None
     topology_spread_constraints: tuple[PodShaped, ...] = ()
     priority_class_name: str | None = None
     runtime_class_name: str | None = None

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import SpeculativeModel, Triton
 from specdec.backends import methods
 from specdec.backends.building import draft_length
 from specdec.backends.facts import Facts
@@ -49,17 +49,21 @@ def _plan(
 
     `batch` is the maximum batch size; None means that of the engine.
     """
-    spec, runtime = model.models[role], model.spec.runtime
+    spec, runtime, serving = model.models[role], model.spec.runtime, model.spec.serving
+    triton = serving.triton or Triton()
     return RepositoryPlan(
         version=facts.version,
         tokenizer_dir=facts.checkpoints[role].path,
         target=engine,
         max_batch_size=spec.limits.max_batch_size if batch is None else batch,
-        decoupled=model.spec.serving.streaming,
+        decoupled=serving.streaming,
         max_seq_len=spec.limits.max_seq_len,
         enable_kv_cache_reuse=spec.kv_cache.reuse,
         parameters=tuple(sorted(runtime.parameters.items())),
-        max_queue_size=model.spec.serving.max_queue_size,
+        max_queue_size=serving.max_queue_size,
+        preprocessing_instances=triton.preprocessing_instances,
+        postprocessing_instances=triton.postprocessing_instances,
+        engine_queue_delay_us=triton.queue_delay_microseconds or 0,
         library=library.source(),
         request_fields=facts.request_fields,
     )

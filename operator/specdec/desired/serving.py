@@ -212,6 +212,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         connection_age_seconds=connection_age_seconds(model),
         tls=tls.files(model),
         health_only=not serving.takes_http,
+        log_verbose=serving.triton.log_verbose if serving.triton else 0,
     )
     secure = tls.server(model)
     # The hook ends before the grace period does, even when the server does not.

@@ -145,6 +145,7 @@ def command(
     exit_timeout_seconds: int = 120,
     connection_age_seconds: int = CONNECTION_AGE,
     shm_region_prefix: str = SHM_PREFIX,
+    log_verbose: int = 0,
     tls: Tls | None = None,
     health_only: bool = False,
 ) -> list[str]:
@@ -156,6 +157,7 @@ def command(
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
         connection_age_seconds: as in `server_argv`.
         shm_region_prefix: what the names of all ranks' regions in /dev/shm start with.
+        log_verbose: as in `server_argv`, for every rank.
         tls, health_only: as in `server_argv`; only rank 0 has ports.
     """
     contexts = [
@@ -164,6 +166,7 @@ def command(
             exit_timeout_seconds=exit_timeout_seconds,
             connection_age_seconds=connection_age_seconds,
             shm_region_prefix=f"{shm_region_prefix}{rank}_",
+            log_verbose=log_verbose,
             tls=tls if rank == 0 else None,
             health_only=health_only and rank == 0,
             probe_key=PROBE_KEY,

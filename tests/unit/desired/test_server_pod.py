@@ -8,9 +8,10 @@ import pytest
 from specdec.api.model import SpeculativeModel
 from specdec.desired import serving
 from specdec.desired.pod import Volume
+from specdec.dry_run.plan import repository
 from specdec.triton import start
 from specdec.triton.layout import Launch, Mode
-from support.simulated_cluster import resource
+from support.simulated_cluster import World, fetched, resource
 
 SHARED = Volume("models", "uid", single_node=False)
 
@@ -135,3 +136,30 @@ def test_a_server_of_several_ranks_drains_before_mpirun_gets_sigterm() -> None:
     linger, moving, timeout, _ = (int(number) for number in numbers)
     assert mark in container["command"]
     assert 77 < timeout < template["terminationGracePeriodSeconds"] - linger - moving
+
+
+def test_settings_of_triton_reach_its_command_and_models() -> None:
+    settings = {
+        "preprocessingInstances": 4,
+        "postprocessingInstances": 2,
+        "queueDelayMicroseconds": 200,
+        "logVerbose": 1,
+    }
+    texts = []
+    for changes in ({}, {"triton": settings}):
+        world = World(resource(serving={"streaming": False, **changes}))
+        world.settle(lambda component: fetched() if component == "fetch" else {})
+        deployment = world.ever_applied["Deployment", "pair"]
+        (server, *_) = deployment["spec"]["template"]["spec"]["containers"]
+        assert ("--log-verbose=1" in " ".join(server["command"])) is bool(changes)
+        texts.append(repository(world.ever_applied))
+    plain, changed = texts
+    assert "count: 4" in changed["preprocessing/config.pbtxt"]
+    assert "count: 2" in changed["postprocessing/config.pbtxt"]
+    for engine in ("tensorrt_llm", "tensorrt_llm_draft"):
+        assert "max_queue_delay_microseconds: 200" in changed[f"{engine}/config.pbtxt"]
+    different = {path for path in plain if plain[path] != changed[path]}
+    assert different == {
+        f"{name}/config.pbtxt"
+        for name in ("preprocessing", "postprocessing", "tensorrt_llm", "tensorrt_llm_draft")
+    }

@@ -150,10 +150,18 @@ class DraftTargetMethod(MethodDefinition):
             adaptive=adaptive(model),
             draft_ahead=_draft_ahead(own, server),
             rows_per_call=rows,
-            engine_queue_delay_us=0 if rows == plan.max_batch_size else QUEUE_DELAY_US,
+            engine_queue_delay_us=_queue_delay(model, plan, rows),
             use_draft_logits=own.compares_logits,
             fast_logits=own.fast_logits,
         )
+
+
+def _queue_delay(model: SpeculativeModel, plan: RepositoryPlan, rows: int) -> int:
+    """The spec's, else what gathers calls where not all sequences fit into one."""
+    triton = model.spec.serving.triton
+    if triton is not None and triton.queue_delay_microseconds is not None:
+        return triton.queue_delay_microseconds
+    return 0 if rows == plan.max_batch_size else QUEUE_DELAY_US
 
 
 def _rows_per_call(own: DraftTarget, plan: RepositoryPlan) -> int:

@@ -1,0 +1,48 @@
+"""Several processes of preprocessing, and a queue delay of engines: answers stay the same.
+
+Several processes of postprocessing exchange the pieces of an answer that is streamed, so the API
+takes them only without streaming.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from specdec.client import Client, Request
+from specdec.triton.repository import RepositoryPlan, render
+from support.triton_server import Server
+
+PROMPTS = [f"def read_{number}(path):" for number in range(16)]
+
+
+def texts(server: Server, *, stream: bool = True) -> list[str]:
+    """The answers of clients that ask at once, through the ensemble, in the prompts' order."""
+
+    def ask(prompt: str) -> str:
+        with Client(server.url, timeout=60) as client:
+            return client.ask(Request(prompt, max_tokens=8, model="ensemble", stream=stream)).text
+
+    with ThreadPoolExecutor(len(PROMPTS)) as clients:
+        return list(clients.map(ask, PROMPTS))
+
+
+def test_answers_are_those_of_one_process(
+    executable: Path, draft_target_plan: RepositoryPlan, server: Server, tmp_path: Path
+) -> None:
+    several = replace(draft_target_plan, preprocessing_instances=3, engine_queue_delay_us=500)
+    with Server(executable, render(several), tmp_path) as running:
+        assert texts(running) == texts(server)
+        assert "preprocessing_0_2" in running.log()
+
+
+def test_answers_in_one_piece_are_those_of_one_process(
+    executable: Path, draft_target_plan: RepositoryPlan, server: Server, tmp_path: Path
+) -> None:
+    whole = replace(
+        draft_target_plan, decoupled=False, rows_per_call=1, postprocessing_instances=3
+    )
+    with Server(executable, render(whole), tmp_path) as running:
+        assert texts(running, stream=False) == texts(server)
+        assert "postprocessing_0_2" in running.log()
