@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from specdec.bench.report import Interval, Level
 
 _BASELINE = Interval(100.0, 100.0, 100.0)
+# Bounds that differ by less than this share overlap: means have rounding errors.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ def choose(levels: Sequence[Level]) -> Choice:
         return Choice()
     speeds = {0: _BASELINE, **{length: _mean(speed) for length, speed in measured.items()}}
     order = sorted(speeds, key=lambda length: speeds[length].value, reverse=True)
-    best = speeds[order[0]]
-    close = [length for length in order[1:] if speeds[length].high >= best.low]
+    bound = speeds[order[0]].low * (1 - _ROUNDING)
+    close = [length for length in order[1:] if speeds[length].high >= bound]
     return Choice(undecided=(order[0], *close)) if close else Choice(recommended=order[0])
 
 
