@@ -18,9 +18,10 @@ from specdec.bench.export import length
 from specdec.bench.report import Arm, Report
 
 # Colours that are distinguishable with colour blindness (Okabe & Ito, 2008), and marks that are
-# without any colour. The first pair is the baseline's.
-_COLOURS = ("#555555", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_MARKS = ("o", "s", "^", "D", "v", "P", "X")
+# without any colour. The numbers of both have no common factor, so that 66 arms differ.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_MARKS = ("s", "^", "D", "v", "P", "X", "<", "p", ">", "*", "h")
+_BASELINE = {"color": "#555555", "marker": "o"}
 # Inches: the width of a phone; wider screens show several plots side by side.
 _SIZE = (4.6, 3.3)
 _SETTINGS: dict[Any, Any] = {
@@ -97,7 +98,7 @@ def _speedup(report: Report) -> Plot | None:
     if not levels:
         return None
     figure, axes = _figure()
-    axes.axhline(1.0, color=_COLOURS[0], linewidth=1.5, label="baseline", zorder=1)
+    axes.axhline(1.0, color=_BASELINE["color"], linewidth=1.5, label="baseline", zorder=1.9)
     series = list(zip(*(level.speculative for level in levels), strict=True))
     for number, arms in enumerate(series, 1):
         shift = _SPREAD * (number / (len(series) + 1) - 0.5)
@@ -150,7 +151,11 @@ def _acceptance(report: Report) -> Plot | None:
         return None
     figure, axes = _figure()
     shares = [arm.acceptance_percent or 0.0 for arm in arms]
-    axes.bar(range(len(arms)), shares, color=_COLOURS[1 : len(arms) + 1])
+    axes.bar(
+        range(len(arms)),
+        shares,
+        color=[_style(number)["color"] for number, _ in enumerate(arms, 1)],
+    )
     _ticks(axes, [length(arm) for arm in arms])
     axes.set_ylim(0, 100)
     note = "Acceptance by position is unknown: this model answers in one piece, without rounds."
@@ -182,8 +187,11 @@ def _line(axes: Axes, number: int, values: Sequence[float | None], **options: An
 
 def _style(number: int) -> dict[str, Any]:
     """Colour and mark of an arm; 0 is the baseline."""
-    colour, mark = _COLOURS[number % len(_COLOURS)], _MARKS[number % len(_MARKS)]
-    return {"color": colour, "marker": mark, "linewidth": 1.8, "markersize": 6}
+    style = _BASELINE
+    if number:
+        place = number - 1
+        style = {"color": _COLOURS[place % len(_COLOURS)], "marker": _MARKS[place % len(_MARKS)]}
+    return {**style, "linewidth": 1.8, "markersize": 6}
 
 
 def _levels(axes: Axes, report: Report) -> None:

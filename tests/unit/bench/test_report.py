@@ -7,6 +7,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from PIL import Image
 from rich.console import Console
 from typing_extensions import override
 
+from specdec import __version__
+from specdec.bench import Report
 from specdec.bench.export import as_csv
 from specdec.bench.html import as_html
 from specdec.bench.plots import plots
@@ -198,13 +201,51 @@ def border(number: int) -> tuple[int, int, int]:
     return (250, 1 + number, 250)
 
 
-def test_every_arm_has_a_mark_of_its_own_and_the_baseline_a_line() -> None:
-    for plot in plots(report()):
+def many_arms(count: int) -> Report:
+    """A report with that many draft lengths."""
+    (level, *_) = report().levels
+    arms = tuple(arm(length, 900.0 - 20 * length) for length in range(1, count + 1))
+    return report(levels=(replace(level, speculative=arms),))
+
+
+@pytest.mark.parametrize("count", [1, 2, 11])
+def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
+    for plot in plots(many_arms(count)):
         shapes = dict(re.findall(r'<path id="(m\w+)" d="([^"]*)"', plot.svg))
         used = {shapes[mark] for mark in re.findall(r'<use xlink:href="#(m\w+)"', plot.svg)}
-        # Beside the marks, the two axes have ticks.
-        assert len(used) >= (3 if plot.name in ("latency", "throughput") else 2) + 2
-    assert "1.0 is the speed without speculation" in as_html(report())
+        baseline = plot.name in ("latency", "throughput")
+        # Beside the marks, whiskers have one cap, and the two axes have ticks.
+        caps = plot.name == "speedup"
+        assert len(used) >= count + baseline + caps + 2, plot.name
+
+
+def test_speed_has_a_line_at_the_baseline() -> None:
+    (speed,) = [plot for plot in plots(report()) if plot.name == "speedup"]
+    line = r'<path d="M (\S+) (\S+)\s+L (\S+) (\S+)[^>]*?fill: none; stroke: (#\w+)'
+    paths = re.findall(line, speed.svg)
+    assert len(paths) > 4
+    grid = [float(top) for _, top, _, _, colour in paths if colour == "#dddddd"]
+    labels = re.findall(r">([\d.]+)</text>", speed.svg)[len(report().levels) :]
+    heights = dict(zip(map(float, labels), grid, strict=True))
+    widths = {float(right) - float(left) for left, _, right, _, c in paths if c == "#dddddd"}
+    assert (heights[1.0], widths) in [
+        (float(top), {float(right) - float(left)})
+        for left, top, right, _, colour in paths
+        if colour == "#555555"
+    ]
+
+
+def test_page_begins_with_what_was_measured() -> None:
+    facts = {
+        "Target": "big/model",
+        "Draft": "small/model",
+        "GPUs of a pod": "2 x H200",
+        "Image": "registry.example/server:1",
+    }
+    top, _, _ = as_html(report(subject=facts)).partition("</header>")
+    shown = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", top))
+    date = {"Date": f"2026-01-02T03:04:05Z, by specdec {__version__}"}
+    assert shown == facts | date
 
 
 def test_equal_reports_are_equal_pages_without_repeated_ids() -> None:
