@@ -70,7 +70,7 @@ impl Metrics {
             )?,
             rounds: counter(
                 "specdec_rounds_total",
-                "Rounds: a proposal and its verification step",
+                "Rounds: verification steps, including those whose proposal is empty",
             )?,
             pipelined_rounds: counter(
                 "specdec_early_rounds_total",
