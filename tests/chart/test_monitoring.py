@@ -163,10 +163,10 @@ def test_dashboard_panels_are_complete_and_do_not_overlap() -> None:
 
 # Panel -> the value that it shows, of the series in test_summary_shows_a_verdict_for_each_model.
 SHOWN: dict[str, dict[str, float]] = {
-    "Speed": {"a": 1.52},
-    "Acceptance": {"a": 0.5},
-    "Output": {"a": 1, "b": -1, "c": 0},
-    "Speculation": {"a": 1, "b": 0, "c": -1},
+    "Speed": {"lab/a": 1.52},
+    "Acceptance": {"lab/a": 0.5},
+    "Output": {"lab/a": 1, "lab/b": -1, "lab/c": 0, "other/b": 1},
+    "Speculation": {"lab/a": 1, "lab/b": 0, "lab/c": -1},
     "Time to first piece": {"a": 0.5},
     "Time of an answer": {"a": 5},
 }
@@ -198,13 +198,22 @@ def test_summary_and_quantiles_show_a_value_for_each_model(promtool: Path, tmp_p
         for bound in (limit, "+Inf"):
             bucket = f"specdec_openai_{name}_seconds_bucket"
             given.append(series(bucket, "0+60x10", **of("a"), le=bound))
+    # A model in another namespace can have the same name.
+    other = {**of("b"), "model_namespace": "other"}
+    equal = {"type": "OutputEquivalent", "status": "True", "reason": "Any"}
+    given.append(series("specdec_model_condition", "1+0x10", **other, **equal))
+
+    def labels_of(shown: str) -> str:
+        namespace, _, model = shown.rpartition("/")
+        name = f'model_name="{model}"'
+        return f'{{model_namespace="{namespace}", {name}}}' if namespace else f"{{{name}}}"
+
     asked_ = [
         {
             "expr": dict(expressions())[title].replace("0.99", "0.5"),
             "eval_time": "10m",
             "exp_samples": [
-                {"labels": f'{{model_name="{model}"}}', "value": value}
-                for model, value in models.items()
+                {"labels": labels_of(shown), "value": value} for shown, value in models.items()
             ],
         }
         for title, models in SHOWN.items()
