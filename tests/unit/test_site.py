@@ -1,16 +1,22 @@
 """The documentation as a site: it builds strictly, and shows the manifests that are tested."""
 
+import hashlib
 import html
 import os
 import re
+import shutil
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+THEME = ROOT / "theme"
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
 
 
@@ -65,10 +71,80 @@ def test_every_method_is_shown_with_its_tested_manifest(site: Path) -> None:
         assert text in page, sample.name
 
 
+class Loads(HTMLParser):
+    """The addresses from which a browser loads something to show a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        fields = dict(attrs)
+        address = fields.get("src") or (fields.get("href") if tag == "link" else None)
+        if address:
+            self.addresses.append(address)
+
+
 @pytest.mark.slow
-def test_diagrams_are_drawn(site: Path) -> None:
-    page = (site / "concepts.html").read_text("utf-8")
-    assert page.count('<pre class="mermaid">') == 3
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        addresses = Loads(page.read_text("utf-8")).addresses
+        assert any(address.endswith("assets/specdec.css") for address in addresses)
+        for address in addresses:
+            assert "//" not in address, f"{page.name}: {address}"
+            # The page for missing pages has addresses from the root of the server.
+            folder = site if address.startswith("/") else page.parent
+            assert (folder / address.split("?")[0].lstrip("/")).exists(), address
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "count"), [("concepts", 3), ("architecture", 2), ("install", 0)])
+def test_pages_with_diagrams_bring_their_script(site: Path, name: str, count: int) -> None:
+    text = (site / f"{name}.html").read_text("utf-8")
+    assert text.count('<pre class="mermaid">') == count
+    addresses = Loads(text).addresses
+    scripts = [address for address in addresses if address.endswith("mermaid.tiny.js")]
+    assert len(scripts) == bool(count)
+    if scripts:
+        # Where it comes later, the theme has already asked another host.
+        (bundle,) = [address for address in addresses if "/bundle." in address]
+        assert addresses.index(scripts[0]) < addresses.index(bundle)
+
+
+@pytest.mark.slow
+def test_browser_draws_every_diagram_without_a_network(site: Path, tmp_path: Path) -> None:
+    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]
+    options += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path}"]
+    argv = [browser, *options, "--dump-dom", (site / "concepts.html").as_uri()]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+    # The theme replaces the text of a diagram by the element that holds the drawing.
+    assert done.stdout.count('<div class="mermaid"') == 3
+    assert '<pre class="mermaid"' not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "digest"),
+    [
+        (
+            "mermaid/mermaid.tiny.js",
+            "7a644017d37f93c8359790884e6b67fb1f747c78eb20475952404bd87190a3f8",
+        ),
+        (
+            "iframe-worker/shim.js",
+            "e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609",
+        ),
+    ],
+)
+def test_scripts_of_others_are_unchanged(path: str, digest: str) -> None:
+    """They are files of npm packages; the digests are those of the published files."""
+    file = THEME / "assets" / path
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == digest
+    assert "Permission is hereby granted" in (file.parent / "LICENSE").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -99,12 +175,15 @@ def test_a_page_links_to_its_neighbours(site: Path) -> None:
 )
 def test_a_broken_reference_fails_the_build(tmp_path: Path, text: str) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text(text)
     config = tmp_path / "mkdocs.yml"
     config.write_text(
         f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\nnav: [index.md]\nnot_in_nav: ''\n"
+        f"theme: {{custom_dir: {THEME}}}\n"
     )
-    assert build(config, tmp_path / "site").returncode != 0
+    for page, broken in (("# Whole", False), (text, True)):
+        (tmp_path / "docs" / "index.md").write_text(page)
+        done = build(config, tmp_path / "site")
+        assert (done.returncode != 0) is broken, done.stdout + done.stderr
 
 
 def test_links_of_the_readme_lead_to_a_heading() -> None:
