@@ -20,6 +20,8 @@ RIGHTS = {
     ("release", "chart"): _PUBLISHES,
     # The release with its files, and the identity that the package index trusts.
     ("release", "package"): {"contents": "write", "id-token": "write"},
+    # The branch of the published site.
+    ("site", "publish"): {"contents": "write"},
 }
 RELEASE = ROOT / ".github" / "workflows" / "release.yaml"
 DIGEST = "sha256:" + "5" * 64
@@ -35,7 +37,7 @@ def steps(path: Path) -> Iterator[Any]:
 
 
 def test_workflows_exist() -> None:
-    assert {path.stem for path in FILES} == {"nightly", "release", "scan", "test"}
+    assert {path.stem for path in FILES} == {"nightly", "release", "scan", "site", "test"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
