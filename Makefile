@@ -64,6 +64,7 @@ generate: setup ## write the generated files: pages, the CRD's schema in the pac
 	$(BIN)/python -m support.carried_definition
 	$(BIN)/python tests/unit/api_reference.py
 	$(BIN)/python tests/unit/support_reference.py
+	$(BIN)/python tests/unit/sizing_reference.py
 	$(BIN)/python tests/unit/methods_reference.py
 	$(BIN)/python -m support.chart_reference
 	$(BIN)/python -m support.reason_tables

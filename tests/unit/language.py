@@ -114,6 +114,8 @@ CLEAN = (
     ("tests/golden/checkpoints.yaml", True),
     ("tests/unit/methods.template.md", False),
     ("tests/unit/pipeline/public_models.yaml", True),
+    ("tests/unit/public_configurations.yaml", True),
+    ("tests/unit/sizing.template.md", False),
 )
 # These files list the terms.
 LISTS = ("tests/unit/language.py", "tests/unit/test_language.py")

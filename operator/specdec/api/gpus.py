@@ -31,8 +31,8 @@ def gpu(product: str) -> Gpu | None:
     """
     slice_ = _MIG.fullmatch(product)
     if slice_ is None:
-        return _products().get(product)
-    whole = _products().get(slice_["gpu"])
+        return products().get(product)
+    whole = products().get(slice_["gpu"])
     if whole is None:
         return None
     eighths = round(int(slice_["memory"]) * 1024 * _SLICES / whole.memory_mib)
@@ -42,5 +42,6 @@ def gpu(product: str) -> Gpu | None:
 
 
 @cache
-def _products() -> dict[str, Gpu]:
+def products() -> dict[str, Gpu]:
+    """All products by name, in the order of the table."""
     return {name: Gpu(name, *row) for name, row in table("specdec.api", "gpus.yaml").items()}
