@@ -58,7 +58,7 @@ def runnable(command: list[str], folder: Path) -> list[str]:
     # What kustomize renders names its own namespace.
     if "-k" not in argv and "-n" not in argv:
         argv += ["-n", NAMESPACE]
-    if argv[0] in ("apply", "create", "delete", "label", "scale"):
+    if argv[0] in ("apply", "create", "delete", "label", "patch", "scale"):
         argv.append("--dry-run=server")
     if argv[0] == "delete":
         argv.append("--ignore-not-found")  # the operator runs beside the cluster, in no pod
@@ -67,7 +67,8 @@ def runnable(command: list[str], folder: Path) -> list[str]:
 
 def test_guides_use_every_kubectl_verb() -> None:
     verbs = {command[1] for _, command in COMMANDS}
-    assert verbs == {"apply", "create", "delete", "describe", "get", "label", "logs", "scale"}
+    rest = {"create", "delete", "describe", "get", "label", "logs", "patch", "scale"}
+    assert verbs == {"apply", *rest}
 
 
 def test_api_server_accepts_every_command_of_the_guides(

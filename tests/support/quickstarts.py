@@ -44,6 +44,7 @@ RUN_BY = {
     ("kubectl", "get"): ON_A_SERVER,
     ("kubectl", "label"): ON_A_SERVER,
     ("kubectl", "logs"): ON_A_SERVER,
+    ("kubectl", "patch"): ON_A_SERVER,
     ("kubectl", "scale"): ON_A_SERVER,
     ("kubectl", "specdec"): "tests/e2e/test_install.py",
     # These wait for pods that really run.
@@ -78,6 +79,10 @@ NOT_RUN = {
     "cosign verify": "no release has been signed yet",
     "kubectl krew": "krew is not built here; tests/unit/build/test_plugin.py installs its archive",
     "docker run": "it needs Docker; tests/unit/build/test_image_command.py runs the file",
+    "kubectl patch --type=merge": "it is refused; tests/controlplane/test_tutorial.py runs it",
+    "specdec plan -f manifests/samples/reference-draft-target.yaml --checkpoint": (
+        "the plan refuses the pair; tests/unit/test_tutorial_page.py runs it"
+    ),
     "specdec image check /": "it runs inside an image; the check of a folder runs here",
 }
 
